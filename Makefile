@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted stories bench bench-compare conformance conform-released lint types links docs clean
+.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -122,9 +122,9 @@ conformance: $(STAMP)
 conform-released: $(STAMP)
 	@$(BIN)/python tests/conformance/released.py $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
 
-# What engines do in the tests that are stories, written anew: for a change that is meant. Their differences are reviewed.
-stories: $(STAMP)
-	@STORIES=write $(PYTEST) -q tests/core -m 'not real and not chaos' >/dev/null; git diff --stat -- tests/core/stories
+# Writes the snapshots of the engine's tests anew, after a change of behaviour that is meant. Review their differences.
+snapshots: $(STAMP)
+	@SNAPSHOTS=write $(PYTEST) -q tests/core/engine >/dev/null; git diff --stat -- tests/core/snapshots
 
 # The tables on the pages that come from the code.
 docs: $(STAMP)

@@ -1,1 +1,1 @@
-"""The proxy: configuration, command line and what is composed from the other packages."""
+"""The proxy as a program: configuration, command line, gateway and conformance tests."""

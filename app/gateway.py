@@ -1,4 +1,7 @@
-"""From settings to a running proxy: storage, engine, hub and listeners put together, and taken apart in order."""
+"""A running proxy, built from settings and shut down in order.
+
+`running` builds storage, engine, hub and listeners, and `Gateway` is what it gives.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from ..core.base.effects import Serve
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
+from ..core.base.storage import Serve
 from ..core.downstream import event_store
 from ..core.engine import Engine
 from ..core.wire.http.admin_routes import Page
@@ -32,7 +35,7 @@ from ..transports.base.endpoint import Endpoint
 from ..transports.base.traffic import Counts
 from ..transports.http_server.server import HttpServer
 from ..transports.http_server.shared import Pages
-from ..transports.reverse_proxy.forwarder import Forwarder, Transparent
+from ..transports.reverse_proxy.forwarder import Forwarder, TransparentServer
 from ..transports.stdio.exit_reason import LAST_LINE_MAX_CHARS, LAST_LINES
 from ..transports.stdio.server_process import ChildSpec
 from ..transports.unix.client import UnixAddress
@@ -48,14 +51,14 @@ from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
 from .disk.blob_files import BlobFiles
 from .disk.lock import InUse, holding
-from .disk.restore import Left, left_behind
+from .disk.restore import Restored, restore
 from .disk.temporary import temporary_folder
 from .disk.workspaces import Workspaces
 from .runtime.event_loop import drive_of
-from .runtime.hub import EngineLike, Hub
+from .runtime.hub import Hub
 from .runtime.listeners import open_listeners, serve_lines, surface_of
 from .runtime.open_files import allow_open_files, within_open_files
-from .runtime.own_sessions import Conversations
+from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
 
 T = TypeVar("T")
@@ -77,13 +80,13 @@ def _keep_and_log(kept: dict[str, list[str]], log_server: Callable[[str, str], N
 
 
 @dataclass
-class Service:
-    """A proxy at work.
+class Gateway:
+    """A running proxy.
 
     Attributes:
-        base_url: what its HTTP listener is reached by; empty without one.
-        tool_counts: how many tools a server was found to have when it was asked last.
-        stderr: what processes of each server wrote there last.
+        base_url: the URL of its HTTP listener; empty without one.
+        tool_counts: for each server, the number of tools it had when its tools were listed last.
+        stderr: for each server, the last lines that its processes wrote to stderr.
     """
 
     settings: Settings
@@ -108,21 +111,24 @@ async def running(
     is_lasting: bool,
     trace_path: str | None = None,
     log_server: Callable[[str, str], None] | None = None,
-) -> AsyncIterator[Service]:
-    """A proxy for `settings`, until the context is left: then it drains, and everything it started is gone.
+) -> AsyncIterator[Gateway]:
+    """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
     Args:
-        listen: whether to open the HTTP listener of `settings.core`.
-        is_lasting: whether what is stored stays in `settings.storage.root`; else it lives in a temporary folder.
+        listen: open the listeners of `settings.core`, and the Unix sockets of servers.
+        is_lasting: keep files and records in `settings.storage.root`; else in a temporary folder.
+        trace_path: where to write a trace; None: nowhere.
+        log_server: called with (server, line) for each line that a server process writes to stderr.
 
     Raises:
-        StartError: the port is taken, the storage is in use, the trace cannot be written.
+        StartError: the port is taken, the storage is in use, or the trace cannot be written.
     """
     async with contextlib.AsyncExitStack() as stack:
-        root = settings.storage.root if is_lasting else await stack.enter_async_context(_apart(temporary_folder()))
+        root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
         with _start_errors(root):
-            # Before anything below the root is read or made: of two that start at once, one must not see any of it.
+            # The lock comes before anything below the root is read or made: a second process that starts at the same
+            # time must not touch any of it.
             workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
             stack.enter_context(holding(workspaces_path))
             state = os.path.join(root, "state")
@@ -142,10 +148,11 @@ async def running(
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
-            await records.delete_all(event_store.PREFIX)  # their sessions ended with the process that had them
+            # Stored events belong to sessions, which ended with the process that had them.
+            await records.delete_all(event_store.PREFIX)
             await workspaces.start_up()
-            left = await left_behind(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
-        # Only now: what does not start must not touch the trace of what runs.
+            restored = await restore(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
+        # Opened only now: a process that fails to start must not truncate the trace of one that runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
         listeners, base_url = await open_listeners(settings) if listen else ([], "")
         if listen and settings.core.unix_socket is not None:
@@ -156,7 +163,7 @@ async def running(
         )
         stderr: dict[str, list[str]] = {}
         hub = Hub(
-            functools.partial(_make_engine, plan, limits, left, trace),
+            functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
             {server.id: upstream_of(server) for server in settings.servers if server.inspect},
             workspaces,
@@ -166,18 +173,18 @@ async def running(
         )
         forwarder = _forwarder(settings, link_key, limits)
         stack.push_async_callback(forwarder.close_idle)
-        service = Service(settings, plan, limits, hub, forwarder, base_url, stderr=stderr)
+        gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
             try:
                 if listeners:
-                    conversations = Conversations(hub, limits, VERSION)
-                    await tasks.start(_converse, conversations, _shielded(serving))
+                    own_sessions = OwnSessions(hub, limits, VERSION)
+                    await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets)
                     traffic = Counts()
-                    files, pages = BlobFiles(blobs), _pages(service, conversations, traffic)
+                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, traffic)
                     http = HttpServer(
                         surface,
                         hub,
@@ -195,7 +202,7 @@ async def running(
                     if listen and server.unix_socket is not None:
                         scope = _shielded(serving)
                         await tasks.start(serve_lines, server.id, server.unix_socket, hub, limits, scope)
-                yield service
+                yield gateway
             finally:
                 with anyio.CancelScope(shield=True):
                     async with anyio.create_task_group() as draining:
@@ -212,13 +219,13 @@ async def running(
 
 
 def _shielded(scopes: list[anyio.CancelScope]) -> anyio.CancelScope:
-    """A scope of its own for each listener, which only we end."""
+    """Adds and returns a shielded scope for one listener, which only `running` cancels."""
     scopes.append(anyio.CancelScope(shield=True))
     return scopes[-1]
 
 
-# Hub and listener outlive the cancellation of their surroundings: whoever leaves `running`, in whatever way, stops them
-# in order, so that calls in flight can finish and their answers be delivered.
+# Hub and listeners are shielded from cancellation. `running` stops them in order, however its context is left, so that
+# calls in flight can finish and their responses be delivered.
 
 
 async def _run_hub(hub: Hub, *, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -237,23 +244,23 @@ async def _serve(
         await http.serve(listener, task_status=task_status)
 
 
-async def _converse(
-    conversations: Conversations, scope: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]
+async def _run_own_sessions(
+    own_sessions: OwnSessions, scope: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]
 ) -> None:
     with scope:
-        await conversations.run(task_status=task_status)
+        await own_sessions.run(task_status=task_status)
 
 
 def _make_engine(
     plan: Plan,
     limits: Limits,
-    left: Left,
+    restored: Restored,
     trace: Trace | None,
     unix_at_zero: float,
-) -> EngineLike:
-    make: Callable[..., EngineLike] = Engine
+) -> Engine:
+    make: Callable[..., Engine] = Engine
     if trace is not None:
-        from ..core.trace import Recorder  # only then, for its decoder takes time to make
+        from ..core.trace import Recorder  # late: its decoder takes time to build
 
         make = functools.partial(Recorder, write=trace.write)
     return make(
@@ -261,9 +268,9 @@ def _make_engine(
         entropy=os.urandom,
         unix_at_zero=unix_at_zero,
         limits=limits,
-        stored=left.artifacts,
-        stored_tasks=left.tasks,
-        stored_uploads=left.uploads,
+        stored=restored.artifacts,
+        stored_tasks=restored.tasks,
+        stored_uploads=restored.uploads,
     )
 
 
@@ -286,31 +293,31 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder
             endpoint = upstream_of(server)
             assert isinstance(endpoint, Endpoint)
             target, rules = to_forward_target(settings, server, link_key), to_header_rules(server)
-            servers[server.id] = Transparent(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)
+            servers[server.id] = TransparentServer(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)
     return Forwarder(servers, limits)
 
 
 # --- Pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(service: Service, conversations: Conversations, traffic: Counts) -> Pages:
-    hub, counts = service.hub, service.tool_counts
-    servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
-    by_id = {server.id: server for server in service.settings.servers}
-    tools = ToolPages(conversations, by_id, service.limits, counts=counts)
-    tasks, files = TaskPages(hub, service.server_ids), FilePages(hub, service.server_ids)
+def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Pages:
+    hub, counts = gateway.hub, gateway.tool_counts
+    servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
+    by_id = {server.id: server for server in gateway.settings.servers}
+    tools = ToolPages(own_sessions, by_id, gateway.limits, counts=counts)
+    tasks, files = TaskPages(hub, gateway.server_ids), FilePages(hub, gateway.server_ids)
 
     async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
         match route.page:
             case Page.HEALTH | Page.READY:
                 unready = servers.unready() if route.page is Page.READY else []
-                said: dict[str, object] = {"status": "not ready" if unready else "ok", "service": "isthmus"}
-                said |= {"version": VERSION, "sessions": hub.engine.session_count}
-                said |= {"servers": unready} if unready else {}
-                return page_answer(503 if unready else 200, msgspec.json.encode(said))
+                shown: dict[str, object] = {"status": "not ready" if unready else "ok", "service": "isthmus"}
+                shown |= {"version": VERSION, "sessions": hub.engine.session_count}
+                shown |= {"servers": unready} if unready else {}
+                return page_answer(503 if unready else 200, msgspec.json.encode(shown))
             case Page.INFO:
-                said = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
-                return page_answer(200, msgspec.json.encode(said))
+                shown = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
+                return page_answer(200, msgspec.json.encode(shown))
             case Page.TOOLS:
                 return await tools.show(route.id, route.query)
             case Page.CALL:
@@ -352,7 +359,7 @@ def _pages(service: Service, conversations: Conversations, traffic: Counts) -> P
 
 
 def _load_metrics() -> ModuleType:
-    """It takes longest to import, in half a dozen modules of the standard library, and few ever ask for its page."""
+    """Imports the metrics, with the first request for them: no other module takes longer to import."""
     from .admin import metrics
 
     return metrics
@@ -374,8 +381,10 @@ def _start_errors(root: str) -> Iterator[None]:
 
 
 def _kept_key(folder: str, name: str) -> bytes:
-    """A key, made once and kept beside what it protects: links outlive a restart, and a `requestState` of an earlier
-    run is known for one."""
+    """Reads a secret key of `KEY_BYTES` from a file, and creates the file with a new key if it is missing.
+
+    The key is kept in the storage folder so that signed links, and each `requestState`, survive a restart.
+    """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, name)
     try:
@@ -396,8 +405,8 @@ def _kept_key(folder: str, name: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def _apart(manager: contextlib.AbstractContextManager[T]) -> AsyncIterator[T]:
-    """The manager, entered and left in a thread: it may take its time, and signals are heard meanwhile."""
+async def _in_thread(manager: contextlib.AbstractContextManager[T]) -> AsyncIterator[T]:
+    """Enters and leaves the manager in a thread, since it may block and signals are to be handled meanwhile."""
     value = await to_thread.run_sync(manager.__enter__)
     try:
         yield value

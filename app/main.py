@@ -1,4 +1,8 @@
-"""The command `isthmus`, loaded without the garbage collector."""
+"""The command `isthmus`, loaded with the garbage collector off.
+
+Loading makes many objects and no garbage, so collections meanwhile only cost time. They are skipped, and the objects
+are frozen, so later collections skip them too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line. What loading makes stays: there is nothing to collect in it, now or later."""
+    """Loads and runs the command line. Never returns."""
     gc.disable()
     from .cli import cli
 

@@ -1,6 +1,7 @@
-"""What changed since a commit: `python bench/compare.py BASE [options of run.py]`, `make bench-compare BASE=…`.
+"""Compares the cost of a call with that at a commit: `python bench/compare.py BASE [options of run.py]`.
 
-Both take turns in one run, with the same interpreter and dependencies, so their ratio is of the code alone.
+`make bench-compare BASE=…` runs it. Both versions take turns in one run, with the same interpreter and dependencies, so
+their ratio depends on the code alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FIGURES: Final = (("cpu_us", 1, "CPU µs"), ("p50_us", 1000, "p50 ms"), ("growth
 
 
 def check_out(base: str) -> Path:
-    """A folder that, in front of the module path, has `isthmus` be what it was at `base`."""
+    """Returns a folder that has the package `isthmus` as of `base`, for the front of the module path."""
     commit = subprocess.run(
         ["git", "rev-parse", "--verify", f"{base}^{{commit}}"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -43,18 +44,19 @@ def check_out(base: str) -> Path:
 
 
 def at_base(starter: Starter, folder: Path) -> Starter:
-    was = MODULE if (folder / "isthmus/app/main.py").exists() else "isthmus.app.cli.cli"  # as it was called once
+    # Commits before `app/main.py` have the command in a module `app/cli.py`.
+    module = MODULE if (folder / "isthmus/app/main.py").exists() else "isthmus.app.cli"
 
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
         found = starter(route, port, upstream, scratch)
-        command = [was if part == MODULE else part for part in found.command] if found else []
+        command = [module if part == MODULE else part for part in found.command] if found else []
         return found and Start(command, found.path, (*found.env, ("PYTHONPATH", str(folder))))
 
     return start
 
 
 def rows_of(workload: str, figures: dict[str, Figures]) -> list[list[str]]:
-    """A row for each of ours that was measured at both."""
+    """Returns a row for each figure of each subject of ours that was measured at both commits."""
     rows = []
     for name in OURS:
         now, then = figures.get(name), figures.get(f"{name}@base")

@@ -1,8 +1,8 @@
-"""Files of a gigabyte through the product and through nginx, and what it takes to start.
+"""Measures the start of the product, and files of a gigabyte through the product and through nginx.
 
-An upload goes to a signed link, as `curl -T` sends it, and is measured until its answer; a download is an artifact that
-the stub wrote. nginx takes a PUT into a folder and gives a file from one, on the same disk. The client is this process,
-which hands the file from and to the kernel.
+An upload goes to a signed link, as `curl -T` sends it, and is measured up to its response; a download is an artifact
+that the stub wrote. nginx stores a PUT in a folder and serves a file from one, on the same disk. The client is this
+process, which lets the kernel send the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANSWER_MAX_BYTES = 65_536
 
 
 def measure_start(programs: Programs, upstream_url: str) -> Figures:
-    """`isthmus wrap` until it listens, with a second for what it does then."""
+    """Measures `isthmus wrap` until it listens, and its CPU time and memory one second later."""
     port = free_port()
     began = time.monotonic()
     program = programs.listening([*ISTHMUS, "wrap", "--listen", f"127.0.0.1:{port}", upstream_url], port)
@@ -40,9 +40,9 @@ def measure_start(programs: Programs, upstream_url: str) -> Figures:
 
 
 def measure_files(programs: Programs, size_bytes: int, rounds: int) -> dict[str, dict[str, list[Figures]]]:
-    """Upload and download, each by subject and round: throughput, CPU and the growth of memory.
+    """Returns throughput, CPU time and growth of memory of uploads and downloads, by workload, subject and round.
 
-    In each round all take turns, for it depends on what else the disk and the machine have to do.
+    All subjects take turns in each round, because other load on the disk and the machine affects the figures.
     """
     sent = programs.scratch / "sent.bin"
     with sent.open("wb") as file:
@@ -64,15 +64,17 @@ def measure_files(programs: Programs, size_bytes: int, rounds: int) -> dict[str,
 
 
 class Mover(Protocol):
-    """Attributes:
-    made: where a file is to be had, once one was taken in.
+    """A program that stores and serves files.
+
+    Attributes:
+        made: the target of a file that can be downloaded, once one was uploaded.
     """
 
     program: Program
     made: str
 
     def place(self) -> str:
-        """Where the next file goes."""
+        """Returns the target for the next upload."""
 
     def take(self, place: str, file: Path) -> None: ...
 
@@ -85,7 +87,7 @@ class Isthmus:
         self.made = _target(made["_meta"]["artifact"]["download_url"])
 
     def place(self) -> str:
-        """A link is good for one file."""
+        """Returns the target of a new upload link, since each is good for one file."""
         offer = self._session.call("stub_get_upload_url", {})
         return _target(json.loads(offer["content"][0]["text"])["upload_url"])
 
@@ -101,7 +103,7 @@ class Nginx:
         self._made = 0
 
     def place(self) -> str:
-        """Once a file is there it is answered in other words, so each has a name of its own."""
+        """Returns a new target: nginx responds to a PUT over an existing file with another status."""
         self._made += 1
         self.made = f"/files/taken{self._made}.bin"
         return self.made
@@ -188,7 +190,7 @@ def _get(port: int, target: str, size_bytes: int) -> None:
 
 
 class Session:
-    """A client's session, just enough to ask for links."""
+    """An MCP session that can call the tools that give links."""
 
     def __init__(self, port: int) -> None:
         self.port, self.headers = port, {"accept": "application/json, text/event-stream"}

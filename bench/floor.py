@@ -3,10 +3,11 @@
 - `relay PORT UPSTREAM_PORT`: bytes from socket to socket through asyncio protocols, on uvloop where it is installed.
 - `relay-anyio PORT UPSTREAM_PORT`: the same through anyio streams.
 - `lines PORT COMMAND ARG…`: HTTP in front of one process that speaks lines; heads are searched, not parsed.
-- `posts UPSTREAM_PORT`: lines on its own stdin and stdout in front of an HTTP server; a connection a request under way.
+- `posts UPSTREAM_PORT`: lines on its own stdin and stdout in front of an HTTP server; one connection for each request
+  in flight.
 
-The last two look at nothing but `id` and `progressToken`, which must be the client's own and unique, and trust their
-peers in everything. They are what a ratio is taken to, not proxies to use.
+The last two read nothing but `id` and `progressToken`, which must be unique, and trust their peers in everything. They
+exist to compute ratios to them, not to be used as proxies.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 
 
 class Relay(asyncio.Protocol):
-    """One direction of a pair; `other` is where its bytes go."""
+    """One connection of a pair; its bytes go to `other`."""
 
     transport: asyncio.Transport
     other: Relay | None = None
@@ -49,17 +50,17 @@ class Relay(asyncio.Protocol):
 
 class Accepted(Relay):
     port = 0
-    dialling: asyncio.Task[None] | None = None
+    dialing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.early: list[bytes] = []
-        self.dialling = asyncio.get_running_loop().create_task(self._dial())
+        self.dialing = asyncio.get_running_loop().create_task(self._dial())
 
     async def _dial(self) -> None:
-        _, dialled = await asyncio.get_running_loop().create_connection(Relay, "127.0.0.1", self.port)
-        self.other, dialled.other = dialled, self
-        dialled.transport.writelines(self.early)
+        _, dialed = await asyncio.get_running_loop().create_connection(Relay, "127.0.0.1", self.port)
+        self.other, dialed.other = dialed, self
+        dialed.transport.writelines(self.early)
 
     def data_received(self, data: bytes) -> None:
         if self.other is None:
@@ -104,7 +105,7 @@ def relay_anyio(port: int, upstream_port: int) -> Coroutine[Any, Any, None]:
 
 
 class Child(asyncio.SubprocessProtocol):
-    """The process behind `lines`; `owed` says which connection waits for which id."""
+    """The process behind `lines`; `owed` has the connection that waits for each id."""
 
     stdin: asyncio.WriteTransport
 

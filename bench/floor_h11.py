@@ -1,7 +1,7 @@
 """The plain floor of the stack: an HTTP proxy on h11 and anyio streams that forwards whole requests and knows no MCP.
 
-`python floor_h11.py PORT UPSTREAM_PORT`. It frames with h11 on both sides, as the product's transports do,
-and does nothing else, so a ratio to it is what the protocol engine and its transports cost.
+`python floor_h11.py PORT UPSTREAM_PORT`. It frames with h11 on both sides, as the product's transports do, and does
+nothing else, so a ratio to it shows the cost of the protocol engine and its transports.
 """
 
 from __future__ import annotations

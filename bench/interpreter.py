@@ -1,8 +1,8 @@
-"""Which Python a run measures with: `python bench/interpreter.py [PYTHON]` prints the path of one that can.
+"""Prepares the Python that a run measures with: `python bench/interpreter.py [PYTHON]` prints its path.
 
-Without an argument that is this one. Another one gets an environment of its own below `build/`, with the product and
-what makes it fast. How fast an interpreter is depends on how it was built more than on its version, so a report says
-both, and how long a loop takes that has nothing to do with the product.
+Without an argument that is this interpreter. Another one gets an environment of its own below `build/`, with the
+product and its `fast` extra. The speed of an interpreter depends on its build more than on its version, so a report
+names both, and the time of a calibration loop that uses nothing of the product.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from typing import Any, Final
 from programs import BUILD, ROOT
 
 LOOPS: Final = 15
-"""Of which the fastest counts: the others were disturbed."""
+"""The number of timed loops. The fastest counts, because other load has slowed the others."""
 STEPS: Final = 40_000
 
 
 def prepared(python: str) -> Path:
-    """An interpreter like `python`, a path or a command, that can run the product.
+    """Returns the path of an interpreter like `python`, a path or a command, that can run the product.
 
     Raises:
         FileNotFoundError: there is no such command.
-        subprocess.CalledProcessError: it has no `venv`, or something could not be installed, as was said.
+        subprocess.CalledProcessError: it has no `venv`, or an installation failed, as printed.
     """
     found = shutil.which(python)
     if found is None:
         raise FileNotFoundError(f"got {python!r}, expected an interpreter's path or command")
-    asked = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)"
-    told = subprocess.run([found, "-c", asked], capture_output=True, text=True, check=True).stdout
-    version, _, prefix = told.strip().partition(" ")
+    code = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)"
+    output = subprocess.run([found, "-c", code], capture_output=True, text=True, check=True).stdout
+    version, _, prefix = output.strip().partition(" ")
     folder = BUILD / f"venv-{version}-{hashlib.sha256(prefix.encode()).hexdigest()[:8]}"
     made = folder / "installed"
     if not made.exists() or made.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
         print(f"setting up {found} in {folder} …", file=sys.stderr, flush=True)
-        # What is set up half is done anew, and of two that do it at once the later one has it right.
+        # An incomplete environment is set up again; of two runs that set one up at once, the later one gets it right.
         subprocess.run([found, "-m", "venv", "--clear", folder], stdout=sys.stderr, check=True)
         pip = [folder / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         subprocess.run([*pip, "-e", f"{ROOT}[fast]"], stdout=sys.stderr, check=True)
@@ -51,7 +51,7 @@ def prepared(python: str) -> Path:
 
 
 def description() -> dict[str, Any]:
-    """Of this interpreter: its version, where it is from, what is known of how it was built, and how fast it is."""
+    """Returns the version of this interpreter, its origin, what is known of its build, and its speed."""
     return {
         "version": f"{platform.python_implementation()} {platform.python_version()}",
         "from": sys.base_prefix.replace(os.path.expanduser("~"), "~", 1),
@@ -61,10 +61,10 @@ def description() -> dict[str, Any]:
 
 
 def says_optimised(variables: dict[str, Any]) -> bool:
-    """Whether it says that it was built by a profile of its own running.
+    """True if the interpreter's configuration says that it was built with profile-guided optimisation.
 
-    One does that `configure` was told to. A distribution may do the same by rules of its own, and nothing but the loop
-    shows it: Debian's does.
+    It does if `configure` was given that option. A distribution may do the same by its own build rules, as Debian does;
+    then only the time of the loop shows it.
     """
     if "--enable-optimizations" in (variables.get("CONFIG_ARGS") or ""):
         return True
@@ -73,7 +73,7 @@ def says_optimised(variables: dict[str, Any]) -> bool:
 
 
 def loop_ms() -> float:
-    """CPU time of a loop of calls, attributes, dictionaries and bytes: what a proxy is made of."""
+    """Returns the CPU time of a loop of calls, attributes, dictionaries and bytes, which a proxy mostly consists of."""
     return min(_timed() for _ in range(LOOPS)) * 1000
 
 

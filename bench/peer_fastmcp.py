@@ -1,6 +1,7 @@
 """FastMCP as a proxy: `python peer_fastmcp.py default|reused PORT|stdio URL | COMMAND ARG…`, run by its venv.
 
-`default` is what its documentation shows first; `reused` keeps one connected client, which is its cheapest mode.
+`default` is the mode that its documentation shows first; `reused` keeps one connected client, which is its cheapest
+mode.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Byte proxies and other MCP proxies to compare with, installed from their registries into `.peers` by `make bench`.
 
-Debian packages are unpacked there, not installed on the system, so no rights are needed. What cannot be had is left out
-of the run, with its reason in the report.
+Debian packages are unpacked there, not installed on the system, so no root rights are needed. A program that cannot be
+installed is left out of the run, with the reason in the report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEBIAN: Final = {
     "nginx": ["nginx"],
     "haproxy": ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"],
 }
-"""Packages of each; those after the first are libraries, which a system may have or not need."""
+"""Packages of each program. Those after the first are libraries, which a system may have already, or not need."""
 NPM: Final = {"supergateway": "supergateway@4.0.0", "mcp-proxy-npm": "mcp-proxy@6.7"}
 PYPI: Final = {
     "fastmcp": "fastmcp>=4.1.2,<4.2",
@@ -34,7 +34,7 @@ SUBJECT_PACKAGES: Final = {"translate": "context-forge"}
 
 
 def is_there(subject: str) -> str | None:
-    """Why the program of a subject is missing, or None: it is there, or needs none."""
+    """Returns the reason why the program of a subject is missing; None if it is installed or not needed."""
     name = SUBJECT_PACKAGES.get(subject, subject)
     if name not in DEBIAN | NPM | PYPI or (PEERS / f"{name}.installed").exists():
         return None
@@ -43,7 +43,7 @@ def is_there(subject: str) -> str | None:
 
 
 def install() -> None:
-    """Install what is not there yet; note of each that cannot be had why."""
+    """Installs the programs that are missing, and notes the reason for each that cannot be installed."""
     PEERS.mkdir(exist_ok=True)
     for name in DEBIAN | NPM | PYPI:
         if (PEERS / f"{name}.installed").exists():
@@ -53,8 +53,8 @@ def install() -> None:
         try:
             _install_one(name)
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or str(error)
-            reason = said.strip().replace("\n", " ")[-WORDS_SHOWN_MAX:]
+            output = getattr(error, "stderr", None) or str(error)
+            reason = output.strip().replace("\n", " ")[-WORDS_SHOWN_MAX:]
             (PEERS / f"{name}.absent").write_text(reason)
             print(f"{name} is left out: {reason}", file=sys.stderr)
         else:
@@ -109,7 +109,7 @@ def _run(command: list[str], folder: Path) -> str:
         timeout=INSTALL_TIMEOUT_S,
         env=os.environ | ({"LD_LIBRARY_PATH": libraries} if libraries else {}),
     )
-    return ran.stdout or ran.stderr  # nginx tells its version there
+    return ran.stdout or ran.stderr  # nginx prints its version to stderr
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Processes that a run starts: the C programs built, each proxy reached on its port, all of them ended."""
+"""The processes of a run: builds the C programs, starts each proxy and waits for its port, and ends all of them."""
 
 from __future__ import annotations
 
@@ -21,30 +21,34 @@ ROOT = HERE.parent
 BUILD = ROOT / "build" / "bench"
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE")
 START_TIMEOUT_S = 60.0
-"""Servers for Node and Python load for seconds on a busy machine."""
+"""The bound on the start of a program: those in Node and Python load for seconds on a busy machine."""
 STOP_TIMEOUT_S = 15.0
 WORDS_SHOWN_MAX = 2000
 OPEN_FILES = 65_536
 OTHER_FILES = 1000
-"""Of a proxy with thousands of sessions: those that call, connections kept for later, logs."""
+"""Open files of a proxy besides those of idle sessions: sessions that call, pooled connections, logs."""
 
 
 class Failed(Exception):
-    """Something that was measured did not start, or did wrong."""
+    """A program that is measured did not start, or gave a wrong response."""
 
 
 PACKAGES = ("core", "transports", "storage", "app")
 
 
 def build() -> None:
-    """Compile what is older than its source: the C programs, and the product, as an installation has it, for else each
-    start would do it again where Python may write nothing."""
+    """Compiles the C programs and the product, if they are older than their sources.
+
+    An installed product is compiled too. Without that, each start would compile it again where Python cannot write.
+    """
     BUILD.mkdir(parents=True, exist_ok=True)
     compile_python(ROOT)
     for name in ("stub", "load"):
         made, sources = BUILD / name, [HERE / f"{name}.c", HERE / "wire.h"]
         if not made.exists() or any(source.stat().st_mtime > made.stat().st_mtime for source in sources):
-            scratch = BUILD / f"{name}.{os.getpid()}"  # a run that begins meanwhile finds the old one or the new one
+            scratch = (
+                BUILD / f"{name}.{os.getpid()}"
+            )  # a run that begins meanwhile finds the old program or the new one
             subprocess.run(["cc", *FLAGS, "-o", scratch, HERE / f"{name}.c"], check=True)
             scratch.rename(made)
 
@@ -55,7 +59,7 @@ def compile_python(folder: Path) -> None:
 
 
 def allow_open_files() -> None:
-    """What is started inherits this: 10,000 sessions are 20,000 sockets of a proxy, and some more."""
+    """Raises the limit of open files for the programs started: 10,000 sessions are 20,000 sockets of a proxy."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError):  # only root may raise its limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, max(hard, OPEN_FILES)))
@@ -64,7 +68,7 @@ def allow_open_files() -> None:
 
 
 def idle_max() -> int:
-    """How many sessions a proxy can hold by the limit of open files: each may be a socket on either side."""
+    """Returns how many sessions the limit of open files lets a proxy hold: each may be a socket on either side."""
     return (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES) // 2
 
 
@@ -76,7 +80,7 @@ def free_port() -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process so far, all threads, to the nanosecond.
+    """Returns the CPU time of a process so far, with all its threads, to the nanosecond.
 
     Source: Linux, include/linux/posix-timers.h: the clock of a process is the complement of its id, then 3 bits.
     """
@@ -95,7 +99,7 @@ class Program:
     """A process that accepts connections.
 
     Attributes:
-        start_cpu_s: what it took until it accepted the first.
+        start_cpu_s: the CPU time until it accepted the first.
     """
 
     pid: int
@@ -104,10 +108,10 @@ class Program:
 
 
 class Programs(contextlib.ExitStack):
-    """What was started since the context was entered; all of it ends with the context.
+    """The programs started in this context, which ends them.
 
     Attributes:
-        scratch: a folder for their configurations, logs and data, which is gone then too.
+        scratch: a folder for their configurations, logs and data, which is removed with them.
     """
 
     def __init__(self) -> None:
@@ -121,10 +125,10 @@ class Programs(contextlib.ExitStack):
         return self
 
     def listening(self, command: list[str], port: int, env: dict[str, str] | None = None, cwd: Path = ROOT) -> Program:
-        """Start `command`, which is to listen on `port`.
+        """Starts `command`, and waits until it listens on `port`.
 
         Raises:
-            Failed: it ended, or did not listen in time; with its last words.
+            Failed: it ended, or did not listen in time; with the end of its output.
         """
         log = self.enter_context(open(self.scratch / f"{port}.log", "w+"))  # noqa: SIM115
         process = subprocess.Popen(
@@ -146,7 +150,7 @@ class Programs(contextlib.ExitStack):
         raise Failed(f"{command[0]} does not listen on port {port}: {log.read()[-WORDS_SHOWN_MAX:]}")
 
     def stub(self, era: str) -> Program:
-        """The upstream, which chooses its port."""
+        """Starts the upstream server, which chooses its port."""
         process = subprocess.Popen([BUILD / "stub", "http", "--era", era], stdout=subprocess.PIPE, text=True)
         self.callback(_stop, process, with_children=False)
         assert process.stdout is not None
@@ -159,7 +163,7 @@ def stub_command(era: str) -> list[str]:
 
 
 def _leave(number: int, frame: object) -> NoReturn:
-    """So that what was started ends when this is told to."""
+    """Exits, so that the programs that were started end when this process gets SIGTERM."""
     raise SystemExit(128 + number)
 
 
@@ -173,4 +177,4 @@ def _stop(process: subprocess.Popen[str] | subprocess.Popen[bytes], *, with_chil
         process.wait()
     if with_children:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)  # those that it left behind are of its session
+            os.killpg(process.pid, signal.SIGTERM)  # processes that it left behind are in its process group

@@ -1,4 +1,4 @@
-"""The tables of a run: `python bench/report.py REPORT.json` prints them, and fills those of a page whose path follows.
+"""The tables of a run: `python bench/report.py REPORT.json` prints them; with the path of a page it fills that instead.
 
 A page holds them between `<!-- measured figures -->` and `<!-- end of measured figures -->`.
 """
@@ -41,12 +41,12 @@ UNITS: Final[dict[str, tuple[float, str]]] = {
     "idle_cpu_us_per_s": (1, "µs CPU per idle second"),
     "mib_per_s": (1, "MiB/s"),
 }
-"""What a figure is divided by to be read, and what it is then called."""
+"""The divisor of each figure for display, and its name then."""
 UNSEEN: Final = "–"
 
 
 def render(report: dict[str, Any]) -> str:
-    """All tables, as Markdown, from what `run.py` wrote."""
+    """Returns all tables of a report of `run.py`, as Markdown."""
     results = report["workloads"]
     costs = [cost_row(name, s, rows) for name, rows in results.items() if name not in APART for s in rows]
     judged = [verdict_row(verdict) for verdict in judge(results) if verdict.target.workload in results]
@@ -71,7 +71,7 @@ def render(report: dict[str, Any]) -> str:
 
 STORAGE: Final = ("record_save", "record_load", "record_scan", "blob_write", "blob_read")
 APART: Final = ("http_paced", "http_idle_1k", "http_idle_10k", "file_upload", "file_download", "start", *STORAGE)
-"""Workloads whose figures are others than a call's."""
+"""Workloads with other figures than the cost of a call."""
 
 
 def _apart(results: dict[str, dict[str, Figures]]) -> Iterable[tuple[tuple[str, ...], list[list[str]]]]:
@@ -124,7 +124,7 @@ def verdict_row(verdict: Verdict) -> list[str]:
     sign = "≥" if target.is_least else "≤"
     if verdict.against is None:
         measured, bound = number(verdict.value, unit), f"{sign} {number(verdict.bound, unit)}"
-    elif verdict.bound < 1 and not target.is_least:  # so many times cheaper
+    elif verdict.bound < 1 and not target.is_least:  # shown as a factor by which ours is cheaper
         cheaper = 1 / verdict.value if verdict.value else None
         measured, bound = number(cheaper), f"{number(1 / verdict.bound)} × cheaper than {verdict.against}"
     else:
@@ -139,7 +139,7 @@ def ratio(ours: Figures, theirs: Figures, figure: str) -> float | None:
 
 
 def number(value: float | None, unit: float = 1) -> str:
-    """Three digits of it, and all of those before the point."""
+    """Returns the value with three digits, or with all digits before the point."""
     if value is None:
         return UNSEEN
     value /= unit
@@ -150,7 +150,11 @@ def number(value: float | None, unit: float = 1) -> str:
 
 
 def left_out(absent: dict[str, str]) -> dict[str, str]:
-    """Reasons by `WORKLOAD SUBJECT`, cut to a line; what is the same for every workload stands once."""
+    """Returns the reasons why subjects were left out, each cut to a line, with workloads of equal reason together.
+
+    Args:
+        absent: reasons by `WORKLOAD SUBJECT`.
+    """
     by_reason: dict[tuple[str, str], list[str]] = {}
     for name, why in absent.items():
         workload, subject = name.split(" ")
@@ -166,7 +170,7 @@ def table(columns: tuple[str, ...], rows: Iterable[list[str]]) -> str:
 
 
 def fill(page: str, text: str) -> str:
-    """The page with `text` as its generated part.
+    """Returns the page with `text` as its generated part.
 
     Raises:
         ValueError: it has none.

@@ -1,8 +1,8 @@
-"""What a proxied call costs, against floors, byte proxies and peers in the same run: `make bench`.
+"""Measures the cost of a proxied call against floors, byte proxies and peers in the same run: `make bench`.
 
-CPU time is the proxy process's own, from the kernel, which other load on the machine hardly touches; latencies and
-throughput are of the moment, and only their ratios within one run say something. Every figure is the median of rounds,
-in each of which all subjects of a workload take turns.
+CPU time is the proxy process's own, from the kernel, and other load on the machine hardly affects it. Latencies and
+throughput depend on that load, so only their ratios within one run are meaningful. Every figure is the median of
+rounds, in each of which all subjects of a workload take turns.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from workloads import PEERS, SLOW, WORKLOADS, Workload
 from storage import measure_storage
 
 CALIBRATION_CALLS = 2
-"""For each session, to learn how many calls fit into the time for one measurement."""
+"""Calls of each session that show how many fit into the time for one measurement."""
 LOAD_TIMEOUT_S = 90
-"""For one run of the load generator; the slowest peer takes 60 ms a call."""
+"""The bound on one run of the load generator; the slowest peer takes 60 ms a call."""
 FAILURES = (Failed, OSError, subprocess.TimeoutExpired, ValueError)
-"""Of one subject in one workload, which the run survives: it did wrong, could not be started, did not end, said what is
-no JSON."""
+"""Failures of one subject in one workload that do not end the run: a wrong response, a failed start, a timeout, or
+output that is not JSON."""
 IDLE_PER_S = 100
-"""Idle sessions that are opened in a second, at the very least."""
+"""The lowest rate at which idle sessions are opened, by which the timeout grows."""
 
 QUICK_ROUNDS = 1
 QUICK_SECONDS = 0.25
 
 
 class Run:
-    """Programs stay started from one workload to the next of the same route."""
+    """The state of one run. Programs keep running for later workloads of the same route."""
 
     def __init__(self, programs: Programs, *, seconds: float, calls_max: int | None, is_quick: bool = False) -> None:
         self.programs, self.seconds, self.calls_max = programs, seconds, calls_max
@@ -54,7 +54,7 @@ class Run:
         self.absent: dict[str, str] = {}
 
     def measure(self, workload: Workload, subject: str) -> Figures | None:
-        """The figures of one measurement; None for a subject that cannot be had, or failed, with its reason noted."""
+        """Returns the figures of one measurement; None if the subject is missing or failed, with the reason noted."""
         reason = why_absent(subject) or self.absent.get(f"{workload.name} {subject}")
         if reason:
             self.absent.setdefault(f"{workload.name} {subject}", reason)
@@ -76,7 +76,7 @@ class Run:
             is_enough = figures["wall_s"] > self.seconds and not workload.idle
         else:
             is_enough = False
-        if not is_enough:  # else trying took as long as measuring would
+        if not is_enough:  # otherwise the calibration took as long as a measurement
             warm = min(10, 1 + self._calls[key] // sessions // 10)
             figures = load(workload, target, self._calls[key], warm=warm)
         figures["calls_per_s"] = figures["calls"] / figures["wall_s"]
@@ -86,7 +86,7 @@ class Run:
         return figures
 
     def _target(self, route: Route, subject: str, programs: Programs, *, is_kept: bool) -> list[str]:
-        """What the load generator is pointed at: its transport, and a port or, last, a command."""
+        """Returns the load generator's arguments for its target: the transport, and a port or, last, a command."""
         start, program = self._start(route, subject, programs, is_kept=is_kept)
         modern = ["--modern"] if route.client_era == "modern" else []
         if route.client == "stdio":
@@ -122,10 +122,10 @@ class Run:
 
 
 def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_idle: bool = True) -> Figures:
-    """One run of the load generator: its figures, of which CPU and memory are those of the watched process.
+    """Runs the load generator once, and returns its figures; CPU time and memory are those of the watched process.
 
     Raises:
-        Failed: it saw something wrong, or nothing in time.
+        Failed: it got a wrong response, or none in time.
     """
     options = ["--sessions", str(workload.sessions), "--calls", str(calls), "--warm", str(warm)]
     idle = min(workload.idle, idle_max()) if with_idle else 0
@@ -142,13 +142,13 @@ def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_i
 
 
 def medians(rounds: list[Figures]) -> Figures:
-    """Of the figures that every round has."""
+    """Returns the medians of the figures that every round has."""
     names = [name for name in rounds[0] if all(name in figures for figures in rounds)]
     return {name: statistics.median(figures[name] for figures in rounds) for name in names}
 
 
 def add_differences(row: dict[str, Figures]) -> None:
-    """What each subject of one round adds to the way without a proxy."""
+    """Adds to the figures of one round how much each subject adds to those without a proxy."""
     direct = row.get("direct", {})
     for figures in row.values():
         for name in ("p50_us", "p99_us", "delay_p50_us"):
@@ -159,7 +159,7 @@ def add_differences(row: dict[str, Figures]) -> None:
 def measured(
     run: Run, workloads: list[Workload], rounds: int, *, subjects: tuple[str, ...] | None = None
 ) -> Iterator[tuple[str, dict[str, Figures]]]:
-    """Each workload, with the medians of its subjects, or of `subjects` instead."""
+    """Yields each workload with the medians of its subjects, or of `subjects` instead."""
     for workload in workloads:
         taken: dict[str, list[Figures]] = {}
         turns = [s for s in subjects or workload.subjects if s not in SLOW or not run.is_quick]
@@ -173,7 +173,7 @@ def measured(
 
 
 def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Figures]]]:
-    """What the load generator has no part in: starting, files, and the storage backends."""
+    """Yields the measurements that need no load generator: the start, files, and the storage backends."""
     for name, measure in (("start", _start), ("file", _files), ("storage", _storage)):
         if is_chosen(name, options) and not (name == "file" and options.quick and not options.only):
             try:

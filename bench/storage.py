@@ -1,6 +1,6 @@
-"""What the storage backends take, by themselves: saving and loading a record, a megabyte of a file in and out.
+"""Measures the storage backends by themselves: saving and loading records, writing and reading a file.
 
-CPU time is of this process, threads included; waiting for the disk shows in the time beside it.
+CPU time is that of this process, with its threads; the elapsed time shows the waiting for the disk as well.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RECORD: Final = os.urandom(512)
 RECORDS: Final = 500
 CHUNK: Final = os.urandom(65536)
 CHUNKS: Final = 1024
-"""64 MiB in pieces such as sockets give."""
+"""The number of chunks of a file: 64 MiB in chunks of the size that sockets give."""
 
 
 def measure_storage(folder: Path) -> dict[str, dict[str, Figures]]:
-    """By work and backend. `folder` is where those on disk are."""
+    """Returns the figures by workload and backend. The backends on disk are put in `folder`."""
     return anyio.run(_measure, folder)
 
 

@@ -1,6 +1,6 @@
-"""What is measured: the product with either driver, the floors it is compared with, byte proxies and its peers.
+"""The subjects that are measured: the product with either driver, the floors, byte proxies and peers.
 
-Each entry of `SUBJECTS` is started as its users would start it, in front of the stub.
+Each entry of `STARTERS` is started as its users would start it, in front of the stub.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ISTHMUS: Final = [sys.executable, "-m", MODULE]
 
 @dataclass(frozen=True)
 class Route:
-    """Who is on either side: transports `http`, `stdio`, of clients also `sse` and `ws`; eras `legacy` and `modern`."""
+    """The peers on both sides: transports `http`, `stdio`, for clients also `sse`, `ws`; eras `legacy`, `modern`."""
 
     server: str
     client: str
@@ -34,11 +34,11 @@ class Route:
 
 @dataclass(frozen=True)
 class Start:
-    """How a proxy is started.
+    """The start of a proxy.
 
     Attributes:
-        command: of a process that listens on the port it was given, or serves its stdin.
-        path: where its endpoint is.
+        command: starts a process that listens on the port it was given, or serves its stdin.
+        path: the path of its endpoint.
     """
 
     command: list[str]
@@ -47,7 +47,8 @@ class Start:
 
 
 Starter = Callable[[Route, int, str | list[str], Path], Start | None]
-"""From the route, the port to listen on, the stub's URL or command, and a folder for files; None: not on this route."""
+"""Returns the start of a subject for a route, the port to listen on, the stub's URL or command, and a folder for files;
+None if the subject cannot serve that route."""
 
 
 def _isthmus(driver: str) -> Starter:
@@ -62,7 +63,7 @@ def _isthmus(driver: str) -> Starter:
 
 
 def _isthmus_shared(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
-    """One process of the server for all clients, which takes a configuration file."""
+    """Starts the product with one server process shared by all clients, which needs a configuration file."""
     assert isinstance(upstream, list)
     path = scratch / f"{port}.json"
     settings = {
@@ -75,7 +76,7 @@ def _isthmus_shared(route: Route, port: int, upstream: str | list[str], scratch:
 
 
 def _isthmus_sqlite(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
-    """Streams that a client may come back to are kept in records on disk where there is no room in memory."""
+    """Starts the product with an event store on disk, for events that do not fit in memory."""
     if isinstance(upstream, list):
         return None
     path = scratch / f"{port}.json"
@@ -231,5 +232,5 @@ STARTERS: Final[dict[str, Starter]] = {
 
 
 def why_absent(name: str) -> str | None:
-    """Why a subject cannot be measured here, or None."""
+    """Returns the reason why a subject cannot be measured here; None if it can."""
     return is_there(name.removesuffix("-reused")) if name not in ("direct",) else None

@@ -1,6 +1,6 @@
-"""What a call may cost: limits of its own, and gates that are ratios to others measured in the same run.
+"""Targets for the cost of a call: limits, and gates, which are ratios to other subjects measured in the same run.
 
-Limits are of the machine they were set on, where nginx takes 37 µs a call; gates hold on any.
+Limits hold on the machine they were set on, where nginx takes 37 µs a call; gates hold on any machine.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final
 
 Figures = dict[str, float]
 Results = dict[str, dict[str, Figures]]
-"""By workload and subject."""
+"""Figures by workload and subject."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Our figure divided by that of `subject`, in `workload` (ours if None), lies on the right side of `ratio`."""
+    """A bound on our figure divided by that of `subject` in `workload` (None: the same workload)."""
 
     subject: str
     ratio: float
@@ -27,8 +27,8 @@ class Target:
     """A bound on one figure.
 
     Attributes:
-        limit: in the figure's own unit; None: gates only.
-        is_least: whether bounds are what it must reach; else what it may reach.
+        limit: the bound in the figure's own unit; None: gates only.
+        is_least: the bounds are minima; else they are maxima.
     """
 
     workload: str
@@ -41,11 +41,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One bound of a target, looked at.
+    """One bound of a target, with the value measured.
 
     Attributes:
-        against: whose figure it is a ratio to, or None: a limit.
-        value: the figure or the ratio; None where something was not measured.
+        against: the subject that the figure is divided by; None: the bound is a limit.
+        value: the figure or the ratio; None if one of the figures was not measured.
     """
 
     target: Target
@@ -113,11 +113,12 @@ TARGETS: Final = (
     Target("start", "isthmus", "cpu_us", 350_000),
     Target("start", "isthmus", "rss_kb", 45 * MIB_KB),
 )
-"""`idle_cpu_us_per_s` allows for a handful of wake-ups that are not the sessions': 10,000 of theirs would take more."""
+"""All targets. `idle_cpu_us_per_s` allows for a few wake-ups of the process: one for each of 10,000 sessions would take
+more."""
 
 
 def judge(results: Results) -> list[Verdict]:
-    """Every bound of every target, in their order."""
+    """Returns a verdict on every bound of every target, in order."""
     verdicts = []
     for target in TARGETS:
         ours = _figure(results, target.workload, target.subject, target.figure)

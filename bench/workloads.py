@@ -1,4 +1,4 @@
-"""What is measured, as data: who is on either side, through whom, and what the load generator is told."""
+"""The workloads: the peers on both sides, the subjects between them, and the options of the load generator."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BYTES: Final = ("nginx", "haproxy")
 WRAPPERS: Final = ("supergateway", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
 """Peers that put HTTP in front of a server on stdio."""
 SLOW: Final = ("fastmcp", "fastmcp-reused", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
-"""Peers that the short run does without: they take seconds to start, and as long as all others together."""
+"""Peers that the short run leaves out: they take seconds to start, and as long as all others together."""
 PEERS: Final = ("supergateway", *SLOW)
-"""Measured in the first round only: what they cost differs by more than rounds do."""
+"""Peers measured in the first round only: their cost differs from ours by far more than the rounds differ."""
 BURST: Final = 1000
-"""Events of one call: enough that the call itself does not show in what one costs."""
+"""Events of one call: so many that the cost of the call itself is negligible in the cost of an event."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Workload:
     """One row of the report.
 
     Attributes:
-        idle: sessions that hold a stream and do nothing else, if so many sockets can be open.
+        idle: sessions that hold a stream and do nothing else; fewer if the limit of open files is lower.
         load: options of the load generator.
-        calls_max: calls of one measurement; fewer where they take longer than the time for one.
-        divisor: what the CPU time of a call is divided by: the events of a stream, say.
-        is_fresh: whether each measurement has a process of its own: where memory is the figure.
-        is_quick: whether the short run has it.
-        rounds_max: fewer than the run's where one round takes long.
+        calls_max: calls of one measurement; fewer if they take longer than the time for one.
+        divisor: the divisor of the CPU time of a call, such as the number of events of a stream.
+        is_fresh: each measurement has a process of its own, because memory is the figure.
+        is_quick: the short run includes it.
+        rounds_max: the bound on rounds, below that of the run if one round takes long.
     """
 
     name: str

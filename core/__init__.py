@@ -1,1 +1,83 @@
-"""The protocol engine: pure, deterministic, bounded. See `engine` for how the parts meet."""
+"""The engine of a proxy for the Model Context Protocol, without IO.
+
+What an embedder needs can be imported from here: `Engine`, the `Plan`, the events that a driver reports, the effects
+that the engine orders, the storage orders and their answers, and `Recorder` with `replay`. A name is loaded when it is
+first asked for. Codecs and HTTP rules for drivers stand in `wire`; everything else is private.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .base.effects import *
+    from .base.errors import LocalProtocolError as LocalProtocolError
+    from .base.errors import RemoteProtocolError as RemoteProtocolError
+    from .base.events import *
+    from .base.ids import ChannelId as ChannelId
+    from .base.ids import Entropy as Entropy
+    from .base.ids import Ticket as Ticket
+    from .base.limits import Limits as Limits
+    from .base.name_filter import NameFilter as NameFilter
+    from .base.plan import *
+    from .base.revisions import Era as Era
+    from .base.storage import *
+    from .base.timers import Deadline as Deadline
+    from .engine import Engine as Engine
+    from .files.store.records import FileEnds as FileEnds
+    from .files.store.records import FileStatus as FileStatus
+    from .files.store.records import StoredArtifact as StoredArtifact
+    from .files.store.records import StoredUpload as StoredUpload
+    from .status import Command as Command
+    from .status import Status as Status
+    from .tasks.record import StoredTask as StoredTask
+    from .tasks.record import TaskStatus as TaskStatus
+    from .trace import Difference as Difference
+    from .trace import Recorder as Recorder
+    from .trace import replay as replay
+
+_NAMES: Final = {
+    "base.effects": "Close Delete Dial Effect Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target",
+    "base.errors": "LocalProtocolError RemoteProtocolError",
+    "base.events": (
+        "Cause Checksum Connected CookieChanges Cookies DeleteOpening DownloadOpening DraftOpening End "
+        "EventPipeOpening Fact GetOpening Headers MessageOpening Opening PipeOpening PostOpening Primed Queued "
+        "RawFile UploadOpening Verb"
+    ),
+    "base.ids": "ChannelId Entropy Ticket",
+    "base.limits": "Limits",
+    "base.name_filter": "NameFilter",
+    "base.plan": (
+        "Affinity ArtifactProducer AutoFiles Deliver Eviction Kind LocatorMode Offer OutputLocator Plan ServerPlan "
+        "SharedFolder Sharing TaskRules UploadConsumer"
+    ),
+    "base.revisions": "Era",
+    "base.storage": (
+        "Allocate Allocated Answer Append Appended Cease Collect Collected CollectedFile Discard Fetch Fetched "
+        "FileSource Forget ForgetAll Halt InlineSource Load Loaded Materialize Materialized Receive Remove Save "
+        "Saved SeenFile Serve Sighting Source StorageAnswer StorageFailed StorageOrder StoredFile Survey Surveyed "
+        "Sweep UploadManifest"
+    ),
+    "base.timers": "Deadline",
+    "engine": "Engine",
+    "files.store.records": "FileEnds FileStatus StoredArtifact StoredUpload",
+    "status": "Command Status",
+    "tasks.record": "StoredTask TaskStatus",
+    "trace": "Difference Recorder replay",
+}
+_MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = list(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value  # asked for once
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

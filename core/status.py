@@ -1,4 +1,4 @@
-"""What an operator is told of a server, and may order."""
+"""The status of each server, as operators see it, and the commands that they may give."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections import Counter
 import msgspec
 
 from .base.revisions import Era
-from .routing.router import Servers
+from .routing.router import Router
 from .state.exchange import Exchange
 from .state.link import Link
-from .state.upstream_session import State
+from .state.upstream_session import UpstreamSessionState
 
 
 class Command(enum.Enum):
-    START = "start"  # let it run again, and start what can be started before a client comes
-    STOP = "stop"  # end what runs, and start nothing before it is told to
-    RESTART = "restart"  # the one after the other
+    START = "start"  # allow the server to run, and start what can be started before a client connects
+    STOP = "stop"  # end what runs, and start nothing until START
+    RESTART = "restart"  # STOP, then START
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,18 +26,20 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: `running` (requests can pass, in at least one session), `starting`, `failed` (the last attempt failed,
             and nothing runs), `stopped` (by order), `idle` (nothing runs; the next client's request starts it).
-        sessions: of clients.
-        in_flight: requests that it has been sent and not answered.
-        processes: of ours, those that are ending and the spare ones included.
-        starts: processes or connections begun so far.
-        failures: those that failed.
-        last_error: how the last session with it ended, if it ended badly.
-        eras: how it was found to speak, `handshake`, `stateless` or both, each with the revision that it named.
-        era: how it is spoken to in the sessions where requests can pass now, `handshake`, `stateless` or `both`; None
-            if there are none.
-        revision: the protocol revision it speaks, once it has said so.
-        capabilities: what it declared, by name.
-        ready_at: since when requests can pass, in the session that has stood longest; None if they cannot.
+        sessions: the number of client sessions.
+        in_flight: the number of requests sent to the server that wait for their response.
+        processes: the number of its processes, those that are ending and those in the warm pool included.
+        spares: the number of its processes in the warm pool.
+        starts: the number of processes or connections begun so far.
+        failures: the number of starts that failed.
+        last_error: how the last session with the server ended, if it ended badly.
+        eras: the eras that the server was found to speak (`handshake`, `stateless`), each with the revision that it
+            named.
+        era: the era that is spoken in the sessions where requests can pass now, `handshake`, `stateless` or `both`;
+            None if there are none.
+        revision: the protocol revision that the server speaks, once it has named it.
+        capabilities: the names of the capabilities that it declared.
+        ready_at: the moment since which requests can pass, in the oldest such session; None if they cannot.
     """
 
     id: str
@@ -57,42 +59,42 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ready_at: float | None
 
 
-def report(servers: Servers, sessions: Counter[str]) -> tuple[Status, ...]:
-    """Every server of the plan, in its order.
+def report(router: Router, sessions: Counter[str]) -> tuple[Status, ...]:
+    """Returns the status of every server, in the order of the plan.
 
     Args:
-        sessions: how many each has.
+        sessions: the number of client sessions of each server.
     """
-    links: dict[str, list[Link]] = {id: [] for id in servers.handshakes.health}
-    for link in servers.links.values():
+    links: dict[str, list[Link]] = {id: [] for id in router.handshaker.health}
+    for link in router.links.values():
         links[link.plan.id].append(link)
-    return tuple(_status(servers, id, links[id], sessions[id]) for id in links)
+    return tuple(_status(router, id, links[id], sessions[id]) for id in links)
 
 
-def _status(servers: Servers, id: str, links: list[Link], sessions: int) -> Status:
-    health, nursery = servers.handshakes.health[id], servers.handshakes.nursery
+def _status(router: Router, id: str, links: list[Link], sessions: int) -> Status:
+    health, warm_pool = router.handshaker.health[id], router.handshaker.warm_pool
     states = {link.upstream.state for link in links}
-    spoken = servers.handshakes.verdicts[id].spoken
-    now = {link.era for link in links if link.upstream.state is State.READY}
+    spoken = router.handshaker.server_eras[id].spoken
+    now = {link.era for link in links if link.upstream.state is UpstreamSessionState.READY}
     known = next((link.upstream for link in reversed(links) if link.upstream.revision is not None), None)
-    if State.READY in states:
+    if UpstreamSessionState.READY in states:
         state = "running"
-    elif states - {State.IDLE, State.CLOSED}:
+    elif states - {UpstreamSessionState.IDLE, UpstreamSessionState.CLOSED}:
         state = "starting"
     elif health.is_stopped:
         state = "stopped"
-    elif nursery.spare_count(id):
+    elif warm_pool.spare_count(id):
         state = "running"
     else:
         state = "failed" if health.is_failing else "idle"
     return Status(
         id=id,
-        kind=servers.kind_of(id),
+        kind=router.kind_of(id),
         state=state,
         sessions=sessions,
         in_flight=sum(isinstance(entry, Exchange) for link in links for entry in link.pending.values()),
-        processes=sum(link.children for link in links) + nursery.spare_count(id),
-        spares=nursery.spare_count(id),
+        processes=sum(link.children for link in links) + warm_pool.spare_count(id),
+        spares=warm_pool.spare_count(id),
         starts=health.starts,
         failures=health.failures,
         last_error=health.last_error,
@@ -100,5 +102,8 @@ def _status(servers: Servers, id: str, links: list[Link], sessions: int) -> Stat
         era="both" if len(now) > 1 else next((era.value for era in now), None),
         revision=None if known is None else known.revision,
         capabilities=() if known is None else tuple(sorted(known.capabilities or ())),
-        ready_at=min((link.upstream.ready_at for link in links if link.upstream.state is State.READY), default=None),
+        ready_at=min(
+            (link.upstream.ready_at for link in links if link.upstream.state is UpstreamSessionState.READY),
+            default=None,
+        ),
     )

@@ -1,4 +1,6 @@
-"""Writes what the pages say of tables in the code: settings, limits, losses and state machines. `make docs` runs it.
+"""Writes the parts of the pages that come from the code: settings, limits, losses, rules, state machines, rooms.
+
+`make docs` runs it.
 
 A page holds generated parts between `<!-- begin NAME -->` and `<!-- end NAME -->`; everything else is written by hand.
 `tests/test_docs.py` compares what is checked in with what this makes.
@@ -8,10 +10,12 @@ from __future__ import annotations
 
 import ast
 import enum
+import html
 import importlib
 import inspect
 import json
 import re
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +46,10 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.oracle import METHODS, RULES, Severity
 
 DOCS: Final = Path(__file__).parent
+ROOT: Final = DOCS.parent
+
+sys.path.insert(0, str(ROOT / "tests"))
+from rooms import APP, CORE, LOOSE, PARTS, ROOMS, STORAGE, TRANSPORTS  # noqa: E402
 
 MACHINES: Final = {
     "exchange": "isthmus.core.state.exchange",
@@ -100,6 +108,7 @@ def pages() -> dict[Path, str]:
         )
         if "<!-- begin " in text:
             made[page] = filled
+    made[DOCS / "architecture.svg"] = _picture()
     return made
 
 
@@ -275,21 +284,31 @@ def _rules() -> str:
 def _machine(module_name: str) -> str:
     module = importlib.import_module(module_name)
     table = module.TRANSITIONS
-    inputs = list(module.Input)
+    inputs = list(_inputs(module))
     rows = []
-    for state in module.State:
+    for state in _states(module):
         row = table[state]
         rows.append([f"**{state.value}**", *(row[one].value if one in row else "" for one in inputs)])
     parts = [
         f"{_first_sentence(module)}\n",
         _diagram(module),
         _table(["", *(f"*{one.value}*" for one in inputs)], rows),
-        _table(["State", "Meaning"], [[state.value, _meaning(module, state, table)] for state in module.State]),
+        _table(["State", "Meaning"], [[state.value, _meaning(module, state, table)] for state in _states(module)]),
     ]
-    told = [[one.value, comment] for one, comment in _comments(module.Input).items() if comment]
+    told = [[one.value, comment] for one, comment in _comments(_inputs(module)).items() if comment]
     if told:
         parts.append(_table(["Input", "Meaning"], told))
     return "\n".join(parts)
+
+
+def _states(module: types.ModuleType) -> type[enum.Enum]:
+    """The enumeration of the states in a module's table."""
+    return type(next(iter(module.TRANSITIONS)))
+
+
+def _inputs(module: types.ModuleType) -> type[enum.Enum]:
+    """The enumeration of the inputs in a module's table."""
+    return type(next(taken for row in module.TRANSITIONS.values() for taken in row))
 
 
 def _first_sentence(module: types.ModuleType) -> str:
@@ -299,8 +318,8 @@ def _first_sentence(module: types.ModuleType) -> str:
 
 def _diagram(module: types.ModuleType) -> str:
     """Mermaid, with the inputs that lead from one state to one other on one arrow."""
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(module.State)).value}"]
-    for state in module.State:
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(_states(module))).value}"]
+    for state in _states(module):
         arrows: dict[str, list[str]] = {}
         for one, following in module.TRANSITIONS[state].items():
             arrows.setdefault(following.value, []).append(one.value)
@@ -311,7 +330,7 @@ def _diagram(module: types.ModuleType) -> str:
 
 
 def _meaning(module: types.ModuleType, state: enum.Enum, table: dict[Any, Any]) -> str:
-    comment = _comments(module.State)[state]
+    comment = _comments(_states(module))[state]
     end = "" if table[state] else "terminal"
     return "; ".join(part for part in (comment, end) if part)
 
@@ -321,6 +340,81 @@ def _comments(members: type[enum.Enum]) -> dict[enum.Enum, str]:
     source = inspect.getsource(members)
     found = dict(re.findall(r"^ +(\w+) = .*?  # (.*)$", source, re.MULTILINE))
     return {member: found.get(member.name, "") for member in members}
+
+
+# --- The picture of the rooms ---------------------------------------------------------------------------------------
+
+ROW: Final = 22
+"""Pixels, as are all sizes of the picture."""
+NAME_WIDTH: Final = 190
+CAPTION_WIDTH: Final = 560
+CAPTION_MAX: Final = 82
+DOT: Final = 18
+MARGIN: Final = 16
+PARTS_DRAWN: Final = (("app", APP), ("transports", TRANSPORTS), ("storage", STORAGE), ("core", CORE))
+COLOURS: Final = {"app": "#dbe9f6", "transports": "#e3f1df", "storage": "#f6ecd2", "core": "#f3dfe4"}
+
+
+def _picture() -> str:
+    """The rooms as an SVG: a row each, the lowest room of a part at the bottom, and a dot for each room it imports."""
+    parts: list[str] = []
+    y = MARGIN
+    widest = max(len(rooms) for _, rooms in PARTS_DRAWN)
+    width = 2 * MARGIN + NAME_WIDTH + CAPTION_WIDTH + widest * DOT
+    for part, rooms in PARTS_DRAWN:
+        note = f", which may import {', '.join(PARTS[part])}" if PARTS[part] else ", which imports no other part"
+        parts.append(_text(MARGIN, y + 15, f"{part}/{note}", "bold"))
+        y += ROW
+        rows = list(rooms)
+        for at in reversed(range(len(rows))):
+            parts += _row(rows[at], rows, at, y, COLOURS[part])
+            y += ROW
+        y += MARGIN
+    parts.append(_text(MARGIN, y + 6, "A large dot in column n: the room imports room n of the same part."))
+    y += ROW
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" viewBox="0 0 {width} {y}"'
+    style = 'font-family="sans-serif" font-size="12"'
+    return "\n".join([f"{head} {style}>", '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>", ""])
+
+
+def _row(room: str, rows: list[str], at: int, y: int, colour: str) -> Iterator[str]:
+    left = MARGIN + NAME_WIDTH + CAPTION_WIDTH
+    box = f'x="{MARGIN}" y="{y}" width="{NAME_WIDTH + CAPTION_WIDTH - 8}" height="{ROW - 3}" rx="3"'
+    yield f'<rect {box} fill="{colour}"/>'
+    yield _text(MARGIN + 6, y + 14, _room_name(room), "bold")
+    yield _text(MARGIN + NAME_WIDTH, y + 14, _caption(room))
+    for column in range(at):
+        x, middle = left + column * DOT + DOT // 2, y + ROW // 2 - 1
+        is_imported = rows[column] in ROOMS[room]
+        title = f"<title>{room} imports {rows[column]}</title>"
+        if is_imported:
+            yield f'<circle cx="{x}" cy="{middle}" r="5" fill="#555">{title}</circle>'
+        else:
+            yield f'<circle cx="{x}" cy="{middle}" r="1.5" fill="#ccc"/>'
+    yield _text(left + at * DOT + 3, y + 14, str(at + 1))
+
+
+def _room_name(room: str) -> str:
+    if room in LOOSE:
+        return ", ".join(sorted(LOOSE[room] - {"gateway"}))
+    return room.partition("/")[2].removesuffix(".py") or room
+
+
+def _caption(room: str) -> str:
+    """The first sentence of the docstring of a room."""
+    if room == "core":
+        return "The engine, built of the rooms; recording and replay; the status of servers"
+    path = ROOT / room if room.endswith(".py") else ROOT / room / "__init__.py"
+    source = path if room not in LOOSE else ROOT / room / ("memory.py" if room == "transports" else "main.py")
+    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    sentence = " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".").replace("`", "")
+    if len(sentence) <= CAPTION_MAX:
+        return sentence
+    return re.split(r"[,:;(]\s?(?=[^,:;(]*$)", sentence[:CAPTION_MAX])[0].rstrip()  # to the last pause that fits
+
+
+def _text(x: int, y: int, text: str, weight: str = "normal") -> str:
+    return f'<text x="{x}" y="{y}" font-weight="{weight}">{html.escape(text)}</text>'
 
 
 if __name__ == "__main__":

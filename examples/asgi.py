@@ -16,13 +16,28 @@ from contextlib import suppress
 from typing import Any
 
 from asgi_servers import Channel, run
-from mcp_engine.base.effects import Cause, Close, Dial, Effect, End, GetOpening, Pass, Pause, Resume, Send
-from mcp_engine.base.ids import ChannelId
-from mcp_engine.base.limits import Limits
-from mcp_engine.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
-from mcp_engine.engine import Engine
+from mcp_engine import (
+    Cause,
+    ChannelId,
+    Close,
+    Dial,
+    Effect,
+    End,
+    Engine,
+    GetOpening,
+    Kind,
+    Limits,
+    Offer,
+    Pass,
+    Pause,
+    Plan,
+    Resume,
+    Send,
+    ServerPlan,
+    TaskRules,
+)
 from mcp_engine.wire.http.error_responses import not_found, refusal
-from mcp_engine.wire.http.reply import Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
+from mcp_engine.wire.http.reply import HttpReplyState, Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead
 from mcp_engine.wire.http.routes import Head, McpRoute, Refused, Surface
 from mcp_engine.wire.http.server import judge, reply_to, shared_headers
 
@@ -126,7 +141,7 @@ class Proxy:
         with suppress(OSError):
             if isinstance(route.opening, GetOpening) and channel.outbox.empty():
                 await put(reply.open())
-            while reply.state is not State.ENDED:
+            while reply.state is not HttpReplyState.ENDED:
                 try:
                     order = await asyncio.wait_for(channel.outbox.get(), LIMITS.keep_alive_s)
                 except TimeoutError:

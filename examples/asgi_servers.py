@@ -7,10 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from subprocess import PIPE
 
-from mcp_engine.base.effects import Cause, Close, Connected, End, Pass, Send
-from mcp_engine.base.ids import ChannelId
-from mcp_engine.base.limits import Limits
-from mcp_engine.engine import Engine
+from mcp_engine import Cause, ChannelId, Close, Connected, End, Engine, Limits, Pass, Send
 from mcp_engine.wire.ndjson import Line, LineReader, encode_line
 from mcp_engine.wire.oversize import answer_for
 

@@ -17,11 +17,27 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import IO, Any
 
-from mcp_engine.base import effects
-from mcp_engine.base.ids import ChannelId
-from mcp_engine.base.limits import Limits
-from mcp_engine.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
-from mcp_engine.engine import Engine
+from mcp_engine import (
+    Cause,
+    ChannelId,
+    Close,
+    Connected,
+    Dial,
+    Effect,
+    End,
+    Engine,
+    Kind,
+    Limits,
+    Note,
+    Offer,
+    Pause,
+    PipeOpening,
+    Plan,
+    Resume,
+    Send,
+    ServerPlan,
+    TaskRules,
+)
 from mcp_engine.wire.ndjson import Line, LineReader, encode_line
 from mcp_engine.wire.oversize import answer_for
 
@@ -61,31 +77,31 @@ class Proxy:
         self.channels[number] = Channel(number)
         start(keep, self.channels[number])
 
-    def tell(self, receive: Callable[..., list[effects.Effect]], *arguments: Any) -> None:
+    def tell(self, receive: Callable[..., list[Effect]], *arguments: Any) -> None:
         """Call an input of the engine, and queue what comes of it before anything else is told."""
         with self.moved:
             for order in receive(*arguments, time.monotonic()):
                 self.carry_out(order)
             self.moved.notify_all()
 
-    def carry_out(self, order: effects.Effect) -> None:
-        if isinstance(order, effects.Note):
+    def carry_out(self, order: Effect) -> None:
+        if isinstance(order, Note):
             print(order.level, order.text, file=sys.stderr)
-        elif isinstance(order, effects.Dial):
+        elif isinstance(order, Dial):
             self.open(order.channel, self.keep_server)
-        elif isinstance(order, effects.Send):
+        elif isinstance(order, Send):
             self.channels[order.channel].outbox.put((order.message, len(order.message)))
-        elif isinstance(order, effects.Pause):
+        elif isinstance(order, Pause):
             self.channels[order.channel].may_read.clear()
-        elif isinstance(order, effects.Resume):
+        elif isinstance(order, Resume):
             self.channels[order.channel].may_read.set()
-        elif isinstance(order, effects.Close):
+        elif isinstance(order, Close):
             self.channels[order.channel].may_read.set()  # what it still says is dropped
             self.channels[order.channel].is_over.set()
 
     def keep_client(self, channel: Channel) -> None:
         sink = sys.stdout.buffer
-        self.tell(self.engine.receive_open, channel.number, effects.PipeOpening("server"))
+        self.tell(self.engine.receive_open, channel.number, PipeOpening("server"))
         writer = start(self.write, channel, sink)
         start(self.read, channel, sys.stdin.buffer, self.limits.request_size_max_bytes, True)
         channel.is_over.wait()
@@ -93,15 +109,15 @@ class Proxy:
             self.moved.wait_for(lambda: sink.closed or not self.engine.owes(channel.number), self.limits.drain_s)
         channel.outbox.put(None)
         writer.join(GRACE_S)
-        self.lose(channel, effects.Cause(effects.End.GONE))
+        self.lose(channel, Cause(End.GONE))
 
     def keep_server(self, channel: Channel) -> None:
         try:
             child = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
-            self.lose(channel, effects.Cause(effects.End.UNREACHABLE, str(error), unsent=True))
+            self.lose(channel, Cause(End.UNREACHABLE, str(error), unsent=True))
             return
-        self.tell(self.engine.receive_open, channel.number, effects.Connected())
+        self.tell(self.engine.receive_open, channel.number, Connected())
         start(self.write, channel, child.stdin)
         reader = start(self.read, channel, child.stdout, self.limits.reply_size_max_bytes, False)
         channel.is_over.wait()
@@ -110,9 +126,9 @@ class Proxy:
             child.wait(GRACE_S)
         child.kill()
         reader.join(GRACE_S)  # its last words come first; a process of its own may hold the pipe open for longer
-        self.lose(channel, effects.Cause(effects.End.BROKEN, f"the server ended with exit code {child.wait()}"))
+        self.lose(channel, Cause(End.BROKEN, f"the server ended with exit code {child.wait()}"))
 
-    def lose(self, channel: Channel, cause: effects.Cause) -> None:
+    def lose(self, channel: Channel, cause: Cause) -> None:
         with self.moved:
             self.tell(self.engine.receive_close, channel.number, cause)
             del self.channels[channel.number]

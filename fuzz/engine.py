@@ -1,13 +1,14 @@
-"""Whatever clients, servers and the storage do, in any order, nothing is raised, and each gets its own answers, once.
+"""Clients, servers and the storage act in any order: nothing is raised, and each client gets its own responses, once.
 
-The input is a list of operations, three bytes each: what happens, to whom, and how; a message of its own (`RAW`) is the
-bytes behind its operation. The driver does what `docs/engine.md` asks of it, so no accepted outcome is an exception. It
-tells of things one by one, or together and in pieces; what counts as large is small here:
+The input is a list of operations of three bytes each: what happens, to whom, and how. Operation 14 sends the bytes
+after it as a message. The driver does what `docs/engine.md` requires of it, so no accepted outcome is an exception. It
+reports events one by one, or several together and messages in parts; the size from which a message counts as large is
+small here:
 
-- a request is answered at most once, to its own client, with what its own server made of it; once all is stopped,
-  exactly once, if its client is there and has not cancelled it;
-- nothing is ordered for a channel that is over, and no deadline that was handled is due again;
-- sessions, processes and channels are never more than allowed, and nothing is left when everybody has gone.
+- A request is answered at most once, to its own client, with the result of its own server. Once the engine is stopped,
+  it is answered exactly once, if its client is still connected and has not cancelled it.
+- No effect concerns a channel that has ended, and no deadline that was handled is due again.
+- Sessions, processes and channels stay within their limits, and none is left when all peers have gone.
 """
 
 from __future__ import annotations
@@ -20,51 +21,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from unittest.mock import patch
 
-from isthmus.core.base.effects import (
-    Allocate,
-    Allocated,
-    Append,
-    Appended,
+from isthmus.core.base.effects import Close, Dial, Effect, Join, Listen, Pass, Post, Send, Spawn
+from isthmus.core.base.events import (
     Cause,
-    Close,
-    Collect,
-    Collected,
-    CollectedFile,
     Connected,
     DeleteOpening,
-    Dial,
-    Effect,
     End,
     EventPipeOpening,
-    Fetch,
-    Fetched,
-    Forget,
     GetOpening,
-    Halt,
-    Join,
-    Listen,
-    Load,
-    Loaded,
-    Materialize,
-    Materialized,
-    Pass,
     PipeOpening,
-    Post,
     PostOpening,
     Primed,
     Queued,
-    Receive,
-    Save,
-    Saved,
-    SeenFile,
-    Send,
-    Serve,
-    Sighting,
-    Spawn,
-    StorageAnswer,
-    StorageFailed,
-    Survey,
-    Surveyed,
     UploadOpening,
 )
 from isthmus.core.base.ids import ChannelId
@@ -79,6 +47,33 @@ from isthmus.core.base.plan import (
     ServerPlan,
     Sharing,
     UploadConsumer,
+)
+from isthmus.core.base.storage import (
+    Allocate,
+    Allocated,
+    Append,
+    Appended,
+    Collect,
+    Collected,
+    CollectedFile,
+    Fetch,
+    Fetched,
+    Forget,
+    Halt,
+    Load,
+    Loaded,
+    Materialize,
+    Materialized,
+    Receive,
+    Save,
+    Saved,
+    SeenFile,
+    Serve,
+    Sighting,
+    StorageAnswer,
+    StorageFailed,
+    Survey,
+    Surveyed,
 )
 from isthmus.core.engine import Engine
 from isthmus.core.jsonrpc import envelope
@@ -112,26 +107,26 @@ LIMITS: Final = Limits(
     sessions_max=6,
     children_max=4,
     exchanges_per_session_max=4,
-    asks_per_session_max=3,
+    questions_per_session_max=3,
     streams_per_session_max=2,
     events_max=2,
     held_per_session_max=2,
-    parks_per_session_max=2,
-    parks_max=3,
+    suspended_calls_per_session_max=2,
+    suspended_calls_max=3,
     tasks_max=4,
     tasks_per_session_max=2,
     listens_per_session_max=2,
     request_size_max_bytes=4096,
     reply_size_max_bytes=4096,
-    notices_waiting_max=3,
+    notifications_waiting_max=3,
     batch_max=3,
     artifacts_per_session_max=2,
 )
 OPERATIONS_MAX: Final = 160
-"""What is found with more can be found with fewer."""
+"""The bound on operations of one input: a failure that more of them reach can be reached with fewer."""
 CHANNELS_MAX: Final = 200
 DEADLINES_MAX: Final = 200
-"""In one stretch of time. Servers that are silent are asked again every so often."""
+"""The bound on deadlines handled by one `wait`: silent servers are polled again and again, without an end."""
 LARGE_BYTES: Final = 150
 PARTS_MIN_BYTES: Final = 300
 FILLER: Final = "y" * PARTS_MIN_BYTES
@@ -143,12 +138,12 @@ CAPABILITIES: Final = (
     '{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}',
     '{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"requests":{"tools":{"call":{}}}}}',
 )
-SERVES: Final = (
+SERVER_CAPABILITIES: Final = (
     "{}",
     '{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{},"prompts":{}}',
     '{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}',
 )
-ASKED: Final = (
+REQUESTS: Final = (
     ("tools/call", '"name":"echo","arguments":{"tag":"TAG"}'),
     ("tools/call", '"name":"echo","arguments":{"tag":"TAG"},"_meta":{"progressToken":"TAG"}'),
     ("tools/call", '"name":"echo","arguments":{"tag":"TAG"},"task":{"ttl":5000}'),
@@ -172,7 +167,7 @@ QUESTIONS: Final = (
     ("elicitation/create", '"message":"m","requestedSchema":{"type":"object","properties":{}}'),
     ("ping", ""),
 )
-NEWS: Final = (
+NOTIFICATIONS: Final = (
     ("notifications/tools/list_changed", ""),
     ("notifications/message", '"level":"info","data":"x"'),
     ("notifications/resources/updated", '"uri":"x"'),
@@ -198,8 +193,8 @@ TAG: Final = re.compile(rb"tag-[0-9]+")
 ID: Final = re.compile(rb'"id" *: *("[^"]*"|-?[0-9]+(?:\.0+)?)')
 
 
-def spoilt(message: bytes, place: int, what: int) -> bytes:
-    """The message with another value at one place of its result or params."""
+def with_odd_value(message: bytes, place: int, what: int) -> bytes:
+    """Returns the message with an unexpected value at one place of its result, params or error."""
     try:
         frame = json.loads(message)
     except ValueError:
@@ -222,25 +217,32 @@ def spoilt(message: bytes, place: int, what: int) -> bytes:
 
 @dataclass(eq=False)
 class Client:
-    """What it has asked is counted under its ids as they are written; `tags` are its own."""
+    """A client of one server.
+
+    Attributes:
+        asked, answered: how often each id was sent in a request, and in a response to it, as written in the JSON.
+        is_loose: it has cancelled a request, or sent a message that may be unanswerable: not all of its requests need a
+            response.
+        tags: the texts that only its own requests contain.
+        questions: server requests that it has received: their channels and ids.
+    """
 
     server: str
     pipe: ChannelId | None = None
     is_modern: bool = False
     session: str | None = None
     asked: Counter[str] = field(default_factory=Counter)
-    told: Counter[str] = field(default_factory=Counter)
-    is_greeted: bool = False
+    answered: Counter[str] = field(default_factory=Counter)
+    is_initialized: bool = False
     is_loose: bool = False
-    """It has cancelled something, or sent what nobody knows how to answer: not all of it must be answered."""
     tags: set[str] = field(default_factory=set)
     questions: list[tuple[ChannelId, str]] = field(default_factory=list)
     last_event_id: str | None = None
 
 
 @dataclass(eq=False)
-class Heard:
-    """A message that a server was sent: on its stdin, or in a POST."""
+class Delivered:
+    """A message that a server has received: on its stdin, or in a POST."""
 
     channel: ChannelId
     message: bytes
@@ -257,25 +259,25 @@ class World:
         self.upstream: dict[ChannelId, Dial] = {}
         self.connected: set[ChannelId] = set()
         self.children: set[ChannelId] = set()
-        self.heard: list[Heard] = []
+        self.delivered: list[Delivered] = []
         self.orders: list[Effect] = []
         self.records: dict[str, bytes] = {}
         self.events: set[tuple[Client, str, str]] = set()
         self.tags = 0
         self.unsent: Counter[ChannelId] = Counter()
-        self.passed: dict[ChannelId, list[bytes]] = {}  # of replies that are not over, what was passed on
-        self.missing: Counter[ChannelId] = Counter()  # how many bytes of these are to come
-        self.is_together = False  # what happens now is told together, and in `pieces`
+        self.passed: dict[ChannelId, list[bytes]] = {}  # the parts so far of responses that are not complete
+        self.missing: Counter[ChannelId] = Counter()  # how many bytes of these are still to come
+        self.is_together = False  # the events of this operation are reported together, and messages in `pieces` parts
         self.pieces = 1
 
-    # --- What is ordered --------------------------------------------------------------------------------------------
+    # --- Effects ----------------------------------------------------------------------------------------------------
 
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                self.hear(effect)
+                self.handle_send(effect)
             elif isinstance(effect, Pass):
-                self.take_part(effect)
+                self.handle_pass(effect)
             elif isinstance(effect, Close):
                 assert effect.channel in self.open
                 self.children.discard(effect.channel)
@@ -287,7 +289,7 @@ class World:
                     spawned = [self.upstream[channel].target for channel in self.children]
                     assert sum(isinstance(target, Spawn) for target in spawned) <= LIMITS.children_max
                 elif isinstance(effect.target, Post):
-                    self.heard.append(Heard(effect.channel, effect.target.message, True))
+                    self.delivered.append(Delivered(effect.channel, effect.target.message, True))
             elif isinstance(effect, Serve | Receive | Append):
                 assert effect.channel in self.open
                 self.orders.append(effect)
@@ -302,7 +304,7 @@ class World:
         assert self.engine.session_count <= LIMITS.sessions_max
         assert self.engine.exchange_count <= LIMITS.sessions_max * LIMITS.exchanges_per_session_max
 
-    def take_part(self, order: Pass) -> None:
+    def handle_pass(self, order: Pass) -> None:
         channel = order.channel
         assert channel in self.open
         assert (channel in self.passed) is not bool(order.size_bytes)
@@ -312,13 +314,13 @@ class World:
         assert self.missing[channel] >= 0
         if not self.missing[channel]:
             del self.passed[channel]
-            self.hear(Send(channel, b"".join(parts), is_last=True))
+            self.handle_send(Send(channel, b"".join(parts), is_last=True))
 
-    def hear(self, send: Send) -> None:
+    def handle_send(self, send: Send) -> None:
         assert send.channel in self.open
         self.unsent[send.channel] += len(send.message)
         if send.channel in self.children:
-            self.heard.append(Heard(send.channel, send.message, False))
+            self.delivered.append(Delivered(send.channel, send.message, False))
             return
         client = self.owners.get(send.channel)
         if client is None:
@@ -338,10 +340,10 @@ class World:
                 key = json.dumps(frame.get("id"))
             if send.event_id is not None:
                 if (client, key, send.event_id) in self.events:
-                    continue  # told again to a client that came back
+                    continue  # replayed to a client that reconnected
                 self.events.add((client, key, send.event_id))
-            client.told[key] += 1
-            assert key == "null" or client.told[key] <= client.asked[key], f"{key} is answered twice"
+            client.answered[key] += 1
+            assert key == "null" or client.answered[key] <= client.asked[key], f"{key} is answered twice"
             if "result" in frame:
                 assert {tag.decode() for tag in TAG.findall(send.message)} <= client.tags, "an answer of another client"
 
@@ -355,15 +357,15 @@ class World:
                 self.do(self.engine.receive_close(channel, cause, self.now))
 
     def forget(self, channel: ChannelId) -> None:
-        """A channel is over, as the engine is about to be told."""
+        """Marks a channel as ended, just before that is reported to the engine."""
         self.open.discard(channel)
         self.children.discard(channel)
-        self.heard = [heard for heard in self.heard if heard.channel != channel]
+        self.delivered = [delivered for delivered in self.delivered if delivered.channel != channel]
         if self.passed.pop(channel, None) is not None:
-            self.owners[channel].is_loose = True  # it was cut off
+            self.owners[channel].is_loose = True  # its response was cut off
         del self.unsent[channel], self.missing[channel]
 
-    def say(self, channel: ChannelId, message: bytes) -> None:
+    def receive(self, channel: ChannelId, message: bytes) -> None:
         if channel not in self.open:
             return
         if self.is_together and channel in self.upstream and message:
@@ -375,8 +377,8 @@ class World:
         size = max(1, -(-len(message) // self.pieces))
         return tuple(message[at : at + size] for at in range(0, len(message), size))
 
-    def say_all(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
-        """The response to a POST is one document, which comes whole, or as it comes."""
+    def receive_response(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        """Reports the response to a POST as one document: whole, or in parts as they arrive."""
         engine = self.engine
         if not engine.passes(channel, message[:EDGE_BYTES], len(message)):
             self.forget(channel)
@@ -393,8 +395,8 @@ class World:
             self.forget(channel)
             self.do(engine.receive_part(channel, rest[-1:], self.now, cause=ENDED_ORDERLY))
 
-    def report(self, how: int) -> None:
-        """Some of what is on its way to some peer has left."""
+    def report_sent(self, how: int) -> None:
+        """Reports that some of the bytes queued for a peer were sent."""
         waiting = sorted(channel for channel in self.open if self.unsent[channel])
         if waiting:
             channel = waiting[how % len(waiting)]
@@ -414,9 +416,9 @@ class World:
             assert following is None or following.at > self.now, f"{following} is due again"
         self.now = max(self.now, end)
 
-    # --- What clients do --------------------------------------------------------------------------------------------
+    # --- Clients ----------------------------------------------------------------------------------------------------
 
-    def come(self, who: int, how: int) -> None:
+    def add_client(self, who: int, how: int) -> None:
         if len(self.owners) >= CHANNELS_MAX:
             return
         client = Client(SERVERS[who % len(SERVERS)], is_modern=bool(how & 2))
@@ -429,10 +431,10 @@ class World:
             self.do(self.engine.receive_open(client.pipe, opening, self.now))
         if not client.is_modern:
             text = f'"protocolVersion":"{REVISIONS[how >> 3 & 3]}","capabilities":{CAPABILITIES[(how >> 5) % 3]}'
-            self.ask(client, "initialize", f'{text},"clientInfo":{{"name":"c","version":"1"}}', how)
+            self.send_request(client, "initialize", f'{text},"clientInfo":{{"name":"c","version":"1"}}', how)
 
-    def ask(self, client: Client, method: str, params: str, how: int, who: int = 0) -> None:
-        id_raw = str(self.tags if how & 3 else 0)  # some use one id again and again
+    def send_request(self, client: Client, method: str, params: str, how: int, who: int = 0) -> None:
+        id_raw = str(self.tags if how & 3 else 0)  # some clients use one id again and again
         tag = f"tag-{self.tags}"
         self.tags += 1
         client.tags.add(tag)
@@ -448,15 +450,17 @@ class World:
         mirrored = headers_for(method, f"{{{params}}}".encode(), ()) if client.is_modern else ()
         if who & 128:
             client.is_loose = True
-        self.tell(client, spoilt(message.encode(), how, who) if who & 128 else message.encode(), mirrored)
+        self.send_message(
+            client, with_odd_value(message.encode(), how, who) if who & 128 else message.encode(), mirrored
+        )
 
-    def tell(self, client: Client, message: bytes, mirrored: tuple[tuple[str, str], ...] = ()) -> None:
-        """A message of a client: on its pipe, or in a POST."""
+    def send_message(self, client: Client, message: bytes, mirrored: tuple[tuple[str, str], ...] = ()) -> None:
+        """Sends a message of a client: on its pipe, or in a POST."""
         for found in ID.findall(message):
             client.asked[found.decode()] += 1
         if client.pipe is not None:
             if client.pipe in self.open:
-                self.say(client.pipe, message)
+                self.receive(client.pipe, message)
             else:
                 client.is_loose = True
         elif len(self.owners) < CHANNELS_MAX:
@@ -469,10 +473,10 @@ class World:
                 self.do(self.engine.receive_at_once(channel, self.now, opening=opening, message=message))
             else:
                 self.do(self.engine.receive_open(channel, opening, self.now))
-                self.say(channel, message)
+                self.receive(channel, message)
 
-    def act(self, client: Client, how: int) -> None:
-        """What else a client may do."""
+    def act_as_client(self, client: Client, how: int) -> None:
+        """Does something else that a client may do: disconnects, responds, cancels, opens a stream, uploads a file."""
         kind, how = how & 7, how >> 3
         if kind == 0:
             channel = client.pipe
@@ -485,17 +489,19 @@ class World:
         elif kind == 1 and client.questions:
             _, id_raw = client.questions.pop(how % len(client.questions))
             answer = ('{"roots":[]}', '{"action":"accept","content":{}}', "7", '{"role":"user","content":[]}')[how & 3]
-            self.tell(
+            self.send_message(
                 client, f'{{"jsonrpc":"2.0","result":{answer},"id" :{id_raw}}}'.encode().replace(b'"id" :', b'"id"  :')
             )
-            client.asked[id_raw] -= 1  # that was no request
+            client.asked[id_raw] -= 1  # it was a response, not a request
         elif kind == 2:
             client.is_loose = True
             ids = list(client.asked) or ["1"]
             params = f'"requestId":{ids[how % len(ids)]}'
-            self.tell(client, f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{{params}}}}}'.encode())
+            self.send_message(
+                client, f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{{params}}}}}'.encode()
+            )
         elif kind == 3:
-            self.tell(client, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+            self.send_message(client, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         elif kind in (4, 5) and client.pipe is None and len(self.owners) < CHANNELS_MAX:
             channel = self.engine.new_channel()
             self.owners[channel] = client
@@ -515,7 +521,7 @@ class World:
             opening = UploadOpening("files", {"mcp_upload_exp": "1"}, session=client.session, size_bytes=how)
             self.do(self.engine.receive_open(channel, opening, self.now))
 
-    # --- What servers do --------------------------------------------------------------------------------------------
+    # --- Servers ----------------------------------------------------------------------------------------------------
 
     def connect(self, who: int, how: int) -> None:
         waiting = [channel for channel in self.upstream if channel in self.open and channel not in self.connected]
@@ -533,33 +539,33 @@ class World:
         else:
             self.close(channel, ENDS[how // 4 % len(ENDS)])
 
-    def serve(self, who: int, how: int) -> None:
-        """A server answers something that it was sent."""
-        if not self.heard:
+    def respond(self, who: int, how: int) -> None:
+        """Makes a server respond to one of the messages that it has received."""
+        if not self.delivered:
             return
-        heard = self.heard.pop(who % len(self.heard))
-        reply = self.reply(heard, how >> 1)
-        reply = spoilt(reply, how, who) if who & 128 else reply
-        if heard.is_posted and heard.channel not in self.connected:
-            self.connected.add(heard.channel)
+        delivered = self.delivered.pop(who % len(self.delivered))
+        reply = self.reply(delivered, how >> 1)
+        reply = with_odd_value(reply, how, who) if who & 128 else reply
+        if delivered.is_posted and delivered.channel not in self.connected:
+            self.connected.add(delivered.channel)
             opening = Connected("S" if how & 1 else None)
-            if self.is_together and how & 128 == 0 and reply and heard.channel in self.open:
-                self.say_all(heard.channel, opening, reply)
+            if self.is_together and how & 128 == 0 and reply and delivered.channel in self.open:
+                self.receive_response(delivered.channel, opening, reply)
                 return
-            self.do(self.engine.receive_open(heard.channel, opening, self.now))
-        self.say(heard.channel, reply)
-        if heard.is_posted and how & 128 == 0:
-            self.close(heard.channel, Cause(End.DONE))
+            self.do(self.engine.receive_open(delivered.channel, opening, self.now))
+        self.receive(delivered.channel, reply)
+        if delivered.is_posted and how & 128 == 0:
+            self.close(delivered.channel, Cause(End.DONE))
 
-    def reply(self, heard: Heard, how: int) -> bytes:
+    def reply(self, delivered: Delivered, how: int) -> bytes:
         try:
-            frame = json.loads(heard.message)
+            frame = json.loads(delivered.message)
         except ValueError:
             return b""
         if not isinstance(frame, dict) or "method" not in frame or "id" not in frame:
             return b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'
         id_raw, method = json.dumps(frame["id"]), frame["method"]
-        tags = TAG.findall(heard.message)
+        tags = TAG.findall(delivered.message)
         tag = tags[-1].decode() if tags else "x"
         if how & 15 == 15:
             return f'{{"jsonrpc":"2.0","id":{id_raw},"error":{{"code":-32601,"message":"{tag}"}}}}'.encode()
@@ -573,9 +579,11 @@ class World:
             return f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{{body}}}}}'.encode()
         info = '"serverInfo":{"name":"s","version":"1"}'
         if method == "initialize":
-            text = f'"protocolVersion":"{REVISIONS[3 - (how & 3)]}","capabilities":{SERVES[(how >> 2) % 3]},{info}'
+            capabilities = SERVER_CAPABILITIES[(how >> 2) % 3]
+            text = f'"protocolVersion":"{REVISIONS[3 - (how & 3)]}","capabilities":{capabilities},{info}'
         elif method == "server/discover" and how & 1:
-            text = f'"resultType":"complete","supportedVersions":["{MODERN}"],"capabilities":{SERVES[1]},{info}'
+            capabilities = SERVER_CAPABILITIES[1]
+            text = f'"resultType":"complete","supportedVersions":["{MODERN}"],"capabilities":{capabilities},{info}'
         elif method == "server/discover":
             return f'{{"jsonrpc":"2.0","id":{id_raw},"error":{{"code":-32601,"message":"no"}}}}'.encode()
         elif method == "tools/list":
@@ -585,8 +593,8 @@ class World:
             text = f'"content":[{{"type":"text","text":"saved {tag} to /w/{tag}.png{filler}"}}]'
         return f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{{text}}}}}'.encode()
 
-    def speak(self, who: int, how: int) -> None:
-        """A server says something that nobody asked for, or goes."""
+    def act_as_server(self, who: int, how: int) -> None:
+        """Makes a server send a request or a notification, or disconnect."""
         channels = [channel for channel in self.upstream if channel in self.open and channel in self.connected]
         if not channels:
             return
@@ -596,36 +604,42 @@ class World:
             self.close(channel, ENDS[how % len(ENDS)])
         elif kind == 1:
             method, params = QUESTIONS[how % len(QUESTIONS)]
-            self.say(channel, f'{{"jsonrpc":"2.0","id":"q{how}","method":"{method}","params":{{{params}}}}}'.encode())
+            self.receive(
+                channel, f'{{"jsonrpc":"2.0","id":"q{how}","method":"{method}","params":{{{params}}}}}'.encode()
+            )
         elif kind == 2:
-            method, params = NEWS[how % len(NEWS)]
-            self.say(channel, f'{{"jsonrpc":"2.0","method":"{method}","params":{{{params}}}}}'.encode())
+            method, params = NOTIFICATIONS[how % len(NOTIFICATIONS)]
+            self.receive(channel, f'{{"jsonrpc":"2.0","method":"{method}","params":{{{params}}}}}'.encode())
         else:
             tokens = [
-                token for heard in self.heard for token in re.findall(rb'"progressToken":([^,}]+)', heard.message)
+                token
+                for delivered in self.delivered
+                for token in re.findall(rb'"progressToken":([^,}]+)', delivered.message)
             ]
             token = tokens[how % len(tokens)].decode() if tokens else "1"
             params = f'"progressToken":{token},"progress":{how}'
-            self.say(channel, f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{{params}}}}}'.encode())
+            self.receive(
+                channel, f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{{params}}}}}'.encode()
+            )
 
     def settle(self, how: int) -> None:
-        """Everybody does what is expected, for a while."""
+        """Makes all peers do what is expected of them, for up to 31 steps."""
         for _ in range(how & 31):
             if any(channel in self.open and channel not in self.connected for channel in self.upstream):
                 self.connect(0, 7)
-            elif self.heard:
-                self.serve(0, 1 | how >> 5 << 1)
+            elif self.delivered:
+                self.respond(0, 1 | how >> 5 << 1)
             elif self.orders:
                 self.store(0, 3)
             else:
-                greeted = [client for client in self.clients if client.told and not client.is_greeted]
-                if not greeted:
+                uninitialized = [client for client in self.clients if client.answered and not client.is_initialized]
+                if not uninitialized:
                     return
-                greeted[0].is_greeted = True
-                if not greeted[0].is_modern:
-                    self.act(greeted[0], 3)
+                uninitialized[0].is_initialized = True
+                if not uninitialized[0].is_modern:
+                    self.act_as_client(uninitialized[0], 3)
 
-    # --- What the storage does --------------------------------------------------------------------------------------
+    # --- Storage ----------------------------------------------------------------------------------------------------
 
     def store(self, who: int, how: int) -> None:
         if not self.orders:
@@ -635,10 +649,12 @@ class World:
             self.close(order.channel, Cause(End.DONE))
         elif isinstance(order, Receive):
             files = b'{"filename":"a","size_bytes":1,"sha256":"x"}'
-            self.say(order.channel, b'{"files":[%b]}' % b",".join([files] * (1 + how % len(order.blobs))))
+            self.receive(order.channel, b'{"files":[%b]}' % b",".join([files] * (1 + how % len(order.blobs))))
         elif isinstance(order, Append):
             report = Appended(order.offset, halt=Halt.FAILED)
-            self.say(order.channel, json.dumps({"size_bytes": report.size_bytes, "halt": report.halt.value}).encode())
+            self.receive(
+                order.channel, json.dumps({"size_bytes": report.size_bytes, "halt": report.halt.value}).encode()
+            )
         elif isinstance(order, Load | Save | Allocate | Survey | Collect | Materialize | Fetch):
             answer = StorageFailed("no", is_full=bool(how & 8), is_missing=bool(how & 16)) if how & 7 == 7 else None
             self.do(self.engine.receive_answer(order.ticket, answer or self.answer(order, how), self.now))
@@ -665,7 +681,7 @@ class World:
                 return Fetched(b"{}" if how & 1 else b"\xff")
 
 
-def operate(world: World, data: bytes) -> None:
+def run_operations(world: World, data: bytes) -> None:
     at = 0
     for _ in range(OPERATIONS_MAX):
         if at + 3 > len(data):
@@ -676,19 +692,19 @@ def operate(world: World, data: bytes) -> None:
         client = world.clients[who % len(world.clients)] if world.clients else None
         match what % 16:
             case 0 | 1:
-                world.come(who, how)
+                world.add_client(who, how)
             case 2 | 3 | 4 if client is not None:
-                world.ask(client, *ASKED[how >> 4], how, who)
+                world.send_request(client, *REQUESTS[how >> 4], how, who)
             case 5 if client is not None:
-                world.act(client, how)
+                world.act_as_client(client, how)
             case 6:
                 world.connect(who, how)
             case 7 | 8:
                 world.settle(how)
             case 9 | 10:
-                world.serve(who, how)
+                world.respond(who, how)
             case 11:
-                world.speak(who, how)
+                world.act_as_server(who, how)
             case 12:
                 world.store(who, how)
             case 13:
@@ -697,10 +713,10 @@ def operate(world: World, data: bytes) -> None:
                 raw = data[at : at + how].replace(b"\\", b"")
                 at += how
                 client.is_loose = True
-                if who & 1 and world.heard:
-                    world.say(world.heard[who % len(world.heard)].channel, raw)
+                if who & 1 and world.delivered:
+                    world.receive(world.delivered[who % len(world.delivered)].channel, raw)
                 else:
-                    world.tell(client, raw)
+                    world.send_message(client, raw)
             case 15:
                 command = (Command.START, Command.STOP, Command.RESTART)[how % 3]
                 if who & 1:
@@ -708,7 +724,7 @@ def operate(world: World, data: bytes) -> None:
                 elif how == 0:
                     world.do(world.engine.receive_drain(world.now))
                 else:
-                    world.report(how)
+                    world.report_sent(how)
 
 
 def test_one_input(data: bytes) -> None:
@@ -716,16 +732,16 @@ def test_one_input(data: bytes) -> None:
         patch.object(envelope, "LARGE_BYTES", LARGE_BYTES),
         patch.object(passthrough, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
     ):
-        live(data)
+        run(data)
 
 
-def live(data: bytes) -> None:
+def run(data: bytes) -> None:
     world = World()
-    operate(world, data)
+    run_operations(world, data)
     here = [client for client in world.clients if client.pipe in world.open and not client.is_loose]
     world.do(world.engine.receive_stop(world.now))
     for client in here:
-        assert +client.asked == +client.told, "a request without an answer"
+        assert +client.asked == +client.answered, "a request without an answer"
     world.wait(100.0)
     assert world.engine.exchange_count == 0
     for channel in sorted(world.open):

@@ -1,8 +1,8 @@
-"""Whatever text comes as a handle, a link, a locator or a file's name, only what was minted passes, and names are safe.
+"""Any text is tried as a handle, a link, a path or a file name: only minted ones are accepted, and names are safe.
 
-The first byte says where a good link is changed, the second how; the rest is the text. Accepted outcomes:
-`HandleError` for text that is no handle; a reason for a link that is not the good one; a name that can be a path's last
-part anywhere.
+The first byte says where a valid link is changed, the second how; the rest is the text. Accepted outcomes:
+`HandleError` for text that is no handle; a reason for a link that is not valid; a name that can be the last part of a
+path on any system.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from isthmus.core.files.store.handles import (
     ARTIFACT_SCHEME,
     HandleError,
     check_download,
-    check_draft,
+    check_resumable,
     check_upload,
     format_artifact,
     format_upload,
@@ -25,7 +25,7 @@ from isthmus.core.files.store.handles import (
     parse_artifact,
     parse_upload,
     sign_download,
-    sign_draft,
+    sign_resumable,
     sign_upload,
 )
 
@@ -62,29 +62,29 @@ def check_handles(text: str) -> None:
 
 
 def check_links(text: str, at: int, by: int) -> None:
-    """A link with one character changed, or with this text anywhere, is for nothing."""
+    """Checks that a link with one character changed, or with this text as one of its values, is refused."""
     upload = sign_upload(KEY, server="ops", sid=ONE, nonce=OTHER, expires_at_unix=2000)
-    draft = sign_draft(KEY, server="ops", draft=ONE, expires_at_unix=2000)
+    draft = sign_resumable(KEY, server="ops", draft=ONE, expires_at_unix=2000)
     name = text.replace("\n", " ")
     download = sign_download(KEY, server="ops", sid=ONE, artifact=OTHER, filename=name, expires_at_unix=2000)
 
-    def verdicts(query: dict[str, str], now_unix: float = 1000) -> list[str | None]:
+    def refusals(query: dict[str, str], now_unix: float = 1000) -> list[str | None]:
         return [
             check_upload(KEY, query, server="ops", sid=ONE, now_unix=now_unix),
-            check_draft(KEY, query, server="ops", draft=ONE, now_unix=now_unix),
+            check_resumable(KEY, query, server="ops", draft=ONE, now_unix=now_unix),
             check_download(KEY, query, server="ops", sid=ONE, artifact=OTHER, filename=name, now_unix=now_unix),
         ]
 
     for i, query in enumerate((upload, draft, download)):
-        assert [verdict is None for verdict in verdicts(query)] == [j == i for j in range(3)]
-        assert verdicts(query, 3000)[i] == "expired"
+        assert [refusal is None for refusal in refusals(query)] == [j == i for j in range(3)]
+        assert refusals(query, 3000)[i] == "expired"
         key = sorted(query)[at % len(query)]
         old = query[key]
         place = at % len(old)
         changed = old[:place] + chr(ord(old[place]) ^ by) + old[place + 1 :]
         for value in (changed, text):
             other = {**query, key: value}
-            assert value == old or None not in verdicts(other)
+            assert value == old or None not in refusals(other)
             nonce = nonce_of(other)
             assert nonce is None or re.fullmatch("[0-9a-f]{32}", nonce)
 

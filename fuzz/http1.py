@@ -1,9 +1,9 @@
-"""Whatever bytes arrive, the codecs tell and write what h11 does, however they are cut.
+"""Any bytes arrive, cut in any way: the HTTP/1.1 codecs report and write the same as h11.
 
-The first byte says whose bytes they are: bit 0 a server's, else a client's; bit 1 that requests are HEAD, or answers
-chunked; bit 2 that requests close, or are answered at their heads; bit 3 that their bodies leave late. The second sets
-the limit of heads. The rest is the stream. Accepted outcomes: any number of heads, data and signals, then at most one
-refusal, with h11's hint.
+The first byte says whose bytes they are: bit 0 a server's, else a client's; bit 1 that our requests are HEAD, or our
+responses chunked; bit 2 that our requests close the connection, or that requests are answered once their heads are
+read; bit 3 that the bodies of our requests are sent late. The second byte sets the limit of heads. The rest is the
+stream. Accepted outcomes: any number of heads, data and signals, then at most one refusal, with h11's status hint.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ ANSWER = ((b"content-type", b"application/json"), (b"content-length", b"2"))
 
 
 def serve(codec: ServerCodec, chunks: list[bytes], flags: int) -> list[object]:
-    """All that a server's codec tells and writes."""
-    story: list[object] = []
+    """Returns all that a server codec reports and writes."""
+    events: list[object] = []
     for chunk in chunks:
         codec.receive_data(chunk)
         while True:
             try:
                 event = codec.next_event()
             except h11.RemoteProtocolError as error:
-                return [*story, error.error_status_hint, codec.is_through, *last_words(codec)]
-            if is_told(story, event):
-                story += [codec.version, codec.is_awaiting_continue]
+                return [*events, error.error_status_hint, codec.is_through, *error_response(codec)]
+            if add_event(events, event):
+                events += [codec.version, codec.is_awaiting_continue]
             if event in (NEED_DATA, PAUSED, CLOSED):
                 break
             if isinstance(event, RequestHead) if flags & 4 else event is END:
                 if flags & 2:
                     head = lines(codec.encode_head(200, ()))
                     body = b"".join((*codec.encode_data(b"{}"), codec.encode_end()))
-                    story += [*head, body]
+                    events += [*head, body]
                 else:
-                    story += lines(codec.encode_whole(202, ANSWER, b"{}"))
+                    events += lines(codec.encode_whole(202, ANSWER, b"{}"))
             if event is END and codec.is_through:
                 codec.start_next_cycle()
-    return [*story, codec.is_through, codec.trailing_data]
+    return [*events, codec.is_through, codec.trailing_data]
 
 
-def last_words(codec: ServerCodec) -> list[bytes]:
-    """The answer to what cannot be read, unless one was given before."""
+def error_response(codec: ServerCodec) -> list[bytes]:
+    """Returns the response to bytes that cannot be read, unless one was given before."""
     try:
         return lines(codec.encode_whole(400, ANSWER, b"{}"))
     except h11.LocalProtocolError:
@@ -53,12 +53,12 @@ def last_words(codec: ServerCodec) -> list[bytes]:
 
 
 def ask(codec: ClientCodec, chunks: list[bytes], flags: int) -> list[object]:
-    """All that a client's codec tells and writes."""
-    story: list[object] = []
+    """Returns all that a client codec reports and writes."""
+    events: list[object] = []
 
     def request() -> None:
         head = codec.encode_request("HEAD" if flags & 2 else "POST", b"/mcp", CLOSING if flags & 4 else REQUEST)
-        story.extend(lines(head))
+        events.extend(lines(head))
         if not flags & 8:
             codec.note_sent()
 
@@ -69,8 +69,8 @@ def ask(codec: ClientCodec, chunks: list[bytes], flags: int) -> list[object]:
             try:
                 event = codec.next_event()
             except h11.RemoteProtocolError as error:
-                return [*story, error.error_status_hint, codec.is_through]
-            is_told(story, event)
+                return [*events, error.error_status_hint, codec.is_through]
+            add_event(events, event)
             if event in (NEED_DATA, PAUSED, CLOSED):
                 break
             if event is END:
@@ -79,27 +79,31 @@ def ask(codec: ClientCodec, chunks: list[bytes], flags: int) -> list[object]:
                 if codec.is_through:
                     codec.start_next_cycle()
                     request()
-    return [*story, codec.is_through, codec.trailing_data]
+    return [*events, codec.is_through, codec.trailing_data]
 
 
-def is_told(story: list[object], event: ServerEvent | ClientEvent) -> bool:
-    """Add the event, data to the data before it, and no waiting; returns whether there is anything new."""
+def add_event(events: list[object], event: ServerEvent | ClientEvent) -> bool:
+    """Adds an event, unless it is NEED_DATA; data is added to the data before it.
+
+    Returns:
+        True if an event other than data was added.
+    """
     if isinstance(event, Data):
         assert event.data
-        is_new = not story or not isinstance(story[-1], bytearray)
+        is_new = not events or not isinstance(events[-1], bytearray)
         if is_new:
-            story.append(bytearray())
-        data = story[-1]
+            events.append(bytearray())
+        data = events[-1]
         assert isinstance(data, bytearray)
         data += event.data
         return False
     if event is not NEED_DATA:
-        story.append(event)
+        events.append(event)
     return event is not NEED_DATA
 
 
 def lines(written: bytes) -> list[bytes]:
-    """A message as its first line, its other lines in any order and any case, and the body."""
+    """Returns the first line of a message, its headers sorted and in lower case, and the body."""
     head, _, body = written.partition(b"\r\n\r\n")
     first, *others = head.split(b"\r\n")
     return [first, *sorted(line.lower() for line in others), body]

@@ -1,7 +1,8 @@
-"""Whatever stands in a header, what is read of it is within its bounds, and what is made of it can be written.
+"""Any text stands in a header: the values read are within their bounds, and the headers written from them are valid.
 
 The first byte says which header the rest is: ranges and conditions of a download, cookies, CORS, dates, tus, digests
-and names of files, or Accept. Accepted outcomes: `RemoteProtocolError` or None; or what an independent reading allows.
+and names of files, or Accept. Accepted outcomes: `RemoteProtocolError` or None; or values that an independent reader
+allows.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from isthmus.core.base.effects import Serve
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import Serve
 from isthmus.core.wire.headers import Headers, accepts
 from isthmus.core.wire.http import cors, tus
 from isthmus.core.wire.http.cookies import COOKIE_MAX_BYTES, CookieStore, cookie_header, read_cookies
@@ -27,7 +28,7 @@ SHA256: Final = "5e" * 32
 
 
 def lines_of(data: bytes, *names: bytes) -> Headers:
-    """The lines of the input as headers, named in turn."""
+    """Returns the lines of the input as headers with these names in turn."""
     lines = re.sub(rb"[\r\0]", b"", data).split(b"\n")
     return tuple((names[i % len(names)], line.strip(b" \t")) for i, line in enumerate(lines))
 
@@ -55,15 +56,15 @@ def check_download(data: bytes) -> None:
     name = data.decode("utf-8", "replace")
     order = Serve(ChannelId(1), "b", name, data.decode("latin-1"), size, SHA256, stored_at_unix=784111777.5)
     for head_only in (False, True):
-        told = plan_download(order, headers, head_only=head_only)
-        check_headers(told.headers)
-        assert told.status in (200, 206, 304, 412, 416)
-        sent = sum(len(part.head) + part.stop - part.start for part in told.parts) + len(told.tail)
-        lengths = [int(value) for field, value in told.headers if field == b"content-length"]
-        assert len(lengths) == (told.status != 304)
+        plan = plan_download(order, headers, head_only=head_only)
+        check_headers(plan.headers)
+        assert plan.status in (200, 206, 304, 412, 416)
+        sent = sum(len(part.head) + part.stop - part.start for part in plan.parts) + len(plan.tail)
+        lengths = [int(value) for field, value in plan.headers if field == b"content-length"]
+        assert len(lengths) == (plan.status != 304)
         assert not lengths or sent == (0 if head_only else lengths[0])
-        assert all(0 <= part.start < part.stop <= size for part in told.parts)
-        assert sent <= size or told.status == 206
+        assert all(0 <= part.start < part.stop <= size for part in plan.parts)
+        assert sent <= size or plan.status == 206
 
 
 def check_cookies(data: bytes) -> None:
@@ -85,9 +86,9 @@ def check_cookies(data: bytes) -> None:
 
 def check_cors(data: bytes) -> None:
     headers = lines_of(data, b"origin", b"access-control-request-headers")
-    told = cors.preflight_headers(headers, ("GET",))
-    check_headers(told)
-    names = dict(told)[b"access-control-allow-headers"].decode().split(", ")
+    answer = cors.preflight_headers(headers, ("GET",))
+    check_headers(answer)
+    names = dict(answer)[b"access-control-allow-headers"].decode().split(", ")
     assert len(names) <= max(cors.NAMES_MAX, cors.ALLOWED_HEADERS.count(",") + 1)
     assert "*" not in names
     for name, value in cors.response_headers(headers, frozenset({"localhost"}), frozenset({"https://a.example"})):

@@ -1,8 +1,8 @@
-"""Wherever a server or a client points, nobody is sent to another origin, nor out of what a server has named.
+"""Servers and clients name any URLs and paths: no request goes to another origin, or out of the configured URL.
 
-The first byte says what the rest is: a configured URL, a redirect's Location, what a transparent server says of a
-place, the path a client asks it for, or its event stream. Accepted outcomes: a refusal; or a place that the standard
-library's reading finds at the same origin, in visible ASCII.
+The first byte says what the rest is: a configured URL, the Location of a redirect, a URI that a transparent server
+names, a path that a client requests of it, a request target, or the event stream of a transparent server. Accepted
+outcomes: a refusal; or a URL in visible ASCII that the standard library finds to be of the same origin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.url import DEFAULT_PORTS, parse_url
 
 BASE = "http://up.example:8080/base/mcp"
-WAYS = (
+FORWARD_TARGETS = (
     ForwardTarget("raw", BASE, b"key of this target"),
     ForwardTarget("raw", f"{BASE}?own=1", b"key of this target", "/public"),
     ForwardTarget("raw", "http://up.example", b"key of this target"),
@@ -57,29 +57,29 @@ def check_redirect(location: bytes) -> None:
 
 
 def check_named(uri: str) -> None:
-    """What the server names, a client can ask for, and only so."""
-    for way in WAYS:
-        requested = way.to_upstream("/x", "")
+    """Checks that the public URL that a client gets for a URI which the server names leads to that URI."""
+    for forward_target in FORWARD_TARGETS:
+        requested = forward_target.to_upstream("/x", "")
         try:
-            public = way.to_client(uri, requested)
+            public = forward_target.to_client(uri, requested)
         except RemoteProtocolError:
             continue
         assert VISIBLE.fullmatch(public)
-        path, _, query = public.removeprefix(way.public_path).removeprefix("/mcp/raw").partition("?")
-        meant = urlsplit(urljoin(urljoin(way.base_url, requested.decode()), uri))
-        target = way.to_upstream(path, query).decode()
+        path, _, query = public.removeprefix(forward_target.public_path).removeprefix("/mcp/raw").partition("?")
+        meant = urlsplit(urljoin(urljoin(forward_target.base_url, requested.decode()), uri))
+        target = forward_target.to_upstream(path, query).decode()
         assert target == (meant.path or "/") + (f"?{meant.query}" if meant.query else "")
         headers = ((b"location", uri.encode()), (b"content-location", uri.encode()))
-        for _, value in way.relocate(headers, requested):
+        for _, value in forward_target.relocate(headers, requested):
             assert not re.search(rb"[\r\n]", value)
 
 
 def check_asked(text: str) -> None:
-    """Where a client may go, without a mark, is below the configured URL."""
+    """Checks that a path without a signature stays below the configured URL."""
     rest, _, query = text.partition("?")
-    for way in WAYS:
-        target = way.to_upstream(rest if rest.startswith("/") else "/" + rest, query).decode()
-        base = urlsplit(way.base_url).path
+    for forward_target in FORWARD_TARGETS:
+        target = forward_target.to_upstream(rest if rest.startswith("/") else "/" + rest, query).decode()
+        base = urlsplit(forward_target.base_url).path
         assert target.startswith(base.rstrip("/"))
         decoded = unquote(unquote(target.partition("?")[0]))
         assert not {".", ".."} & set(re.split(r"[/\\]", decoded))
@@ -98,10 +98,10 @@ def check_target(text: str) -> None:
 
 
 def check_stream(stream: bytes) -> None:
-    """Bytes pass as they came, but for one URI; how they were cut does not show."""
+    """Checks that bytes are forwarded unchanged but for the endpoint URI, however they are cut."""
 
     def passed(chunks: list[bytes]) -> tuple[bytes, bool]:
-        rewriter = EndpointRewriter(lambda uri: WAYS[0].to_client(uri, b"/base/mcp"))
+        rewriter = EndpointRewriter(lambda uri: FORWARD_TARGETS[0].to_client(uri, b"/base/mcp"))
         out = b"".join(map(rewriter.receive_bytes, chunks))
         return out + rewriter.receive_eof(), rewriter.failure is not None
 
@@ -114,7 +114,7 @@ def check_stream(stream: bytes) -> None:
 
 def test_one_input(data: bytes) -> None:
     kind, rest = data[0] % 6 if data else 0, data[1:]
-    text = re.sub(r"[^!-~]", "", rest.decode("latin-1"))  # as it comes out of a request line
+    text = re.sub(r"[^!-~]", "", rest.decode("latin-1"))  # the characters that a request line allows
     try:
         if kind == 0:
             check_url(rest.decode("utf-8", "replace"))

@@ -1,20 +1,21 @@
-"""Whatever a server responds, a reader tells it in order, once, within the limit, and the same however it is cut.
+"""A server responds with any bytes, cut in any way: the reader reports them in order, once, and within the limit.
 
-The first byte says what was asked (bits 0 and 1: a POST, an event stream, a DELETE) and whether the body is complete
-(bit 2); the second sets the limit; then come the status and the headers, a line each, an empty line, and the body.
-Accepted outcomes: at most one `Opened`, first; at most one `Primed`, any number of `Arrived` and `Dropped`; one
+The first byte says what was requested (bits 0 and 1: a POST, an event stream, a DELETE) and whether the body is
+complete (bit 2); the second sets the limit; then come the status and the headers, a line each, an empty line, and the
+body. Accepted outcomes: at most one `Opened`, first; at most one `Primed`, any number of `Arrived` and `Dropped`; one
 `Ended`, last.
 """
 
 from __future__ import annotations
 
-from isthmus.core.base.effects import Delete, End, Listen, Post
+from isthmus.core.base.effects import Delete, Listen, Post
+from isthmus.core.base.events import End
 from isthmus.core.base.limits import Limits
-from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, Primed, ReplyEvent, ReplyReader
+from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, Primed, ReplyEvent, ResponseReader
 
 TARGETS = (Post("s", b"{}"), Listen("s"), Delete("s", session="x"), Post("s", b"[]", session="y"))
 OVERHEAD_BYTES = 400
-"""What an error has around the id of the answer that it takes the place of."""
+"""The bound on the bytes of an error around the id of the response that it replaces."""
 
 
 def events(flags: int, limit: int, head: bytes, chunks: list[bytes]) -> list[ReplyEvent]:
@@ -22,7 +23,7 @@ def events(flags: int, limit: int, head: bytes, chunks: list[bytes]) -> list[Rep
     digits = status[:3] if status[:3].isdigit() else b"200"
     pairs = (line.partition(b":") for line in lines)
     headers = [(name.strip().lower(), value.strip()) for name, _, value in pairs]
-    reader = ReplyReader(TARGETS[flags & 3], Limits(reply_size_max_bytes=limit))
+    reader = ResponseReader(TARGETS[flags & 3], Limits(reply_size_max_bytes=limit))
     found = reader.receive_head(max(200, int(digits)), headers)
     for chunk in chunks:
         if not reader.is_ended:

@@ -1,8 +1,8 @@
-"""Whatever head a client sends, it gets a route to a server that exists, or a refusal that can be written as it is.
+"""A client sends any request head: it gets a route to a server that exists, or a refusal that is valid HTTP.
 
-The input is the head as on the wire: method, target and version with blanks between; then lines with names and values.
-Accepted outcomes: a `Refused` with a final status and sound headers, or a route; that is only for a Host and an Origin
-that an independent reader allows, and for a server of the surface. No header that goes on or comes back has a line end.
+The input is the head as on the wire: method, target and version with spaces between; then lines with names and values.
+Accepted outcomes: a `Refused` with a final status and valid headers; or a route, for a Host and an Origin that an
+independent reader allows, and for a server of the surface. No header that is forwarded or returned has a line end.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from isthmus.core.wire.http.routes import (
 from isthmus.core.wire.http.server import judge, reply_to, shared_headers
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
-WAY = ForwardTarget("raw", "http://up.example/base?own=1", b"key of this target")
+FORWARD_TARGET = ForwardTarget("raw", "http://up.example/base?own=1", b"key of this target")
 SURFACE = Surface(
     servers=("ops", "a b", "raw"),
     hosts=HOSTS,
     origins=frozenset({"https://page.example"}),
-    transparent={"raw": WAY},
+    transparent={"raw": FORWARD_TARGET},
     management=Management(),
     passes={"ops": (("authorization", "authorization"), ("cookie", "x-cookie"))},
     required={"a b": ("x-team",)},
@@ -44,7 +44,7 @@ STATUSES = frozenset({200, 204, 303, 400, 401, 403, 404, 405, 406, 411, 412, 413
 
 
 def head_of(data: bytes) -> Head:
-    """As the listener's parser gives it: no line ends in values, names in lower case, no blanks at edges."""
+    """Returns the head as the HTTP parser gives it: names in lower case, no line ends or outer whitespace in values."""
     first, *lines = data.replace(b"\r", b"").replace(b"\0", b"").split(b"\n")
     method, _, rest = first.decode("latin-1").partition(" ")
     target, _, version = rest.partition(" ")
@@ -98,7 +98,7 @@ def test_one_input(data: bytes) -> None:
 
 
 def check_allowed(head: Head) -> None:
-    """There is one Host, which is ours, or the target names one; and no Origin but ours."""
+    """Checks that the request names one of our hosts, in its one Host header or its target, and no Origin but ours."""
     absolute = re.match(r"(?i)https?://([^/]+)", head.target)
     named = [value.decode("latin-1") for name, value in head.headers if name == b"host"]
     assert len(named) <= 1

@@ -1,7 +1,7 @@
-"""Whatever bytes arrive, decoding gives a frame or one refusal, and the standard library's json agrees which.
+"""Any bytes arrive: decoding gives a frame or one refusal, and the standard library's json agrees which.
 
-Accepted outcomes: a `Frame`, which encoded anew decodes to itself and whose parts mean what an independent reader finds
-there; or `RemoteProtocolError`, whose reply is itself a message.
+Accepted outcomes: a `Frame` that is the same after it was encoded and decoded again, with parts that an independent
+reader decodes to the same values; or `RemoteProtocolError`, with a response that is a valid message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from isthmus.core.jsonrpc.envelope import Frame
 
 
 class Pairs(list[tuple[str, object]]):
-    """An object with nothing merged."""
+    """An object with all its members, duplicates included."""
 
 
 class Number(str):
@@ -40,11 +40,11 @@ def is_id(value: object) -> bool:
 
 
 def is_message(value: object) -> bool:
-    """JSON-RPC 2.0 as MCP has it, judged on the decoded value."""
+    """True if the decoded value is a JSON-RPC 2.0 message as MCP defines it."""
     if not isinstance(value, Pairs):
         return False
     members = dict(value)
-    # Half a surrogate pair is no character, so keys that hold one are not told apart.
+    # Half a surrogate pair is no character: the decoder replaces it, so keys that differ in one count as equal.
     if len({re.sub("[\ud800-\udfff]", "\ufffd", key) for key, _ in value}) < len(value):
         return False
     version = members.get("jsonrpc")

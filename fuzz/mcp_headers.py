@@ -1,9 +1,9 @@
-"""Whatever headers and body arrive, they are accepted only if they agree; and what we send, we accept.
+"""Any headers and body arrive: they are accepted only if they agree; and the headers that we send are accepted.
 
 The input is lines: the method; the value of `Mcp-Name`; that of `Mcp-Param-A`; the input schema of the tool; and, to
 the end, the params. An empty value stands for no such header. Accepted outcomes: `RemoteProtocolError`, with
-HEADER_MISMATCH where it is about the headers; or acceptance, where an independent reader of the body finds the values
-of the headers in it.
+HEADER_MISMATCH if the headers are at fault; or acceptance, if an independent reader finds the values of the headers in
+the body.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Number(str):
 
 
 def outcome(call: Callable[[], T], *codes: int) -> T | None:
-    """What the call gives; None if it refuses, which it does with one of `codes`."""
+    """Returns the result of the call; None if it raises RemoteProtocolError, whose code must be one of `codes`."""
     try:
         return call()
     except RemoteProtocolError as error:
@@ -77,7 +77,7 @@ def check_agreement(method: str, params: bytes, headers: dict[str, str], mirrors
     try:
         body = json.loads(params, parse_int=Number, parse_float=Number)
     except (ValueError, RecursionError):
-        return  # nothing was read of it
+        return  # the body was not decoded
     for mirror in mirrors if method == "tools/call" else ():
         value = value_at(body, ("arguments", *mirror.path))
         sent = headers.get("mcp-param-" + mirror.name.lower())

@@ -1,9 +1,9 @@
-"""Wherever handles stand in a call's arguments, putting paths there changes those strings and nothing else.
+"""Handles stand anywhere in the arguments of a call: replacing them with paths changes those strings only.
 
-The input is UTF-8, as all is that is read so far; in it `@U` stands for a handle of an upload, `@A` for an artifact's
-URI. Accepted outcomes: `ArgumentProblem`; or
-mentions, at most as many as allowed, in order and apart, whose replacement gives params of the same shape without a
-handle in them; those that are whole strings are then the path itself, to an independent reader.
+The input is made UTF-8, as all arguments are that are read here; `@U` in it stands for the handle of an upload, `@A`
+for the URI of an artifact. Accepted outcomes: `ArgumentProblem`; or mentions, at most as many as allowed, in order and
+without overlaps. Replacing them gives params of the same shape without a handle; strings that were nothing but a handle
+are then the path itself, to an independent reader.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT = 8
 
 
 def shape(value: Any) -> Any:
-    """The value with its strings left out, but for keys."""
+    """Returns the value with each string but the keys replaced by an empty one."""
     if isinstance(value, dict):
         return {key: shape(below) for key, below in value.items()}
     if isinstance(value, list):
@@ -56,8 +56,8 @@ def test_one_input(data: bytes) -> None:
     at = 0
     for mention in mentions:
         assert at <= mention.start < mention.stop
-        assert mention.kind == ("artifact" if mention.text.startswith(ARTIFACT) else "upload")
-        assert (mention.sid, mention.id) == (SID, ID)
+        # Changes to a seed may make other ids of a handle that is spelled out in it.
+        assert mention.text.startswith(f"{mention.kind}://sessions/{mention.sid}/{mention.id}")
         assert mention.quoting[-1] == "json"
         at = mention.stop
     placed = [(mention, PATH) for mention in mentions]

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, lines are the split at LF within the limit, however they are cut; and each can be sent on.
+"""Any bytes arrive, cut in any way: the lines are the bytes split at LF, within the limit, and each can be sent on.
 
 The first byte sets the limit, the rest is the stream. Accepted outcomes: `Line`, `Oversize`, and one `Truncated` at the
 end.

@@ -1,9 +1,10 @@
-"""Whatever is seen of a wire, the oracle judges it, and what it says can be looked up.
+"""Anything is observed on a wire: the oracle judges it, and each violation names a rule and a clause that exist.
 
-The input is a line that says the transport and the revision, by its first two bytes, and observations after it, a line
-each, as `decode_observation` reads them; a line that is none is a message, of the server if it begins with a space.
-Accepted outcomes: `LocalProtocolError` for what cannot have been seen, and then nothing has changed; or violations: of
-rules that there are, by somebody who can break them, in the revision that their clause names, shown by what was seen.
+The first line of the input gives the transport and the revision in its first two bytes; each further line is an
+observation as `decode_observation` reads it. Any other line is a message, of the server if it begins with a space.
+Accepted outcomes: `LocalProtocolError` for an observation that is impossible, and then nothing has changed; or
+violations of existing rules, by a peer that the rule binds, under a clause of the rule, with the observations that show
+them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whatever a tool says, rewording its paths changes strings only, is done in one go, and keeps results valid.
+"""A tool returns any result: rewriting its paths changes strings only, is complete after one pass, and keeps it valid.
 
-The input is an output schema, a newline, and a result. Accepted outcomes: the result as it came, where it cannot be
-read; or one of the same shape, in which only values that are strings differ, each reworded; its structured content is
-as valid under the schema as it was, by the jsonschema package; and rewording it again changes nothing.
+The input is an output schema, a newline, and a result. Accepted outcomes: the unchanged result, if it cannot be read;
+or a result of the same shape, in which only string values differ. Its structured content is as valid under the schema
+as before, according to the jsonschema package, and rewriting it again changes nothing.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import re
 from typing import Any
 
 import jsonschema
-from isthmus.core.files.calls.path_rewriter import Known, reword_result, reword_text
+from isthmus.core.files.calls.path_rewriter import KnownPath, reword_result, reword_text
 
 KNOWN = (
-    Known(("/w/s/out/a.png", "/w/s/b.png"), "artifact://sessions/1/2/a.png"),
-    Known(("/w/s/c d.txt",), "artifact://sessions/1/3/c%20d.txt", has_name=False),
+    KnownPath(("/w/s/out/a.png", "/w/s/b.png"), "artifact://sessions/1/2/a.png"),
+    KnownPath(("/w/s/c d.txt",), "artifact://sessions/1/3/c%20d.txt", has_name=False),
 )
 CWD, FOLDERS = "/w/s", ("/w/s",)
 
 
 def shape(value: Any) -> Any:
-    """The value with its strings left out, but for keys."""
+    """Returns the value with each string but the keys replaced by an empty one."""
     if isinstance(value, dict):
         return {key: shape(below) for key, below in value.items()}
     if isinstance(value, list):
@@ -31,11 +31,11 @@ def shape(value: Any) -> Any:
 
 
 def is_valid(schema: Any, value: Any) -> bool | None:
-    """None where nobody can say."""
+    """True if the value is valid under the schema; None if that is undefined."""
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
         return jsonschema.Draft202012Validator(schema).is_valid(value)
-    except Exception:  # a schema that is none, a reference to nowhere, a pattern of another dialect
+    except Exception:  # an invalid schema, an unknown reference, a pattern of another dialect
         return None
 
 

@@ -1,7 +1,7 @@
-"""Whatever an earlier run, or a disk, has left in the records, an engine starts with it, and all of it goes in time.
+"""An earlier run or a disk has left any bytes in a record: an engine starts with it, and the record expires in time.
 
-The first byte says what the rest is the record of: an artifact, an upload or a task. Accepted outcomes: a record that
-cannot be read is removed; any other is told of until it expires, and then no more.
+The first byte says what kind of record the rest is: an artifact's, an upload's or a task's. Accepted outcomes: a record
+that cannot be read is removed; any other is listed until it expires, and not after that.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import asyncio
 import logging
 import random
 
-from isthmus.app.disk.restore import left_behind
-from isthmus.core.base.effects import Cause, DownloadOpening, End, Load, Loaded, Send, Serve
+from isthmus.app.disk.restore import restore
+from isthmus.core.base.effects import Send
+from isthmus.core.base.events import Cause, DownloadOpening, End
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan
+from isthmus.core.base.storage import Load, Loaded, Serve
 from isthmus.core.engine import Engine
 from isthmus.core.files.store.handles import sign_download
 from isthmus.storage.memory import MemoryRecords
@@ -28,7 +30,7 @@ LOG = logging.getLogger("isthmus.app.disk.restore")
 
 def test_one_input(data: bytes) -> None:
     kind, value = (data[0] if data else 0) % 3, data[1:]
-    LOG.disabled = True  # it names each record that is removed
+    LOG.disabled = True  # each record that is removed is logged
     try:
         check_start(("artifact", "upload", "task")[kind], value)
     finally:
@@ -39,7 +41,7 @@ def test_one_input(data: bytes) -> None:
 def check_start(kind: str, value: bytes) -> None:
     records = MemoryRecords(lambda: NOW_UNIX)
     LOOP.run_until_complete(records.save(f"{kind}/{SID}", value))
-    left = LOOP.run_until_complete(left_behind(records, now_unix=NOW_UNIX, upload_ttl_s=60.0))
+    left = LOOP.run_until_complete(restore(records, now_unix=NOW_UNIX, upload_ttl_s=60.0))
     count = sum(map(len, left))
     assert count == (LOOP.run_until_complete(records.load(f"{kind}/{SID}")) is not None)
     engine = Engine(
@@ -64,7 +66,7 @@ def check_start(kind: str, value: bytes) -> None:
 
 
 def check_download(value: bytes) -> None:
-    """The record may be found by a link, too."""
+    """Checks a record that is loaded because of a signed link to its artifact."""
     engine = Engine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=NOW_UNIX)
     query = sign_download(KEY, server="ops", sid=SID, artifact=AID, filename="a", expires_at_unix=int(NOW_UNIX) + 9)
     channel = engine.new_channel()

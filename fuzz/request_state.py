@@ -1,41 +1,50 @@
-"""Whatever text comes as `requestState`, and whatever request with it, only what was minted for that request opens.
+"""Any text comes as `requestState`, with any request: only a token that was minted for that request is accepted.
 
-The first two bytes are where a good token is changed, the third how; the rest is a token of its own, a zero byte, and
-the params of the request. Accepted outcomes: `Unsealed`, with one message for every reason; `RemoteProtocolError` where
-the params cannot be read; the very claims, where token and request are the good ones.
+The first two bytes say where a valid token is changed, the third how; the rest is another token, a zero byte, and the
+params of the request. Accepted outcomes: `InvalidRequestState`, with one message for every reason;
+`RemoteProtocolError` if the params cannot be read; or the claims that were minted, if token and request are the valid
+ones.
 """
 
 from __future__ import annotations
 
 from isthmus.core.base.errors import RemoteProtocolError
-from isthmus.core.bridge.request_state import Claims, Kind, Seal, Unsealed, digest_of, is_ours, target_of
+from isthmus.core.bridge.request_state import (
+    Claims,
+    ClaimsKind,
+    InvalidRequestState,
+    RequestStateSigner,
+    digest_of,
+    is_ours,
+    target_of,
+)
 
-SEAL = Seal([b"the key of this target"])
+SIGNER = RequestStateSigner([b"the key of this target"])
 PARAMS = b'{"name":"deploy","arguments":{"to":"staging"}}'
 CLAIMS = Claims(
-    kind=Kind.PARK,
+    kind=ClaimsKind.PARK,
     issued_at_unix=1000,
     expires_at_unix=2000,
     owner="a",
-    park="b",
+    suspended_call="b",
     server="ops",
-    principal=SEAL.tag("alice"),
+    principal=SIGNER.tag("alice"),
     method="tools/call",
     target=target_of("tools/call", PARAMS),
     digest=digest_of(PARAMS),
 )
-TOKEN = SEAL.mint(CLAIMS)
+TOKEN = SIGNER.mint(CLAIMS)
 
 
 def opened(token: str, params: bytes) -> Claims | None:
     try:
-        return SEAL.open(token, now_unix=1500, server="ops", principal="alice", method="tools/call", params=params)
+        return SIGNER.open(token, now_unix=1500, server="ops", principal="alice", method="tools/call", params=params)
     except RemoteProtocolError as error:
         refusal = error
-    if isinstance(refusal, Unsealed):
+    if isinstance(refusal, InvalidRequestState):
         assert refusal.message == "Invalid or expired requestState"
     else:
-        assert token == TOKEN  # the params that come with a forged one are not even looked at
+        assert token == TOKEN  # the params that come with a forged token are not read
     return None
 
 

@@ -1,8 +1,8 @@
-"""Whatever a peer says, the other era is told JSON of its own, or the peer was wrong; and twice translated is once.
+"""A peer sends any JSON: its translation is valid in the other era, or it is refused; translating twice adds nothing.
 
-The first byte says what the rest is: a result (and of which method), an error, capabilities, an introduction, params, a
-question or an answer. Accepted outcomes: `RemoteProtocolError`; or JSON, to an independent reader, without the members
-that only the other era has.
+The first byte says what the rest is: a result (and of which method), an error, capabilities, the result of a handshake,
+params, a server request or its response, or a form and its content. Accepted outcomes: `RemoteProtocolError`; or JSON,
+to an independent reader, without the members that only the other era has.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from isthmus.core.bridge import (
     task_support,
 )
 from isthmus.core.bridge.related_task import related_id, with_related, without_related
-from isthmus.core.bridge.request_meta import Envelope, add, read, strip
+from isthmus.core.bridge.request_meta import RequestMeta, add, read, strip
 from isthmus.core.jsonrpc.envelope import usable_error
 
 METHODS: Final = ("tools/call", "tools/list", "prompts/get", "resources/read", "acme/own")
 MODERN_ONE: Final = MODERN["2026-07-28"]
 INFO: Final = b'{"name":"real","version":"1"}'
-ENVELOPE: Final = Envelope("2026-07-28", b"{}", INFO)
+ENVELOPE: Final = RequestMeta("2026-07-28", b"{}", INFO)
 
 
 class Number(str):
@@ -37,18 +37,22 @@ class Number(str):
 
 
 def parse(data: bytes) -> Any:
-    """The value; numbers as they are written. Raises ValueError or RecursionError."""
+    """Returns the decoded value, with numbers as they are written.
+
+    Raises:
+        ValueError, RecursionError: it cannot be decoded.
+    """
     return json.loads(data.decode(), parse_int=Number, parse_float=Number)
 
 
 def outcome(call: Callable[[], bytes | None]) -> Any:
-    """What the call gives, read; None if it refuses, or gives nothing."""
+    """Returns the decoded result of the call; None if the call raises RemoteProtocolError or returns None."""
     try:
-        said = call()
+        result = call()
     except RemoteProtocolError as error:
         assert error.message.startswith(("got ", "this "))
         return None
-    return None if said is None else parse(said)
+    return None if result is None else parse(result)
 
 
 def check_result(method: str, data: bytes) -> None:
@@ -60,11 +64,11 @@ def check_result(method: str, data: bytes) -> None:
         assert parse(results.to_modern(method, modern, server_info=INFO)) == made
         for client in LEGACY.values():
             legacy = results.to_legacy(method, modern, client=client, server=MODERN_ONE)
-            told = parse(legacy)
-            assert "resultType" not in told
-            assert method not in results.CACHEABLE or {"ttlMs", "cacheScope"}.isdisjoint(told)
-            assert set(results.ENVELOPE).isdisjoint(told.get("_meta") or {})
-            structured = told.get("structuredContent", {})
+            decoded = parse(legacy)
+            assert "resultType" not in decoded
+            assert method not in results.CACHEABLE or {"ttlMs", "cacheScope"}.isdisjoint(decoded)
+            assert set(results.ENVELOPE).isdisjoint(decoded.get("_meta") or {})
+            structured = decoded.get("structuredContent", {})
             assert method != "tools/call" or isinstance(structured, dict)
     for client in LEGACY.values():
         for server in (*LEGACY.values(), MODERN_ONE):
@@ -72,14 +76,14 @@ def check_result(method: str, data: bytes) -> None:
     if made is not None and method == "tools/list":
         results.wrapped_tools(data)
         task_support.read_support(data)
-        task_support.show_support(data, lambda name, said: said)
+        task_support.show_support(data, lambda name, support: support)
 
 
 def check_error(method: str, data: bytes) -> None:
     data = usable_error(data)
-    for turn in (errors.to_modern, errors.to_legacy):
-        said = parse(turn(method, b'{"uri":"a:b"}', data))
-        assert isinstance(said["code"], str)
+    for translate in (errors.to_modern, errors.to_legacy):
+        error = parse(translate(method, b'{"uri":"a:b"}', data))
+        assert isinstance(error["code"], str)
     errors.to_tool_result(method, data)
     assert 200 <= errors.http_status(data) < 600
     parse(errors.to_missing_capability(b"{}", error=data) or b"{}")
@@ -97,7 +101,7 @@ def check_capabilities(data: bytes) -> None:
     outcome(lambda: capabilities.missing(data, "elicitation/create", b'{"mode":"url"}'))
 
 
-def check_introduction(data: bytes) -> None:
+def check_handshake(data: bytes) -> None:
     made = outcome(lambda: discovery.to_discover_result(data, has_push=True))
     if made is not None:
         again = discovery.to_discover_result(data, has_push=True)
@@ -145,7 +149,7 @@ def test_one_input(data: bytes) -> None:
     kind, rest = data[0] % 11 if data else 0, data[1:]
     checks: tuple[Callable[[bytes], None], ...] = (
         check_capabilities,
-        check_introduction,
+        check_handshake,
         check_params,
         check_question,
         check_form,
@@ -154,7 +158,7 @@ def test_one_input(data: bytes) -> None:
         for part in rest.partition(b"\n")[::2] if kind == 10 else [rest]:
             parse(part)
     except (ValueError, RecursionError):
-        return  # what is not JSON does not come so far
+        return  # these functions only get valid JSON
     try:
         if kind < 5:
             check_result(METHODS[kind], rest)

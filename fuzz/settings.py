@@ -1,7 +1,7 @@
-"""Whatever stands in a configuration, it becomes a plan that an engine runs by, or lines that say what is wrong.
+"""Any text is given as a configuration: it becomes a plan that an engine runs, or lines that say what is wrong.
 
-The first byte says the format: YAML, TOML or JSON; the rest is the text. Accepted outcomes: `ConfigError`, each line of
-it printable, and none with the value of a secret; or settings, whose plan, limits and surface can be made.
+The first byte says the format: YAML, TOML or JSON; the rest is the text. Accepted outcomes: `ConfigError`, with no
+empty line and without the value of a secret; or settings from which the plan, the limits and the surface can be made.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def test_one_input(data: bytes) -> None:
     plan = to_plan(settings, KEY, "/workspaces", "http://localhost", state_key=KEY)
     Engine(plan, entropy=random.Random(1).randbytes, unix_at_zero=0.0, limits=to_limits(settings))
     others = {server.id: server for server in settings.servers if not server.inspect}
-    ways = {name: to_forward_target(settings, server, KEY) for name, server in others.items()}
+    forward_targets = {name: to_forward_target(settings, server, KEY) for name, server in others.items()}
     for server in others.values():
         to_header_rules(server)
-    surface = surface_of(settings, ways)
+    surface = surface_of(settings, forward_targets)
     for server in settings.servers:
         judge(Head("GET", f"/mcp/{server.id}/x", ((b"host", b"localhost"),)), surface)

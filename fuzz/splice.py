@@ -1,8 +1,8 @@
-"""Whatever JSON arrives, its spans are those of an independent reader, and what an edit is not about keeps its bytes.
+"""Any JSON arrives: its spans are those of an independent reader, and an edit keeps the bytes of all other members.
 
-The input is a key, a newline, and an object or array. Accepted outcomes: `RemoteProtocolError`, where the standard
-library's json reads no such value, or the level holds a key twice, or is nested deeply; or spans of the very values it
-reads. Putting a member in and taking it out again gives the bytes that were there.
+The input is a key, a newline, and an object or array. Accepted outcomes: `RemoteProtocolError`, if the standard
+library's json decodes no such value, or the top level has a key twice, or it is nested deeply; or the spans of the
+values that json decodes. Inserting a member and removing it again gives the original bytes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from isthmus.core.jsonrpc.splice import (
 )
 
 DEPTH_SURE = 200
-"""Brackets that can be read on any stack."""
+"""A number of brackets that can be decoded on any stack."""
 
 
 class Pairs(list[tuple[str, object]]):
-    """An object with nothing merged."""
+    """An object with all its members, duplicates included."""
 
 
 class Number(str):
@@ -40,19 +40,23 @@ def refuse(text: str) -> object:
 
 
 def parse(data: bytes) -> object:
-    """Raises ValueError or RecursionError where it cannot be read."""
+    """Returns the decoded value.
+
+    Raises:
+        ValueError, RecursionError: it cannot be decoded.
+    """
     return json.loads(
         data.decode(), object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=refuse
     )
 
 
 def whole(key: str) -> str:
-    """Half a surrogate pair is no character."""
+    """Returns the key with each half of a surrogate pair, which is no character, replaced."""
     return re.sub("[\ud800-\udfff]", "\ufffd", key)
 
 
 def spans_of(data: bytes) -> dict[str, Span] | list[Span] | None:
-    """None where they are refused."""
+    """Returns the spans of the members or elements; None if they are refused."""
     try:
         return elements(data) if data.lstrip(b" \t\r\n").startswith(b"[") else members(data)
     except RemoteProtocolError:
@@ -69,7 +73,7 @@ def test_one_input(data: bytes) -> None:
     except RecursionError:
         return  # either reader may give up first
     except ValueError:
-        # Not so of what nobody reads: it is judged by whoever does, and may hold bytes that are not UTF-8.
+        # Values are not decoded here: they may hold bytes that are not UTF-8, which the code that decodes them refuses.
         assert spans is None or not text.isascii()
         return
     if isinstance(value, Pairs):

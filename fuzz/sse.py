@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, the events are the same however they are cut, within the limit, and can be sent on.
+"""Any bytes arrive, cut in any way: the events are the same, within the limit, and can be sent on.
 
 The first byte sets the limit, the rest is the stream. Accepted outcomes: `Event`, `Identified`, `Retry`, `Oversize`.
 """
@@ -27,7 +27,7 @@ def events(chunks: list[bytes], limit: int) -> list[SseEvent]:
 
 
 def plain_first(chunks: list[bytes], limit: int) -> list[SseEvent]:
-    """The same with a look for plain events first."""
+    """Returns the events, read by the fast path for plain events where it applies."""
     reader = EventReader(event_size_max_bytes=limit)
     arrived: list[SseEvent] = []
     for chunk in chunks:

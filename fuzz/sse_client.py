@@ -1,8 +1,8 @@
-"""Whatever a server streams, messages go to its own origin only, and the session has one end, however it is cut.
+"""A server streams any bytes, cut in any way: messages go to its own origin only, and the session ends once.
 
-The first byte says how many bytes of the rest are the data of the endpoint event (none: there is no such event); what
-follows is the stream behind it. Accepted outcomes: `Opened`, then `Arrived` and `Dropped`, then one `Ended`; or `Ended`
-alone.
+The first byte says how many bytes of the rest are the data of the endpoint event (none: there is no such event); the
+bytes after them are the stream after that event. Accepted outcomes: `Opened`, then `Arrived` and `Dropped`, then one
+`Ended`; or `Ended` alone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ LIMITS = Limits(reply_size_max_bytes=300)
 
 def events(pieces: list[bytes]) -> tuple[list[ReplyEvent], bytes | None]:
     session = SseSession(URL, LIMITS)
-    told = session.receive_head(200, [(b"content-type", b"text/event-stream")])
+    reported = session.receive_head(200, [(b"content-type", b"text/event-stream")])
     for piece in pieces:
         if not session.is_ended:
-            told += session.receive_body(piece)
+            reported += session.receive_body(piece)
     if not session.is_ended:
-        told += session.receive_eof(is_complete=True)
-    return told, session.endpoint
+        reported += session.receive_eof(is_complete=True)
+    return reported, session.endpoint
 
 
 def test_one_input(data: bytes) -> None:
@@ -32,11 +32,11 @@ def test_one_input(data: bytes) -> None:
     reference, stream = data[1 : 1 + size], data[1 + size :]
     if reference:
         stream = b"event: endpoint\ndata: " + reference + b"\n\n" + stream
-    told, endpoint = whole = events([stream])
+    reported, endpoint = whole = events([stream])
     middle = len(stream) // 2
     assert events([stream[:middle], stream[middle:]]) == whole
     assert events([stream[i : i + 1] for i in range(len(stream))]) == whole
-    *before, last = told
+    *before, last = reported
     assert isinstance(last, Ended)
     assert (endpoint is not None) == bool(before)
     if endpoint is not None:

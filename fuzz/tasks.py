@@ -1,9 +1,9 @@
-"""Whatever a peer says of a task is read or refused; what is read, an independent reader finds, and both eras can say.
+"""A peer sends any JSON for a task: it is read as an independent reader does, or refused, and both eras can write it.
 
-The input is taken for a server's answer to a call, for a task in either era, for one with its details, and for the
-params of a client's call. Accepted outcomes: `RemoteProtocolError`, with INTERNAL_ERROR or INVALID_PARAMS where the
-JSON could be read; None from `read_created`; or a task whose members the standard library's json finds in the input,
-and which, written anew in each era, is read as itself.
+The input is read as a server's response to a call, as a task of either era, as a task with its details, and as the
+params of a client's call. Accepted outcomes: `RemoteProtocolError`, with INTERNAL_ERROR or INVALID_PARAMS if the JSON
+can be decoded; None from `read_created`; or a task whose members the standard library's json finds in the input, and
+which is the same after it was written and read again in each era.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
 from isthmus.core.bridge import tasks
 from isthmus.core.bridge.input_requests import embed
-from isthmus.core.bridge.tasks import Detailed, Task
+from isthmus.core.bridge.tasks import Detailed, TaskFields
 
 T = TypeVar("T")
 
 
 def outcome(call: Callable[[], T]) -> T | None:
-    """What the call gives; None if it refuses."""
+    """Returns the result of the call; None if it raises RemoteProtocolError."""
     try:
         return call()
     except RemoteProtocolError as error:
@@ -31,10 +31,10 @@ def outcome(call: Callable[[], T]) -> T | None:
 
 
 def parse(data: bytes) -> Any:
-    """The value as the standard library has it.
+    """Returns the value as the standard library decodes it.
 
     Raises:
-        ValueError, RecursionError: it cannot be read.
+        ValueError, RecursionError: it cannot be decoded.
     """
     return json.loads(data.decode(), parse_int=float)
 
@@ -43,8 +43,8 @@ def readable(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def check_members(task: Task, value: Any, ttl: str, poll: str) -> None:
-    """Each field is what stands in its member, or its absence."""
+def check_members(task: TaskFields, value: Any, ttl: str, poll: str) -> None:
+    """Checks that each field has the value of its member, or stands for its absence."""
     assert task.id == value["taskId"]
     assert 1 <= len(task.id) <= 1024
     assert task.status == value["status"]
@@ -56,7 +56,7 @@ def check_members(task: Task, value: Any, ttl: str, poll: str) -> None:
         assert read is None or read >= 0
 
 
-def check_sayings(task: Task) -> None:
+def check_round_trips(task: TaskFields) -> None:
     assert tasks.read_task(tasks.legacy_task(task)) == task
     assert tasks.read_created(tasks.legacy_created(task), is_stateless=False) == task
     assert tasks.read_created(tasks.modern_created(task), is_stateless=True) == task
@@ -72,12 +72,12 @@ def check_detailed(one: Detailed, value: Any) -> None:
         assert part is None or parse(part) == value[name]
     questions = {question.key: embed(question.method, question.params) for question in one.questions}
 
-    def said() -> bytes:
+    def write() -> bytes:
         return tasks.modern_detailed(one.task, questions=questions, result=one.result, error=one.error, is_result=True)
 
-    written = outcome(said)
+    written = outcome(write)
     if written is None:
-        assert one.result is not None  # a member that is judged stands in it twice
+        assert one.result is not None  # it has one of the members to be written twice
         return
     again = tasks.read_detailed(written)
     assert again.task == one.task
@@ -91,36 +91,36 @@ def test_one_input(data: bytes) -> None:
     detailed = outcome(lambda: tasks.read_detailed(data))
     handle = outcome(lambda: tasks.read_created(data, is_stateless=False))
     modern_handle = outcome(lambda: tasks.read_created(data, is_stateless=True))
-    wish = outcome(lambda: tasks.wanted(data))
+    task_options = outcome(lambda: tasks.wanted(data))
     try:
         value = parse(data)
     except (ValueError, RecursionError):
-        return  # bytes that are not UTF-8, of which nobody reads all
+        return  # not UTF-8 in a part that was not decoded
     if legacy is not None:
         check_members(legacy, value, "ttl", "pollInterval")
-        check_sayings(legacy)
+        check_round_trips(legacy)
     if detailed is not None:
         check_members(detailed.task, value, "ttlMs", "pollIntervalMs")
-        check_sayings(detailed.task)
+        check_round_trips(detailed.task)
         check_detailed(detailed, value)
     if handle is not None:
         assert value.get("content") is None
         check_members(handle, value["task"], "ttl", "pollInterval")
-        check_sayings(handle)
+        check_round_trips(handle)
     if modern_handle is not None:
         assert value["resultType"] == "task"
         check_members(modern_handle, value, "ttlMs", "pollIntervalMs")
-    if wish is not None and data.startswith(b"{"):
-        check_wish(data, value, *wish)
+    if task_options is not None and data.startswith(b"{"):
+        check_task_options(data, value, *task_options)
 
 
-def check_wish(data: bytes, value: Any, is_wanted: bool, ttl_ms: int | None) -> None:
+def check_task_options(data: bytes, value: Any, is_wanted: bool, ttl_ms: int | None) -> None:
     assert is_wanted == isinstance(value.get("task"), dict)
     if is_wanted:
         ttl = value["task"].get("ttl")
         assert ttl_ms == (None if ttl is None else int(min(ttl, 2**53 - 1)))
     assert ttl_ms is None or ttl_ms >= 0
-    bare = tasks.plain(data)
+    bare = tasks.without_task(data)
     assert bare is not None
     assert tasks.wanted(bare) == (False, None)
-    assert tasks.plain(tasks.augmented(data, ttl_ms)) == bare
+    assert tasks.without_task(tasks.augmented(data, ttl_ms)) == bare

@@ -1,8 +1,8 @@
-"""Whatever servers say of their tools and results, and clients in arguments, files are found in it or are not.
+"""Servers list any tools and return any results, clients send any arguments: files in them are found, or refused.
 
-The first byte says what the rest is, which is JSON: a page of `tools/list`, a call's result, its params, or an
-introduction. Accepted outcomes: `ArgumentProblem`, for people, or what is said of files; what is added to a list or an
-introduction stands beside what was there; what is put into params changes nothing else there.
+The first byte says what the rest is, which is JSON: a page of `tools/list`, the result of a call, its params, or the
+result of a handshake. Accepted outcomes: `ArgumentProblem`, with a text; or the files that are named. Additions to a
+list or to the result of a handshake keep the members that were there, and replacing a value in params changes no other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isthmus.core.base.plan import (
 from isthmus.core.files.calls.arguments import (
     ArgumentProblem,
     deliver,
-    find_all_references,
+    find_references,
     place_output,
     requested_filename,
 )
@@ -68,9 +68,9 @@ def check_tools(data: bytes) -> None:
     for tool in readable_elements(take(data, readable_members(data).get("tools"))):
         assert isinstance(takes_files(tool), bool)
     for server in SERVERS:
-        said = extend_tools(data, server, is_first_page=True, offers_uploads=True)
-        if said != data:
-            tools = parse(said)["tools"]
+        extended = extend_tools(data, server, is_first_page=True, offers_uploads=True)
+        if extended != data:
+            tools = parse(extended)["tools"]
             names = [tool.get("name") for tool in tools if isinstance(tool, dict)]
             assert names.count(helper_name(server.id)) == 1
 
@@ -88,20 +88,20 @@ def check_result(data: bytes) -> None:
 def check_params(data: bytes) -> None:
     announced_problem(data, 1000)
     requested_filename(data, "out.path")
-    found = find_all_references(data, CONSUMERS, helper="h")
+    found = find_references(data, CONSUMERS, helper="h")
     placed = deliver(data, [(at, "/w/x") for at in found])
-    assert not found or find_all_references(placed, CONSUMERS[1:], helper="h") == []
+    assert not found or find_references(placed, CONSUMERS[1:], helper="h") == []
     after = parse(place_output(data, "out.path", "/w/y"))
     assert after["arguments"]["out"]["path"] == "/w/y"
     assert {key for key in after if key != "arguments"} == {key for key in parse(data) if key != "arguments"}
 
 
-def check_introduction(data: bytes) -> None:
+def check_handshake(data: bytes) -> None:
     for server in SERVERS:
-        said = extend_capabilities(data, server, offers_uploads=True, offers_artifacts=True)
-        assert said == data or {"tools", "resources"} <= set(parse(said)["capabilities"])
-    said = extend_resources(data, [b'{"uri":"a:b"}'])
-    assert said == data or parse(said)["resources"][-1] == {"uri": "a:b"}
+        extended = extend_capabilities(data, server, offers_uploads=True, offers_artifacts=True)
+        assert extended == data or {"tools", "resources"} <= set(parse(extended)["capabilities"])
+    extended = extend_resources(data, [b'{"uri":"a:b"}'])
+    assert extended == data or parse(extended)["resources"][-1] == {"uri": "a:b"}
 
 
 def test_one_input(data: bytes) -> None:
@@ -111,8 +111,8 @@ def test_one_input(data: bytes) -> None:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        return  # what is no object does not come so far
+        return  # these functions only get objects
     try:
-        (check_tools, check_result, check_params, check_introduction)[kind](rest)
+        (check_tools, check_result, check_params, check_handshake)[kind](rest)
     except ArgumentProblem as problem:
         assert str(problem)

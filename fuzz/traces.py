@@ -1,7 +1,7 @@
-"""Whatever is given as a trace, it is replayed to its end, or said to be none.
+"""Any text is given as a trace: it is replayed to its end, or refused.
 
-The input is the lines of a trace. Accepted outcomes: `ValueError`, which says which line is at fault; or differences,
-each of a line that is there.
+The input is the lines of a trace. Accepted outcomes: `ValueError`, which names the line at fault; or differences, each
+of a line of the trace.
 """
 
 from __future__ import annotations

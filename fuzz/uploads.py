@@ -1,8 +1,9 @@
-"""Whatever body comes as a form with files, its files are stored whole or not at all, however it is cut.
+"""Any body comes as an upload, cut in any way: its files are stored whole or not at all.
 
-The first byte says how many files may come (bits 0 and 1), whether hashes must (bit 2), and that the body is the file
-itself (bit 3); the second sets the limit of a file. Then come the Content-Type, a newline, and the body. Accepted
-outcomes: `UploadRefused`, and nothing is stored; or a manifest of what is, each file a part of the body.
+The first byte says how many files are allowed (bits 0 and 1), whether hashes are required (bit 2), and whether the
+body is the file itself instead of a form (bit 3); the second sets the limit of a file. Then come the Content-Type, a
+newline, and the body. Accepted outcomes: `UploadRefused`, with nothing stored; or a manifest of the stored files, each
+of which is a part of the body.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from contextlib import asynccontextmanager
 
 import msgspec
 from isthmus.app.disk.blob_files import BlobFiles
-from isthmus.core.base.effects import RawFile, Receive, UploadManifest
+from isthmus.core.base.events import RawFile
 from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.storage import Receive, UploadManifest
 from isthmus.storage.interface import BlobStat
 from isthmus.transports.base.port import UploadRefused
 
@@ -49,7 +51,7 @@ class Writer:
 
 
 class Blobs:
-    """A dictionary."""
+    """A blob store that is a dictionary."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
@@ -69,17 +71,17 @@ async def body_of(chunks: list[bytes]) -> AsyncIterator[bytes]:
 
 
 def outcome(order: Receive, content_type: str, chunks: list[bytes]) -> tuple[int, str] | list[object]:
-    """Status and code of the refusal; or what is stored."""
+    """Returns the status and code of the refusal, or the manifest and the contents stored."""
     blobs = Blobs()
-    files = BlobFiles(blobs)  # type: ignore[arg-type]  # all of them that it uses
+    files = BlobFiles(blobs)  # type: ignore[arg-type]  # it has the methods that are used
     try:
-        told = LOOP.run_until_complete(files.take_in(order, content_type, body_of(chunks)))
+        written = LOOP.run_until_complete(files.take_in(order, content_type, body_of(chunks)))
     except UploadRefused as refusal:
         assert not blobs.kept
         assert refusal.code in CODES[refusal.status]
         assert refusal.detail.isprintable()
         return refusal.status, refusal.code
-    manifest = msgspec.json.decode(told, type=UploadManifest)
+    manifest = msgspec.json.decode(written, type=UploadManifest)
     assert 1 <= len(manifest.files) <= len(order.blobs)
     assert list(blobs.kept) == list(order.blobs[: len(manifest.files)])
     body = b"".join(chunks)
@@ -107,5 +109,5 @@ def test_one_input(data: bytes) -> None:
     middle = len(body) // 2
     for chunks in ([body[:middle], body[middle:]], [body[i : i + 1] for i in range(len(body))]):
         again = outcome(order, content_type, [chunk for chunk in chunks if chunk])
-        # Of a body with two faults, how it is cut may say which is met first.
+        # A body with two faults may be refused for either, depending on how it is cut.
         assert again == whole or (isinstance(again, tuple) and isinstance(whole, tuple))

@@ -1,9 +1,9 @@
-"""Whatever bytes arrive, the events are the same however they are cut, within the limit, and can be sent on.
+"""Any bytes arrive, cut in any way: the events are the same, within the limit, and can be sent on.
 
-The first byte says what was agreed on: bit 0 compression, bit 1 that the peer keeps its window, bit 2 that binary may
-be text, bit 3 that we are the client; the second sets the limit. The rest is the stream. Accepted outcomes: any number
-of `Text` and `Ping`, then at most one `Failed`, then at most one `Closed`. Cutting may show in one place only: where a
-message cannot be inflated just as it passes the limit, it is the one failure or the other.
+The first byte says what was negotiated: bit 0 compression, bit 1 that the peer keeps its window, bit 2 that binary
+messages are taken as text, bit 3 that we are the client; the second sets the limit. The rest is the stream. Accepted
+outcomes: any number of `Text` and `Ping`, then at most one `Failed`, then at most one `Closed`. The cut makes a
+difference in one case only: a message that cannot be inflated and also exceeds the limit may fail for either reason.
 """
 
 from __future__ import annotations

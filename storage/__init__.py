@@ -1,4 +1,5 @@
-"""Records and blobs: what is kept, behind two protocols with written laws."""
+"""Storage of records and blobs: two protocols, the laws that they promise, and backends in memory, in files and in
+SQLite."""
 
 from .files import FileBlobs
 from .interface import (

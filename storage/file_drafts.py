@@ -1,8 +1,7 @@
-"""Drafts as files under temporary names, which grow from one writer to the next and are blobs at their end.
+"""Drafts as files under temporary names: each writer appends to the file, and the last one makes it the blob.
 
-How long one is and the hash of what it has are kept in memory alone, so nothing needs to be read again, and a draft is
-no more than rubbish to the next process. The file may be longer than the draft for a while, after a write that failed;
-never shorter.
+A draft's length and the hash of its bytes are kept in memory only, so that nothing is read again, and another process
+treats the file as a leftover. After a failed write the file may be longer than the draft for a while, never shorter.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from anyio import CancelScope, Lock, to_thread
 from .interface import BlobStat, StorageError, StorageFull
 
 WRITE_SIZE: Final = 256 * 1024
-"""Bytes gathered for one visit to a worker thread, since network chunks are small."""
+"""Bytes gathered for one call into a worker thread, since network chunks are small."""
 
 
 class FileDraft:
-    """A draft at rest: `size_bytes` of the file `name` count, and `sha256` is of them."""
+    """A draft between writers. The first `size_bytes` of the file `name` belong to it, and `sha256` is their hash."""
 
     def __init__(self, key: str, name: str) -> None:
         self.key = key
@@ -34,10 +33,11 @@ class FileDraft:
 
 
 class FileDraftWriter:
-    """See `DraftWriter` for the laws. `open` and `close` are for the backend, in a worker thread.
+    """A writer of a `FileDraft`. See `DraftWriter` for the laws. The backend calls `open` and `close`, in a worker
+    thread.
 
     Args:
-        finish: makes the file, complete and on disk, the blob, and an end of the draft, whether or not it succeeds.
+        finish: makes the complete, synced file the blob, and ends the draft, whether or not that succeeds.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FileDraftWriter:
     async def commit(self) -> BlobStat:
         if self._is_spent:
             raise StorageError("the draft could not be written")
-        with CancelScope(shield=True):  # a draft that is half a blob would be neither
+        with CancelScope(shield=True):  # a draft that became half a blob would be neither
             await self._run(self._flush_all)
             self._is_spent = True
             stat = BlobStat(self._draft.size_bytes, self._draft.sha256.hexdigest())
@@ -89,7 +89,7 @@ class FileDraftWriter:
             raise
 
     def _flush(self) -> None:
-        """Write what was gathered: all of it counts from now on, or nothing."""
+        """Writes the gathered bytes. Either all of them count from now on, or none."""
         gathered, self._gathered = self._gathered, bytearray()
         at = 0
         with memoryview(gathered) as rest:
@@ -107,7 +107,7 @@ class FileDraftWriter:
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def close(self) -> None:
-        """What was gathered and can be written counts too."""
+        """Closes the file. Gathered bytes are written first if possible, and then count too."""
         if self._fd < 0:
             return
         if not self._is_spent:
@@ -120,11 +120,11 @@ class FileDraftWriter:
 
 @contextmanager
 def as_storage_errors() -> Iterator[None]:
-    """What the system says, as the interface says it."""
+    """Translates `OSError` into the exceptions of `storage.interface`."""
     try:
         yield
     except OSError as error:
-        # Not the error's own text: that names the path.
+        # Not the error's own text, because that names the path.
         reason = os.strerror(error.errno) if error.errno is not None else "unknown error"
         kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
         raise kind(f"the file cannot be stored or read: {reason}") from error

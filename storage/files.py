@@ -1,9 +1,9 @@
-"""Blobs as files of one folder, each of whose names says all there is to know.
+"""Blobs as files in one folder, with all metadata in their names.
 
-A committed blob is the file `<key>~<serial>~<sha256>`, the key's slashes written as `+`. It is written under a
-temporary name (`~…`), forced to disk, then renamed, so it is there whole or not at all, and its hash needs no second
-file that could disagree. A commit takes a greater serial than any before; of two files with one key the greater serial
-counts, and the other, which only a crash between commit and removal leaves, goes with the next `sweep`.
+A committed blob is the file `<key>~<serial>~<sha256>`, with the key's slashes written as `+`. It is written under a
+temporary name (`~…`), synced to disk, then renamed. So it exists whole or not at all, and its hash needs no second file
+that could disagree. A commit takes a greater serial than any before. Of two files with one key the greater serial
+counts; the other is left only by a crash between commit and removal, and the next `sweep` removes it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .keys import check_key
 
 _NAME: Final = re.compile(r"(?P<key>[A-Za-z0-9._+-]+)~(?P<serial>[0-9a-f]{1,16})~(?P<sha256>[0-9a-f]{64})")
 _READ_SIZE: Final = 1024 * 1024
-"""Bytes that a worker thread reads and hashes at once."""
+"""Bytes that a worker thread reads and hashes at a time."""
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 FLUSHERS_MAX: Final = 4
-"""Threads that write uploads: a disk is not faster with more, and each hashes as fast as a core does."""
+"""Threads that write uploads. A disk is not faster with more, and each hashes as fast as a core can."""
 _COPY_SIZE: Final = 32 * 1024 * 1024
-"""Bytes copied with one visit: between two, the one who waits can give up."""
+"""Bytes copied in one call into a worker thread. Between two calls the caller can be cancelled."""
 
 
 class _Entry(NamedTuple):
@@ -43,16 +43,16 @@ class _Entry(NamedTuple):
 
 
 class FileBlobs:
-    """See `Blobs` for the laws.
+    """Blobs in a folder of the file system. See `Blobs` for the laws.
 
-    The folder is made with mode 0700 if it is missing, files have 0600. Files with names of another form are left
-    alone. What the folder holds is read here, once.
+    The folder is created with mode 0700 if it is missing; files have mode 0600. Files with names of another form are
+    left alone. The folder is read once, when the object is made.
 
     Args:
         root: the folder; no other process may use it.
 
     Raises:
-        OSError: the folder cannot be made or read.
+        OSError: the folder cannot be created or read.
     """
 
     def __init__(self, root: str) -> None:
@@ -105,7 +105,7 @@ class FileBlobs:
                 await self._drop(draft)
 
     async def _drop(self, draft: FileDraft) -> None:
-        """Its file goes, if it is still there under its temporary name."""
+        """Ends a draft, and removes its file if that still has its temporary name."""
         del self._drafts[draft.key]
         with suppress(OSError):
             await to_thread.run_sync(os.unlink, self._path(draft.name))
@@ -128,7 +128,7 @@ class FileBlobs:
                 size = min(CHUNK_SIZE_MAX, end - start)
                 chunk: Chunk = _read_cached(fd, size, start)
                 if chunk:
-                    await checkpoint()  # else who reads much at once would keep others from their turn
+                    await checkpoint()  # else a reader of much cached data would keep others waiting
                 else:
                     with as_storage_errors():
                         chunk = await to_thread.run_sync(os.pread, fd, size, start)
@@ -181,10 +181,10 @@ class FileBlobs:
         return len(doomed)
 
     async def aclose(self) -> None:
-        """Nothing is held between calls."""
+        """Does nothing: no resource is held between calls."""
 
     async def adopt(self, key: str, name: str, stat: BlobStat) -> None:
-        """Make a file, complete and on disk under the temporary name `name`, the blob: the commit of its writer."""
+        """Commits a file that is complete and synced under the temporary name `name`, as the blob of `key`."""
         with CancelScope(shield=True):
             async with self._turn:
                 serial = self._last_serial + 1
@@ -194,7 +194,7 @@ class FileBlobs:
                 older = self._index.get(key)
                 self._index[key] = entry
                 if older is not None:
-                    # The new one counts already; what cannot be removed now goes with the next sweep.
+                    # The new file counts already; an old one that cannot be removed now goes with the next sweep.
                     with suppress(OSError):
                         await to_thread.run_sync(os.unlink, self._path(older.name))
 
@@ -203,13 +203,13 @@ class FileBlobs:
         try:
             self._sync()
         except OSError:
-            # Whether the rename lasts is unknown, and the caller hears that it failed: take it back if that can be.
+            # It is unknown whether the rename is on disk, and the caller is told that it failed: undo it if possible.
             with suppress(OSError):
                 os.unlink(self._path(name))
             raise
 
     def _survey(self) -> tuple[dict[str, _Entry], list[str]]:
-        """What the folder holds: the blobs, and the names of what an unfinished change left."""
+        """Reads the folder. Returns its blobs, and the names of files that an unfinished change left."""
         index: dict[str, _Entry] = {}
         leftovers: list[str] = []
         with os.scandir(self._root) as found:
@@ -248,12 +248,13 @@ class FileBlobs:
 
 @cache
 def flushers() -> ThreadPoolExecutor:
-    """Threads that write what has arrived while more arrives."""
+    """Returns the threads that write received data while more arrives."""
     return ThreadPoolExecutor(FLUSHERS_MAX, thread_name_prefix="isthmus-flush")
 
 
 class FileWriter:
-    """See `BlobWriter` for the laws. `open` and `discard` are for `FileBlobs.create`, in a worker thread."""
+    """A writer of one file. See `BlobWriter` for the laws. `FileBlobs.create` calls `open` and `discard`, in a worker
+    thread."""
 
     def __init__(self, blobs: FileBlobs, key: str, size_max_bytes: int, name: str) -> None:
         self.key = key
@@ -312,13 +313,13 @@ class FileWriter:
 
     async def _run_flush(self, *, is_last: bool) -> None:
         await self._settle()
-        was_spent, self._is_spent = self._is_spent, True  # until it is known to have worked
+        was_spent, self._is_spent = self._is_spent, True  # until the flush is known to have worked
         with as_storage_errors():
             await to_thread.run_sync(self._flush_gathered, is_last)
         self._is_spent = was_spent
 
     async def _settle(self) -> None:
-        """Return when what is being written has been: at most one piece is, while the next is gathered."""
+        """Returns when the piece being written is written. At most one is, while the next is gathered."""
         if self._flushing is None:
             return
         was_spent, self._is_spent = self._is_spent, True
@@ -336,7 +337,7 @@ class FileWriter:
             count = len(self._gathered)
             self._flush_gathered(False)
             return count
-        # What was copied is hashed, not what the file holds by now.
+        # Hash the copied bytes, since the source file may have changed by now.
         end = os.lseek(self._fd, 0, os.SEEK_CUR)
         for at in range(end - copied, end, _READ_SIZE):
             self._hash.update(os.pread(self._fd, min(_READ_SIZE, end - at), at))
@@ -359,20 +360,20 @@ class FileWriter:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def discard(self) -> None:
-        """Close the file, and remove it if it is still there under its temporary name."""
+        """Closes the file, and removes it if it still has its temporary name."""
         if self._flushing is not None:
             wait([self._flushing])
         if self._fd >= 0:
-            with suppress(OSError):  # what counts was forced to disk before
+            with suppress(OSError):  # committed data was synced before
                 os.close(self._fd)
-            with suppress(OSError):  # committed, so renamed; or it goes with the next sweep
+            with suppress(OSError):  # it was committed and renamed, or the next sweep removes it
                 os.unlink(self._path)
 
 
 def _read_cached(file: int, size: int, at: int) -> bytearray:
-    """What the kernel has in memory of these bytes, from the first on. Nothing where it would wait for the disk, at the
-    end of the file, and on systems that cannot say: a worker thread, a visit to which costs as much as reading 1 MiB,
-    is to read then.
+    """Returns those of the bytes, from the first on, that the kernel has in memory. Returns nothing where reading would
+    wait for the disk, at the end of the file, and on systems without RWF_NOWAIT: a worker thread, a call into which
+    costs as much as reading 1 MiB, has to read then.
 
     Source: Linux, preadv2(2): RWF_NOWAIT, "Do not wait for data which is not immediately available".
     """
@@ -381,7 +382,7 @@ def _read_cached(file: int, size: int, at: int) -> bytearray:
     chunk = bytearray(size)
     try:
         count = os.preadv(file, [chunk], at, _NOWAIT)
-    except OSError:  # what else is wrong the thread will see as well
+    except OSError:  # the worker thread will meet any other error too
         return bytearray()
     if count < size:
         del chunk[count:]

@@ -1,12 +1,12 @@
-"""Two protocols, what is kept in them, and the laws that every backend obeys.
+"""The protocols `Records` and `Blobs`, and the laws that every backend obeys.
 
 *Records* are small values with a version and an expiry; *blobs* are files. Both are named by keys (see `keys`); a key
 that breaks the grammar raises `ValueError` from every method before anything else happens. Times are seconds of wall
-time, on the clock a backend was made with. One process at a time uses a store; its tasks may use it at once.
+time, on the clock given to the backend. One process at a time uses a store; its tasks may use it concurrently.
 
-Whatever else a backend meets (a full disk, a lost file) it raises as `StorageError`, whose text names no server path.
-After one, and after a crash at any point, each key holds what it held before or what was being written, whole.
-Everything that returned lasts, in backends that outlive the process.
+A backend raises any other failure (a full disk, a lost file) as `StorageError`, whose text names no path of the server.
+After one, and after a crash at any point, each key holds what it held before or what was being written, whole. In
+backends that outlive the process, everything that returned is durable.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 Chunk: TypeAlias = bytes | bytearray
-"""A piece of a blob that was read: whoever has it may keep it."""
+"""A piece of a blob that was read. The caller may keep it."""
 CHUNK_SIZE_MAX: Final = 512 * 1024
-"""Bytes: the longest chunk a blob is read in. What is done for each beside moving it (turns of the event loop, a write)
-takes as long as moving 128 KiB, and each client that takes its time holds one."""
+"""Bytes of the longest chunk in which a blob is read. The overhead of each chunk (turns of the event loop, a write)
+takes as long as moving 128 KiB, and each slow client holds one chunk."""
 
 
 class StorageError(Exception):
-    """The backend could not do it. The state is the old one or the new one, never a part of it."""
+    """Raised when the backend failed. The state is the old one or the new one, never a part of it."""
 
 
 class StorageFull(StorageError):
-    """There is no room: the blob's own limit, a quota or the disk."""
+    """Raised when there is no room: the blob's own limit, a quota or the disk is full."""
 
 
 class NotStored(StorageError):
-    """There is nothing under this key."""
+    """Raised when nothing is stored under the key."""
 
 
 class VersionConflict(Exception):
-    """The record is not at the version the writer has seen. Nothing has changed."""
+    """Raised when the record is not at the version that the writer expects. Nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Record:
     """One value as stored.
 
     Attributes:
-        version: positive. Each save of a key gives a greater one than it ever had, also after a delete.
-        expires_at_unix: from this moment on the record does not exist; None keeps it.
+        version: positive. Each save of a key gives a greater version than the key ever had, also after a delete.
+        expires_at_unix: from this moment on the record does not exist; None: it does not expire.
     """
 
     value: bytes
@@ -54,117 +54,122 @@ class Record:
 
 
 class Records(Protocol):
-    """Key to value, with versions and expiry. An expired record is as if deleted, purged or not."""
+    """A map from keys to values, with versions and expiry. An expired record is treated as deleted, purged or not."""
 
     async def load(self, key: str) -> Record | None:
-        """The record, or None."""
+        """Returns the record, or None."""
 
     async def save(
         self, key: str, value: bytes, *, expires_at_unix: float | None = None, if_version: int | None = None
     ) -> int:
-        """Replace the record, expiry included, and return its new version.
+        """Replaces the record, expiry included, and returns its new version.
 
         Args:
-            if_version: the version that must be there now; 0: none must be; None: whatever is.
+            if_version: the version that must be stored now; 0: none may be; None: any.
 
         Raises:
-            VersionConflict: it was not so. Of several writers with one `if_version`, one at most succeeds.
+            VersionConflict: another version is stored. Of several writers with the same `if_version`, at most one
+                succeeds.
         """
 
     async def delete(self, key: str) -> bool:
-        """Remove the record. Returns whether there was one."""
+        """Removes the record. Returns True if there was one."""
 
     async def delete_all(self, prefix: str) -> int:
-        """Remove all records whose keys start with `prefix`, in one step. Returns how many of them were live."""
+        """Removes all records whose keys start with `prefix`, in one step. Returns how many of them had not expired."""
 
     def scan(self, prefix: str) -> AsyncIterator[tuple[str, Record]]:
-        """All records whose key starts with `prefix`, in the order of their keys (as ASCII).
+        """Yields all records whose key starts with `prefix`, ordered by key (as ASCII).
 
-        A record that lives from the first step to the last is given once; one saved or deleted meanwhile may be given.
+        A record that exists from the first step to the last is yielded once; one saved or deleted meanwhile may be
+        yielded.
         """
 
     async def purge(self, now_unix: float) -> int:
-        """Remove for good what has expired at `now_unix`. Returns how many that were."""
+        """Removes for good the records that have expired at `now_unix`. Returns how many."""
 
     async def aclose(self) -> None:
-        """Let go of the backend. Safe to call twice; other calls raise `StorageError` from now on."""
+        """Closes the backend. Safe to call twice; other calls raise `StorageError` from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobStat:
-    """What is known of a blob: its length, and the SHA-256 of its bytes in lower-case hexadecimal."""
+    """A blob's length, and the SHA-256 of its bytes in lower-case hexadecimal."""
 
     size_bytes: int
     sha256: str
 
 
 class BlobWriter(Protocol):
-    """A blob in the making, unseen by readers until `commit`. Used by one task.
+    """A writer of a new blob, which readers do not see until `commit`. Used by one task.
 
-    Once a method raised, the writer is spent and `commit` raises `StorageError`.
+    After a method has raised, the writer is spent and `commit` raises `StorageError`.
     """
 
     async def write(self, chunk: bytes) -> None:
-        """Append.
+        """Appends `chunk`.
 
         Raises:
             StorageFull: the blob would exceed its limit, or the disk is full.
         """
 
     async def copy_from(self, file: int, size_max_bytes: int) -> int:
-        """Append what the open, regular file holds from where it stands, at most `size_max_bytes`; returns how much
-        that was. The copy shares blocks with the file where it can, and nothing else: it changes with no other.
+        """Appends what the open, regular file holds from its current position, at most `size_max_bytes`, and returns
+        how many bytes. The copy shares blocks with the file where the file system can; otherwise the two are
+        independent, and a change of one does not change the other.
 
         Raises:
             StorageFull: as `write`, and if the blob's limit has no room for `size_max_bytes`.
         """
 
     async def commit(self) -> BlobStat:
-        """Make all that was written the blob, in one step, replacing an older one. Called once, after the writes."""
+        """Makes everything that was written the blob, in one step, replacing an older one. Called once, after all
+        writes."""
 
 
 class DraftWriter(Protocol):
-    """More of a draft. Used by one task.
+    """A writer that appends to a draft. Used by one task.
 
     Attributes:
-        size_bytes: what the draft has, this writer's part included.
+        size_bytes: the draft's length, including what this writer appended.
     """
 
     size_bytes: int
 
     async def write(self, chunk: bytes) -> None:
-        """Append.
+        """Appends `chunk`.
 
         Raises:
-            StorageFull: the draft would exceed its limit, or the disk is full. It has what it had before, or somewhat
-                less of what this writer gave it.
+            StorageFull: the draft would exceed its limit, or the disk is full. The draft holds what it held before, or
+                part of what this writer appended.
         """
 
     async def undo(self) -> None:
-        """Take back all that this writer wrote. It goes on from there."""
+        """Removes everything that this writer wrote. It may write again."""
 
     async def commit(self) -> BlobStat:
-        """Make the draft the blob, in one step, replacing an older one; then it is no draft any more. Called once, at
-        last. Where it raises, there is no new blob, and there may be no draft."""
+        """Makes the draft the blob, in one step, replacing an older one; the draft no longer exists. Called once, at
+        the end. If it raises, there is no new blob, and there may be no draft."""
 
 
 class Blobs(Protocol):
-    """Key to file content, streamed both ways.
+    """A map from keys to file contents, streamed both ways.
 
-    A *draft* is a blob that is made in several goes, unseen by readers until it is complete. It does not outlive the
-    process.
+    A *draft* is a blob that is written in several steps, unseen by readers until it is complete. It does not outlive
+    the process.
     """
 
     def create(self, key: str, *, size_max_bytes: int) -> AbstractAsyncContextManager[BlobWriter]:
-        """Write a blob of at most `size_max_bytes`. Leaving the context without a commit leaves nothing behind.
+        """Writes a blob of at most `size_max_bytes`. Leaving the context without a commit leaves nothing behind.
 
         Of two writers of one key the later commit stays.
         """
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[Chunk]:
-        """The bytes `start:stop` in chunks of 1 to `CHUNK_SIZE_MAX` bytes; a `stop` beyond the end means the end.
+        """Yields the bytes `start:stop` in chunks of 1 to `CHUNK_SIZE_MAX` bytes; a `stop` beyond the end means the
+        end.
 
-        A reader that got its first chunk sees the blob as it was then, replaced or deleted meanwhile or not.
+        A reader that got its first chunk sees the blob as it was then, even if it is replaced or deleted meanwhile.
 
         Raises:
             NotStored: on the first step.
@@ -172,30 +177,31 @@ class Blobs(Protocol):
         """
 
     def extend(self, key: str, *, offset: int, size_max_bytes: int) -> AbstractAsyncContextManager[DraftWriter]:
-        """Go on with the draft of `key`, which has `offset` bytes; at 0 it is made if there is none. It may grow to
-        `size_max_bytes`. Leaving the context, in whatever way, leaves what was written as the draft.
+        """Continues the draft of `key`, which holds `offset` bytes; at offset 0 it is created if there is none. It may
+        grow to `size_max_bytes`. Leaving the context, in any way, keeps what was written as the draft.
 
-        Of one draft there is one writer at a time; others wait.
+        A draft has one writer at a time; others wait.
 
         Raises:
-            NotStored: there is no such draft, or it has not `offset` bytes.
+            NotStored: there is no such draft, or it does not hold `offset` bytes.
         """
 
-    async def stat(self, key: str) -> BlobStat | None: ...
+    async def stat(self, key: str) -> BlobStat | None:
+        """Returns what is known of the committed blob, or None."""
 
     async def delete(self, key: str) -> bool:
-        """Remove the blob, and the draft once nobody writes it. Returns whether there was a blob."""
+        """Removes the blob, and the draft once no writer has it. Returns True if there was a blob."""
 
     def keys(self) -> AsyncIterator[str]:
-        """The keys of all committed blobs, in order."""
+        """Yields the keys of all committed blobs, in order."""
 
     def path_for(self, key: str) -> str | None:
-        """The absolute path of a file with exactly the blob's bytes, to be read only and copied soon; None where the
-        backend has no files, or not this blob."""
+        """Returns the absolute path of a file with exactly the blob's bytes, to be read only and copied soon; None if
+        the backend has no files, or not this blob."""
 
     async def sweep(self) -> int:
-        """Remove what an earlier process left unfinished. Returns how many files that were. Open writers go on, and the
-        drafts of this process stay."""
+        """Removes what an earlier process left unfinished. Returns how many files. Open writers and the drafts of this
+        process are not affected."""
 
     async def aclose(self) -> None:
-        """Let go of the backend. Safe to call twice."""
+        """Closes the backend. Safe to call twice."""

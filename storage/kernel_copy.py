@@ -1,4 +1,4 @@
-"""Copies of files that the kernel makes: they share blocks where the file system can, and are never one file."""
+"""File copies made by the kernel. They share blocks where the file system can; the files stay independent."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 from typing import Final
 
 _REFUSALS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What another way of copying would meet as well."""
+"""Errors that another way of copying would meet as well."""
 
 
 def copy_in_kernel(source: int, target: int, size_max_bytes: int) -> int:
-    """Append to the open file `target` what `source` holds from where it stands. Blocks.
+    """Appends to the open file `target` what `source` holds from its current position. Blocks.
 
     Returns:
-        Bytes copied; fewer where `source` ends, and where the kernel does not copy between these two: then the rest is
-        to be read and written.
+        Bytes copied. Fewer than `size_max_bytes` if `source` ends, or if the kernel does not copy between these two:
+            then the rest is to be read and written.
 
     Raises:
         OSError: the disk is full or broken.

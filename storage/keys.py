@@ -1,4 +1,4 @@
-"""What a key may look like: checked in this one place, for every backend."""
+"""The grammar of keys, checked here for every backend."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 KEY_SIZE_MAX: Final = 128
-"""Characters. With what a file backend adds (a number and a hash), a name stays below the usual 255 bytes."""
+"""Characters of a key. With a serial number and a hash added by a file backend, a name stays below the usual 255
+bytes."""
 
 _SEGMENT: Final = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._-]+"
 _KEY: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
@@ -14,7 +15,7 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9._/-]*")
 
 
 def check_key(key: str) -> str:
-    """Give `key` back if it is one: segments of `A-Z a-z 0-9 . _ -` joined by `/`, none empty, `.` or `..`.
+    """Returns `key` if it is valid: segments of `A-Z a-z 0-9 . _ -` joined by `/`, none empty, `.` or `..`.
 
     Raises:
         ValueError: it is not, or it is longer than `KEY_SIZE_MAX`.
@@ -25,7 +26,7 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Give `prefix` back if keys can begin so; the empty one is the beginning of all.
+    """Returns `prefix` if a key can begin with it; the empty one is a prefix of all keys.
 
     Raises:
         ValueError: it holds a character that no key has.

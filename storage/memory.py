@@ -1,4 +1,4 @@
-"""Records and blobs in dictionaries: for tests, demonstrations and gateways that may forget."""
+"""Records and blobs in memory: for tests, demonstrations, and gateways that need not remember."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .interface import (
 from .keys import check_key, check_prefix
 
 _READ_SIZE: Final = 1024 * 1024
-"""Bytes of a file read with one visit to a worker thread."""
+"""Bytes of a file read in one call into a worker thread."""
 
 
 class MemoryRecords:
-    """See `Records` for the laws."""
+    """Records in a dictionary. See `Records` for the laws."""
 
     def __init__(self, now_unix: Callable[[], float] = time.time) -> None:
         self._now_unix = now_unix
@@ -105,7 +105,7 @@ def _is_expired(record: Record, now_unix: float) -> bool:
 
 
 class MemoryBlobs:
-    """See `Blobs` for the laws."""
+    """Blobs in a dictionary. See `Blobs` for the laws."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, tuple[bytes, BlobStat]] = {}
@@ -164,7 +164,7 @@ class MemoryBlobs:
 
 
 class MemoryWriter:
-    """See `BlobWriter` for the laws."""
+    """A writer of one blob. See `BlobWriter` for the laws."""
 
     def __init__(self, blobs: dict[str, tuple[bytes, BlobStat]], key: str, size_max_bytes: int) -> None:
         self._blobs = blobs
@@ -200,13 +200,15 @@ class MemoryWriter:
 
 
 class MemoryDraft:
+    """A draft: its bytes so far, and the lock of its writer."""
+
     def __init__(self) -> None:
         self.content = bytearray()
         self.turn = Lock()
 
 
 class MemoryDraftWriter:
-    """See `DraftWriter` for the laws."""
+    """A writer of a `MemoryDraft`. See `DraftWriter` for the laws."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Records in one SQLite file, which the embedded default keeps."""
+"""Records in one SQLite file: the default of the gateway."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 FORMAT: Final = 1
-"""The file's `user_version`. A file of another format is refused, never guessed at."""
+"""The file's `user_version`. A file of another format is refused."""
 
-# The version of a record is its row number: AUTOINCREMENT never gives one out twice, also after a delete.
+# The version of a record is its row number: AUTOINCREMENT never assigns one twice, not even after a delete.
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS records (
         version INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -33,27 +33,27 @@ _SCHEMA: Final = """
 _LIVE: Final = "(expires_at_unix IS NULL OR expires_at_unix > :now)"
 _PAGE_RECORDS: Final = 256
 _BATCH_MAX: Final = 256
-"""Changes in one transaction."""
+"""Changes in one transaction, at most."""
 
 _BEFORE: Final = "\x01"
-"""A character that comes before each that a key may hold."""
+"""A character that sorts before all that a key may hold."""
 _AFTER: Final = "\x7f"
-"""One that comes after each."""
+"""A character that sorts after all that a key may hold."""
 
 
 class SqliteRecords:
-    """See `Records` for the laws.
+    """Records in one SQLite file. See `Records` for the laws.
 
-    One connection, used by one worker thread at a time, so that the event loop never waits for the disk; changes that
-    are wanted at the same time share a transaction. The folder is made with mode 0700 if it is missing, the file has
-    0600.
+    There is one connection, used by one worker thread at a time, so that the event loop never waits for the disk.
+    Changes requested at the same time share a transaction. The folder is created with mode 0700 if it is missing; the
+    file has mode 0600.
 
     Args:
-        path: the file; made if it is missing.
+        path: the file; created if it is missing.
 
     Raises:
-        StorageError: the file cannot be used: not a database, or of another format.
-        OSError: it, or its folder, cannot be made.
+        StorageError: the file cannot be used: it is no database, or has another format.
+        OSError: the file or its folder cannot be created.
     """
 
     def __init__(self, path: str, *, now_unix: Callable[[], float] = time.time) -> None:
@@ -156,8 +156,8 @@ class SqliteRecords:
         return [(row[0], Record(*row[1:])) for row in rows]
 
     async def _write(self, work: Callable[[], T]) -> T:
-        """Do it in a transaction, together with what others want to write while an earlier one is on its way to the
-        disk: that is what takes the time."""
+        """Runs `work` in a transaction, together with other changes that were requested while an earlier transaction
+        was being written to disk: writing to disk is what takes the time."""
         write = _Write(work)
         self._writes.append(write)
         try:
@@ -166,15 +166,16 @@ class SqliteRecords:
                     batch, self._writes = self._writes[:_BATCH_MAX], self._writes[_BATCH_MAX:]
                     try:
                         await self._run(self._commit, batch)
-                    finally:  # one that was cancelled before it began leaves them to the next
+                    finally:  # a transaction cancelled before it began leaves its changes to the next one
                         self._writes[:0] = [other for other in batch if not other.is_done]
         finally:
-            if not write.is_done and write in self._writes:  # given up before its turn
+            if not write.is_done and write in self._writes:  # cancelled before its turn
                 self._writes.remove(write)
         return write.outcome()
 
     def _commit(self, batch: list[_Write[Any]]) -> None:
-        """All of them, or none. One that raises a conflict writes nothing, and lets the others be."""
+        """Commits all changes of a batch, or none. A change that raises `VersionConflict` writes nothing, and the
+        others are committed."""
         try:
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,5 @@
-"""Both event loops for every asynchronous test; hypothesis without deadlines, for machines are noisy."""
+"""Settings of all tests: both event loops for asynchronous tests, and hypothesis without deadlines, as machines are
+noisy."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Hundreds of processes start, and what they import is compiled once, whatever the environment says: else each compiles
+# Hundreds of processes start. Their imports are compiled once, whatever the environment says. Otherwise each process
+# compiles them anew, which takes most of them longer than their work.
 # all of it, which takes most of them longer than what they do.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Half the usual number of examples, so that all of it takes minutes; EXAMPLES=1000 looks further.
+# Half the usual number of examples, so that the whole suite takes minutes. EXAMPLES=1000 looks further.
 settings.register_profile(
     "default",
     max_examples=int(os.environ.get("EXAMPLES", "50")),
@@ -24,12 +26,12 @@ settings.load_profile("default")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with real peers take longest, and wait most of that: they begin first, beside those that compute."""
+    """Puts tests with real peers first. They take longest and mostly wait, so they run beside tests that compute."""
     items.sort(key=lambda item: "real" not in item.path.parts)
 
 
 def pytest_sessionfinish() -> None:
-    """What is measured is written down here: xdist gives its processes seconds to end; a busy machine takes more."""
+    """Writes coverage data here. xdist gives its processes only seconds to end, and a busy machine takes more."""
     measuring = sys.modules.get("coverage")
     if measuring is not None and (current := measuring.Coverage.current()) is not None:
         current.save()

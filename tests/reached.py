@@ -1,6 +1,7 @@
-"""What of core/ no test reaches, from the data of `make coverage`: a table, and 1 if it is more than may be.
+"""Prints the lines and branches of core/ that no test reaches, from the data of `make coverage`. Exits with 1 if there
+are too many.
 
-Lines and branches are judged each for itself: a line is easily reached, and says little of the way out of it.
+Lines and branches are judged separately: a line is easily reached, and says little about the branch out of it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 LEAST: Final = 98.0
-"""Per cent of the lines, and of the branches."""
+"""The least per cent of the lines, and of the branches."""
 
 
 def table(report: dict[str, Any]) -> str:
-    """Of coverage.py's JSON report: the modules that miss something, the last row for all.
+    """Formats coverage.py's JSON report: the modules with gaps, and a last row for all.
 
-    A branch is told by the lines it goes from and to; to less than 0, out of the function.
+    A branch is shown as the lines that it goes from and to. A line below 0 is the end of the function.
     """
     rows = ["| Module | Lines | Branches | Lines missed | Branches missed |", "| --- | ---: | ---: | --- | --- |"]
     for module, found in sorted(report["files"].items()):

@@ -1,4 +1,4 @@
-"""The benchmark: its arithmetic, its tables, one run of a few calls, and that a wrong answer is seen."""
+"""Tests of the benchmark: its arithmetic, its tables, one run of a few calls, and that a wrong answer is seen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def measured(cpu_us: float, p50_us: float = 500) -> targets.Figures:
 
 
 def test_every_target_names_what_is_measured() -> None:
-    """A workload, a subject or a gate that no run has would be a target that nothing can hold."""
+    """A target for a workload, a subject or a gate that no run has could never be judged."""
     known = {workload.name: workload.subjects for workload in workloads.WORKLOADS}
     known |= {"start": ("isthmus",), "file_upload": ("isthmus", "nginx"), "file_download": ("isthmus", "nginx")}
     for target in targets.TARGETS:
@@ -54,13 +54,13 @@ def test_targets_are_judged(cpu_us: float, held: list[bool]) -> None:
     assert verdicts[1].value == cpu_us / 40
 
 
-def test_what_must_be_reached_is_judged_the_other_way_round() -> None:
+def test_a_lower_bound_is_judged_as_one() -> None:
     results = {"file_upload": {"isthmus": {"mib_per_s": 49.0}, "nginx": {"mib_per_s": 100.0}}}
     verdicts = [verdict for verdict in targets.judge(results) if verdict.target.figure == "mib_per_s"]
     assert [verdict.is_held for verdict in verdicts] == [False, None]  # there is no download
 
 
-def test_medians_and_what_is_added_to_the_direct_way() -> None:
+def test_medians_and_the_overhead_over_the_direct_way() -> None:
     rounds = [{"direct": measured(0, 100), "nginx": measured(40, 100 + added)} for added in (90, 10, 20)]
     for row in rounds:
         run.add_differences(row)
@@ -109,16 +109,17 @@ def test_the_tables_of_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "says"),
+    ("variables", "expected"),
     [
         ({"CONFIG_ARGS": "'--prefix=/usr' '--enable-optimizations'"}, True),
         ({"CONFIG_ARGS": "'--prefix=/usr'", "PY_CORE_CFLAGS": "-O3 -fprofile-use -fprofile-correction"}, True),
-        ({"CONFIG_ARGS": "'--prefix=/usr'", "PGO_PROF_USE_FLAG": "-fprofile-use"}, False),  # said of what could be
+        # the variable describes what could be
+        ({"CONFIG_ARGS": "'--prefix=/usr'", "PGO_PROF_USE_FLAG": "-fprofile-use"}, False),
         ({"CONFIG_ARGS": None}, False),
     ],
 )
-def test_how_an_interpreter_was_built(variables: dict[str, str | None], says: bool) -> None:
-    assert interpreter.says_optimised(variables) is says
+def test_how_an_interpreter_was_built(variables: dict[str, str | None], expected: bool) -> None:
+    assert interpreter.says_optimised(variables) is expected
 
 
 def test_an_interpreter_that_is_not_there_is_named() -> None:
@@ -126,12 +127,13 @@ def test_an_interpreter_that_is_not_there_is_named() -> None:
         interpreter.prepared("python0.1")
 
 
-def test_what_fails_is_left_out_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subject that cannot be started, or does not end, in one workload; and what is measured apart from those."""
-    told = iter([OSError("no such program"), subprocess.TimeoutExpired("it", 1), programs.Failed("it ended")])
+def test_a_failing_subject_is_left_out_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subject that cannot be started or does not end is left out of one workload, and so are separate measurements
+    that fail."""
+    failures = iter([OSError("no such program"), subprocess.TimeoutExpired("it", 1), programs.Failed("it ended")])
 
     def fail(*arguments: object) -> subjects.Start:
-        raise next(told)
+        raise next(failures)
 
     monkeypatch.setitem(subjects.STARTERS, "floor", fail)
     monkeypatch.setattr(run, "measure_start", fail)
@@ -143,8 +145,8 @@ def test_what_fails_is_left_out_and_the_rest_goes_on(monkeypatch: pytest.MonkeyP
         assert list(run.measured(measuring, tiny, 1)) == [("one", {}), ("two", {})]
         options = run.parser().parse_args(["--only", "st", "--rounds", "1"])
         assert [name for name, _ in run.measured_apart(measuring, options)] == ["record_save"]
-    why = {"one floor": "no such program", "two floor": "Command 'it' timed out after 1 seconds"}
-    assert measuring.absent == why | {"start isthmus": "it ended"}
+    reasons = {"one floor": "no such program", "two floor": "Command 'it' timed out after 1 seconds"}
+    assert measuring.absent == reasons | {"start isthmus": "it ended"}
 
 
 @compiled
@@ -160,7 +162,7 @@ def test_a_call_costs_the_relay_something() -> None:
 
 
 def load(*arguments: str, server: str) -> subprocess.CompletedProcess[str]:
-    """The load generator on a server that is a line of shell."""
+    """Runs the load generator on a server that is a line of shell."""
     command = [str(programs.BUILD / "load"), "stdio", "--timeout-s", "5", *arguments, "--", "sh", "-c", server]
     return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
 
@@ -179,7 +181,7 @@ def load(*arguments: str, server: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_the_load_generator_sees_what_is_wrong(spoilt: str, seen: str) -> None:
-    """A proxy that loses, repeats, reorders or spoils is no fast proxy."""
+    """A proxy that loses, repeats, reorders or spoils messages is reported."""
     programs.build()
     ran = load(
         "--sessions", "2", "--calls", "20", "--events", "3", server=f"{programs.BUILD}/stub stdio | sed -u '{spoilt}'"

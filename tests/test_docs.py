@@ -1,4 +1,4 @@
-"""What the pages say is what the code does: their tables, their code, their commands and the messages they quote."""
+"""Tests that the pages agree with the code: their tables, their code, their commands and the messages they quote."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from isthmus.core.tasks.record import TaskStatus
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
 PACKAGES = ("core", "transports", "storage", "app")
-PORT = "8932"  # what the pages show; the tests take a free one
+PORT = "8932"  # the port on the pages; the tests take a free one
 TIMEOUT_S = 60
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -81,7 +81,7 @@ class Command(NamedTuple):
 
 
 def commands() -> list[Command]:
-    """Every line after a `$ ` on a page, with what the page shows it to print."""
+    """Returns every line after a `$ ` on a page, with the output that the page shows."""
     found = []
     for one in blocks("console"):
         for part in re.split(r"^\$ ", one.text, flags=re.MULTILINE)[1:]:
@@ -96,7 +96,7 @@ def shown(command: str) -> str:
 
 
 def assert_looks_like(printed: str, expected: str) -> None:
-    """Equal, where `…` on the page stands for anything."""
+    """Asserts that the texts are equal, where `…` on the page stands for anything."""
     pattern = ".*?".join(re.escape(part) for part in expected.strip().split("…"))
     assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"printed:\n{printed}\non the page:\n{expected}"
 
@@ -119,13 +119,14 @@ generate = load_generator()
 def test_generated_parts_are_as_generated() -> None:
     """`make docs` would change nothing."""
     made = generate.pages()
-    assert {page.name for page in made} == {"configuration.md", "eras.md", "machines.md", "operating.md", "proof.md"}
+    pages = {"configuration.md", "eras.md", "machines.md", "operating.md", "proof.md"}
+    assert {page.name for page in made} == {*pages, "architecture.svg"}
     for page, text in made.items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name} is out of date: run `make docs`"
 
 
 def tables_of(text: str) -> dict[str, dict[str, list[str]]]:
-    """Under each `###` heading, the rows of its table by their first cell."""
+    """Returns, under each `###` heading, the rows of its table by their first cell."""
     found = {}
     for part in text.split("\n### ")[1:]:
         heading, _, rest = part.partition("\n")
@@ -135,14 +136,14 @@ def tables_of(text: str) -> dict[str, dict[str, list[str]]]:
 
 
 def structs_in(kind: Any) -> list[type[msgspec.Struct]]:
-    """The structs that an annotation names, however deep."""
+    """Returns the structs that an annotation names, however deep."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return [kind]
     return [shape for inner in get_args(kind) for shape in structs_in(inner)]
 
 
 def shapes_of(shape: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """Every struct of a configuration, with the heading it should have."""
+    """Yields every struct of a configuration, with the heading that it should have."""
     tag = shape.__struct_config__.tag
     yield (f"`{path}`" + (f" (type: {tag})" if tag else "") if path else "The file"), shape
     for field in msgspec.structs.fields(shape):
@@ -153,7 +154,7 @@ def shapes_of(shape: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str
 
 
 def test_every_key_of_the_configuration_is_on_the_page() -> None:
-    """With its default: for each struct that the settings reach, and no key that is not there."""
+    """Each key of a struct of the settings is on the page with its default, and no other key is."""
     tables = tables_of((ROOT / "docs" / "configuration.md").read_text(encoding="utf-8"))
     reached = set()
     for heading, shape in shapes_of(Settings):
@@ -188,19 +189,19 @@ def test_every_limit_is_on_the_page() -> None:
 
 def test_every_metric_is_on_the_page() -> None:
     text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8").split("## Metrics")[1].split("## ")[0]
-    told = metrics.exposition("1", [], [], 0.0).decode()
-    types = re.findall(r"^# TYPE (\w+) (?!gauge$)|^# TYPE (\w+?)(?:_gsum|_gcount)? gauge$", told, re.MULTILINE)
+    exposition = metrics.exposition("1", [], [], 0.0).decode()
+    types = re.findall(r"^# TYPE (\w+) (?!gauge$)|^# TYPE (\w+?)(?:_gsum|_gcount)? gauge$", exposition, re.MULTILINE)
     assert set(re.findall(r"^\| `(isthmus_\w+)` \|", text, re.MULTILINE)) == {one or other for one, other in types}
 
 
-def test_what_is_told_of_a_task_is_on_the_page() -> None:
+def test_every_field_of_a_task_is_on_the_page() -> None:
     text = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"^\| `GET /tasks/ID` \| (.*) \|$", text, re.MULTILINE)
     words = set(re.findall(r"`(\w+)`", row)) - {"proxied", "local"}
     assert words == {*TaskStatus.__struct_fields__, "age_s", "expires_in_s"}
 
 
-def test_what_is_told_of_a_file_is_on_the_page() -> None:
+def test_every_field_of_a_file_is_on_the_page() -> None:
     text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"^\| `GET /files/ID` \| (.*) \|$", text, re.MULTILINE)
     times = {"age_s", "idle_s", "expires_in_s"}
@@ -208,7 +209,7 @@ def test_what_is_told_of_a_file_is_on_the_page() -> None:
 
 
 def test_every_loss_is_on_the_page() -> None:
-    """And the words its fate is told in are explained."""
+    """The words for the fate of a lost member are explained too."""
     text = (ROOT / "docs" / "eras.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.split("<!-- begin losses -->")[1].splitlines()[4:]]
     found = {row[0]: (row[1].split()[1], row[4], row[-1]) for row in rows if len(row) == 6}
@@ -218,7 +219,7 @@ def test_every_loss_is_on_the_page() -> None:
 
 
 def test_every_machine_is_on_the_page() -> None:
-    """Each module of the core that holds a table; and what its cells say is what the table says."""
+    """Each module of the core that holds a table is on the page, and the page's cells agree with the table."""
     modules = {
         "isthmus." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in ROOT.glob("core/**/*.py")
@@ -273,8 +274,8 @@ def test_configurations_on_pages_are_valid(example: Block) -> None:
     assert loads(example.text, "yaml", "/somewhere", {}).servers
 
 
-def test_what_the_configuration_page_promises() -> None:
-    """Text is no number, a variable may be one, and what stands in place of a home folder is said."""
+def test_the_promises_of_the_configuration_page() -> None:
+    """Text is no number, a variable may be one, and the message names the replacement of a home folder."""
     server = "servers: [{id: a, upstream: {command: [a]}}]\n"
     with pytest.raises(Exception, match=r'core.port: got "8932", expected a whole number'):
         loads(server + 'core: {port: "8932"}', "yaml", "/", {})
@@ -339,7 +340,7 @@ def sources() -> Iterator[ast.Module]:
 
 
 def texts_in_the_code() -> list[str]:
-    """Every string in the product, with a NUL where something is put in."""
+    """Returns every string in the product, with a NUL where something is formatted in."""
     found = []
     for tree in sources():
         for node in ast.walk(tree):
@@ -351,18 +352,18 @@ def texts_in_the_code() -> list[str]:
     return found
 
 
-def test_messages_under_troubleshooting_are_said_by_the_code() -> None:
+def test_messages_under_troubleshooting_are_in_the_code() -> None:
     text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8").split("## Troubleshooting")[1]
     messages = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
     assert len(messages) > 15
-    said = texts_in_the_code()
+    texts = texts_in_the_code()
     for message in messages:
         for part in message.split("…"):
-            assert any(part.strip(" ,") in one for one in said), f"nothing says {part!r} (of {message!r})"
+            assert any(part.strip(" ,") in one for one in texts), f"nothing says {part!r} (of {message!r})"
 
 
 def test_codes_of_uploads_and_downloads_are_on_the_page() -> None:
-    """Each code that the file endpoints can answer with, and no other."""
+    """Each code that the file endpoints can answer with is on the page, and no other."""
     used = {"not_found", "method_not_allowed", "forbidden"}  # of routing
     used |= {"bad_request"}  # of a header that cannot be read
     used |= {"timed_out", "storage_failed"}  # of a silent client, of a broken disk
@@ -384,12 +385,12 @@ def test_codes_of_uploads_and_downloads_are_on_the_page() -> None:
     assert {code for row in rows for code in re.findall(r"`(\w+)`", row)} == used
 
 
-# --- Running what the pages show --------------------------------------------------------------------------------------
+# --- Running commands of the pages ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """Ours, with this Python's programs first, as in an activated environment."""
+    """Our environment, with this Python's programs first, as in an activated environment."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return {**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -426,7 +427,7 @@ def test_the_readme_s_gateway_is_wired(gateway_folder: Path, environment: dict[s
     assert_looks_like(run(["isthmus", "check"], gateway_folder, environment), shown("isthmus check"))
 
 
-def test_the_readme_s_client_sees_what_it_says(gateway_folder: Path, environment: dict[str, str]) -> None:
+def test_the_readme_s_client_sees_the_tools_it_shows(gateway_folder: Path, environment: dict[str, str]) -> None:
     with (gateway_folder / "isthmus.yaml").open("a") as file:
         file.write("core: {port: 0}\n")
     with serving(gateway_folder, environment) as port:
@@ -438,7 +439,7 @@ def test_the_readme_s_client_sees_what_it_says(gateway_folder: Path, environment
 
 @contextmanager
 def serving(folder: Path, environment: dict[str, str]) -> Iterator[str]:
-    """`isthmus serve` in a folder: the port it says it listens on. It ends with 0 on SIGTERM."""
+    """Runs `isthmus serve` in a folder. Yields the port that it prints. The command ends with 0 on SIGTERM."""
     process = subprocess.Popen(
         ["isthmus", "serve"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -456,7 +457,7 @@ def serving(folder: Path, environment: dict[str, str]) -> Iterator[str]:
 
 
 def read_until(descriptor: int, wanted: bytes) -> str:
-    """What can be read up to and with `wanted`."""
+    """Reads up to and with `wanted`."""
     read, give_up_at = b"", time.monotonic() + TIMEOUT_S
     while wanted not in read:
         assert time.monotonic() < give_up_at, read
@@ -477,7 +478,7 @@ def test_code_on_pages_runs(example: Block, tmp_path: Path, environment: dict[st
 
 @contextmanager
 def conversation(words: list[str], folder: Path, environment: dict[str, str]) -> Iterator[tuple[int, int]]:
-    """A proxy on stdin and stdout. It ends with 0 once its stdin is closed."""
+    """Runs a proxy on stdin and stdout, which ends with 0 once its stdin is closed."""
     process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -492,7 +493,7 @@ def conversation(words: list[str], folder: Path, environment: dict[str, str]) ->
 
 
 def talk(stdin: int, stdout: int) -> list[Any]:
-    """Shake hands, list the tools, call one: the results."""
+    """Does the handshake, lists the tools and calls one. Returns the results."""
     results = []
     requests = (
         ("initialize", HELLO),
@@ -514,7 +515,8 @@ DEMO_SERVER = [sys.executable, "-m", "isthmus.app.commands.demo_server"]
 
 
 def test_the_blocking_driver_is_a_proxy(tmp_path: Path, environment: dict[str, str]) -> None:
-    """At most 60 lines; a client at its stdin reaches the server, and both end when the client leaves."""
+    """The driver has at most 60 lines. A client at its stdin reaches the server, and both end when the client
+    leaves."""
     text = block("engine.md", "driver.py").text
     assert len(text.splitlines()) <= 60
     (tmp_path / "driver.py").write_text(text)
@@ -535,7 +537,7 @@ def test_the_blocking_driver_says_why_a_server_does_not_start(tmp_path: Path, en
 
 
 def test_a_trace_of_the_command_line_replays(tmp_path: Path, environment: dict[str, str]) -> None:
-    """As the page on operating does it; and it is its owner's alone."""
+    """The commands of the page on operating work, and only the owner can read the trace."""
     words = ["isthmus", "wrap", "--listen", "stdio", "--trace", "trace.jsonl", "--", *DEMO_SERVER]
     with conversation(words, tmp_path, environment) as (stdin, stdout):
         talk(stdin, stdout)

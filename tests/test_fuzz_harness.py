@@ -1,4 +1,5 @@
-"""The search for inputs that break a target finds what is planted, keeps what leads there, and is bounded."""
+"""Tests of the search for inputs that break a target: it finds planted faults, keeps promising inputs, and is
+bounded."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def planted(folder: Path, source: str = TARGET) -> ModuleType:
     return module
 
 
-def test_it_goes_step_by_step_where_chance_would_not(guided: ModuleType, tmp_path: Path) -> None:
+def test_the_search_is_guided_step_by_step(guided: ModuleType, tmp_path: Path) -> None:
     """Each byte that leads further is kept, so three of them are found in thousands of runs, not in millions."""
     call = planted(tmp_path).test_one_input
     found = [
@@ -64,7 +65,7 @@ def test_it_goes_step_by_step_where_chance_would_not(guided: ModuleType, tmp_pat
     assert len(found[0].kept) <= found[0].arcs
 
 
-def test_what_lies_elsewhere_is_not_looked_at(guided: ModuleType, tmp_path: Path) -> None:
+def test_code_elsewhere_is_not_traced(guided: ModuleType, tmp_path: Path) -> None:
     call = planted(tmp_path).test_one_input
     tracer = guided.Tracer(tmp_path, but=(tmp_path,))
     assert tracer.run(call, b"ab") is None
@@ -73,7 +74,7 @@ def test_what_lies_elsewhere_is_not_looked_at(guided: ModuleType, tmp_path: Path
     assert "planted" in (tracer.run(call, b"abc") or "")
 
 
-def test_what_is_made_of_the_corpus_is_bounded(guided: ModuleType) -> None:
+def test_mutated_inputs_are_bounded(guided: ModuleType) -> None:
     chance = guided.random.Random(1)
     corpus = [b"", b"x" * guided.INPUT_MAX_BYTES]
     sizes = {len(guided.mutated(chance, corpus)) for _ in range(500)}
@@ -83,7 +84,7 @@ def test_what_is_made_of_the_corpus_is_bounded(guided: ModuleType) -> None:
 def test_the_oldest_of_a_full_corpus_makes_room(
     guided: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But what was given stays, and so does what was found last."""
+    """The given inputs stay, and so does the newest finding."""
     monkeypatch.setattr(guided, "CORPUS_MAX", 2)
     seen: list[list[bytes]] = []
     make = guided.mutated
@@ -101,7 +102,7 @@ def test_the_oldest_of_a_full_corpus_makes_room(
 
 
 def test_a_finding_can_be_repeated(tmp_path: Path) -> None:
-    """The command that a finding names runs its target on it, and fails, or says that nothing does."""
+    """The command that a finding names runs its target on it, and fails, or reports that nothing does."""
     folder = tmp_path / "ndjson"
     folder.mkdir()
     (folder / "crash-1").write_bytes(b"\x05abc\n")

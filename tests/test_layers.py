@@ -29,6 +29,7 @@ PURE = {
     "hashlib",
     "heapq",
     "hmac",
+    "importlib",  # for the public names, which are loaded when they are asked for
     "ipaddress",  # to judge what is written like one
     "itertools",
     "json",

@@ -19,7 +19,7 @@ import sys
 
 sys.path.insert(0, sys.argv[1])
 from acme_gateway.proxy import trace
-from acme_gateway.proxy.base import effects, plan
+from acme_gateway.proxy.base import effects, events, plan
 from acme_gateway.proxy.engine import Engine
 
 lines = []
@@ -29,7 +29,7 @@ engine = trace.Recorder(
     unix_at_zero=1.0e9,
     write=lines.append,
 )
-assert type(engine._engine) is Engine
+assert isinstance(engine, Engine)
 
 def only(orders, kind):
     found = [order for order in orders if isinstance(order, kind)]
@@ -37,11 +37,11 @@ def only(orders, kind):
     return found[0]
 
 post = engine.new_channel()
-assert engine.receive_open(post, effects.PostOpening(server="echo"), 0.0) == []
+assert engine.receive_open(post, events.PostOpening(server="echo"), 0.0) == []
 handshake = b'{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
 dial = only(engine.receive_message(post, handshake, 0.0), effects.Dial)
 assert isinstance(dial.target, effects.Spawn)
-asked = only(engine.receive_open(dial.channel, effects.Connected(), 0.1), effects.Send)
+asked = only(engine.receive_open(dial.channel, events.Connected(), 0.1), effects.Send)
 assert b'"method":"initialize"' in asked.message
 welcome = b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}'
 orders = engine.receive_message(dial.channel, welcome, 0.2)
@@ -49,10 +49,10 @@ opened, confirmed = [order for order in orders if isinstance(order, effects.Send
 assert opened.channel == post and opened.is_last and opened.session
 assert opened.message == b'{"jsonrpc":"2.0","id":"a","result":{"protocolVersion":"2025-11-25"}}'
 assert confirmed.message == b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-engine.receive_close(post, effects.Cause(effects.End.DONE), 0.2)
+engine.receive_close(post, events.Cause(events.End.DONE), 0.2)
 
 post = engine.new_channel()
-engine.receive_open(post, effects.PostOpening(server="echo", session=opened.session), 0.3)
+engine.receive_open(post, events.PostOpening(server="echo", session=opened.session), 0.3)
 call = b'{"jsonrpc":"2.0","id":1.0,"method":"tools/call","params":{"name":"echo", "arguments":{"n":1e400}}}'
 asked = only(engine.receive_message(post, call, 0.3), effects.Send)
 assert asked.channel == dial.channel

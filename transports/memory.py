@@ -1,6 +1,6 @@
-"""Peers in our own process: a client and a server that speak over lists instead of bytes.
+"""Peers in our own process: a client and a server that exchange messages with the engine without bytes or sockets.
 
-For tests, for probing a server as any client would, and for those who embed the proxy beside their own MCP code.
+They serve tests, probing a server as any client would, and programs that embed the proxy beside their own MCP code.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import dataclass
 
 import anyio
 
-from ..core.base.effects import Cause, Close, Connected, End, PipeOpening, Send
+from ..core.base.effects import Close, Send
 from ..core.base.errors import LocalProtocolError
+from ..core.base.events import Cause, Connected, End, PipeOpening
 from ..core.base.ids import ChannelId
 from .base.gate import Gate
 from .base.port import Port
 
 
 class MemoryPeer:
-    """One end of a channel: what the engine sends is read with `receive`, what `say` is given reaches the engine.
+    """One end of a channel: `receive` returns the engine's messages, `say` sends messages to the engine.
 
-    A message counts as sent once it was read, so that the engine pauses what feeds a peer that does not read: what
-    waits here is bounded by `Limits.outbox_high_bytes`.
+    A message counts as sent once it was received, so the engine applies backpressure to the sender if a peer does not
+    read: at most about `Limits.outbox_high_bytes` wait here.
     """
 
     def __init__(self, port: Port) -> None:
@@ -34,7 +35,7 @@ class MemoryPeer:
         self._is_closed = False
 
     def send(self, order: Send) -> None:
-        """The engine's side: keep one message until it is read; after the end it is dropped."""
+        """Keeps one message of the engine until it is received. After the end it is dropped."""
         if not self._is_closed:
             self._arrived.append(order.message)
             self._change()
@@ -54,11 +55,12 @@ class MemoryPeer:
         return self._is_closed
 
     def say(self, message: bytes) -> None:
-        """The peer's side: send one message to the engine.
+        """Sends one message to the engine.
 
         Raises:
             LocalProtocolError: the channel was never opened.
-            anyio.BrokenResourceError: it is closed. The engine may close it at any time, so this is nobody's fault.
+            anyio.BrokenResourceError: the channel is closed. The engine may close it at any time, so this is no error
+                of the caller.
         """
         if self._channel is None:
             raise LocalProtocolError("got a message for a channel that is not open")
@@ -67,15 +69,15 @@ class MemoryPeer:
         self._port.message(self._channel, message)
 
     async def ready(self) -> None:
-        """Return when the engine wants to hear more. Who says much awaits this before each message; `say` itself
-        refuses nothing, since what it is given is in memory already."""
+        """Returns when the engine accepts more. A peer that sends much awaits this before each message. `say` itself
+        refuses nothing, since its message is in memory already."""
         await self._gate.wait_open()
 
     async def receive(self) -> bytes:
-        """The next message of the engine; what was sent before the channel closed can still be read.
+        """Returns the next message of the engine. Messages sent before the channel closed can still be received.
 
         Raises:
-            anyio.EndOfStream: there will be none: the channel is closed.
+            anyio.EndOfStream: the channel is closed, and no message is left.
         """
         while not self._arrived:
             if self._is_closed:
@@ -87,7 +89,7 @@ class MemoryPeer:
         return message
 
     def leave(self) -> None:
-        """Hang up."""
+        """Hangs up."""
         self._end(Cause(End.GONE))
 
     def _end(self, cause: Cause) -> None:
@@ -105,16 +107,16 @@ class MemoryPeer:
 
 
 class MemoryClient(MemoryPeer):
-    """A client: opens a session of its own with one server."""
+    """A client that opens a session of its own with one server."""
 
     def open(self, opening: PipeOpening) -> None:
         self._channel = self._port.open(opening, self)
-        if self._is_closed:  # before there was a channel to say it of
+        if self._is_closed:  # the engine closed it before the channel's id was known
             self._port.closed(self._channel, Cause(End.DONE))
 
 
 class MemoryServer(MemoryPeer):
-    """A server: the channel of one session that the engine dialled."""
+    """A server at the other end of a channel that the engine dialled, for one session."""
 
     def connect(self, channel: ChannelId) -> None:
         self._channel = channel
@@ -123,6 +125,6 @@ class MemoryServer(MemoryPeer):
 
 @dataclass(frozen=True)
 class MemoryUpstream:
-    """A server's address in our own process: `serve` runs as a task for each session, until it returns."""
+    """The address of a server in our own process. `serve` runs as a task for each session, until it returns."""
 
     serve: Callable[[MemoryServer], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""The stored files as numbers: how many there are, how large, and what became of those that are gone."""
+"""Metrics of the stored files: their number, their size, and why those that are gone were removed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from .files import KINDS
 
 
 def of_files(servers: Sequence[Status], files: Iterable[FileStatus], ends: Iterable[FileEnds]) -> Iterator[Metric]:
-    """A file may be of a server that the configuration has no more."""
+    """Builds the metrics of files, for each server and kind.
+
+    Servers that the configuration no longer has are included while files of them are stored.
+    """
     counts = {(server.id, kind): 0 for server in servers for kind in KINDS}
     sizes_bytes = counts.copy()
     for file in files:
-        whose = (file.server, str(file.kind))
-        counts[whose] = counts.get(whose, 0) + 1
-        sizes_bytes[whose] = sizes_bytes.get(whose, 0) + file.size_bytes
+        key = (file.server, str(file.kind))
+        counts[key] = counts.get(key, 0) + 1
+        sizes_bytes[key] = sizes_bytes.get(key, 0) + file.size_bytes
     for name, about, numbers in (
         ("isthmus_files", "Files that are stored.", counts),
         ("isthmus_files_bytes", "Their sizes together.", sizes_bytes),
@@ -28,7 +31,7 @@ def of_files(servers: Sequence[Status], files: Iterable[FileStatus], ends: Itera
         for labels, number in numbers.items():
             gauge.add_metric(labels, number)
         yield gauge
-    gone = {(server, kind, why.value): 0 for server, kind in counts for why in Ending}
+    gone = {(server, kind, reason.value): 0 for server, kind in counts for reason in Ending}
     gone |= {(end.server, str(end.kind), end.why): end.count for end in ends}
     counter = CounterMetricFamily(
         "isthmus_files_gone",
@@ -36,6 +39,6 @@ def of_files(servers: Sequence[Status], files: Iterable[FileStatus], ends: Itera
         "session.",
         labels=["server", "kind", "reason"],
     )
-    for reason, number in gone.items():
-        counter.add_metric(reason, number)
+    for end_labels, number in gone.items():
+        counter.add_metric(end_labels, number)
     yield counter

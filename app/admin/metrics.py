@@ -1,8 +1,8 @@
-"""What can be counted of a running proxy, in the text format of Prometheus.
+"""Metrics of a running proxy, in the text format of Prometheus.
 
-All is made anew for each request out of what the engine tells: nothing is counted here, and nothing is kept. Labels say
-servers and states only, since what is scraped is stored for long, and read by many: no task, file, session or person
-has a name there.
+Each request builds them anew from what the engine reports: nothing is counted and nothing is kept here. Labels name
+servers and states only, because scraped metrics are stored for long and read by many. So no label names a task, a
+file, a session or a person.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 KINDS: Final = ("proxied", "local")
 AGES_S: Final = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
-"""Up to what a call takes, a conversation, the usual time to live, and the longest."""
+"""Upper bounds of the buckets: the time of a call, of a session, the usual time to live, and the longest."""
 
 
 def exposition(
@@ -46,11 +46,11 @@ def exposition(
     ends: Iterable[FileEnds] = (),
     traffic: Counts | None = None,
 ) -> bytes:
-    """What `GET /metrics` answers.
+    """Returns the body of `GET /metrics`.
 
     Args:
-        now_unix: wall time, which ages of tasks are counted to.
-        traffic: what the listener has counted of files.
+        now_unix: wall time in seconds; ages of tasks are relative to it.
+        traffic: file transfers that the listener has counted.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counts(version, servers, tasks, now_unix))
@@ -68,7 +68,7 @@ class _Given(Collector):
 
 
 class _Counts(Collector):
-    """One pass over the tasks: what is told of them fits together."""
+    """Counts of servers and tasks. One pass over the tasks makes all their metrics, so that they agree."""
 
     def __init__(self, version: str, servers: Sequence[Status], tasks: Iterable[TaskStatus], now_unix: float) -> None:
         self._version = version
@@ -82,7 +82,7 @@ class _Counts(Collector):
             self._count(task, max(0.0, now_unix - task.created_at_unix))
 
     def _count(self, task: TaskStatus, age_s: float) -> None:
-        """A task may be of a server that the configuration has no more."""
+        # With `get`: a task may belong to a server that the configuration no longer has.
         key = (task.server, task.status, task.kind)
         self._numbers[key] = self._numbers.get(key, 0) + 1
         if task.status not in OVER:

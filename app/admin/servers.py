@@ -1,8 +1,8 @@
-"""What an operator sees of the servers over HTTP, and may do with them.
+"""Operator pages of the servers: show how they fare, start, stop and restart them.
 
-An answer tells what is, not what was ordered: a start is answered when the server has greeted us or could not be made
-to, a stop when its processes are gone. The session in which a start is proved stays open, so that a server that was
-started runs until it is stopped, whether clients come or not.
+A response tells the state reached, not the order given. A start is answered when the server has answered `initialize`
+or has failed to, a stop when its processes are gone. The session that a start opens stays open, so a started server
+runs until it is stopped, whether clients connect or not.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import Refused
 from ..config.settings import Server
 from ..runtime.hub import Hub
-from ..runtime.own_sessions import Conversations, Refusal
+from ..runtime.own_sessions import OwnSessions, Refusal
 
 KINDS: Final[Mapping[str, str]] = {"pipe": "local"}
-"""What programs made for other gateways know servers as: those that are processes of ours, and others."""
+"""Values of `type`, as programs made for other gateways expect them; a kind that is not here is `remote`."""
 
 
 class ServerPages:
-    """Args:
-    servers: all of them, in the order to show them.
-    tool_counts: how many tools a server was found to have when it was asked last.
+    """The pages under `/servers`.
 
-    Those that the engine knows nothing of are transparent: what is sent to them is passed on, and nobody here can tell
-    how they fare.
+    A server that the engine does not know is transparent (`inspect: false`): its messages are passed on, so nothing
+    is known of its state.
+
+    Args:
+        servers: all servers, in the order to show them.
+        tool_counts: for each server, the number of tools it had when its tools were listed last.
     """
 
     def __init__(
         self,
         hub: Hub,
-        conversations: Conversations,
+        own_sessions: OwnSessions,
         limits: Limits,
         servers: Sequence[Server],
         *,
@@ -47,26 +49,33 @@ class ServerPages:
     ) -> None:
         self._hub = hub
         self._ids = [server.id for server in servers]
-        self._asking = {server.id for server in servers if server.upstream.passes}
-        self._conversations = conversations
+        self._with_client_headers = {server.id for server in servers if server.upstream.passes}
+        self._own_sessions = own_sessions
         self._limits = limits
         self._tool_counts = tool_counts
         self._turns: dict[str, anyio.Lock] = {}
         self._actions = {Page.START: self._start, Page.STOP: self._stop, Page.RESTART: self._restart}
 
-    # --- What is ----------------------------------------------------------------------------------------------------
+    # --- Show -------------------------------------------------------------------------------------------------------
 
     def show_all(self) -> Refused:
-        return _said(200, {"servers": [self._describe(id) for id in self._ids]})
+        return _answer(200, {"servers": [self._describe(id) for id in self._ids]})
 
     def show(self, id: str) -> Refused:
-        return _said(200, self._describe(id)) if id in self._ids else self._unknown(id)
+        return _answer(200, self._describe(id)) if id in self._ids else self._unknown(id)
 
     def unready(self) -> list[dict[str, object]]:
-        """The servers that clients would find unusable. Those that get the credentials of clients may well have failed
-        for want of them."""
+        """Returns the servers that clients would find unusable, each with its `name` and `state`.
+
+        A failed server to which headers of clients are passed does not count: it may have failed only because the
+        proxy has no credentials of its own for it.
+        """
         states = [(status.id, status.state) for status in self._hub.engine.report()]
-        bad = (one for one in states if one[1] == "stopped" or (one[1] == "failed" and one[0] not in self._asking))
+        bad = (
+            (id, state)
+            for id, state in states
+            if state == "stopped" or (state == "failed" and id not in self._with_client_headers)
+        )
         return [{"name": id, "state": state} for id, state in bad]
 
     def _find(self, id: str) -> Status | None:
@@ -83,8 +92,8 @@ class ServerPages:
     def _describe(self, id: str) -> dict[str, object]:
         status = self._find(id)
         if status is None:
-            passed_on = {"status": "running", "on_demand": False, "state": "transparent", "kind": "transparent"}
-            return {"name": id, "path": id, "type": "remote", **passed_on}
+            state = {"status": "running", "on_demand": False, "state": "transparent", "kind": "transparent"}
+            return {"name": id, "path": id, "type": "remote", **state}
         processes = max(status.processes, self._hub.process_count(status.id))
         shown = status.state
         if shown in ("idle", "stopped"):
@@ -114,10 +123,10 @@ class ServerPages:
             "tools": self._tool_counts.get(status.id),
         }
 
-    # --- What is to be ----------------------------------------------------------------------------------------------
+    # --- Act --------------------------------------------------------------------------------------------------------
 
     async def act(self, page: Page, id: str) -> Refused:
-        """Start, stop or restart a server."""
+        """Starts, stops or restarts a server, and answers when that is done or has failed."""
         if id not in self._ids:
             return self._unknown(id)
         if self._find(id) is None:
@@ -125,8 +134,8 @@ class ServerPages:
         refused = await self._actions[page](id)
         if refused is not None:
             return refused
-        told = {"name": id, "action": page.value, "status": "success", "server": self._describe(id)}
-        return _said(200, told)
+        body = {"name": id, "action": page.value, "status": "success", "server": self._describe(id)}
+        return _answer(200, body)
 
     async def _start(self, id: str) -> Refused | None:
         async with self._turn(id):
@@ -135,24 +144,23 @@ class ServerPages:
             return await self._bring_up(id)
 
     async def _stop(self, id: str) -> Refused | None:
-        """It waits for no start that is under way: that one fails, and says so."""
+        # Without the turn: a stop does not wait for a start under way. That start fails and is answered so.
         if self._status(id).state == "stopped":
             return page_error(503, f"{id} is stopped already")
         return await self._bring_down(id)
 
     async def _restart(self, id: str) -> Refused | None:
-        """Whatever its state."""
         async with self._turn(id):
             return await self._bring_down(id) or await self._bring_up(id)
 
     def _turn(self, id: str) -> anyio.Lock:
-        """One start at a time, so that each is judged by what it did itself."""
+        """Returns the lock that lets one start of a server run at a time, so that each reports its own outcome."""
         return self._turns.setdefault(id, anyio.Lock())
 
     async def _bring_up(self, id: str) -> Refused | None:
         self._hub.order(id, Command.START)
         try:
-            await self._conversations.renew(id)
+            await self._own_sessions.renew(id)
         except Refusal as refusal:
             return _not_started(id, refusal)
         await self._hub.wait_until(lambda: self._status(id).state != "starting")
@@ -163,7 +171,7 @@ class ServerPages:
 
     async def _bring_down(self, id: str) -> Refused | None:
         self._hub.order(id, Command.STOP)
-        self._conversations.end(id)
+        self._own_sessions.end(id)
         # A process gets its stdin closed, then TERM, then KILL: each of these takes stop_grace_s at most.
         with anyio.move_on_after(3 * self._limits.stop_grace_s + 2):
             await self._hub.wait_until(lambda: self._status(id).state != "stopped" or not self._hub.process_count(id))
@@ -171,11 +179,11 @@ class ServerPages:
         return page_error(500, f"{id} is stopped, but some of its processes do not end", pids=self._hub.pids_of(id))
 
 
-def _said(status: int, body: Mapping[str, object]) -> Refused:
+def _answer(status: int, body: Mapping[str, object]) -> Refused:
     return page_answer(status, msgspec.json.encode(body))
 
 
 def _not_started(id: str, refusal: Refusal) -> Refused:
-    """500 where there was nothing to speak to, 502 where that spoke no MCP, 503 where we have no room for it."""
+    """Answers 500 if nothing could be connected to, 502 if it did not speak MCP, 503 if the proxy is at a limit."""
     status = 503 if refusal.code == OVERLOADED else 500 if refusal.stage == "start" else 502
     return page_error(status, str(refusal))

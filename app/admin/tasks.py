@@ -1,7 +1,7 @@
-"""What an operator sees of the tasks over HTTP: all of them, and a way to end one.
+"""Operator pages of the tasks: list all, show one, cancel it.
 
-A task's name is what its client proves itself with, if nothing else does, so these pages are for those who look after
-the gateway and for nobody else (`core.wire.http_pages`).
+The id of a task is a bearer secret: a client without a principal gets the task by naming it. So only operators may
+see these pages; `core.wire.http.admin_routes` decides who is one.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from typing import Final
 
 import msgspec
 
-from ...core.state.task import TRANSITIONS, State
+from ...core.state.task import TRANSITIONS, TaskState
 from ...core.tasks.record import TaskStatus
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import Refused
 from ..runtime.hub import Hub
 
-STATUSES: Final = tuple(state.value for state in State)
+STATUSES: Final = tuple(state.value for state in TaskState)
 OVER: Final = tuple(state.value for state, row in TRANSITIONS.items() if not row)
 
 FILTERS: Final = ("server", "status", "session")
 
 
 class TaskPages:
-    """Args:
-    servers: the ids of all servers.
+    """The pages under `/tasks`.
+
+    Args:
+        servers: the ids of all servers.
     """
 
     def __init__(self, hub: Hub, servers: Sequence[str]) -> None:
@@ -42,11 +44,11 @@ class TaskPages:
                 known = ", ".join(choices[name] if name == "status" else sorted(choices[name]))
                 return page_error(400, f"got the {name} {value[:80]!r}, expected one of {known}")
         chosen = (task for task in tasks if all(getattr(task, name) == value for name, value in query.items()))
-        return _said({"tasks": [self._describe(task) for task in chosen]})
+        return _answer({"tasks": [self._describe(task) for task in chosen]})
 
     def show(self, id: str) -> Refused:
         task = self._find(id)
-        return _unknown(id) if task is None else _said(self._describe(task))
+        return _unknown(id) if task is None else _answer(self._describe(task))
 
     def cancel(self, id: str) -> Refused:
         task = self._find(id)
@@ -57,7 +59,7 @@ class TaskPages:
         self._hub.cancel_task(id)
         task = self._find(id)
         left = None if task is None else self._describe(task)
-        return _said({"id": id, "action": "cancel", "status": "success", "task": left})
+        return _answer({"id": id, "action": "cancel", "status": "success", "task": left})
 
     def _find(self, id: str) -> TaskStatus | None:
         return next((task for task in self._hub.tasks() if task.id == id), None)
@@ -75,5 +77,5 @@ def _unknown(id: str) -> Refused:
     return page_error(404, f"got the task {id[:80]!r}, expected one that is kept: it may have expired")
 
 
-def _said(body: Mapping[str, object]) -> Refused:
+def _answer(body: Mapping[str, object]) -> Refused:
     return page_answer(200, msgspec.json.encode(body))

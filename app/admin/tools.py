@@ -1,7 +1,7 @@
 """A server's tools as plain HTTP: `GET /mcp/<id>/tools` lists them, `POST /mcp/<id>/tools/call` calls one.
 
-For scripts and for whoever has no MCP client. All goes through the engine, in a session like any client's; results are
-handed on as the server gave them, and errors with what JSON-RPC says of them.
+These pages are for scripts without an MCP client. Each request goes through the engine, in a session like any
+client's. Results are returned as the server sent them, errors with the members of the JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ...core.upstream.auth_errors import FORBIDDEN, UNAUTHORIZED
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import Refused
 from ..config.settings import Server
-from ..runtime.own_sessions import Conversation, Conversations, Refusal
+from ..runtime.own_sessions import OwnSession, OwnSessions, Refusal
 from ..runtime.probe import PAGES_MAX
 
 _STATUSES: Final = {UPSTREAM_UNAVAILABLE: 503, OVERLOADED: 503, TIMED_OUT: 504}
-"""Of errors that are ours. Every other one is the server's, hence 502."""
+"""HTTP statuses of the errors that the proxy itself makes. Every other error is the server's, hence 502."""
 
 _Json = dict[str, msgspec.Raw]
 """A JSON object whose members stay as they came."""
@@ -41,36 +41,38 @@ class _Listed(msgspec.Struct):
 
 
 class _Unusable(Exception):
-    """A request that is not what it should be; the message says how."""
+    """A malformed request; the message says what is wrong with it."""
 
 
 class ToolPages:
-    """Args:
-    counts: how many tools a server was found to have when it was asked last; kept up to date here.
+    """The pages under `/mcp/<id>/tools`.
+
+    Args:
+        counts: for each server, the number of tools it had when its tools were listed last; kept up to date here.
     """
 
     def __init__(
         self,
-        conversations: Conversations,
+        own_sessions: OwnSessions,
         servers: Mapping[str, Server],
         limits: Limits,
         *,
         counts: dict[str, int],
     ) -> None:
-        self._conversations = conversations
+        self._own_sessions = own_sessions
         self._servers = servers
         self._limits = limits
         self._counts = counts
 
     async def show(self, server: str, query: Mapping[str, str]) -> Refused:
-        async def ask(conversation: Conversation) -> Refused:
-            tools, is_complete = await self._tools(server, conversation)
+        async def ask(session: OwnSession) -> Refused:
+            tools, is_complete = await self._tools(server, session)
             for tool in tools:
                 if "inputSchema" in tool:
                     tool.setdefault("input_schema", tool["inputSchema"])
             rest = {} if is_complete else {"truncated": True}
-            said = {"server": server, "tools": tools, "filter_active": bool(self._servers[server].tools.selection)}
-            return page_answer(200, msgspec.json.encode(said | rest))
+            body = {"server": server, "tools": tools, "filter_active": bool(self._servers[server].tools.selection)}
+            return page_answer(200, msgspec.json.encode(body | rest))
 
         return await self._ask(server, query, ask)
 
@@ -80,71 +82,72 @@ class ToolPages:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return page_error(400, f"got a body that is no call ({error}), expected name and arguments as JSON")
 
-        async def ask(conversation: Conversation) -> Refused:
-            if not await self._has_tool(server, conversation, call.name):
+        async def ask(session: OwnSession) -> Refused:
+            if not await self._has_tool(server, session, call.name):
                 return page_error(404, f"{server} has no tool {call.name!r}")
             params = {"name": call.name, "arguments": call.arguments}
             if call.meta is not None:
                 params["_meta"] = call.meta
-            result = await conversation.request("tools/call", msgspec.json.encode(params))
-            said = msgspec.json.decode(result, type=_Json)
-            if "isError" in said:
-                said.setdefault("is_error", said["isError"])
-            return page_answer(200, msgspec.json.encode(said))
+            result = await session.request("tools/call", msgspec.json.encode(params))
+            members = msgspec.json.decode(result, type=_Json)
+            if "isError" in members:
+                members.setdefault("is_error", members["isError"])
+            return page_answer(200, msgspec.json.encode(members))
 
         return await self._ask(server, query, ask)
 
     async def _ask(
-        self, server: str, query: Mapping[str, str], ask: Callable[[Conversation], Awaitable[Refused]]
+        self, server: str, query: Mapping[str, str], ask: Callable[[OwnSession], Awaitable[Refused]]
     ) -> Refused:
-        """What `ask` gives, or why it gave nothing. What takes too long is cancelled, at the server too."""
+        """Answers with what `ask` returns, or with the error it met. On timeout the request is cancelled at the server
+        too."""
         try:
             timeout_s = self._timeout_s(server, query.get("timeout_s"))
         except _Unusable as error:
             return page_error(400, str(error))
         with anyio.move_on_after(timeout_s):
             try:
-                with self._conversations.using(server) as conversation:
-                    return await ask(conversation)
+                with self._own_sessions.using(server) as session:
+                    return await ask(session)
             except Refusal as refusal:
-                told = {"code": refusal.code, "message": str(refusal), "data": refusal.data}
-                why = str(refusal)
+                error_body = {"code": refusal.code, "message": str(refusal), "data": refusal.data}
+                message = str(refusal)
                 if refusal.status in (UNAUTHORIZED, FORBIDDEN) and self._servers[server].upstream.pass_headers:
-                    why += "; calls of tools over plain HTTP pass no headers on: use an MCP client"
-                return page_error(_STATUSES.get(refusal.code, 502), why, rpc=told)
+                    message += "; calls of tools over plain HTTP pass no headers on: use an MCP client"
+                return page_error(_STATUSES.get(refusal.code, 502), message, rpc=error_body)
             except (msgspec.DecodeError, RecursionError) as error:
                 return page_error(502, f"the server's answer is unusable: {error}")
         return page_error(504, f"no answer within {timeout_s:g} s: it may still have an effect")
 
-    def _timeout_s(self, server: str, asked: str | None) -> float:
+    def _timeout_s(self, server: str, given: str | None) -> float:
         longest = self._servers[server].call_timeout_seconds or self._limits.reply_timeout_s
-        if asked is None:
+        if given is None:
             return longest
         try:
-            timeout_s = float(asked)
+            timeout_s = float(given)
         except ValueError:
             timeout_s = math.nan
         if not timeout_s > 0:
-            raise _Unusable(f"got timeout_s {asked[:40]!r}, expected seconds above 0")
+            raise _Unusable(f"got timeout_s {given[:40]!r}, expected seconds above 0")
         return min(timeout_s, longest)
 
-    async def _has_tool(self, server: str, conversation: Conversation, name: str) -> bool:
-        known = conversation.tool_names
+    async def _has_tool(self, server: str, session: OwnSession, name: str) -> bool:
+        known = session.tool_names
         if known is not None and name in known:
             return True
-        tools, is_complete = await self._tools(server, conversation)
+        tools, is_complete = await self._tools(server, session)
         names = frozenset(msgspec.json.decode(tool["name"]) for tool in tools if "name" in tool)
-        conversation.tool_names = names
+        session.tool_names = names
         return name in names or not is_complete
 
-    async def _tools(self, server: str, conversation: Conversation) -> tuple[list[_Json], bool]:
-        """The tools, and whether these are all: a list may go on for ever."""
+    async def _tools(self, server: str, session: OwnSession) -> tuple[list[_Json], bool]:
+        """Returns the tools, and True if the list is complete: at most `PAGES_MAX` pages are read."""
         tools: list[_Json] = []
         cursor: str | None = None
         size_bytes = 0
-        for _ in range(PAGES_MAX if await conversation.has_tools() else 0):
+        for _ in range(PAGES_MAX if await session.has_tools() else 0):
             params = {} if cursor is None else {"cursor": cursor}
-            result = await conversation.request("tools/list", msgspec.json.encode(params))
+            result = await session.request("tools/list", msgspec.json.encode(params))
             listed = msgspec.json.decode(result, type=_Listed)
             tools += listed.tools
             size_bytes += len(result)

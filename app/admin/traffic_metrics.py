@@ -1,4 +1,4 @@
-"""Files on their way in and out over HTTP, for Prometheus."""
+"""Metrics of file transfers over HTTP: uploads and downloads."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...transports.base.traffic import Counts, Direction, Outcome, Way
+from ...transports.base.traffic import Counts, Direction, Outcome, TransferKind
 
 
 class TrafficMetrics(Collector):
-    """What was counted since the listener began.
+    """Transfers counted since the listener started.
 
     Args:
-        servers: those of the configuration; of each there are all numbers, from 0 on.
+        servers: the configured servers; each has a sample of every metric from the start, beginning at 0.
     """
 
     def __init__(self, counts: Counts, servers: Sequence[str]) -> None:
         self._counts = counts
-        self._ways = [Way(server, direction) for server in servers for direction in Direction]
+        self._ways = [TransferKind(server, direction) for server in servers for direction in Direction]
 
     def collect(self) -> Iterator[Metric]:
         going = GaugeMetricFamily(

@@ -1,0 +1,1 @@
+"""Small parts that all of the app uses: errors, output, logs, sizes, durations."""

@@ -1,4 +1,4 @@
-"""Times as people write them, `90s`, `15m`, `1.5h` or `7d`."""
+"""Durations as people write them: `90s`, `15m`, `1.5h` or `7d`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds meant by `text`.
+    """Returns the seconds that `text` means.
 
     Raises:
-        ValueError: it means none.
+        ValueError: `text` is no duration.
     """
     matched = _DURATION.fullmatch(text)
     if matched is None:

@@ -1,4 +1,4 @@
-"""What ends a command without its having done what it is for."""
+"""Errors that end a command before it has done its work."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class StartError(Exception):
 
 
 class Failed(Exception):
-    """An isthmus cannot be asked, or does not do what it is asked for; the message says why and what would help."""
+    """A running isthmus cannot be reached or refuses what is asked of it; the message says why and what would help."""

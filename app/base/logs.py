@@ -1,7 +1,7 @@
 """Log lines on stderr, as text for people or JSON for programs. Payloads and secrets are never logged.
 
-Whoever logs must not wait for whoever reads stderr, or a terminal that was stopped would stop every session. So a
-thread writes the lines; what it cannot keep up with is dropped, and counted.
+Logging must not wait for the reader of stderr: a stopped terminal would stop every session. So a thread writes the
+lines. Lines that come faster than they can be written are dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
-"""Lines not yet written. A server that reports every step writes some 100 KB a second."""
+"""Characters of lines not yet written. A server that logs every step writes some 100 KB a second."""
 FLUSH_TIMEOUT_S: Final = 1.0
-"""How long the end of the process waits for the last lines to be taken."""
+"""Seconds that the end of the process waits for the last lines to be written."""
 
 
 class _Text(logging.Formatter):
@@ -43,11 +43,11 @@ class _Json(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-class _Unhurried(logging.Handler):
-    """Formats a record at once, and leaves the writing to a thread.
+class _ThreadedHandler(logging.Handler):
+    """A log handler that formats a record at once and leaves the writing to a thread.
 
-    The thread writes to the descriptor, past Python's stream: at the end of the process a lock held by a thread that
-    waits for its reader would be fatal.
+    The thread writes to the descriptor, not to Python's stream. A thread that blocks in a write holds the stream's
+    lock, and the interpreter aborts when it cannot take that lock at the end of the process.
     """
 
     def __init__(self, fd: int) -> None:
@@ -70,7 +70,7 @@ class _Unhurried(logging.Handler):
             self.put(line)
 
     def put(self, line: str) -> None:
-        """Write a line as it is, when its turn has come."""
+        """Queues a line to be written as it is. Drops it if `WAITING_MAX_CHARS` would be exceeded."""
         line += "\n"
         with self._changed:
             if self._size_chars + len(line) > WAITING_MAX_CHARS:
@@ -81,12 +81,12 @@ class _Unhurried(logging.Handler):
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Return when all is written, or after `FLUSH_TIMEOUT_S`."""
+        """Returns when all lines are written, or after `FLUSH_TIMEOUT_S`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._has_lines and not self._is_writing, FLUSH_TIMEOUT_S)
 
     def close(self) -> None:
-        """Let the thread end when it is through."""
+        """Lets the thread end once it has written all lines."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -108,13 +108,13 @@ class _Unhurried(logging.Handler):
                 self._lines, self._size_chars, self._dropped = [], 0, 0
                 self._is_writing = True
             if dropped:
-                lines.append(self._say_dropped(dropped))
+                lines.append(self._dropped_line(dropped))
             try:
                 _write_all(self._fd, "".join(lines).encode("utf-8", "backslashreplace"))
             except OSError:
-                continue  # whoever read it is gone
+                continue  # the reader of stderr is gone
 
-    def _say_dropped(self, count: int) -> str:
+    def _dropped_line(self, count: int) -> str:
         text = f"{count} log line{'' if count == 1 else 's'} dropped: stderr was not read fast enough"
         return f"{self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None))}\n"
 
@@ -124,12 +124,12 @@ def _write_all(fd: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(fd, left) :]
-        except BlockingIOError:  # whoever shares it with us made it so
+        except BlockingIOError:  # another process that shares the descriptor made it non-blocking
             select.select([], [fd], [])
 
 
 def set_up(level: str, format: str) -> None:
-    """Log to stderr from now on. `level` is one of `LEVELS`; `format` is text or json."""
+    """Sends the log to stderr from now on. `level` is one of `LEVELS`; `format` is text or json."""
     handler = _handler()
     handler.setFormatter(_Json() if format == "json" else _Text())
     root = logging.getLogger("isthmus")
@@ -142,9 +142,9 @@ def set_up(level: str, format: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line for people among the log's, whatever the level; it waits for nobody either."""
+    """Writes a line for people to where the log goes, whatever the level, without waiting either."""
     for handler in logging.getLogger("isthmus").handlers:
-        if isinstance(handler, _Unhurried):
+        if isinstance(handler, _ThreadedHandler):
             handler.put(text)
         else:
             print(text, file=sys.stderr, flush=True)
@@ -152,6 +152,6 @@ def say(text: str) -> None:
 
 def _handler() -> logging.Handler:
     try:
-        return _Unhurried(sys.stderr.fileno())
-    except (AttributeError, OSError, ValueError):  # not a file: nobody has to be waited for
+        return _ThreadedHandler(sys.stderr.fileno())
+    except (AttributeError, OSError, ValueError):  # not a file, so writing does not block
         return logging.StreamHandler(sys.stderr)

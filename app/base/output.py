@@ -1,4 +1,4 @@
-"""What people see: stdout and stderr may be closed, a pipe that nobody reads, a full disk, or of another alphabet."""
+"""Output for people. Stdout and stderr may be closed, an unread pipe, a full disk, or of a narrower encoding."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ import sys
 from typing import Final
 
 SHORT_MAX_CHARS: Final = 60
-"""Names that people choose are shorter; a server may send one of megabytes."""
+"""Names that people choose are shorter; a server may send one of several megabytes."""
 
 
-class Unheard(Exception):
-    """Stdout takes nothing any more; the message says why."""
+class OutputClosed(Exception):
+    """Stdout can no longer be written; the message says why."""
 
 
 def set_up() -> None:
-    """Escape characters that stdout's encoding lacks, as Python does for stderr; keep sockets from being either."""
+    """Makes stdout escape characters that its encoding lacks, as Python does for stderr.
+
+    Opens /dev/null for each closed standard descriptor, so that no socket gets the number 0, 1 or 2.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+            os.open(os.devnull, os.O_RDWR)  # `open` takes the lowest free number, which is this one
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def say(text: str) -> None:
-    """Print a line on stdout, at once.
+    """Prints a line on stdout and flushes it.
 
     Raises:
-        Unheard: it cannot be written. What is said later goes nowhere.
+        OutputClosed: stdout cannot be written. Later lines are discarded silently.
     """
     with contextlib.suppress(AttributeError, OSError, ValueError):  # print drops what a full pipe does not take
         os.set_blocking(sys.stdout.fileno(), True)
@@ -39,28 +42,28 @@ def say(text: str) -> None:
         print(text, flush=True)
     except OSError as error:
         _silence()
-        raise Unheard(f"stdout cannot be written: {error.strerror or error}") from error
+        raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
 
 
 def complain(text: str) -> None:
-    """Print a line on stderr, if it takes one: in one write, as log lines may come between two."""
+    """Prints a line on stderr, if it can be written: in one write, as log lines may come between two."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
 
 def plain(text: str) -> str:
-    """What others said, fit for a terminal: on one line, and without control characters."""
+    """Makes text of a peer fit for a terminal: on one line, and without control characters."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def short(text: str) -> str:
-    """As much of a name or a reason as a part of a line should take."""
+    """Cuts a name or a reason to `SHORT_MAX_CHARS`."""
     return text if len(text) <= SHORT_MAX_CHARS else f"{text[: SHORT_MAX_CHARS - 1]}…"
 
 
 def finish() -> None:
-    """Write out what others printed; what cannot be written is dropped, so that the interpreter's end is silent."""
+    """Flushes stdout. Drops what cannot be written, so that the interpreter does not report it when it ends."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -69,8 +72,8 @@ def finish() -> None:
 
 
 def _silence() -> None:
-    """What stdout still buffers would fail anew when the interpreter flushes it."""
+    """Points stdout to /dev/null: its buffer would fail again when the interpreter flushes it."""
     with contextlib.suppress(OSError):  # a stdout without a descriptor, as in tests
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)

@@ -1,4 +1,4 @@
-"""Byte sizes as people write them, `10Mi`, `5MB`, `1.5GiB` or `512k`, and as they read them."""
+"""Byte sizes: parsed from `10Mi`, `5MB`, `1.5GiB` or `512k`, and formatted for people."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 
 PATTERN: Final = r"^[0-9]{1,15}(\.[0-9]{1,9})? ?([kKmMgGtT]i?)?[bB]?$"
-"""The whole grammar, in the dialect that Python and JSON Schema share."""
+"""The whole grammar, as a regular expression that means the same in Python and in JSON Schema."""
 
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_size(text: str) -> int:
-    """Bytes meant by `text`: k, M, G, T count in thousands, Ki, Mi, Gi, Ti in 1024s; a fraction of a byte is dropped.
+    """Returns the bytes that `text` means: k, M, G, T are powers of 1000, Ki, Mi, Gi, Ti of 1024. Rounds down.
 
-    Upper and lower case mean the same, for nobody states a limit in bits or thousandths.
+    Case does not count: a limit is never stated in bits (b) or thousandths (m).
 
     Raises:
         ValueError: `text` is no such size.
@@ -33,8 +33,8 @@ def parse_size(text: str) -> int:
     return int(Decimal(digits) * base ** _POWERS[unit.removesuffix("i")])
 
 
-def told_size(size_bytes: int) -> str:
-    """A size for people, in the largest unit that it fills."""
+def format_size(size_bytes: int) -> str:
+    """Formats a size for people, in the largest unit that it fills."""
     for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if size_bytes >= size:
             return f"{size_bytes / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What this is called. As in `pyproject.toml`; asking the installed package for it would slow every start down."""
+"""The version and the description, as in `pyproject.toml`: reading the package metadata would slow every start."""
 
 from __future__ import annotations
 

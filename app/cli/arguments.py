@@ -1,4 +1,4 @@
-"""What may stand on the command line."""
+"""The argument parser of all commands."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ AS_JSON: Final = "print what it tells as JSON, instead of a table"
 
 
 def token_of(given: str | None) -> str | None:
-    """The secret that an isthmus is to be shown: `given`, or that of the environment.
+    """Returns the management token to present: `given`, or that of the environment; None if neither is set.
 
     Raises:
-        ConfigError: it cannot be one.
+        ConfigError: the token cannot stand in a header.
     """
     token = given or os.environ.get(TOKEN_VARIABLE) or None
     for problem in check_token(TOKEN_VARIABLE if given is None else "--token", token):
@@ -36,8 +36,9 @@ def token_of(given: str | None) -> str | None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of all commands, and what each takes."""
-    # Accepted before and after the command, hence without defaults: what is absent must not undo what is there.
+    """Builds the argument parser of all commands."""
+    # These options are accepted before and after the command, hence without defaults: a default of the second place
+    # would overwrite a value given in the first.
     shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
     shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
@@ -167,7 +168,7 @@ def parser() -> argparse.ArgumentParser:
     ):
         commands.add_parser(name, parents=[shared], help=_as_help(about), description=about)
     for each in (*commands.choices.values(), *verbs):
-        each.set_defaults(complain=each.error)  # with its own usage
+        each.set_defaults(complain=each.error)  # so that errors show the command's own usage
     return isthmus
 
 
@@ -186,7 +187,7 @@ def _add_running(to: argparse.ArgumentParser, default: str = f"http://{DEFAULT_L
     )
 
 
-def _add_choice(to: argparse.ArgumentParser, default: str | None = None) -> None:
+def _add_filters(to: argparse.ArgumentParser, default: str | None = None) -> None:
     to.add_argument("--server", default=default, metavar="ID", help="only tasks of this server")
     to.add_argument("--status", default=default, choices=STATUSES, help="only tasks with this status")
 
@@ -194,12 +195,15 @@ def _add_choice(to: argparse.ArgumentParser, default: str | None = None) -> None
 def _add_tasks(
     add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
 ) -> list[argparse.ArgumentParser]:
-    """`isthmus tasks`, and what may follow it. An option may stand on either side of that, so only the first has
-    defaults: what is absent after it must not undo what is there before."""
+    """Adds `isthmus tasks` and its verbs.
+
+    An option may stand before or after the verb. Only the parser before it has defaults: a default after the verb
+    would overwrite a value given before it.
+    """
     about = "Show the tasks of a running isthmus, or cancel one."
     usage = "isthmus tasks [options] [list | show ID | cancel ID]"
     tasks = add("tasks", parents=[shared, running], help=_as_help(about), usage=usage, description=about)
-    _add_choice(tasks)
+    _add_filters(tasks)
     tasks.add_argument("--json", action="store_true", help=AS_JSON)
     again = argparse.ArgumentParser(add_help=False)
     _add_running(again, argparse.SUPPRESS)
@@ -214,7 +218,7 @@ def _add_tasks(
     ):
         verb = verbs.add_parser(name, parents=[shared, again], help=_as_help(about), description=about)
         if name == "list":
-            _add_choice(verb, argparse.SUPPRESS)
+            _add_filters(verb, argparse.SUPPRESS)
         else:
             verb.add_argument("id", metavar="ID", help="the task's id, or at least its first 8 characters")
     return list(verbs.choices.values())
@@ -248,7 +252,7 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
     )
     conform.add_argument("--seconds", type=float, metavar="N", help="begin no new conversation after so many seconds")
     conform.add_argument("--seed", type=int, default=0, metavar="N", help="what all choices follow from; default 0")
-    _add_playing(conform)
+    _add_peer_options(conform)
     conform.add_argument("--revision", metavar="R", help="speak this one only; default: all that the server speaks")
     conform.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
     conform.add_argument("--junit", metavar="FILE", help="write a test case for each rule, as JUnit has it, too")
@@ -256,8 +260,8 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
     conform.add_argument("--replay", metavar="FILE", help="play the conversations of such a file again, and no other")
 
 
-def _add_playing(command: argparse.ArgumentParser) -> None:
-    """How a server, or a client, is spoken to and judged."""
+def _add_peer_options(command: argparse.ArgumentParser) -> None:
+    """Adds the options that `conform` and `replay` share: how to connect to the peer, and which rules to judge by."""
     command.add_argument(
         "--transport",
         choices=("auto", "streamable_http", "sse", "websocket"),
@@ -292,13 +296,13 @@ def _add_replay(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
     )
     replay.add_argument("file", metavar="FILE", help="what `conform --record` or `--trace` has written")
     replay.add_argument("target", nargs="?", metavar="URL", help="where the server of a record listens: http(s)://…")
-    _add_playing(replay)
+    _add_peer_options(replay)
 
 
 def _add_files(
     add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
 ) -> list[argparse.ArgumentParser]:
-    """`isthmus files`, and what may follow it, as in `_add_tasks`."""
+    """Adds `isthmus files` and its verbs, as `_add_tasks` does."""
     about = "Show the stored files of a running isthmus, copy them here, or delete them."
     usage = "isthmus files [options] [list | show ID | export ID [PATH] | delete [ID …]]"
     files = add("files", parents=[shared, running], help=_as_help(about), usage=usage, description=about)
@@ -341,7 +345,7 @@ def _add_files(
 
 
 def _typed(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """As argparse wants it: what is wrong is then said with the option's name."""
+    """Wraps `parse` for argparse, which then reports its `ValueError` with the name of the option."""
 
     def typed(text: str) -> T:
         try:
@@ -353,7 +357,7 @@ def _typed(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list[str]) -> str:
-    """What is said of arguments that no parser took. They may hold secrets: only names of options are repeated."""
+    """Describes arguments that no parser took. They may hold secrets, so only names of options are repeated."""
     first, target = unknown[0], getattr(options, "target", None)
     is_option = first.startswith("-")
     if target is not None and "://" not in target:

@@ -1,4 +1,4 @@
-"""The command line: `isthmus serve`, `wrap`, `check`, and what else `_COMMANDS` has."""
+"""The command line: reads arguments, sets up the log, and runs `serve`, `wrap`, `check` and the other commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 import anyio
 import msgspec
 
-from ...core.base.effects import PipeOpening
+from ...core.base.events import PipeOpening
 from ...transports.stdio.client import serve_pipe
 from ...transports.stdio.exit_reason import LAST_WORDS, last_words
 from ..base import logs, output
@@ -27,7 +27,7 @@ from ..config.load import ConfigError, load, schema
 from ..config.plan import era_of
 from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
-from ..gateway import Service, running
+from ..gateway import Gateway, running
 from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 WAITING_LINE_S = 2
 PROBE_TIMEOUT_S = 600.0
-"""A bound beyond every server's own start time limit, which is what normally ends a wait."""
+"""Longer than any server's own start timeout, which normally ends the wait."""
 
 
 _log = logging.getLogger("isthmus.cli")
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         sys.exit(_run_command(argv))
     finally:
-        output.finish()  # also after `--help`
+        output.finish()  # also after `--help`, which leaves by SystemExit
 
 
 def _run_command(argv: Sequence[str] | None) -> int:
@@ -71,7 +71,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
     except ConfigError as error:
         _complain(str(error))
         return USAGE
-    except (StartError, output.Unheard, Failed) as error:
+    except (StartError, output.OutputClosed, Failed) as error:
         _complain(str(error))
         return FAILED
     except KeyboardInterrupt:
@@ -127,7 +127,7 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
         reports = await _probe_all(service, is_logged=is_logged)
         try:
             output.say(banner.listening(service, reports))
-        except output.Unheard as error:
+        except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
         await anyio.sleep_forever()
@@ -150,24 +150,24 @@ async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_l
     return DONE
 
 
-async def _drain_when(is_stopping: anyio.Event, service: Service, scope: anyio.CancelScope) -> None:
-    """Only while stdout is still served can it carry the answers of the calls in flight."""
+async def _drain_when(is_stopping: anyio.Event, service: Gateway, scope: anyio.CancelScope) -> None:
+    """Drains once `is_stopping` is set, while stdout is still served: it carries the responses in flight."""
     await is_stopping.wait()
     await service.hub.drain(service.limits.drain_s)
-    await anyio.sleep(service.limits.stop_grace_s)  # for a client that does not read them
+    await anyio.sleep(service.limits.stop_grace_s)  # for a client that is slow to read them
     scope.cancel()
 
 
-async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = False) -> list[ServerReport]:
-    """Ask every upstream; say what is slow to answer while it is.
+async def _probe_all(service: Gateway, *, is_logged: bool, in_both_eras: bool = False) -> list[ServerReport]:
+    """Probes every server at once, and prints which ones have not answered yet every `WAITING_LINE_S`.
 
     Args:
-        is_logged: whether the log warns of failures, which are in the reports as well.
-        in_both_eras: whether those that may have two are asked in either.
+        is_logged: if false, warnings of failures, which the reports contain as well, are kept out of the log.
+        in_both_eras: probe a server in both eras, unless its configuration names one.
     """
     reports: dict[str, ServerReport] = {}
 
-    async def ask(server: Server) -> None:
+    async def probe_server(server: Server) -> None:
         if not server.inspect:
             problem = await service.forwarder.probe(server.id)
             reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
@@ -183,11 +183,11 @@ async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = 
             timeout_s=PROBE_TIMEOUT_S,
         )
         stderr = service.stderr.get(server.id)
-        if report.problem and stderr and LAST_WORDS not in report.problem:  # it went on running
+        if report.problem and stderr and LAST_WORDS not in report.problem:  # its process went on running
             report = msgspec.structs.replace(report, problem=f"{report.problem}; {last_words(stderr)}")
         if report.problem and server.upstream.era != "auto":
-            said = f"{report.problem}; its era is said to be {server.upstream.era}, so no other was tried"
-            report = msgspec.structs.replace(report, problem=said)
+            problem = f"{report.problem}; its era is said to be {server.upstream.era}, so no other was tried"
+            report = msgspec.structs.replace(report, problem=problem)
         if not report.problem:
             service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report
@@ -197,14 +197,14 @@ async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = 
             waiting.start_soon(_say_waiting, service, reports)
             async with anyio.create_task_group() as tasks:
                 for server in service.settings.servers:
-                    tasks.start_soon(ask, server)
+                    tasks.start_soon(probe_server, server)
             waiting.cancel_scope.cancel()
     return [reports[id] for id in service.server_ids]
 
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Whoever asked for more than warnings gets them all the same."""
+    """Keeps warnings of the hub out of the log, unless its level shows more than warnings anyway."""
     log = logging.getLogger("isthmus.hub")
     if not log.isEnabledFor(logging.INFO):
         log.setLevel(logging.ERROR)
@@ -214,7 +214,7 @@ def _without_warnings() -> Iterator[None]:
         log.setLevel(logging.NOTSET)
 
 
-async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> None:
+async def _say_waiting(service: Gateway, reports: dict[str, ServerReport]) -> None:
     seconds = 0
     while len(reports) < len(service.server_ids):
         await anyio.sleep(WAITING_LINE_S)
@@ -236,15 +236,15 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
 
 
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
-    from ..commands import describe_eras  # nothing else tells of them
+    from ..commands import describe_eras  # late: only `check` needs its table
 
     async with running(settings, listen=False, is_lasting=False) as service:
         reports = await _probe_all(service, is_logged=False, in_both_eras=True)
     is_good, is_translated = True, False
     for server, report in zip(settings.servers, reports, strict=True):
-        crossing = describe_eras.describe(report)
-        output.say("\n".join([*banner.describe(settings, server, report), *crossing]))
-        is_translated = is_translated or bool(crossing)
+        era_lines = describe_eras.describe(report)
+        output.say("\n".join([*banner.describe(settings, server, report), *era_lines]))
+        is_translated = is_translated or bool(era_lines)
         is_answered = not report.problem or awaits_clients(server, report)
         is_good = is_good and is_answered and not misfits(server, report)
     if is_translated:
@@ -254,20 +254,20 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
 
 
 def _demo(options: argparse.Namespace, command: list[str]) -> int:
-    from ..commands.demo import demonstrate  # what it needs is needed by nothing else
+    from ..commands.demo import demonstrate  # late: its imports would slow every other command
 
     _no_command(command, "demo")
     return _run(demonstrate, if_stopped=FAILED)
 
 
 def _conform(options: argparse.Namespace, command: list[str]) -> int:
-    from ..conform.command import conform  # what it needs is needed by nothing else
+    from ..conform.command import conform  # late: its imports would slow every other command
 
     return DONE if conform(options, command) else FAILED
 
 
 def _replay(options: argparse.Namespace, command: list[str]) -> int:
-    from .replay import replay  # what it needs is needed by nothing else
+    from .replay import replay  # late: its imports would slow every other command
 
     return DONE if replay(options, command) else FAILED
 
@@ -278,8 +278,8 @@ def _schema(options: argparse.Namespace, command: list[str]) -> int:
     return DONE
 
 
-def _ask(options: argparse.Namespace, command: list[str]) -> int:
-    from .remote import answer  # what it needs no proxy needs
+def _ask_running(options: argparse.Namespace, command: list[str]) -> int:
+    from .remote import answer  # late: a proxy needs no HTTP client of the standard library
 
     _no_command(command, options.command)
     return DONE if answer(options) else FAILED
@@ -289,12 +289,12 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "serve": _serve,
     "wrap": _wrap,
     "check": _check,
-    "ps": _ask,
-    "start": _ask,
-    "stop": _ask,
-    "restart": _ask,
-    "tasks": _ask,
-    "files": _ask,
+    "ps": _ask_running,
+    "start": _ask_running,
+    "stop": _ask_running,
+    "restart": _ask_running,
+    "tasks": _ask_running,
+    "files": _ask_running,
     "conform": _conform,
     "replay": _replay,
     "demo": _demo,
@@ -322,7 +322,7 @@ def _no_command(command: list[str], name: str) -> None:
 def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
     try:
         return anyio.run(stoppable, work, if_stopped, **loop_of(os.environ))
-    except* (StartError, output.Unheard) as group:
+    except* (StartError, output.OutputClosed) as group:
         raise _first(group) from None
 
 

@@ -1,6 +1,6 @@
-"""`isthmus ps`, `start`, `stop`, `restart`, `tasks` and `files`, which ask a running isthmus or its storage.
+"""`isthmus ps`, `start`, `stop`, `restart`, `tasks` and `files`: commands to a running isthmus, or its storage folder.
 
-Apart from the other commands: what they need, an HTTP client for one, a proxy would load for nothing.
+These commands are a module of their own because they need an HTTP client, which a proxy would load for nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..commands import (
     http_client,
     tasks,
 )
-from ..commands.files_over_http import RemoteFiles
+from ..commands.files_over_http import FilesOverHttp
 from ..config.addresses import scheme_of
 from ..config.documents import without_credentials
 from ..config.load import ConfigError
@@ -32,18 +32,18 @@ T = TypeVar("T")
 
 
 def answer(options: argparse.Namespace) -> bool:
-    """Do what `options` say. False if something of it could not be done, which was said.
+    """Carries out the command in `options`. Returns False if a part of it failed, which was printed.
 
     Raises:
-        ConfigError: the options do not go together. Nothing was done.
-        Failed: it cannot be done.
+        ConfigError: the options contradict each other. Nothing was done.
+        Failed: the command cannot be carried out.
     """
     return _COMMANDS[options.command](options)
 
 
 def _ps(options: argparse.Namespace) -> bool:
     servers = _isthmus(options).servers()
-    _say_told(options, servers, http_client.table)
+    _print(options, servers, http_client.table)
     return True
 
 
@@ -57,7 +57,7 @@ def _tasks(options: argparse.Namespace) -> bool:
     isthmus = _isthmus(options)
     filters = {name: value for name in ("server", "status") if (value := getattr(options, name)) is not None}
     if options.verb == "list":
-        _say_told(options, tasks.listed(isthmus, filters), tasks.table)
+        _print(options, tasks.listed(isthmus, filters), tasks.table)
         return True
     if filters:
         raise ConfigError(
@@ -68,25 +68,27 @@ def _tasks(options: argparse.Namespace) -> bool:
         raise ConfigError(f"got the id {options.id!r}, expected {right}")
     task = tasks.find(isthmus, options.id)
     if options.verb == "show":
-        _say_told(options, task, tasks.description)
+        _print(options, task, tasks.description)
         return True
-    told = tasks.cancel(isthmus, task["id"])
-    _say_told(options, told, lambda _: f"{output.plain(task['id'])} is cancelled")
+    cancelled = tasks.cancel(isthmus, task["id"])
+    _print(options, cancelled, lambda _: f"{output.plain(task['id'])} is cancelled")
     return True
 
 
 def _files(options: argparse.Namespace) -> bool:
-    say_told = partial(_say_told, options)
+    print_result = partial(_print, options)
     if options.root is None:
-        is_done = file_command.run(options, RemoteFiles(_isthmus(options)), say_told)
+        is_done = file_command.run(options, FilesOverHttp(_isthmus(options)), print_result)
     else:
         with files_on_disk.held(options.root) as files:
-            is_done = file_command.run(options, files, say_told)
+            is_done = file_command.run(options, files, print_result)
     return is_done
 
 
-def _say_told(options: argparse.Namespace, told: T, for_people: Callable[[T], str]) -> None:
-    output.say(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() if options.json else for_people(told))
+def _print(options: argparse.Namespace, result: T, for_people: Callable[[T], str]) -> None:
+    output.say(
+        msgspec.json.format(msgspec.json.encode(result), indent=2).decode() if options.json else for_people(result)
+    )
 
 
 def _isthmus(options: argparse.Namespace) -> http_client.Isthmus:

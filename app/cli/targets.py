@@ -1,4 +1,4 @@
-"""What `isthmus wrap` is told: which server, and where to listen for it."""
+"""Arguments of `isthmus wrap`: the server to wrap, and the address to listen on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
 
 
 def how_to_wrap(program: str, *, has_more: bool) -> str:
-    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # an option of several words is taken for a target, too
+    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # the value of an option may have been taken for a target
         program = "COMMAND"
     return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
 
@@ -28,8 +28,8 @@ def how_to_wrap(program: str, *, has_more: bool) -> str:
 def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
     url = options.target
     if (url is None) == (not command):
-        said = "nothing" if url is None else "both a URL and a command"
-        raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
+        given = "nothing" if url is None else "both a URL and a command"
+        raise ConfigError(f"got {given} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
         known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]|unix:///."
         if not re.match(known, url):
@@ -63,7 +63,7 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
 
 
 def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
-    """What `text` says is not repeated: it may be a secret, whatever is wrong with it."""
+    """Splits `text` into name and value. Errors never repeat `text`, which may be a secret."""
     name, found, value = text.partition(separator)
     if not found or not name.strip():
         lacks = "a name" if found else f"a {separator}"
@@ -78,18 +78,21 @@ _VAGUE: Final = frozenset(
 
 
 def id_of(command: list[str]) -> str:
-    """What a wrapped command is called."""
+    """Returns the server id for a wrapped command."""
     return _id_from(_program(command))
 
 
 def _program(command: list[str]) -> str:
-    """What the command runs: `thing` of `npx -y @scope/thing@1.2 --flag` and of `node /srv/thing/dist/index.js`."""
-    before = ["", *command]  # what follows -c or -e is code
-    parts = [part for part, last in zip(command, before, strict=False) if last not in ("-c", "-e")]
+    """Returns the name of the program that runs.
+
+    That is `thing` for `npx -y @scope/thing@1.2 --flag` and for `node /srv/thing/dist/index.js`.
+    """
+    before = ["", *command]  # an argument after -c or -e is code
+    parts = [part for part, previous in zip(command, before, strict=False) if previous not in ("-c", "-e")]
     paths = [path for part in parts if not part.startswith("-") and (path := PurePath(part)).name]
-    meant = next((path for path in paths if path.name not in _RUNNERS), paths[0] if paths else PurePath("server"))
-    telling = (path for path in (meant, *meant.parents) if path.name and path.stem not in _VAGUE)
-    name = next(telling, meant).name
+    program = next((path for path in paths if path.name not in _RUNNERS), paths[0] if paths else PurePath("server"))
+    specific = (path for path in (program, *program.parents) if path.name and path.stem not in _VAGUE)
+    name = next(specific, program).name
     return name.rsplit("@", 1)[0] or name
 
 
@@ -98,7 +101,7 @@ def _id_from(text: str) -> str:
 
 
 def address_of(text: str) -> tuple[str, int | None, str | None, bool]:
-    """Host, port, path of a Unix socket, and whether that is for messages as on stdio."""
+    """Returns host, port, the path of a Unix socket, and True if that socket carries lines as stdio does, not HTTP."""
     socket = re.fullmatch(r"(stdio\+)?unix:([^\0]+)", text)
     if socket is not None:
         path = os.path.abspath(socket[2])

@@ -1,4 +1,4 @@
-"""What `isthmus wrap` is told becomes settings: those of one server, as a configuration file would say them."""
+"""Turns the options of `isthmus wrap` into the `Settings` that a configuration file of one server would give."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def to_settings(
     is_inspected: bool,
     unix_socket: str | None = None,
 ) -> Settings:
-    """Raises:
-    ConfigError: options that contradict each other.
+    """Returns the settings of one wrapped server.
+
+    Raises:
+        ConfigError: options contradict each other.
     """
     tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
     for problem in check_selection("tools", tools.selection):
@@ -48,7 +50,7 @@ def to_settings(
     roots = _artifact_roots(options)
     upstream = msgspec.structs.replace(upstream, era=options.era)
     if options.files:
-        upstream = _settled(upstream)
+        upstream = _absolute(upstream)
     server = Server(
         id=id,
         upstream=upstream,
@@ -72,9 +74,11 @@ def _artifact_roots(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(map(os.path.abspath, options.artifact_root))
 
 
-def _settled(upstream: Upstream) -> Upstream:
-    """It starts elsewhere, in a folder of its session: what names something from here says so in full, unless a working
-    directory is given."""
+def _absolute(upstream: Upstream) -> Upstream:
+    """Makes the paths in the command absolute, since it will run in a folder of its session, not in this one.
+
+    With a working directory given, only that is made absolute.
+    """
     if upstream.command is None:
         return upstream
     if upstream.cwd is not None:
@@ -84,14 +88,17 @@ def _settled(upstream: Upstream) -> Upstream:
 
 
 def absolute_files(command: Sequence[str]) -> tuple[str, ...]:
-    """`command` with its arguments that are paths of regular files from here made absolute, and each said aloud; so is
-    the program, if it has a slash in it. What follows -c, -e or -m is no path."""
-    settled = list(command)
+    """Returns `command` with relative paths of existing files made absolute, and logs each change.
+
+    Arguments are changed if they name a regular file, the program only if it has a slash in it. An argument after -c,
+    -e or -m is no path.
+    """
+    arguments = list(command)
     for i, argument in enumerate(command):
         is_program = i == 0
         if os.path.isabs(argument) or (is_program and "/" not in argument) or (i and command[i - 1] in _CODE_FOLLOWS):
             continue
         if "\0" not in argument and os.path.isfile(argument):
-            settled[i] = os.path.abspath(argument)
-            logs.say(f"{argument} is handed on as {settled[i]}, for the command runs in a folder of its session")
-    return tuple(settled)
+            arguments[i] = os.path.abspath(argument)
+            logs.say(f"{argument} is handed on as {arguments[i]}, for the command runs in a folder of its session")
+    return tuple(arguments)

@@ -1,4 +1,4 @@
-"""What people see on start: what listens where, what is behind it, and the line to paste into a client."""
+"""The text printed on start: listening addresses, servers, and the lines to paste into a client's configuration."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 
 from ...core.base.plan import Affinity
-from ...core.wire.headers import is_loopback
+from ...core.wire.http.origin import is_loopback
 from ..base.output import plain as _plain
 from ..base.output import short
 from ..base.version import VERSION
 from ..config.addresses import SCHEMES, host_of, scheme_of
 from ..config.documents import without_credentials
 from ..config.settings import Server, Settings, Transport
-from ..gateway import Service
+from ..gateway import Gateway
 from ..runtime.probe import ServerReport
 from .check_adapters import awaits_clients, misfits, own_tools, visible_tools
 from .describe_files import file_lines
@@ -25,11 +25,11 @@ from .describe_files import file_lines
 TOOLS_SHOWN = 12
 
 _SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "websocket", "unix": "unix"}
-"""How transports at a URL are named; all others are http."""
+"""Names shown for transports of a URL; any other transport is shown as http."""
 
 
-def listening(service: Service, reports: list[ServerReport]) -> str:
-    """One screen for the HTTP listener."""
+def listening(service: Gateway, reports: list[ServerReport]) -> str:
+    """Returns the text for a gateway that listens: its addresses, each server, and configurations for clients."""
     settings = service.settings
     core, is_only = settings.core, len(settings.servers) == 1
     suffixes = {id: "" if is_only else f"/{id}" for id in service.server_ids}
@@ -77,13 +77,16 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
 
 
 def _base_for(server: Server, base_url: str) -> str:
-    """Clients of a server that is passed on speak to us what it speaks; all others can begin with HTTP."""
+    """Returns the base URL for clients of a server: ws:// if it is a transparent WebSocket server, else http://.
+
+    A transparent server is spoken to in its own transport; every inspected one accepts HTTP.
+    """
     is_websocket = not server.inspect and scheme_of(server.upstream.url or "") in SCHEMES["websocket"]
     return f"ws{base_url.removeprefix('http')}" if is_websocket else base_url
 
 
 def _own_path() -> str:
-    """The running `isthmus`: clients with a window know no virtual environment's PATH."""
+    """Returns the path of the running `isthmus`: desktop clients do not have the PATH of a virtual environment."""
     started, beside_python = Path(sys.argv[0]).absolute(), Path(sys.executable).with_name("isthmus")
     found = (str(path) for path in (started, beside_python) if path.name == "isthmus" and path.is_file())
     return next(found, "isthmus")
@@ -94,7 +97,7 @@ def _paste_line(entries: Mapping[str, object]) -> str:
 
 
 def describe(settings: Settings, server: Server, report: ServerReport) -> list[str]:
-    """A server in a few lines: who it is, what it can, what is done with its files, what is wrong."""
+    """Describes a server in a few lines: name, eras, tools, how its files are handled, and warnings."""
     kind = "stdio" if server.upstream.command is not None else _SHOWN.get(server.upstream.transport, "http")
     lines = [f"  {server.id}"]
     if awaits_clients(server, report):

@@ -1,4 +1,4 @@
-"""Whether a server has what its adapters name: a misspelling, or an option of the server that is off, shows here."""
+"""Compares a server's tools with its adapters, to find misspelt names and tools that the server has switched off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from ...core.base.name_filter import Selection
+from ...core.base.name_filter import NameFilter
 from ...core.files.calls.offers import helper_name
 from ...core.jsonrpc.paths import EACH, parse_path
 from ..config.file_checks import PATTERN_CHARACTERS
@@ -15,39 +15,39 @@ from ..config.settings import Server
 from ..runtime.probe import ServerReport
 
 _OPENING: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"})
-"""Further properties may hide behind these keywords of a schema."""
+"""Keywords of a JSON Schema that may define properties elsewhere than in `properties`."""
 
 
 def awaits_clients(server: Server, report: ServerReport) -> bool:
-    """Whether it answers only those who bring credentials of their own, which it then gets: nobody else can ask it."""
+    """True if the server refuses the proxy (401 or 403) but gets headers of clients, who may have credentials."""
     return report.status in (401, 403) and bool(server.upstream.passes)
 
 
 def own_tools(server: Server, report: ServerReport) -> list[str]:
-    """The tools of the server itself, those that clients do not see included."""
+    """Returns the tools of the server itself, hidden ones included."""
     return [tool for tool in report.tools if not server.has_files or tool != helper_name(server.id)]
 
 
 def visible_tools(server: Server, report: ServerReport) -> list[str]:
-    """Those of them that clients see."""
+    """Returns the tools of the server itself that clients see."""
     return [tool for tool in own_tools(server, report) if server.tools.selection.admits(tool)]
 
 
 def misfits(server: Server, report: ServerReport) -> list[str]:
-    """A line for each tool and each argument that an adapter names and the server does not have, and for each entry of
-    its filter, and of its tasks, that is about no tool. A pattern is about every tool that it matches.
+    """Returns a line for each name in the configuration that the server has no counterpart for.
 
-    The first of a dotted path's names that its schema does not list counts, where the schema lists names at all.
+    Such a name is a tool or an argument of an adapter, or an entry of `tools` or `tasks.tools` that matches no tool.
+    An argument is missing if its schema rules out a step of its dotted path.
     """
     if report.problem:
         return []
     tools = own_tools(server, report)
     found = [line for adapter in server.adapters for line in _misfits(adapter, report, tools)]
-    return [*found, *_idle_entries(server, tools)]
+    return [*found, *_unmatched_entries(server, tools)]
 
 
-def _idle_entries(server: Server, tools: list[str]) -> Iterator[str]:
-    """A pattern of `exclude` may be there for tools to come; a whole name that is misspelt there hides nothing."""
+def _unmatched_entries(server: Server, tools: list[str]) -> Iterator[str]:
+    """Yields entries that match no tool. Patterns count in `include` only: elsewhere they may be for later tools."""
     selection = server.tools.selection
     keys = (
         ("tools.include", selection.include),
@@ -56,15 +56,15 @@ def _idle_entries(server: Server, tools: list[str]) -> Iterator[str]:
     )
     for key, entries in keys:
         for entry in entries:
-            if not any(map(Selection(include=(entry,)).admits, tools)):
+            if not any(map(NameFilter(include=(entry,)).admits, tools)):
                 yield f"{key} names {entry}, and this server has no such tool{_near(entry, tools)}"
 
 
 def _misfits(adapter: Adapter, report: ServerReport, tools: list[str]) -> Iterator[str]:
     kind = "upload_consumer" if isinstance(adapter, UploadConsumerAdapter) else "artifact_producer"
-    wired: dict[str, bool] = {}  # the tools that it is about, and whether they are there by their whole names
+    wired: dict[str, bool] = {}  # matched tool: whether an entry names it whole, not by a pattern
     for entry in adapter.tools:
-        found = list(filter(Selection(include=(entry,)).admits, tools))
+        found = list(filter(NameFilter(include=(entry,)).admits, tools))
         is_whole = entry in tools or PATTERN_CHARACTERS.isdisjoint(entry)
         if not found and is_whole:
             yield f"{kind} names the tool {entry}, which this server does not have{_near(entry, tools)}"
@@ -77,7 +77,7 @@ def _misfits(adapter: Adapter, report: ServerReport, tools: list[str]) -> Iterat
 
 
 def _arguments_of(adapter: Adapter) -> Iterator[tuple[str, ...]]:
-    """The dotted paths that it names, in groups of which each tool is to have at least one."""
+    """Yields groups of dotted paths; each tool should have at least one of each group."""
     if isinstance(adapter, UploadConsumerAdapter):
         yield adapter.arguments
         return
@@ -87,27 +87,29 @@ def _arguments_of(adapter: Adapter) -> Iterator[tuple[str, ...]]:
 
 
 def _misnamed(kind: str, arguments: tuple[str, ...], wired: dict[str, bool], report: ServerReport) -> Iterator[str]:
-    """Each tool that is named whole has one of the arguments, and each argument is one of some tool's."""
+    """Checks that each tool named whole has one of the arguments, and that each argument is one of some tool."""
     lacking = {
-        tool: {path: known for path in arguments if (known := _instead(report.schemas.get(tool), path)) is not None}
+        tool: {
+            path: known for path in arguments if (known := _alternatives(report.schemas.get(tool), path)) is not None
+        }
         for tool in wired
     }
-    told: set[str] = set()
+    reported: set[str] = set()
     for tool, missing in lacking.items():
         if wired[tool] and arguments and len(missing) == len(arguments):
-            told.update(arguments)
+            reported.update(arguments)
             if len(arguments) == 1:
                 [(path, known)] = missing.items()
                 yield f"{kind} names the argument {path}, which {tool} does not have{_near(path, known)}"
             else:
                 yield f"{kind} names the arguments {', '.join(arguments)}, and {tool} has none of them"
     for path in arguments:
-        if wired and path not in told and all(path in missing for missing in lacking.values()):
+        if wired and path not in reported and all(path in missing for missing in lacking.values()):
             yield f"{kind} names the argument {path}, which none of its tools has"
 
 
-def _instead(schema: object, argument: str) -> list[str] | None:
-    """What the schema has in the place where it rules the dotted path `argument` out; None if it does not."""
+def _alternatives(schema: object, argument: str) -> list[str] | None:
+    """Returns the names that the schema allows where it rules out the path `argument`; None if it does not."""
     before = ""
     for step in parse_path(argument):
         if not isinstance(schema, dict):

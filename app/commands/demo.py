@@ -1,7 +1,7 @@
-"""`isthmus demo`: a file goes to a server that thinks in local paths, and one comes back, step by step.
+"""`isthmus demo`: a file goes to a server that works with local paths, and one comes back, step by step.
 
-Everything is real: the proxy listens on loopback, the upstream is a process of its own, the client speaks HTTP. Each
-step prints what crossed the wire.
+The proxy listens on loopback, the server is a process of its own, and the client speaks HTTP. Each step prints the
+requests and responses.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from anyio import to_thread
 
 from ...core.base.plan import LocatorMode
 from ...core.base.revisions import LATEST_LEGACY
-from ..base.output import Unheard, complain, say
+from ..base.output import OutputClosed, complain, say
 from ..config.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
 from ..config.settings import Core, Server, Settings, Upstream
-from ..gateway import Service, running
+from ..gateway import Gateway, running
 from ..runtime.signals import Stop
 
 SERVER = "demo"
@@ -29,26 +29,26 @@ TEXT = b"An isthmus joins two lands that could not meet.\n"
 TIMEOUT_S = 20.0
 
 _Json = dict[str, Any]
-"""What a server answers: of any shape."""
+"""A JSON object of any shape."""
 
 
 class DemoFailed(Exception):
-    """A step did not give what it must."""
+    """A step did not give the result that it must."""
 
 
 async def demonstrate(stop: Stop) -> int:
-    """Returns the exit code: 0 when every step did what it must."""
+    """Runs all steps. Returns the exit code: 0 if every step gave the result that it must."""
     async with running(_settings(), listen=True, is_lasting=False, log_server=_show_server) as service:
         try:
-            await to_thread.run_sync(_Client(service).journey)
-        except (DemoFailed, Unheard, OSError, http.client.HTTPException) as error:
+            await to_thread.run_sync(_Client(service).run)
+        except (DemoFailed, OutputClosed, OSError, http.client.HTTPException) as error:
             complain(f"\nthe demo failed: {error}")
             return 1
     return 0
 
 
 def _show_server(server: str, line: str) -> None:
-    with contextlib.suppress(Unheard):  # the journey hears of it
+    with contextlib.suppress(OutputClosed):  # `run` meets the same error and reports it
         say(f"       [{server} server] {line}")
 
 
@@ -73,14 +73,14 @@ def _settings() -> Settings:
 
 
 class _Client:
-    """An agent's client on "another machine": it has the file, the server does not."""
+    """The client, as if on another machine: it has the file, and the server does not."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Gateway) -> None:
         self._base = urlsplit(service.base_url)
         self._session: str | None = None
         self._last_id = 0
 
-    def journey(self) -> None:
+    def run(self) -> None:
         say(f"isthmus listens on {self._base.geturl()}; behind it, a stdio server with the tools count_words and")
         say("write_report, which take paths on its own machine. The client has a file that is not there.\n")
 

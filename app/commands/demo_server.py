@@ -1,6 +1,6 @@
-"""The upstream of `isthmus demo`: a small MCP server on stdio that thinks in local paths, as many real ones do.
+"""The server of `isthmus demo`: a small MCP server on stdio that works with local paths, as many real ones do.
 
-It knows nothing of the proxy: one tool opens a path it is given, the other writes to a path it is given.
+The server knows nothing of the proxy: one tool opens a path that it is given, the other writes to such a path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is done with a server's files, told in a line for each adapter."""
+"""Describes how the files of a server are handled, in a line for each adapter."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 from ...core.base.plan import Deliver, LocatorMode
 from ...core.files.calls.offers import helper_name
-from ..base.sizes import told_size
+from ..base.sizes import format_size
 from ..config.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
 from ..config.settings import Server, Settings
 
-_GIVEN: Final = {
+_DELIVERED: Final = {
     Deliver.PATH: "",
     Deliver.FILE_URI: ", given as file:// URIs",
     Deliver.URL: ", given as signed links",
@@ -37,7 +37,7 @@ def _consumer(settings: Settings, server: Server, adapter: UploadConsumerAdapter
     if not settings.uploads.enabled:
         return f"{tools}: handles are not taken, uploads.enabled is switched off"
     arguments = ", ".join(adapter.arguments)
-    how = f"{adapter.uri_scheme} handles in {arguments} (from {helper_name(server.id)}){_GIVEN[adapter.delivery]}"
+    how = f"{adapter.uri_scheme} handles in {arguments} (from {helper_name(server.id)}){_DELIVERED[adapter.delivery]}"
     return f"{tools} {'takes' if is_one else 'take'} {how}"
 
 
@@ -69,7 +69,7 @@ def _auto(settings: Settings, server: Server, files: Files) -> list[str]:
     if files.rewrite_text:
         also.append("their paths in results become URIs")
     if files.inline_text_bytes:
-        also.append(f"text up to {told_size(files.inline_text_bytes).replace('.0 ', ' ')} is put into results")
+        also.append(f"text up to {format_size(files.inline_text_bytes).replace('.0 ', ' ')} is put into results")
     more = f"; {', '.join(also)}" if also else ""
     return [
         *lines,

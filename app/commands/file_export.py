@@ -1,4 +1,4 @@
-"""A stored file becomes a file of whoever asks for it: under a name that is safe, whole or not at all."""
+"""Exports a stored file to disk: under a safe name, and whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .http_client import Json
 
 
 def export(file: Json, content: Iterable[bytes], path: str | None, *, may_replace: bool) -> str:
-    """Write the content of a file, and return where it is.
+    """Writes the content of a file. Returns the path written to, or "stdout".
 
     Args:
-        path: of a file, or of a folder to put it into under its own name; None: the working directory; "-": stdout.
-        may_replace: a file that is there already.
+        path: a file, or a folder to put it into under its own name; None: the working directory; "-": stdout.
+        may_replace: replace an existing file.
 
     Raises:
-        Failed: it is there already, cannot be written, or is not what it was said to be. Nothing is left, except of
-            what went to stdout.
+        Failed: the target exists, cannot be written, or the content does not match its size and hash. No file is
+            left then; what went to stdout stays there.
     """
     if path == "-":
         try:
@@ -52,8 +52,10 @@ def _target(file: Json, path: str | None) -> str:
 
 @contextlib.contextmanager
 def _opened(target: str, *, may_replace: bool) -> Iterator[BinaryIO]:
-    """A file of our own, which becomes `target` when all is written. Its name is taken at once, unless another's may
-    be replaced."""
+    """Opens a temporary file that becomes `target` when all is written.
+
+    Unless a file may be replaced, `target` is created at once, so that nobody else can take the name meanwhile.
+    """
     if may_replace and os.path.exists(target) and not os.path.isfile(target):
         raise Failed(f"{target} is no regular file, and is not replaced: give another path, or - for stdout")
     if not may_replace:

@@ -1,4 +1,4 @@
-"""`isthmus files`: the stored files of an isthmus that runs, or of the storage folder of one that does not."""
+"""`isthmus files`: the stored files of a running isthmus, or of the storage folder of one that does not run."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from ...core.files.store import handles
 from ..admin.files import FILTERS
 from ..base.errors import Failed
 from ..base.output import complain, plain, say, short
-from ..base.sizes import told_size
+from ..base.sizes import format_size
 from ..config.load import ConfigError
 from .file_export import export
 from .http_client import PREFIX_MIN_CHARS, Json, aligned, duration, moment, named, shown
 
 
 class Files(Protocol):
-    """Where the files are: `name` is its URL, or its folder.
+    """The stored files of one isthmus; `name` is its URL or its storage folder.
 
-    Each method raises `Failed` if it cannot do what it is asked for.
+    Each method raises `Failed` if it cannot do its work.
     """
 
     @property
     def name(self) -> str: ...
 
     def listed(self, filters: Mapping[str, str]) -> list[Json]:
-        """Each as `GET /files` tells it."""
+        """Returns each file as `GET /files` shows it."""
 
     def content(self, id: str) -> Iterator[bytes]: ...
 
     def delete(self, id: str) -> None: ...
 
 
-def run(options: argparse.Namespace, files: Files, say_told: Callable[[Any, Callable[[Any], str]], None]) -> bool:
-    """Do what `options` say. False if something of it could not be done, which was said.
+def run(options: argparse.Namespace, files: Files, print_result: Callable[[Any, Callable[[Any], str]], None]) -> bool:
+    """Carries out the command in `options`. Returns False if a part of it failed, which was printed.
 
     Args:
-        say_told: called with what is told and how it is written for people.
+        print_result: called with the result, and a function that formats it for people.
 
     Raises:
-        ConfigError: the options do not go together. Nothing was done.
-        Failed: it cannot be done.
+        ConfigError: the options contradict each other. Nothing was done.
+        Failed: the command cannot be carried out.
     """
     filters = {name: value for name in FILTERS if (value := getattr(options, name)) is not None}
     is_narrowed = bool(filters) or options.older_than is not None or options.larger_than is not None
@@ -52,26 +52,26 @@ def run(options: argparse.Namespace, files: Files, say_told: Callable[[Any, Call
     if options.verb == "delete" and not is_named and not is_narrowed:
         raise ConfigError("got `files delete` without a file, expected its ID, or options that say which are meant")
     if options.verb == "show":
-        say_told(find(files, [options.id])[0], description)
+        print_result(find(files, [options.id])[0], description)
         return True
     if options.verb == "export":
         export_one(files, options.id, options.path, may_replace=options.force)
         return True
     chosen = find(files, options.id) if is_named else choose(files, filters, options.older_than, options.larger_than)
     if options.verb == "list":
-        say_told(chosen, table)
+        print_result(chosen, table)
         return True
     if chosen and not is_named and not options.yes:
         say(table(chosen))
         complain(f"isthmus: nothing was deleted: say --yes to delete {summary(chosen)}")
         return False
     gone = delete_all(files, chosen)
-    say_told(gone, lambda gone: f"deleted {summary(gone)}")
+    print_result(gone, lambda gone: f"deleted {summary(gone)}")
     return len(gone) == len(chosen)
 
 
 def choose(files: Files, filters: Mapping[str, str], older_than_s: float | None, larger_than: int | None) -> list[Json]:
-    """Those that are meant. One of unknown age is not older than anything."""
+    """Returns the files that the filters select. A file of unknown age counts as new."""
     return [
         file
         for file in files.listed(filters)
@@ -81,17 +81,17 @@ def choose(files: Files, filters: Mapping[str, str], older_than_s: float | None,
 
 
 def find(files: Files, given: Sequence[str]) -> list[Json]:
-    """The files that these are: ids, their beginnings, or URIs.
+    """Returns the files with the given ids, beginnings of ids, or URIs, each once.
 
     Raises:
-        Failed: one is none, or more than one.
+        Failed: one of them names no file, or more than one.
     """
-    told = files.listed({})
+    listed = files.listed({})
     found = []
     for text in given:
         id = _id_of(text)
         missing = f"{files.name} has no file {plain(id)}: it may have expired"
-        file = named(told, id, "files", missing)
+        file = named(listed, id, "files", missing)
         if file not in found:
             found.append(file)
     return found
@@ -113,11 +113,11 @@ def export_one(files: Files, given: str, path: str | None, *, may_replace: bool)
     (file,) = find(files, [given])
     where = export(file, files.content(file["id"]), path, may_replace=may_replace)
     if path != "-":
-        say(f"{plain(where)}: {told_size(int(file['size_bytes']))}")
+        say(f"{plain(where)}: {format_size(int(file['size_bytes']))}")
 
 
 def delete_all(files: Files, chosen: Sequence[Json]) -> list[Json]:
-    """Returns those that are gone; why others are not is said."""
+    """Deletes the files. Returns those that were deleted, and prints why the others were not."""
     gone = []
     for file in chosen:
         try:
@@ -131,12 +131,12 @@ def delete_all(files: Files, chosen: Sequence[Json]) -> list[Json]:
 
 
 def summary(files: Sequence[Json]) -> str:
-    size = told_size(sum(int(_number(file.get("size_bytes")) or 0) for file in files))
+    size = format_size(sum(int(_number(file.get("size_bytes")) or 0) for file in files))
     return f"{len(files)} file{'' if len(files) == 1 else 's'} ({size})"
 
 
 def table(files: Sequence[Json]) -> str:
-    """A line for each file, below one of headings."""
+    """Formats the files as a table, with headings."""
     return aligned([["ID", "SERVER", "KIND", "NAME", "SIZE", "AGE", "EXPIRES IN", "USED"], *map(_row, files)])
 
 
@@ -155,7 +155,7 @@ def _row(file: Json) -> list[str]:
 
 
 def description(file: Json) -> str:
-    """A file in full, a line for each thing known of it."""
+    """Formats all that is known of a file, a line for each member."""
     bearer = "whoever of its principal names it" if file.get("is_bearer") else "its session"
     session = f"{file.get('session')} ({'goes on' if file.get('is_live') else 'over'})"
     lines = [
@@ -189,7 +189,7 @@ def _duration(seconds: object, suffix: str = "") -> str | None:
 
 
 def _size(size_bytes: object) -> str | None:
-    return told_size(size_bytes) if isinstance(size_bytes, int) else None
+    return format_size(size_bytes) if isinstance(size_bytes, int) else None
 
 
 def _moment(at_unix: object, away_s: object, direction: str) -> str | None:

@@ -15,7 +15,7 @@ from ...core.files.store.records import FileStatus, StoredArtifact, StoredUpload
 from ...storage.files import FileBlobs
 from ...storage.interface import StorageError
 from ...storage.sqlite import SqliteRecords
-from ..admin.files import FILTERS, described
+from ..admin.files import FILTERS, describe
 from ..base.errors import Failed
 from ..disk.lock import InUse, holding
 from ..disk.restore import stored_artifacts, stored_uploads
@@ -23,17 +23,17 @@ from .http_client import CHUNK_BYTES, Json
 
 
 @contextlib.contextmanager
-def held(root: str) -> Iterator[LocalFiles]:
-    """The files below `root`, which nobody else uses meanwhile.
+def held(root: str) -> Iterator[FilesOnDisk]:
+    """Locks the storage folder `root` and gives access to its files, until the context is left.
 
     Raises:
-        Failed: somebody does, or it is no storage folder.
+        Failed: another process uses the folder, or it is no storage folder.
     """
     if not os.path.isfile(os.path.join(root, "state", "records.sqlite")):
         raise Failed(f"{root} is no storage folder of isthmus: it has no state/records.sqlite")
     try:
         with holding(os.path.realpath(os.path.join(root, "workspaces"))):
-            yield LocalFiles(root)
+            yield FilesOnDisk(root)
     except InUse:
         raise Failed(f"an isthmus runs on {root}: ask it, with --url instead of --root, or stop it") from None
     except StorageError as error:
@@ -42,8 +42,8 @@ def held(root: str) -> Iterator[LocalFiles]:
         raise Failed(f"{root} cannot be used: {error.strerror or error}") from error
 
 
-class LocalFiles:
-    """A `file_command.Files`, over a folder that is held."""
+class FilesOnDisk:
+    """A `commands.files.Files` over a storage folder that is locked."""
 
     def __init__(self, root: str) -> None:
         self.name = root
@@ -53,8 +53,8 @@ class LocalFiles:
     def listed(self, filters: Mapping[str, str]) -> list[Json]:
         assert set(filters) <= set(FILTERS)
         now_unix = time.time()
-        told = [described(_status(record), now_unix) for record in self._stored()]
-        return [one for one in told if all(one[name] == value for name, value in filters.items())]
+        files = [describe(_status(record), now_unix) for record in self._stored()]
+        return [one for one in files if all(one[name] == value for name, value in filters.items())]
 
     def content(self, id: str) -> Iterator[bytes]:
         path = self._blobs.path_for(self._find(id).blob)
@@ -68,7 +68,7 @@ class LocalFiles:
         anyio.run(self._delete, self._find(id))
 
     async def _delete(self, record: StoredUpload | StoredArtifact) -> None:
-        """The record first: a blob without one is removed by the next start."""
+        # The record goes first: the next start removes a blob that has none.
         records = SqliteRecords(self._records)
         try:
             await records.delete(record.key)
@@ -95,11 +95,11 @@ class LocalFiles:
 
 
 def _status(record: StoredUpload | StoredArtifact) -> FileStatus:
-    """As of a file that nobody uses; when it was used last is not known."""
+    """Returns the status of a file that no call uses; the time of its last use is not stored, so it is 0."""
     if isinstance(record, StoredArtifact):
         uri, tool = handles.format_artifact(record.sid, record.aid, record.filename), record.tool
     else:
         uri, tool = handles.format_upload(record.sid, record.uid), ""
-    told = {name: getattr(record, name) for name in FileStatus.__struct_fields__ if hasattr(record, name)}
+    stored = {name: getattr(record, name) for name in FileStatus.__struct_fields__ if hasattr(record, name)}
     more = {"session": record.sid, "uri": uri, "tool": tool, "used_at_unix": 0.0, "pins": 0, "is_live": False}
-    return msgspec.convert(told | more, FileStatus)
+    return msgspec.convert(stored | more, FileStatus)

@@ -1,4 +1,4 @@
-"""The stored files of an isthmus that runs, asked over HTTP."""
+"""The stored files of a running isthmus, over HTTP."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 from .http_client import Isthmus, Json
 
 
-class RemoteFiles:
-    """A `file_command.Files`."""
+class FilesOverHttp:
+    """A `commands.files.Files` over the operator pages of a running isthmus."""
 
     def __init__(self, isthmus: Isthmus) -> None:
         self.name = isthmus.url

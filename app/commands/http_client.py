@@ -1,6 +1,6 @@
-"""`isthmus ps`, `start`, `stop` and `restart`: the servers of an isthmus that runs already, asked over HTTP.
+"""A client of the operator pages of a running isthmus, and the tables of `isthmus ps`.
 
-`isthmus tasks` and `isthmus files` ask in the same way (`remote_tasks`, `remote_files`).
+The commands `start`, `stop`, `restart`, `tasks` (`tasks`) and `files` (`files_over_http`) use it too.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..base.output import plain, short
 
 READ_TIMEOUT_S: Final = 10.0
 ACT_TIMEOUT_S: Final = 600.0
-"""A start is answered when the server is up or has failed, which its own time limit decides."""
+"""Longer than the start timeout of a server: a start is answered when the server is up or has failed."""
 ERROR_MAX_BYTES: Final = 64 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 PREFIX_MIN_CHARS: Final = 8
-"""The beginning of an id that may stand for it: as good as never are there two of the same."""
+"""Characters of the beginning of an id that may stand for it: two ids practically never share so many."""
 CANDIDATES_SHOWN: Final = 5
 
 DONE: Final = {"start": "runs", "stop": "is stopped", "restart": "runs again"}
@@ -35,12 +35,12 @@ Json = dict[str, Any]
 
 
 class Isthmus(NamedTuple):
-    """Where one runs.
+    """A running isthmus.
 
     Attributes:
-        url: for people.
-        address: of its listener, or the path of its Unix domain socket.
-        token: the secret that it wants to be shown, if it wants one.
+        url: its URL as shown to people, without credentials.
+        address: the address of its listener, or the path of its Unix domain socket.
+        token: the management token to present, if any.
     """
 
     url: str
@@ -48,34 +48,34 @@ class Isthmus(NamedTuple):
     token: str | None
 
     def servers(self) -> list[Json]:
-        """How its servers fare, each as `GET /servers` tells it."""
+        """Returns each server as `GET /servers` shows it."""
         listed = self.ask("GET", "/servers").get("servers")
         if not isinstance(listed, list) or not all(isinstance(one, dict) and "state" in one for one in listed):
             raise self.no_isthmus("it lists no servers")
         return listed
 
     def act(self, action: str, id: str) -> Json:
-        """Start, stop or restart a server. Returns what is told of it afterwards."""
+        """Starts, stops or restarts a server. Returns the body of the response, with the server's state afterwards."""
         return self.ask("POST", f"/servers/{quote(id, safe='')}/{action}", ACT_TIMEOUT_S)
 
     def ask(self, method: str, path: str, timeout_s: float = READ_TIMEOUT_S) -> Json:
-        """What a page says.
+        """Sends a request. Returns the JSON object in the response.
 
         Raises:
-            Failed: nothing of use; it says what is wrong.
+            Failed: there is no response of status 200 with a JSON object; the message says what is wrong.
         """
         with self._requested(method, path, timeout_s) as response:
             status, body = response.status, response.read()
         try:
-            said = msgspec.json.decode(body)
+            decoded = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            said = None
-        if status == 200 and isinstance(said, dict):
-            return said
-        raise self._refused(status, said)
+            decoded = None
+        if status == 200 and isinstance(decoded, dict):
+            return decoded
+        raise self._refused(status, decoded)
 
     def stream(self, path: str, timeout_s: float = READ_TIMEOUT_S) -> Iterator[bytes]:
-        """The bytes of a page that is no JSON. Where they break off, nothing tells.
+        """Yields the bytes of a response body. A body that breaks off ends without an error.
 
         Raises:
             Failed: as `ask`, on the first step.
@@ -83,29 +83,29 @@ class Isthmus(NamedTuple):
         with self._requested("GET", path, timeout_s) as response:
             if response.status != 200:
                 try:
-                    said = msgspec.json.decode(response.read(ERROR_MAX_BYTES))
+                    decoded = msgspec.json.decode(response.read(ERROR_MAX_BYTES))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    said = None
-                raise self._refused(response.status, said)
+                    decoded = None
+                raise self._refused(response.status, decoded)
             while chunk := response.read(CHUNK_BYTES):
                 yield chunk
 
-    def _refused(self, status: int, said: object) -> Failed:
-        """What went wrong, if a page says this."""
-        if not isinstance(said, dict) or status == 200:
+    def _refused(self, status: int, body: object) -> Failed:
+        """Returns the error for a response of this status and decoded body."""
+        if not isinstance(body, dict) or status == 200:
             return self.no_isthmus(f"it answers with HTTP status {status}")
         if status == 401:
             if self.token is None:
                 return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN")
             return Failed(f"{self.url} does not take this token: it is another than its core.management.token")
-        if status == 404 and "endpoints" in said:
+        if status == 404 and "endpoints" in body:
             return Failed(
                 f"{self.url} shows its servers, tasks and files to nobody here: set core.management.token there, and "
                 "give it as --token"
             )
-        if "error" not in said or said.get("code") != status:
+        if "error" not in body or body.get("code") != status:
             return self.no_isthmus(f"it answers with HTTP status {status}")
-        return Failed(plain(str(said["error"])))
+        return Failed(plain(str(body["error"])))
 
     @contextlib.contextmanager
     def _requested(self, method: str, path: str, timeout_s: float) -> Iterator[http.client.HTTPResponse]:
@@ -132,7 +132,7 @@ class Isthmus(NamedTuple):
 
 
 def _connection(address: Address | str, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
-    """To what listens there, and what its paths begin with."""
+    """Returns a connection to the address, and the prefix of paths there."""
     if isinstance(address, str):
         return _SocketConnection(address, timeout_s), ""
     make = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
@@ -152,17 +152,17 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def named(told: list[Json], given: str, what: str, missing: str) -> Json:
-    """The one with this id, or the one whose id begins so.
+def named(items: list[Json], given: str, what: str, missing: str) -> Json:
+    """Returns the item with this id, or the only one whose id begins with it.
 
     Args:
-        what: they are, in the plural.
-        missing: what to say if there is none.
+        what: the plural noun for the items, for messages.
+        missing: the message if no item matches.
 
     Raises:
-        Failed: there is none, or more than one.
+        Failed: no item matches, or more than one.
     """
-    found = [one for one in told if one["id"].startswith(given)]
+    found = [one for one in items if one["id"].startswith(given)]
     whole = [one for one in found if one["id"] == given]
     if len(whole or found) == 1:
         return (whole or found)[0]
@@ -174,7 +174,7 @@ def named(told: list[Json], given: str, what: str, missing: str) -> Json:
 
 
 def table(servers: list[Json]) -> str:
-    """A line for each server, below one of headings."""
+    """Formats the servers as a table, with headings."""
     heads = [
         "ID",
         "KIND",
@@ -192,7 +192,7 @@ def table(servers: list[Json]) -> str:
 
 
 def aligned(rows: list[list[str]]) -> str:
-    """Rows in columns."""
+    """Formats rows as text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(itertools.starmap(str.ljust, zip(row, widths, strict=True))).rstrip() for row in rows)
     return "\n".join(lines)
@@ -223,7 +223,7 @@ def shown(cell: object) -> str:
 
 
 def duration(seconds: float) -> str:
-    """The two largest units of a time."""
+    """Formats a duration in its two largest units, such as "2h 5m"."""
     rest = int(seconds)
     parts = []
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
@@ -234,11 +234,11 @@ def duration(seconds: float) -> str:
 
 
 def moment(at_unix: object, away_s: object = None, direction: str = "") -> str | None:
-    """A time on the calendar, and how far away it is."""
+    """Formats a date and time in UTC, and how far away it is; None if it is no usable time."""
     if not isinstance(at_unix, (int, float)):
         return None
     try:
-        told = datetime.fromtimestamp(at_unix, UTC).isoformat(sep=" ", timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # beyond the calendar
+        text = datetime.fromtimestamp(at_unix, UTC).isoformat(sep=" ", timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # a year that `datetime` does not reach
         return None
-    return f"{told} ({duration(away_s)} {direction})" if isinstance(away_s, (int, float)) else told
+    return f"{text} ({duration(away_s)} {direction})" if isinstance(away_s, (int, float)) else text

@@ -1,6 +1,6 @@
-"""What one side can say and the other cannot hear in the same way, and what becomes of it.
+"""A table of losses: features that one side can express and the other cannot, and what is done with each.
 
-Everything that is not in this table crosses unchanged in effect, or byte for byte.
+Everything that is not in this table is carried over with the same effect, or byte for byte.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ Side = Literal["handshake", "stateless", "older", "any"]
 """A revision with `initialize`, one without, one with `initialize` that is older than the other side's, or any."""
 
 Speaker = Literal["client", "server"]
-"""Who says it."""
+"""The side that sends it."""
 
 Fate = Literal["changed", "refused", "dropped"]
-"""It is told in another way, answered with an error or a safe default, or not told at all."""
+"""`changed`: sent in another form. `refused`: answered with an error or a safe default. `dropped`: not sent at all."""
 
 SERVER_CAPABILITIES: Final = frozenset({"tools", "resources", "logging", "tasks", "extensions"})
-"""The capabilities of a server that losses hang on; all others are the client's."""
+"""Capabilities of servers that losses depend on; any other capability in the table is the client's."""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is changed on its way.
+    """One feature that is not carried over as it is.
 
     Attributes:
-        feature: what it is about.
-        from_era: the side that says it.
-        to_era: the side that cannot hear it as it is.
-        speaker: which side it is that says it.
-        fate: what becomes of it, in a word.
-        carried: what happens, and where that which cannot be carried is kept.
-        capability: the client's or server's capability it hangs on, dotted; "" if none.
+        feature: the feature, in a few words.
+        from_era: the era of the side that sends it.
+        to_era: the era of the side that cannot receive it as it is.
+        speaker: the side that sends it.
+        fate: what is done with it, in a word.
+        carried: what is done with it in full, and where the parts that cannot be carried are kept.
+        capability: the client's or server's capability that it depends on, dotted; "" if none.
     """
 
     feature: str
@@ -48,7 +48,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LOSSES: Final[tuple[Loss, ...]] = (
-    # --- Who is there, and what can they do -------------------------------------------------------------------------
+    # --- Identity, capabilities and sessions ------------------------------------------------------------------------
     Loss(
         feature="server without a name",
         from_era="stateless",
@@ -419,29 +419,29 @@ LOSSES: Final[tuple[Loss, ...]] = (
 
 
 def losses_of(server: Era, client: Era, declared: Collection[str]) -> list[Loss]:
-    """What clients of the other era than their server's do not get as it is.
+    """Returns the losses for clients of one era with a server of the other.
 
     Args:
-        declared: the server's capabilities, dotted, each with what it is part of: `resources`, `resources.subscribe`.
+        declared: the server's capabilities, dotted, with their parents: `resources`, `resources.subscribe`.
     """
     assert server is not client
-    return [loss for loss in LOSSES if _eras_of(loss) == (server.value, client.value) and _hangs_on(loss, declared)]
+    return [loss for loss in LOSSES if _eras_of(loss) == (server.value, client.value) and _can_occur(loss, declared)]
 
 
 def losses_for_older(server: Era, declared: Collection[str]) -> list[Loss]:
-    """What clients with sessions do not get as it is if their revision is older than their server's."""
+    """Returns the losses for clients with sessions whose revision is older than their server's."""
     return [
         loss
         for loss in LOSSES
-        if loss.to_era == "older" and loss.from_era in ("any", server.value) and _hangs_on(loss, declared)
+        if loss.to_era == "older" and loss.from_era in ("any", server.value) and _can_occur(loss, declared)
     ]
 
 
 def _eras_of(loss: Loss) -> tuple[Side, Side]:
-    """The server's, and the client's."""
+    """Returns the eras of the server and of the client."""
     return (loss.from_era, loss.to_era) if loss.speaker == "server" else (loss.to_era, loss.from_era)
 
 
-def _hangs_on(loss: Loss, declared: Collection[str]) -> bool:
-    """Whether it can happen with such a server. What clients can do is not known, nor what they will be asked."""
+def _can_occur(loss: Loss, declared: Collection[str]) -> bool:
+    """True if the loss can occur with a server of these capabilities. Those of clients are not known, so they count."""
     return loss.capability.partition(".")[0] not in SERVER_CAPABILITIES or loss.capability in declared

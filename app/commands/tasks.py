@@ -1,16 +1,16 @@
-"""`isthmus tasks`: the tasks of an isthmus that runs already, asked over HTTP."""
+"""`isthmus tasks`: the tasks of a running isthmus, over HTTP."""
 
 from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
 from ..base.output import short
-from ..base.sizes import told_size
+from ..base.sizes import format_size
 from .http_client import Isthmus, Json, aligned, duration, moment, named, shown
 
 
 def listed(isthmus: Isthmus, filters: dict[str, str] | None = None) -> list[Json]:
-    """The tasks, oldest first, each as `GET /tasks` tells it."""
+    """Returns the tasks, oldest first, each as `GET /tasks` shows it."""
     query = f"?{urlencode(filters)}" if filters else ""
     tasks = isthmus.ask("GET", f"/tasks{query}").get("tasks")
     if not isinstance(tasks, list) or not all(
@@ -21,22 +21,22 @@ def listed(isthmus: Isthmus, filters: dict[str, str] | None = None) -> list[Json
 
 
 def find(isthmus: Isthmus, given: str) -> Json:
-    """The task with this id, or the one whose id begins so.
+    """Returns the task with this id, or the only one whose id begins with it.
 
     Raises:
-        Failed: there is none, or more than one.
+        Failed: no task matches, or more than one.
     """
     missing = f"{isthmus.url} keeps no task {given}: it may have expired"
     return named(listed(isthmus), given, "tasks", missing)
 
 
 def cancel(isthmus: Isthmus, id: str) -> Json:
-    """Returns what is told of it afterwards."""
+    """Cancels a task. Returns the body of the response, with the task as it is afterwards."""
     return isthmus.ask("POST", f"/tasks/{quote(id, safe='')}/cancel")
 
 
 def table(tasks: list[Json]) -> str:
-    """A line for each task, below one of headings."""
+    """Formats the tasks as a table, with headings."""
     return aligned([["ID", "SERVER", "TOOL", "STATUS", "KIND", "AGE", "EXPIRES IN", "SIZE"], *map(_row, tasks)])
 
 
@@ -55,7 +55,7 @@ def _row(task: Json) -> list[str]:
 
 
 def description(task: Json) -> str:
-    """A task in full, a line for each thing known of it."""
+    """Formats all that is known of a task, a line for each member."""
     lines = [
         ("id", task["id"]),
         ("server", task.get("server")),
@@ -79,4 +79,4 @@ def _duration(seconds: object) -> str | None:
 
 
 def _size(size_bytes: object) -> str | None:
-    return told_size(size_bytes) if isinstance(size_bytes, int) and size_bytes else None
+    return format_size(size_bytes) if isinstance(size_bytes, int) and size_bytes else None

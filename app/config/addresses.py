@@ -1,4 +1,4 @@
-"""What the URL of a server and the transport named beside it mean together."""
+"""Addresses: URLs of servers and the transports they name, hosts, and whether a listener is local."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from ...core.wire.headers import is_loopback
+from ...core.wire.http.origin import is_loopback
 from .settings import Core, Transport
 
 SCHEMES: Final[dict[Transport, tuple[str, ...]]] = {
@@ -16,19 +16,19 @@ SCHEMES: Final[dict[Transport, tuple[str, ...]]] = {
     "websocket": ("ws", "wss"),
     "unix": ("unix",),
 }
-"""What the URL of a server may begin with, for each transport."""
+"""URL schemes that are allowed for each transport."""
 
 _SSE: Final = "sse+"
 
 
 def scheme_of(url: str) -> str:
-    """What comes before ://, in lower case; empty if nothing does."""
+    """Returns the scheme of a URL in lower case; empty if there is no `://` after a scheme."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", url)
     return "" if found is None else found[1].lower()
 
 
 def settle(url: str, transport: Transport | None) -> tuple[str, Transport]:
-    """The URL to connect to, and the transport to speak there: `auto` only where the URL leaves it open."""
+    """Returns the URL to connect to and the transport to use there; `auto` only if neither argument decides it."""
     scheme = scheme_of(url)
     if scheme.startswith(_SSE):
         return url[len(_SSE) :], "sse"
@@ -38,20 +38,20 @@ def settle(url: str, transport: Transport | None) -> tuple[str, Transport]:
 
 
 def unix_path(url: str) -> str | None:
-    """The path of a `unix:///path` URL; None if it is no such URL, or its path is not absolute."""
+    """Returns the path of a `unix:///path` URL; None if it is no such URL, or its path is not absolute."""
     found = re.fullmatch(r"(?i:unix)://(/[^?#\0]+)", url)
     return None if found is None else found[1]
 
 
 def is_for_this_machine(core: Core) -> bool:
-    """Whether nobody elsewhere reaches this listener, neither directly nor through what stands in front of it."""
+    """True if only this machine can reach the listener, directly or through a proxy at `public_base_url`."""
     names = [] if core.port is None else [core.host]
     names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
     return all(is_loopback(host_of(name)) for name in names)
 
 
 def host_of(name: str) -> str:
-    """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
+    """Normalizes a host for `Surface`: lower case, no port, IPv6 in brackets."""
     name = name.lower()
     if name.startswith("["):
         return name.partition("]")[0] + "]"

@@ -1,4 +1,4 @@
-"""What must hold of a configuration beyond the types of its keys."""
+"""Checks of a whole configuration, beyond the types of its keys."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from .value_types import ID_PATTERN
 
 
 def check(settings: Settings, is_sound: Callable[[str], bool]) -> list[Problem]:
-    """Everything that is wrong with `settings`, which have just been read: `mcp_servers` stand apart.
+    """Returns all problems of `settings` as they were read, before `mcp_servers` become `servers`.
 
     Args:
-        is_sound: whether what was read at a dotted key is what its type says. What is not is passed over.
+        is_sound: true if the value at a dotted key was read without a problem. Other values are not checked.
     """
     return list(_check(settings, is_sound))
 
@@ -53,7 +53,7 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
     seen: dict[str, str] = {}
     paths: dict[str, str] = {}
     for i, server in enumerate(settings.servers or ()):
-        if server:  # some of what could not be read is None
+        if server:  # a server that could not be read is None
             if is_sound(f"servers[{i}].id"):
                 yield from _id(f"servers[{i}].id", server.id, seen)
             yield from _server(f"servers[{i}]", server, is_sound)
@@ -78,7 +78,7 @@ def _core(core: Core) -> Iterator[Problem]:
         yield from check_host(f"core.allowed_hosts[{i}]", host)
     if core.further_upload_path is not None:
         yield from check_further_path("core.further_upload_path", core.further_upload_path)
-    if core.management is not None:  # what could not be read is None
+    if core.management is not None:  # None if it could not be read
         yield from check_token("core.management.token", core.management.token)
 
 
@@ -134,7 +134,7 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
 
 
 def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
-    """What could not be kept, and would be believed to be: a filter above all."""
+    """Refuses rules that `inspect: false` cannot enforce, such as filters: users would rely on them."""
     right = "none: with inspect: false nobody looks into what passes"
     for name in ("adapters", "artifact_roots"):
         if getattr(server, name):
@@ -155,7 +155,7 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
 
 
 def _process(key: str, server: Server) -> Iterator[Problem]:
-    """What is said of how its processes are used."""
+    """Checks `share`, `warm` and `idle_stop_seconds`, which are about the processes of a server."""
     url = server.upstream.url
     if server.share != "none" and server.has_files:
         what = "adapters" if server.adapters else "files: auto"
@@ -175,7 +175,7 @@ def _forwarding(key: str, forwarding: Forwarding, *, is_inspected: bool) -> Iter
         yield Problem(key, "it with inspect: false only", "got it for a server that is inspected")
     for kind in ("allow", "deny"):
         for i, name in enumerate(getattr(forwarding, kind) or ()):
-            if HEADER_NAME.fullmatch(name) is None:  # which takes a * as well
+            if HEADER_NAME.fullmatch(name) is None:  # the pattern allows a * as well
                 yield Problem(f"{key}.{kind}[{i}]", "a header name, or a glob such as x-mine-*")
     found = list(check_headers(f"{key}.set", forwarding.set))
     yield from found or check_usable(f"{key}.set", "http://localhost", forwarding.set)

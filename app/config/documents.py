@@ -1,7 +1,7 @@
-"""From the text of a configuration to structs, with every fault found and named by its dotted key.
+"""Reads the text of a configuration into structs, and reports every fault with its dotted key.
 
-The structs' annotations lead the way through the document, for only they tell an unknown key from a server's name, and
-whether `"8932"` out of a variable is meant as a number. Text that was written as text never turns into one.
+`Reader` walks the document along the annotations of the structs. Only they tell an unknown key from the name of a
+server, and whether `"8932"` from a variable means a number. Text without a variable never turns into a number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMATS: Final = ("yaml", "toml", "json")
 
 
 class Problem(NamedTuple):
-    """One fault: the dotted key, what would be right there, and what was seen ("": what the document says there)."""
+    """One fault: the dotted key, what was expected, and what was seen ("": show the value in the document)."""
 
     key: str
     expected: str
@@ -37,17 +37,17 @@ class Problem(NamedTuple):
 
 
 class MalformedDocument(Exception):
-    """The text is not of its format. The message has line and column where the parser tells them."""
+    """The text is not valid in its format. The message has line and column if the parser gives them."""
 
 
 def parse(text: str, format: str) -> object:
-    """The document as plain mappings, lists and scalars.
+    """Parses `text` into plain mappings, lists and scalars.
 
     Raises:
-        MalformedDocument: not of this format, or a key appears twice in one mapping.
+        MalformedDocument: `text` is not valid in this format, or a key appears twice in one mapping.
     """
     assert format in FORMATS
-    try:  # what only one format needs is loaded only for it: a start without a document shall not wait for it
+    try:  # parsers are imported late: a start without a document does not wait for them
         if format == "yaml":
             from .yaml_documents import read_yaml
 
@@ -81,12 +81,13 @@ _INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.D
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """`text` with `${NAME}` and `${NAME:-default}` replaced and `$$` as `$`; every other `$` stays.
+    """Replaces `${NAME}` and `${NAME:-default}` in `text`, and `$$` with `$`; every other `$` stays.
 
-    As in a shell, the default also stands in for a variable that is set and empty.
+    The default is also used for a variable that is set and empty, as in a shell.
 
     Raises:
-        ValueError: a variable is not set and has no default, or a `${` is not closed or holds no name.
+        ValueError: a variable is not set and has no default, or a `${` is not closed or holds no name. The message
+            says what is expected.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -107,14 +108,15 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 
 
 class Reader:
-    """Reads a document into structs and gathers what is wrong with it.
+    """Reads a document into structs and collects its faults.
 
     Args:
-        ignored: keys that are passed over, by the struct they stand in.
+        environ: the variables for `${NAME}`.
+        ignored: for each struct, unknown keys that are no fault.
 
     Attributes:
-        problems: what was found so far. While there is none, what `read` returned is sound.
-        passed_over: the dotted keys that were.
+        problems: the faults found so far. While there is none, the results of `read` have their declared types.
+        passed_over: the dotted keys that were ignored.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class Reader:
         self._written: dict[str, object] = {}
 
     def read(self, value: object, kind: object, key: str = "") -> object:
-        """`value` as what the annotation `kind` says, or anything at all where a problem was noted."""
+        """Returns `value` as the type `kind`. Parts with a fault, which is noted, are None."""
         self._written[key] = value
         bare, metas, is_optional = _unwrap(kind)
         if value is None and is_optional:
@@ -155,14 +157,18 @@ class Reader:
         return self._read_leaf(value, kind, bare, metas, key)
 
     def is_sound(self, key: str) -> bool:
-        """Whether what was read at `key`, and below, can be judged further; that is so of nothing below what could not
-        be read. Keys that nobody knows are nowhere."""
+        """True if the value at `key` can be checked further: no fault was noted at it, above it or below it.
+
+        Unknown keys do not count as faults here.
+        """
         faulty = [problem.key for problem in self.problems if problem.seen != _UNKNOWN]
         return not any(_is_below(one, key) or _is_below(key, one) for one in faulty)
 
     def render(self, problem: Problem) -> str:
-        """One line for people. Of environment variables, headers and tokens it shows no value, of URLs no
-        credentials."""
+        """Formats a problem as one line for people.
+
+        No values of environment variables, headers and tokens are shown, and no credentials of URLs.
+        """
         key, expected, seen = problem
         if not seen and key in self._written:
             seen = f"got {_show(self._written[key], key)}"
@@ -201,25 +207,25 @@ class Reader:
         return None if missing else shape(**built)
 
     def _read_leaf(self, value: object, kind: object, bare: object, metas: list[msgspec.Meta], key: str) -> object:
-        is_expanded, instead = False, ""
+        is_expanded, hint = False, ""
         if isinstance(value, str):
             try:
                 expanded = expand(value, self._environ)
             except ValueError as error:
                 return self._note(key, str(error))
             is_expanded = "${" in value
-            instead = self._instead(value)
+            hint = self._variables_in(value)
             value = expanded
         if isinstance(value, str) and any((meta.extra or {}).get("unit") == "bytes" for meta in metas):
             try:
                 value = parse_size(value)
             except ValueError:
-                return self._note(key, f"a byte size such as 1048576, 512k, 10Mi, 5MB or 1.5GiB{instead}")
+                return self._note(key, f"a byte size such as 1048576, 512k, 10Mi, 5MB or 1.5GiB{hint}")
         choices = _choices(bare)
         if choices and value not in choices:
-            return self._note(key, _one_of(choices) + instead)
+            return self._note(key, _one_of(choices) + hint)
         if isinstance(value, str) and not _is_unicode(value):
-            return self._note(key, f"Unicode text, without half a surrogate pair{instead}", "got other text")
+            return self._note(key, f"Unicode text, without half a surrogate pair{hint}", "got other text")
         try:
             return msgspec.convert(value, kind, strict=not is_expanded)
         except msgspec.ValidationError as error:
@@ -227,10 +233,10 @@ class Reader:
             expected = _TYPE_NAME.sub(lambda match: _PLAIN_NAMES[match[0]], expected)
             if bare is str and isinstance(value, (bool, int, float)):
                 expected += " (in quotes)"
-            return self._note(key, expected + instead)
+            return self._note(key, expected + hint)
 
-    def _instead(self, text: str) -> str:
-        """Which variables made of `text` what it is not to be. What they hold may be a secret."""
+    def _variables_in(self, text: str) -> str:
+        """Returns a clause that names the variables in `text`; empty without any. Their values may be secrets."""
         inside = (_INSIDE.fullmatch(match["inside"]) for match in _DOLLAR.finditer(text) if match["inside"])
         names = sorted({match["name"] for match in inside if match and match["name"] in self._environ})
         if not names:
@@ -248,18 +254,18 @@ class Reader:
         return not odd
 
     def _note(self, key: str, expected: str, seen: str = "") -> object:
-        """Returns None, what a value with a problem is read as."""
+        """Notes a problem. Returns None, the value of a part with a fault."""
         self.problems.append(Problem(key, expected, seen))
         return None
 
 
 def _is_below(key: str, other: str) -> bool:
-    """Whether `key` is the other key or one below it."""
+    """True if `key` is `other` or below it."""
     return key.startswith(other) and key[len(other) :][:1] in ("", ".", "[")
 
 
 def _is_unicode(text: str) -> bool:
-    """Not so what a JSON document's lone escapes make, or bytes of the environment that are not UTF-8."""
+    """True if `text` has no lone surrogates, as escapes in JSON or variables that are not UTF-8 can make."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -268,7 +274,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _unwrap(kind: object) -> tuple[object, list[msgspec.Meta], bool]:
-    """The type inside `Annotated[…]` and `… | None`, the metas met on the way, and whether None was allowed."""
+    """Returns the type inside `Annotated[…]` and `… | None`, the metas found, and True if None is allowed."""
     metas: list[msgspec.Meta] = []
     is_optional = False
     while True:
@@ -284,7 +290,7 @@ def _unwrap(kind: object) -> tuple[object, list[msgspec.Meta], bool]:
 
 
 def _shape(option: object) -> type | None:
-    """What a value has to be in the document to be meant as `option`: None is a single one."""
+    """Returns the type of value in the document that stands for `option`: list, dict, or None for a scalar."""
     if get_origin(option) is tuple:
         return list
     is_struct = isinstance(option, type) and issubclass(option, msgspec.Struct)
@@ -292,9 +298,9 @@ def _shape(option: object) -> type | None:
 
 
 def _one_shape_of(shapes: Mapping[type | None, object]) -> str:
-    told = [_single(shapes[None])] if None in shapes else []
-    told += [name for shape, name in ((list, "a list"), (dict, "a mapping")) if shape in shapes]
-    return ", or ".join(told)
+    names = [_single(shapes[None])] if None in shapes else []
+    names += [name for shape, name in ((list, "a list"), (dict, "a mapping")) if shape in shapes]
+    return ", or ".join(names)
 
 
 def _single(option: object) -> str:
@@ -334,7 +340,7 @@ def _show(value: object, key: str = "") -> str:
 
 
 def without_credentials(url: str) -> str:
-    """What may be shown of what was meant as a URL: neither user-info nor query nor fragment."""
+    """Returns the part of a URL that may be shown: no user-info, query or fragment. Works on invalid URLs too."""
     bare = re.sub(r"[?#].*", "?…", url, count=1, flags=re.DOTALL)
     before, at, after = bare.rpartition("@")
     return f"{before.partition('//')[0]}//…@{after}" if at and "//" in before else f"…@{after}" if at else bare

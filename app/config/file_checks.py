@@ -1,4 +1,4 @@
-"""What must hold of what a configuration says of a server's files."""
+"""Checks of the keys about a server's files: adapters, artifact roots and shared folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ...core.base.name_filter import Selection
+from ...core.base.name_filter import NameFilter
 from ...core.base.plan import Deliver, LocatorMode
 from .documents import Problem
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, SharedFolder, UploadConsumerAdapter
@@ -19,8 +19,10 @@ _URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def check_files(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
-    """Args:
-    is_sound: as for `checks.check`.
+    """Yields the problems of all keys about a server's files.
+
+    Args:
+        is_sound: as for `checks.check`.
     """
     if is_sound(f"{key}.artifact_roots"):
         for i, root in enumerate(server.artifact_roots):
@@ -38,7 +40,7 @@ def check_files(key: str, server: Server, is_sound: Callable[[str], bool]) -> It
                 yield Problem(f"{key}.{name}", "it beside adapters or files: auto only", "got it for others")
 
 
-def _hidden_tools(key: str, adapter: Adapter, selection: Selection) -> Iterator[Problem]:
+def _hidden_tools(key: str, adapter: Adapter, selection: NameFilter) -> Iterator[Problem]:
     for i, tool in enumerate(adapter.tools):
         if PATTERN_CHARACTERS.isdisjoint(tool) and not selection.admits(tool):
             yield Problem(f"{key}.tools[{i}]", "a tool that this server's tools.include and tools.exclude do not hide")

@@ -1,4 +1,4 @@
-"""The shape of what a configuration says of a server's files: adapters, `files: auto` and folders seen elsewhere."""
+"""The shape of the keys about a server's files: adapters, `files: auto` and shared folders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def arguments(self) -> Texts:
-        """`file_path_argument`, as several."""
+        """`file_path_argument` as a tuple, also if it is one path."""
         given = self.file_path_argument
         return (given,) if isinstance(given, str) else given
 
@@ -54,7 +54,7 @@ class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class OutputLocator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a tool's result says what was written."""
+    """The place in a tool's result that says what was written."""
 
     mode: Annotated[
         LocatorMode | tuple[LocatorMode, ...],

@@ -1,4 +1,4 @@
-"""Reads configurations: YAML, TOML or JSON in, checked `Settings` out, or one error that names all that is wrong."""
+"""Reads configurations: YAML, TOML or JSON in, checked `Settings` out, or one error that lists every fault."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ConfigError(Exception):
     """A configuration that cannot be used.
 
     Attributes:
-        message: a line for each fault: file, dotted key, what was seen, what would be right.
+        message: a line for each fault: file, dotted key, what was seen, what was expected.
     """
 
     def __init__(self, message: str) -> None:
@@ -41,10 +41,10 @@ class ConfigError(Exception):
 
 
 def load(path: str | Path) -> Settings:
-    """The settings in the file `path`, which ends in .yaml, .yml, .toml or .json.
+    """Returns the settings in the file `path`, which ends in .yaml, .yml, .toml or .json.
 
     Raises:
-        ConfigError: it cannot be read, or what it says cannot be used.
+        ConfigError: the file cannot be read, or its content cannot be used.
     """
     path = Path(path)
     format = _ENDINGS.get(path.suffix.lower())
@@ -63,15 +63,15 @@ def load(path: str | Path) -> Settings:
 
 
 def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> Settings:
-    """The settings in `text`. Touches neither files nor the process's own environment.
+    """Returns the settings in `text`. Reads neither files nor the process's own environment.
 
     Args:
         format: yaml, toml or json.
         base_dir: absolute path of the folder that relative paths start from.
-        environ: where `${NAME}` is looked up.
+        environ: the variables for `${NAME}`.
 
     Raises:
-        ConfigError: what `text` says cannot be used; its lines name no file.
+        ConfigError: the content cannot be used; the lines of the message name no file.
     """
     assert posixpath.isabs(base_dir)
     try:
@@ -96,7 +96,7 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
 
 
 def _endpoints(document: object, environ: Mapping[str, str]) -> Settings:
-    """The settings in a configuration of rusted-tools."""
+    """Returns the settings in a configuration of rusted-tools."""
     reader = Reader(environ, IGNORED)
     file = reader.read(document, EndpointsFile)
     settings, problems = Settings(), reader.problems
@@ -111,7 +111,7 @@ def _endpoints(document: object, environ: Mapping[str, str]) -> Settings:
 
 
 def _adapter(document: object, environ: Mapping[str, str]) -> Settings:
-    """The settings in a configuration of remote-mcp-adapter."""
+    """Returns the settings in a configuration of remote-mcp-adapter."""
     document = remote_mcp_adapter.prepared(document)
     reader = Reader(environ)
     file = reader.read(document, AdapterFile)
@@ -132,7 +132,7 @@ def _adapter(document: object, environ: Mapping[str, str]) -> Settings:
 
 
 def _settle(settings: Settings, base_dir: str) -> Settings:
-    """One list of the servers that are to run, absolute paths, no trailing slash, URLs without a transport in them."""
+    """Normalizes settings: all servers in one list, absolute paths, no trailing slash, no transport in URLs."""
 
     def absolute(path: str) -> str:
         return posixpath.normpath(posixpath.join(base_dir, path))
@@ -163,7 +163,7 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
         )
 
     entries = settings.mcp_servers.items()
-    added = (Server(id=name, upstream=upstream_of(entry)) for name, entry in entries if not entry.disabled)
+    more = (Server(id=name, upstream=upstream_of(entry)) for name, entry in entries if not entry.disabled)
     base_url = settings.core.public_base_url
     return msgspec.structs.replace(
         settings,
@@ -173,13 +173,13 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             unix_socket=settings.core.unix_socket and absolute(settings.core.unix_socket),
         ),
         storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
-        servers=tuple(map(settled, (*settings.servers, *added))),
+        servers=tuple(map(settled, (*settings.servers, *more))),
         mcp_servers={},
     )
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a configuration as written: variables and byte sizes are text in it."""
+    """Returns the JSON Schema (2020-12) of a configuration file, in which variables and byte sizes are text."""
     made = msgspec.json.schema(Settings)
     _loosen(made)
     for key in CLIENT_KEYS:
@@ -196,7 +196,7 @@ def schema() -> dict[str, Any]:
 
 
 def _loosen(node: object) -> None:
-    """Let `${NAME}` stand for every number, boolean and choice, except the one that tells adapters apart."""
+    """Allows `${NAME}` for every number, boolean and choice, except for the tag that tells adapters apart."""
     if isinstance(node, list):
         for item in node:
             _loosen(item)

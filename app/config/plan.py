@@ -1,4 +1,4 @@
-"""What the engine needs of the settings: a `Plan` to decide by, and `Limits` to keep."""
+"""Turns settings into the `Plan` and the `Limits` of the engine, and into the rules of transparent servers."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def to_plan(
     state_key: bytes = b"",
     tmp_prefix: str = "",
 ) -> Plan:
-    """The plan of `settings` as `config.load` returned them.
+    """Returns the plan for settings that `load` returned.
 
     Args:
-        link_key: what signs links, at least 16 bytes.
-        workspaces_path: absolute path of the sessions' folders.
-        fallback_base_url: what links start with when neither the settings nor the client's request say.
-        version: of this proxy, for servers that ask.
-        tmp_prefix: what their temporary folders' paths begin with, up to the workspaces' names.
-        state_key: what signs `requestState` if the settings have no keys for that; empty: one of this run's own.
+        link_key: the key that signs links, at least 16 bytes.
+        workspaces_path: absolute path of the folder with all workspaces.
+        fallback_base_url: base of links if neither the settings nor the client's request give one.
+        version: the version of this proxy, as servers see it.
+        state_key: the key that signs `requestState` if the settings have none; empty: one of this run's own.
+        tmp_prefix: beginning of the path of each temporary folder; the name of the workspace follows.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
@@ -77,8 +77,11 @@ def to_plan(
 
 
 def affinity_of(settings: Settings) -> Affinity:
-    """Which clients without sessions share one of a server's. Nobody knows who they are: where others than the people
-    of this machine can call, what a server remembers of one must not be seen by the next."""
+    """Returns which requests of clients without sessions share a session of a server.
+
+    Such clients are not told apart. If other machines can call, each request gets a session of its own, so that no
+    client sees what the server remembers of another.
+    """
     chosen = settings.sessions.affinity
     if chosen is not None:
         return Affinity(chosen)
@@ -86,7 +89,7 @@ def affinity_of(settings: Settings) -> Affinity:
 
 
 def to_limits(settings: Settings) -> Limits:
-    """The limits of `settings`; what they leave open stays as `Limits` has it."""
+    """Returns the limits of `settings`, with the defaults of `Limits` for those that the settings leave open."""
     defaults = Limits()
     sessions, uploads, artifacts, tasks = settings.sessions, settings.uploads, settings.artifacts, settings.tasks
     return Limits(
@@ -119,16 +122,16 @@ def to_limits(settings: Settings) -> Limits:
 
 
 def to_forward_target(settings: Settings, server: Server, link_key: bytes) -> ForwardTarget:
-    """What the paths of a server that is not inspected stand for."""
+    """Returns the target to which requests for a transparent server are forwarded."""
     url = server.upstream.url
     assert url is not None and not server.inspect
     scheme, _, rest = url.partition("#")[0].partition("://")
-    base_url = f"{scheme.lower().replace('ws', 'http')}://{rest}"  # a WebSocket begins as a request like any other
+    base_url = f"{scheme.lower().replace('ws', 'http')}://{rest}"  # a WebSocket begins as an HTTP request
     return ForwardTarget(server.id, base_url, link_key, urlsplit(settings.core.public_base_url or "").path.rstrip("/"))
 
 
 def to_header_rules(server: Server) -> HeaderRules:
-    """Which headers reach a server that is not inspected."""
+    """Returns the rules for headers sent to a transparent server."""
     forwarding = server.forwarding
     fixed = {name.lower(): value for name, value in (server.upstream.headers | forwarding.set).items()}
     return HeaderRules(
@@ -189,11 +192,11 @@ def _task_rules(tasks: ServerTasks) -> TaskRules:
 
 
 def era_of(upstream: Upstream) -> Era | None:
-    """How a server is spoken to; None: that is found out. HTTP+SSE is of a revision that has sessions."""
+    """Returns the era of a server; None if it has to be detected. HTTP+SSE exists in the handshake era only."""
     if upstream.era != "auto":
         return Era(upstream.era)
-    is_event_pipe = upstream.url is not None and settle(upstream.url, upstream.transport)[1] == "sse"
-    return Era.HANDSHAKE if is_event_pipe else None
+    is_legacy_sse = upstream.url is not None and settle(upstream.url, upstream.transport)[1] == "sse"
+    return Era.HANDSHAKE if is_legacy_sse else None
 
 
 def _kind(upstream: Upstream) -> Kind:

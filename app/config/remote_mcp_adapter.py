@@ -1,7 +1,7 @@
-"""Configurations of remote-mcp-adapter, read as ours.
+"""Reads configurations of remote-mcp-adapter.
 
-What clients and operators see of such a file holds here too: paths, ports, limits and how long files live, with the
-defaults that it has there. What it says that has no meaning here is named, with what is so instead.
+Paths, ports, limits and the lifetimes of files mean the same here, with the defaults that they have there. Keys without
+a meaning here are reported, each with the behaviour in its place.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ...core.base.name_filter import Selection
+from ...core.base.name_filter import NameFilter
 from ...core.base.plan import LocatorMode
 from ...core.files.calls.offers import helper_name
-from ...core.wire.headers import is_loopback
 from ...core.wire.http.admin_routes import find_page
 from ...core.wire.http.header_forwarding import may_pass
+from ...core.wire.http.origin import is_loopback
 from . import remote_mcp_adapter_schema as theirs
 from .addresses import host_of
 from .documents import Problem
@@ -23,9 +23,10 @@ from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, Uplo
 from .settings import Artifacts, Core, Filter, Server, Sessions, Settings, Storage, Uploads, Upstream
 
 FOREVER_S: Final = 365 * 86_400.0
-"""What a file that never expires is given: nobody waits for longer, and what is given is a time."""
+"""Time to live of a file that never expires there: here each has one, and a year is as good as for ever."""
 SESSION_FOREVER_S: Final = 86_400.0
-"""A session that never ends: clients that went away without a word would stay for good. Most come back within a day."""
+"""Idle timeout of a session that never ends there: else those of clients that vanished would stay for good. Most
+clients that return do so within a day."""
 
 _CORE_KEYS: Final = frozenset(theirs.Core.__struct_fields__) - frozenset(Core.__struct_fields__)
 _TOP_KEYS: Final = frozenset({"state_persistence", "telemetry"})
@@ -35,7 +36,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MODES: Final = ("tool_metadata_sanitization", "tool_definition_pinning")
 """Mappings with a `mode` that may be off, which YAML reads as false unless it is in quotes."""
 
-# Where a file of this form says what a key of ours says.
+# Our keys, as patterns, and the keys of such a file that they come from.
 _THEIRS: Final = (
     (re.compile(r"core\.further_upload_path"), r"core.upload_path"),
     (re.compile(r"core\.allowed_origins"), r"core.cors.allowed_origins"),
@@ -88,11 +89,12 @@ _UNUSED: Final[tuple[tuple[str, object, str], ...]] = (
     ("servers[].short_description_max_tokens", None, _UNTOUCHED),
     ("servers[].adapters[].overrides.tool_call_timeout_seconds", None, "the server's time limit holds for each tool"),
 )
-"""Keys without a meaning here: the value that says what is so anyhow, and what is so."""
+"""Keys without a meaning here: the value that agrees with our behaviour and needs no note, and that behaviour."""
 
 
 def is_adapter_file(document: object) -> bool:
-    """Whether a document is of this form: each of its servers has a `mount_path`, which ours do not know."""
+    """True if a document is a configuration of remote-mcp-adapter: its servers have keys, above all `mount_path`, that
+    ours do not have."""
     if not isinstance(document, dict):
         return False
     servers = document.get("servers")
@@ -108,7 +110,7 @@ def is_adapter_file(document: object) -> bool:
 
 
 def prepared(document: Any) -> Any:
-    """The document as it is meant there: a bare `off` is a mode, and `$$` is two characters."""
+    """Rewrites a document for our reader: there, a bare `off` is a mode, and `$$` is two characters."""
     if isinstance(document, list):
         return [prepared(item) for item in document]
     if isinstance(document, str):
@@ -125,7 +127,7 @@ def prepared(document: Any) -> Any:
 
 
 def faults(file: theirs.AdapterFile) -> Iterator[Problem]:
-    """What is refused there, and ours has no like of."""
+    """Yields problems that remote-mcp-adapter itself refuses and that our own checks do not know."""
     auth, storage = file.core.auth, file.storage
     if auth.enabled and not (auth.token or "").strip():
         yield Problem("core.auth.token", "a secret, for core.auth.enabled is true", "got none")
@@ -138,7 +140,7 @@ def faults(file: theirs.AdapterFile) -> Iterator[Problem]:
 
 
 def to_settings(file: theirs.AdapterFile) -> tuple[Settings, list[str]]:
-    """What the file says, in our terms, and a line for each thing that it says and that is otherwise here."""
+    """Converts such a file to our settings, and returns a line for each setting that works differently here."""
     notes: list[str] = []
     settings = Settings(
         core=_core(file.core, notes),
@@ -228,12 +230,12 @@ def _server(key: str, server: theirs.Server, file: theirs.AdapterFile, notes: li
 
 
 def _path(path: str) -> str:
-    """As it is taken there: with a slash before it, and none behind."""
+    """Normalizes a path as remote-mcp-adapter does: one slash before it, none after it."""
     return "/" + path.strip().strip("/")
 
 
 def _disabled(entries: tuple[str, ...]) -> Filter:
-    """Each is a name, and if it can be one, a regular expression of the whole name."""
+    """Converts `disabled_tools`: an entry with characters beyond those of names is a regular expression, if valid."""
     names, regexes = [], []
     for entry in entries:
         if _PLAIN_NAME.fullmatch(entry) is None and _is_regex(entry):
@@ -272,7 +274,7 @@ def _upstream(key: str, upstream: theirs.Upstream, notes: list[str]) -> Upstream
 
 
 def _adapters(
-    key: str, server: theirs.Server, file: theirs.AdapterFile, selection: Selection, notes: list[str]
+    key: str, server: theirs.Server, file: theirs.AdapterFile, selection: NameFilter, notes: list[str]
 ) -> Iterator[Adapter]:
     raw_output = (server.tool_defaults.allow_raw_output, file.core.defaults.allow_raw_output)
     for i, adapter in enumerate(server.adapters):
@@ -305,12 +307,12 @@ def _adapters(
             ),
             persist=adapter.persist,
             expose_as_resource=adapter.expose_as_resource,
-            allow_raw_output=next((said for said in is_raw if said is not None), False),
+            allow_raw_output=next((given for given in is_raw if given is not None), False),
         )
 
 
 def to_their_keys(problem: Problem) -> Problem:
-    """A fault of settings from such a file, under the key that stands there."""
+    """Converts a problem of the settings back to the keys of the file."""
     return Problem(*map(_renamed, problem))
 
 
@@ -321,11 +323,11 @@ def _renamed(text: str) -> str:
 
 
 def unused(document: Mapping[str, Any]) -> list[str]:
-    """A line for each key of the document that is not used, wherever it stands."""
+    """Returns a line for each key of the document that is not used, with the first place where it stands."""
     lines = []
     uses_cors = ("core.cors.enabled", True) in _written(document, ["core", "cors", "enabled"])
     for key, holds, instead in _UNUSED:
-        found = [where for where, value in _written(document, key.split(".")) if not _says(value, holds)]
+        found = [where for where, value in _written(document, key.split(".")) if not _agrees(value, holds)]
         if found and (uses_cors or not key.startswith("core.cors.")):
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             lines.append(f"{found[0]}{more} is not used: {instead}")
@@ -333,7 +335,7 @@ def unused(document: Mapping[str, Any]) -> list[str]:
 
 
 def _written(value: object, steps: list[str], at: str = "") -> Iterator[tuple[str, object]]:
-    """What the document has at a dotted key, `[]` being each item of a list."""
+    """Yields places and values at a dotted key, in which `[]` stands for each item of a list."""
     if not steps:
         yield at, value
         return
@@ -348,10 +350,10 @@ def _written(value: object, steps: list[str], at: str = "") -> Iterator[tuple[st
             yield from _written(item, steps[1:], f"{here}[{i}]")
 
 
-def _says(value: object, holds: object) -> bool:
-    """Whether it says no more than what is so here."""
+def _agrees(value: object, holds: object) -> bool:
+    """True if a value agrees with our behaviour `holds`, so that no note is needed."""
     if value is None or value in ({}, []):
         return True
     if isinstance(holds, dict):
-        return isinstance(value, dict) and all(value.get(name) == said for name, said in holds.items())
+        return isinstance(value, dict) and all(value.get(name) == ours for name, ours in holds.items())
     return holds is not None and value == holds

@@ -1,5 +1,7 @@
-"""The shape of a configuration of remote-mcp-adapter: its keys, their types, and what it takes them for where they are
-missing. What becomes of them is in `adapter_files`."""
+"""The shape of a configuration of remote-mcp-adapter: its keys, their types and their defaults.
+
+`remote_mcp_adapter` converts it to our settings.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 class Shape(Struct, frozen=True, forbid_unknown_fields=True):
-    """Unknown keys are refused there as well."""
+    """Base of all mappings. Unknown keys are refused, as remote-mcp-adapter itself does."""
 
 
 class Defaults(Shape, frozen=True):
@@ -224,7 +226,7 @@ class ArtifactProducer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     expose_as_resource: bool = True
     allow_raw_output: bool | None = None
     include_raw_output: bool | None = None
-    """Another name of `allow_raw_output`."""
+    """Alias of `allow_raw_output`."""
     overrides: Defaults = Defaults()
 
 

@@ -1,7 +1,7 @@
-"""Configurations of rusted-tools, read as ours: `[http]`, `[logging]`, `[mcp]` and a list of `[[endpoints]]`.
+"""Reads configurations of rusted-tools: `[http]`, `[logging]`, `[mcp]` and a list of `[[endpoints]]`.
 
-What such a file says of a server holds here as well: where it is, what it is started with, which tools are seen, and
-that all clients share its one process. What it says that has no meaning here is named, and nothing else is guessed.
+The settings of servers mean the same here: address, command, visible tools, and one process shared by all clients.
+Keys without a meaning here are reported; nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ UNUSED: Final = {
     "restart_on_failure": "a server that failed is started again when it is needed",
     "path": "the path is the name",
 }
-"""Keys without a meaning here, and what is so instead."""
+"""Keys without a meaning here, and the behaviour in their place."""
 IGNORED: Final[dict[type[Struct], tuple[str, ...]]] = {
     Logging: ("format",),
     Mcp: ("restart_delay_ms",),
@@ -70,7 +70,7 @@ IGNORED: Final[dict[type[Struct], tuple[str, ...]]] = {
 
 _LEVELS: Final = {"trace": "debug", "warn": "warning"}
 
-# Where a file of this form says what a key of ours says.
+# Our keys, as patterns, and the keys of such a file that they come from.
 _THEIRS: Final = (
     (re.compile(r"core\.log_level"), r"logging.level"),
     (re.compile(r"core\.(host|port)"), r"http.\1"),
@@ -83,12 +83,12 @@ _THEIRS: Final = (
 
 
 def is_endpoints_file(document: object) -> bool:
-    """Whether a document is of this form: of ours has none of these keys."""
+    """True if a document is a configuration of rusted-tools: it has a key that ours do not have."""
     return isinstance(document, dict) and not document.keys().isdisjoint(("http", "endpoints"))
 
 
 def to_settings(file: EndpointsFile) -> Settings:
-    """What the file says, in our terms."""
+    """Converts such a file to our settings."""
     level = _LEVELS.get(file.logging.level, file.logging.level)
     return Settings(
         core=Core(host=file.http.host, port=file.http.port, log_level=level),  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ def _server(endpoint: Local | Remote, timeout_s: int | None) -> Server:
 
 
 def to_their_keys(problem: Problem) -> Problem:
-    """A fault of settings from such a file, under the key that stands there."""
+    """Converts a problem of the settings back to the keys of the file."""
     return Problem(*map(_renamed, problem))
 
 
@@ -122,7 +122,7 @@ def _renamed(text: str) -> str:
 
 
 def unused(keys: Sequence[str]) -> list[str]:
-    """A line for each key that was passed over, wherever it stands."""
+    """Returns a line for each name of a key that was ignored, with the first place where it stands."""
     lines = []
     for name, instead in UNUSED.items():
         found = [key for key in keys if key.rpartition(".")[2] == name]

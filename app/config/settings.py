@@ -1,7 +1,8 @@
 """The shape of a configuration: every key, its type, its default and what it is for.
 
-The descriptions are those of the JSON Schema. What a type cannot say is in `checks`; how a file becomes these structs
-is in `config`. All is frozen; every collection is a tuple, save the mappings of names to text.
+The docstrings and descriptions appear in the JSON Schema and in docs/configuration.md. Rules that types cannot express
+are in `checks`; `load` reads a file into these structs. Every struct is frozen; every collection is a tuple, except for
+the mappings of names to text.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
-from ...core.base.name_filter import Selection
+from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .file_settings import Adapter, Files, SharedFolder
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
@@ -92,7 +93,7 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where files and records are kept."""
+    """The place of files and records."""
 
     root: Annotated[str, Meta(min_length=1, description="Folder of everything kept.")] = "./data"
     max_size: Annotated[Size | None, about("Files of all sessions together, in bytes; null: 16 GiB.")] = None
@@ -204,7 +205,7 @@ Transport = Literal["auto", "streamable_http", "sse", "websocket", "unix"]
 
 
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a server is reached: a command to start, or a URL."""
+    """The way to a server: a command to start, or a URL."""
 
     command: Annotated[
         Texts | None, about("Program and arguments. A program with a slash in it starts from the file's folder.")
@@ -243,7 +244,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def passes(self) -> tuple[tuple[str, str], ...]:
-        """`pass_headers`, whichever way they are written: the client's name of each, and the one it gets."""
+        """`pass_headers` as pairs: the name in the client's request, and the name sent to the server."""
         given = self.pass_headers
         return tuple(given.items()) if isinstance(given, dict) else tuple((name, name) for name in given)
 
@@ -252,7 +253,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _without_secrets(shape: Struct) -> str:
-    """The struct for a log: of variables and headers it has the names only, of keys their number, of a token none."""
+    """Formats a struct for a log: variables and headers by name only, keys by number, a token not at all."""
     shown = {name: getattr(shape, name) for name in shape.__struct_fields__}
     for name in ("env", "headers", "set"):
         if name in shown:
@@ -264,7 +265,7 @@ def _without_secrets(shape: Struct) -> str:
     return f"{type(shape).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
-# A null is as good as nothing said, so it is the type that tells which of the two is there.
+# A key may be null, which counts as missing, so the schema tells the two forms apart by type and not by presence.
 _ONE_OF = {
     "oneOf": [
         {"required": ["command"], "properties": {"command": {"type": ["array", "string"]}}},
@@ -274,7 +275,7 @@ _ONE_OF = {
 
 
 class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """With inspect: false, which headers of clients reach the server. Names may be globs, such as x-mine-*."""
+    """The headers of clients that reach a server with inspect: false. Names may be globs, such as x-mine-*."""
 
     allow: Annotated[
         Texts | None,
@@ -293,7 +294,7 @@ class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What clients see of a server: whole names, or patterns with *, ? and [...]. Case counts."""
+    """The names that clients see of a server: whole, or as patterns with *, ? and [...]. Case counts."""
 
     include: Annotated[Texts | None, about("Only these; null or an empty list: all.")] = None
     exclude: Annotated[Texts | None, about("Not these, whatever include says.")] = None
@@ -302,15 +303,15 @@ class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
 
     @property
-    def selection(self) -> Selection:
-        return Selection(self.include or (), self.exclude or (), self.exclude_regexes or ())
+    def selection(self) -> NameFilter:
+        return NameFilter(self.include or (), self.exclude or (), self.exclude_regexes or ())
 
 
 Offer = Literal["auto", "always", "own", "never"]
 
 
 class ServerTasks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether clients may have calls of this server's tools run as tasks."""
+    """The rules by which calls of this server's tools may run as tasks."""
 
     offer: Annotated[
         Offer,
@@ -413,7 +414,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def auto_files(self) -> Files | None:
-        """How the files of tools without adapters are carried, if they are."""
+        """The rules for files of tools without adapters; None if these files are left alone."""
         files = Files() if self.files == "auto" else self.files
         return files if isinstance(files, Files) and files.mode == "auto" else None
 
@@ -443,7 +444,7 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 CLIENT_KEYS: Final = ("alwaysAllow", "autoApprove", "description", "timeout", "trust")
-"""What clients write into an `McpServer` for themselves."""
+"""Keys that MCP clients put into an `McpServer` for their own use."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -460,7 +461,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         dict[str, Annotated[McpServer, Meta(extra_json_schema=_ONE_OF)]],
         about("More servers, by name, in the form that MCP clients use."),
     ] = field(default_factory=dict, name="mcpServers")
-    """Empty once read: they are in `servers` then."""
+    """Empty after `load`, which moves them to `servers`."""
     schema_url: Annotated[
         str | None, about("Where an editor finds the JSON Schema of this file. Isthmus does not look there.")
     ] = field(default=None, name="$schema")

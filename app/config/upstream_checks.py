@@ -1,4 +1,4 @@
-"""What must hold of how a server is reached: its command, or its URL and the headers sent there."""
+"""Checks of `upstream`: the command of a server, or its URL and the headers sent there."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _unix(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
 def check_usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
     try:
         Endpoint(url, tuple(headers.items()))
-    except ValueError as error:  # "got this, expected that", or only what is wrong
+    except ValueError as error:  # its text is "got …, expected …", or only what is wrong
         problem, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
         yield Problem(key, right or "others", problem)
 
@@ -98,14 +98,14 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
 
 
 def _pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
-    """Each header has one way to the server, and none of them is for the proxy to set."""
+    """Checks `pass_headers`: each header is passed once, and none is one that the proxy itself sets."""
     at = f"{key}.pass_headers"
     owners = {name.lower(): f"{key}.headers" for name in upstream.headers}
     read: set[str] = set()
     for i, (name, sent) in enumerate(upstream.passes):
         where = f"{at}.{name}" if isinstance(upstream.pass_headers, dict) else f"{at}[{i}]"
         for spelled in dict.fromkeys((name, sent)):
-            if HEADER_NAME.fullmatch(spelled) is None or "*" in spelled:  # it may be a secret in the wrong place
+            if HEADER_NAME.fullmatch(spelled) is None or "*" in spelled:  # it may be a misplaced secret
                 seen = f"got the name {name!r}" if spelled == name else "got other text"
                 yield Problem(where, "the whole name of a header: letters, digits and dashes", seen)
             elif not may_pass(spelled):
@@ -139,7 +139,7 @@ def _type(key: str, type: str, entry: McpServer) -> Iterator[Problem]:
 
 
 def upstream_of(entry: McpServer) -> Upstream:
-    """The same server in the form of `servers[].upstream`."""
+    """Converts an entry of `mcpServers` to the form of `servers[].upstream`."""
     return Upstream(
         command=None if entry.command is None else (entry.command, *entry.args),
         env=entry.env,

@@ -1,4 +1,4 @@
-"""What must hold of single values, wherever in a configuration or on the command line they stand."""
+"""Checks of single values, in a configuration or on the command line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from ...core.base.name_filter import Selection
+from ...core.base.name_filter import NameFilter
 from ...core.bridge.request_state import KEY_MIN_BYTES
 from .documents import Problem
 
 UNIX_PATH_MAX_BYTES: Final = 103
-"""What every system takes, the least being 104 with a NUL at the end."""
+"""Longest path of a Unix socket on every system: the smallest limit is 104 bytes, with a NUL at the end."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
 _DOTTED_ITEMS: Final = re.compile(r"[^.\s\[\]]+(\[\*\])*(\.[^.\s\[\]]+(\[\*\])*)*")
@@ -23,31 +23,31 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 
 
 def check_token(key: str, token: str | None) -> Iterator[Problem]:
-    """It stands in a header. What it says is a secret, also where it is wrong."""
+    """Checks a token, which is sent in a header. Problems never repeat it: a wrong one is a secret too."""
     if token is not None and _TOKEN.fullmatch(token) is None:
         yield Problem(key, "a secret of visible ASCII characters, and no spaces", "got another text")
 
 
 def check_secret(key: str, secret: str) -> Iterator[Problem]:
-    """What signs something. What it says is a secret, also where it is wrong."""
+    """Checks the length of a signing secret. Problems never repeat it: a wrong one is a secret too."""
     size = len(secret.encode())
     if size < KEY_MIN_BYTES:
         yield Problem(key, f"a secret of {KEY_MIN_BYTES} bytes or more", f"got one of {size}")
 
 
 def check_origin(key: str, origin: str) -> Iterator[Problem]:
-    """It is compared with the Origin header as a whole."""
+    """Checks an origin, which is compared with the whole Origin header."""
     if _ORIGIN.fullmatch(origin.lower()) is None:
         yield Problem(key, "the origin of web pages, such as https://example.com or http://localhost:8080, and no more")
 
 
 def check_host(key: str, host: str) -> Iterator[Problem]:
-    """It is compared with the Host header, both without their ports."""
+    """Checks a host, which is compared with the Host header, both without their ports."""
     if _HOST.fullmatch(host.lower()) is None:
         yield Problem(key, "a name or an address, without scheme and path")
 
 
-def check_selection(key: str, selection: Selection) -> Iterator[Problem]:
+def check_selection(key: str, selection: NameFilter) -> Iterator[Problem]:
     for name, entries in (("include", selection.include), ("exclude", selection.exclude)):
         for i, entry in enumerate(entries):
             if not entry.strip():
@@ -64,7 +64,7 @@ def check_regex(key: str, regex: str) -> Iterator[Problem]:
 
 
 def check_further_path(key: str, path: str) -> Iterator[Problem]:
-    """It is compared with the path of a request, as that is written."""
+    """Checks a path, which is compared with the path of a request as it is written there."""
     if _PATH.fullmatch(path) is None:
         yield Problem(key, "an absolute path such as /mcp/files, without a slash at the end")
 
@@ -74,7 +74,7 @@ def check_url(
 ) -> Iterator[Problem]:
     *others, last = (f"{scheme}://" for scheme in schemes)
     right = f"an {', '.join(others)} or {last} URL with a host"
-    # urlsplit drops tabs and line ends; what is judged must be what is used.
+    # urlsplit drops tabs and line ends silently: the URL that is checked would not be the one that is used.
     if any(character <= " " or character == "\x7f" for character in url):
         yield Problem(key, f"{right}, without spaces and control characters")
         return

@@ -1,4 +1,4 @@
-"""The kinds of values that a configuration holds, each with what its type and the JSON Schema say of it."""
+"""Types of values in a configuration, with their bounds and their JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from msgspec import Meta
 from ..base import sizes
 
 REFERENCE: Final = r"\$\{"
-"""What every value with a variable in it contains. Until it is read its meaning is unknown: the schema lets it be."""
+"""A pattern for text with a variable in it. The schema accepts such text anywhere: its value is not known before it
+is read."""
 
 ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
@@ -19,7 +20,7 @@ Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)]
 _SIZE_PATTERN: Final = {"pattern": rf"{REFERENCE}|{sizes.PATTERN}"}
 Size = Annotated[int, Meta(gt=0, le=1 << 60, extra={"unit": "bytes"}, extra_json_schema=_SIZE_PATTERN)]
 InlineSize = Annotated[int, Meta(ge=0, le=sizes.MIB, extra={"unit": "bytes"}, extra_json_schema=_SIZE_PATTERN)]
-"""Of text that goes into a result: a model is to read it. 0: none."""
+"""Size of text that is put into a result for a model to read. 0: none."""
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Texts = tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Documents in YAML, apart from the other formats: its parser is loaded only where one is to be read."""
+"""Reads YAML documents. A module of its own, so that the parser is imported only if one is read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import yaml
 
 
 def read_yaml(text: str) -> object:
-    """The document as plain mappings, lists and scalars.
+    """Parses `text` into plain mappings, lists and scalars.
 
     Raises:
-        ValueError: it is no YAML, or a key appears twice in one mapping. The message has line and column where the
-            parser tells them.
+        ValueError: `text` is no YAML, or a key appears twice in one mapping. The message has line and column if the
+            parser gives them.
     """
     try:
         return _UniqueKeyLoader(text).get_single_data()
@@ -25,7 +25,7 @@ def read_yaml(text: str) -> object:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML forbids equal keys in a mapping; the parser would keep the last and say nothing."""
+    """A loader that refuses equal keys in a mapping. YAML forbids them; the parser would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

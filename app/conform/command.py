@@ -1,4 +1,4 @@
-"""`isthmus conform`: from what the command line says to an exit code."""
+"""`isthmus conform`: runs the test that the options describe, prints and writes what was found."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ UNPLAYED: Final = {
     "junit": TOLD,
     "record": TOLD,
 }
-"""Options that say nothing of what is played again → why."""
+"""Options that cannot be used with --replay → why."""
 
 
 def conform(options: argparse.Namespace, command: list[str]) -> bool:
-    """Do what `options` say. False if a rule is broken that must be kept.
+    """Runs the test. Returns False if a rule is broken that must be kept.
 
     Raises:
-        ConfigError: the options do not go together. Nothing was done.
-        Failed: it cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
-        KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
+        ConfigError: the options contradict each other. Nothing was done.
+        Failed: the target cannot be tested, or not to the end, or a signal stopped it. Findings so far were printed.
+        KeyboardInterrupt: a signal stopped it before anything was tried. No child process is left.
     """
     for option in UNPLAYED if options.replay is not None else ():
         if getattr(options, option):
@@ -45,14 +45,14 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
     if options.replay is not None and not options.client:
         options.client = report.is_of_client(_content(options.replay))
     _check(options, CLIENT_RULES if options.client else SERVER_RULES)
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if options.client:
             return _test_client(options, command)
         target = target_of(options, command)
         return _test(options, server_trial(target, is_safe=options.safe, revision=options.revision))
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -76,7 +76,7 @@ def _check(options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
 
 
 def _test_client(options: argparse.Namespace, command: list[str]) -> bool:
-    from .search.client_trial import (  # what it needs no test of a server needs
+    from .search.client_trial import (  # late: a test of a server does not need it
         CLIENT_ANSWER_S,
         ClientTarget,
         client_trial,
@@ -99,16 +99,16 @@ def _search(options: argparse.Namespace, trial: Trial[C]) -> bool:
     rules = trial.chosen(options.only, options.ignore)
     try:
         revisions, outcome = run(trial, Effort(options.examples, options.seconds, options.seed), rules, logs.say)
-    except Failed as error:  # nothing was tried; files of a run before must not be taken for this one's
+    except Failed as error:  # nothing was tried: write the files all the same, in place of those of an earlier run
         untried: Outcome[C] = Outcome(stopped=str(error))
         raise Failed("; ".join((str(error), *_write_files(options, trial.target, (), untried, rules)))) from None
-    _tell(options, trial.target, revisions, outcome, rules)
+    _print_outcome(options, trial.target, revisions, outcome, rules)
     if outcome.stopped:
         raise Failed(outcome.stopped)
     return not _fails(outcome.findings, options.strict)
 
 
-def _tell(
+def _print_outcome(
     options: argparse.Namespace, target: str, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]
 ) -> None:
     unwritten = _write_files(options, target, revisions, outcome, rules)
@@ -125,7 +125,7 @@ def _tell(
 def _write_files(
     options: argparse.Namespace, target: str, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]
 ) -> list[str]:
-    """Those that are wanted. Returns what went wrong."""
+    """Writes the files that the options ask for. Returns the errors."""
     unwritten: list[str] = []
     for path, content in (
         (options.json, lambda: report.to_json(target, options.seed, revisions, outcome, rules)),
@@ -142,7 +142,7 @@ def _rules(count: int) -> str:
 
 
 def _write(path: str, content: Callable[[], bytes]) -> list[str]:
-    """What went wrong; findings are told first."""
+    """Writes a file. Returns errors and does not raise them, so that the findings are printed first."""
     try:
         Path(path).write_bytes(content())
     except OSError as error:

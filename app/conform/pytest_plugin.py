@@ -1,6 +1,6 @@
-"""pytest's fixtures `mcp_conform` and `mcp_conform_client`: a test of a server or a client, in its author's own suite.
+"""The pytest fixtures `mcp_conform` and `mcp_conform_client`, which test a server or a client in its author's suite.
 
-It is loaded in every run of pytest where isthmus is installed, and loads nothing itself until a test asks for it.
+pytest loads this plugin in every run if isthmus is installed, so it imports nothing of ours until a test needs it.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import pytest
 
 
 class Conform(Protocol):
-    """Tests a server: a command that starts it on stdio, or a URL. It fails if a rule is broken that must be kept.
+    """Tests a server, by its command (on stdio) or its URL. Fails if a rule is broken that must be kept.
 
     Args:
         command: the program and its arguments.
-        url: where it listens, as for `isthmus conform`.
-        transport: what is spoken at the URL: "auto", "streamable_http", "sse" or "websocket".
+        url: the URL of the server, as for `isthmus conform`.
+        transport: the transport at the URL: "auto", "streamable_http", "sse" or "websocket".
         safe: call only tools whose annotations say `readOnlyHint: true`.
         revision: speak this one only.
-        only: look for these rules only.
-        ignore: do not look for these.
-        strict: fail for what only should be kept, too.
-        examples: conversations that are made up.
-        seconds: begin no new one after so many.
-        timeout: seconds for an answer.
-        headers: sent to the URL.
+        only: check these rules only.
+        ignore: do not check these rules.
+        strict: fail also if a rule is broken that only should be kept.
+        examples: number of conversations that are made up.
+        seconds: begin no new conversation after so many seconds.
+        timeout: timeout of a response in seconds.
+        headers: HTTP headers sent to the URL.
         env: environment of the command, besides PATH, HOME and the like.
-        inherit_env: hand this whole environment on to the command.
-        cwd: where it runs.
+        inherit_env: pass this whole environment to the command.
+        cwd: working directory of the command.
 
     Returns:
         The rules that were kept, of those that could have been broken.
@@ -58,8 +58,8 @@ class Conform(Protocol):
 class ConformClient(Protocol):
     """Tests a client by playing its server: `{url}` or `{server}` in the command stands for our end.
 
-    The arguments are those of `Conform`. `transport` is what our end speaks at the URL that takes the place of `{url}`,
-    by default Streamable HTTP.
+    The arguments are those of `Conform`. `transport` is the transport of our server at `{url}`, by default Streamable
+    HTTP.
     """
 
     def __call__(
@@ -99,11 +99,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def mcp_conform(pytestconfig: pytest.Config) -> Conform:
     """Call it with the command that starts a server, or with its `url`; see `isthmus conform`."""
 
-    def conform(*command: str, **wishes: Any) -> frozenset[str]:
+    def conform(*command: str, **options: Any) -> frozenset[str]:
         __tracebackhide__ = True
         from .suite import server_of, test
 
-        return test(pytestconfig, lambda: server_of(command, wishes), wishes)
+        return test(pytestconfig, lambda: server_of(command, options), options)
 
     return conform
 
@@ -112,10 +112,10 @@ def mcp_conform(pytestconfig: pytest.Config) -> Conform:
 def mcp_conform_client(pytestconfig: pytest.Config) -> ConformClient:
     """Call it with the command that starts a client, `{url}` or `{server}` in it; see `isthmus conform --client`."""
 
-    def conform(*command: str, **wishes: Any) -> frozenset[str]:
+    def conform(*command: str, **options: Any) -> frozenset[str]:
         __tracebackhide__ = True
         from .suite import client_of, test
 
-        return test(pytestconfig, lambda: client_of(command, wishes), wishes)
+        return test(pytestconfig, lambda: client_of(command, options), options)
 
     return conform

@@ -1,4 +1,4 @@
-"""What one request adds to an upload that goes on after a break."""
+"""Appends the body of one request to a resumable upload."""
 
 from __future__ import annotations
 
@@ -9,37 +9,41 @@ from typing import Final
 import anyio
 import msgspec
 
-from ...core.base.effects import Append, Appended, Halt
 from ...core.base.limits import MIB
+from ...core.base.storage import Append, Appended, Halt
 from ...core.files.store.filenames import HEAD_BYTES
 from ...storage.interface import Blobs, DraftWriter, StorageError, StorageFull
 
 TELL_EVERY_BYTES: Final = 1 * MIB
-"""How much arrives between two words on how far it is: a hundredth of a second on a fast line, some on a slow one."""
+"""Bytes between two progress reports: they take 10 ms on a fast line, some seconds on a slow one."""
 
 
-class Addition:
-    """Used once. Whatever happens, `report` then says what there is."""
+class AppendWriter:
+    """Appends one body to an upload; used once. However it ends, `report` then tells what is stored.
+
+    Args:
+        tell: called with the JSON of an `Appended` while the body arrives.
+    """
 
     def __init__(self, order: Append, blobs: Blobs, tell: Callable[[bytes], None]) -> None:
         self._order = order
         self._blobs = blobs
         self._tell = tell
         self._writer: DraftWriter | None = None
-        self._halt = Halt.CEASED  # until it is over, only a cancellation can end it with nothing said
+        self._halt = Halt.CEASED  # holds if a cancellation ends it; every other end sets its own reason
         self._sha256 = ""
         self._head = b""
 
     def report(self) -> bytes:
-        """The JSON of an `Appended`, once it is over."""
+        """Returns the JSON of an `Appended`, after the end."""
         size_bytes = self._order.offset if self._writer is None else self._writer.size_bytes
         return msgspec.json.encode(Appended(size_bytes, sha256=self._sha256, halt=self._halt, head=self._head))
 
     async def take(self, body: AsyncIterator[bytes]) -> None:
-        """Store the body.
+        """Stores the body.
 
         Raises:
-            Whatever `body` does. What the storage has to say is in the report.
+            The exceptions of `body`. Failures of the storage are in the report instead.
         """
         order = self._order
         broken: BaseException | None = None
@@ -49,17 +53,18 @@ class Addition:
             ) as self._writer:
                 is_whole = False
                 try:
-                    is_whole = await self._pour(self._writer, body)
+                    is_whole = await self._write(self._writer, body)
                 except StorageError:
                     if order.checksum is not None:
                         await self._writer.undo()
                     raise
-                except BaseException as error:  # raised again, when it is known what there is
+                except BaseException as error:  # raised again below, once it is settled what is stored
                     broken = error
                 with anyio.CancelScope(shield=True):
                     if not is_whole and (order.checksum is not None or self._halt is Halt.TOO_LARGE):
                         await self._writer.undo()
-                    elif self._writer.size_bytes == order.size_bytes:  # also where no more than the framing broke off
+                    # The upload may be whole although the body broke off, in the framing after the content.
+                    elif self._writer.size_bytes == order.size_bytes:
                         self._halt = Halt.FAILED
                         self._sha256 = (await self._writer.commit()).sha256
             if self._sha256:
@@ -75,15 +80,17 @@ class Addition:
         except Exception as error:
             self._halt, broken = Halt.FAILED, error
         if broken is not None:
-            if self._halt is Halt.CEASED and isinstance(broken, Exception):  # not the body's doing
+            if self._halt is Halt.CEASED and isinstance(
+                broken, Exception
+            ):  # the body did not fail, so something here did
                 self._halt = Halt.FAILED
             raise broken
 
-    async def _pour(self, writer: DraftWriter, body: AsyncIterator[bytes]) -> bool:
-        """Whether all of it was written, and is what it was to be; if not, `_halt` says why."""
+    async def _write(self, writer: DraftWriter, body: AsyncIterator[bytes]) -> bool:
+        """True if all of the body was written and its checksum fits; if not, `_halt` says why."""
         checksum = self._order.checksum
         digest = None if checksum is None else hashlib.new(checksum.algorithm, usedforsecurity=False)
-        told = writer.size_bytes
+        reported = writer.size_bytes
         while True:
             self._halt = Halt.CEASED
             try:
@@ -101,9 +108,9 @@ class Addition:
             if (missing := HEAD_BYTES - self._order.offset - len(self._head)) > 0:
                 self._head += chunk[:missing]
             await writer.write(chunk)
-            if digest is None and writer.size_bytes - told >= TELL_EVERY_BYTES:
-                told = writer.size_bytes
-                self._tell(msgspec.json.encode(Appended(told, is_over=False)))
-        is_right = digest is None or checksum is None or digest.hexdigest() == checksum.digest
-        self._halt = Halt.NONE if is_right else Halt.CHECKSUM
-        return is_right
+            if digest is None and writer.size_bytes - reported >= TELL_EVERY_BYTES:
+                reported = writer.size_bytes
+                self._tell(msgspec.json.encode(Appended(reported, is_over=False)))
+        is_intact = digest is None or checksum is None or digest.hexdigest() == checksum.digest
+        self._halt = Halt.NONE if is_intact else Halt.CHECKSUM
+        return is_intact

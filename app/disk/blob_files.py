@@ -1,7 +1,7 @@
-"""Uploads in, artifacts out: the files of the HTTP listener are blobs, all of a request or none.
+"""Files of the HTTP listener: uploads are stored as blobs, and blobs are served as downloads.
 
-However a request fails (a bad body, a full disk, a client that hangs up, a shutdown), what was stored for it is
-removed.
+All files of an upload request are stored, or none. If the request fails (a malformed body, a full disk, a client that
+disconnects, a shutdown), the blobs stored for it are removed.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import Final
 
 import anyio
 
-from ...core.base.effects import Append, Receive, Serve
+from ...core.base.storage import Append, Receive, Serve
 from ...core.files.transfer.transfers import overhead_max_bytes
 from ...storage.interface import Blobs, StorageFull
 from ...transports.base.port import UploadRefused
-from .append import Addition
+from .append import AppendWriter
 
 DISCARD_TIMEOUT_S: Final = 30.0
-"""How long the removal of a failed upload may hold up a shutdown. The next start removes what is left then."""
+"""Seconds that removing a failed upload may delay a shutdown. The next start removes what is left."""
 
 
 class BlobFiles:
-    """The files of the HTTP listener, kept as blobs. Implements `transports.port.FileService`."""
+    """The files of the HTTP listener, kept as blobs. Implements `transports.base.port.FileService`."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     async def take_in(self, order: Receive, content_type: str, body: AsyncIterator[bytes]) -> bytes:
-        """Store the `file` fields of a multipart/form-data body as `order.blobs`, in order; with `order.raw`, the body
+        """Stores the `file` fields of a multipart/form-data body as `order.blobs`, in order; with `order.raw`, the body
         itself.
 
-        Fields `sha256` are optional, or not with `order.require_sha256`: one a file, in order, blank ones not counted.
+        `sha256` fields are optional unless `order.require_sha256`: one for each file, in order, blank ones not counted.
 
         Args:
-            content_type: the request's header, with the boundary.
-            body: the request's body, cut anyhow.
+            content_type: the Content-Type header of the request, with the boundary.
+            body: the body of the request, in chunks of any size.
 
         Returns:
             The JSON of an `UploadManifest`.
@@ -44,37 +44,41 @@ class BlobFiles:
         Raises:
             UploadRefused: 400 malformed, no_file, too_many_files, unknown_field, sha256_count, sha256_mismatch or
                 sha256_required; 413 file_too_large or request_too_large; 415 unsupported_media_type; 507 storage_full.
-                Nothing is stored, and neither is when `body` or the storage raise.
+                Nothing is stored then, nor if `body` or the storage raise.
         """
-        from .multipart import Intake, boundary_of, parts_of  # with a parser of forms, which most proxies never need
+        from .multipart import (  # late: its parser of forms is never needed by most proxies
+            UploadReader,
+            boundary_of,
+            parts_of,
+        )
 
         boundary = b"" if order.raw is not None else boundary_of(content_type)
-        intake = Intake(order, self._blobs)
+        reader = UploadReader(order, self._blobs)
         try:
             if order.raw is not None:
-                return await intake.take_raw(order.raw, body)
+                return await reader.take_raw(order.raw, body)
             async with aclosing(parts_of(boundary, body, overhead_max_bytes(len(order.blobs)))) as events:
-                return await intake.take(events)
+                return await reader.take(events)
         except BaseException as error:
             with anyio.move_on_after(DISCARD_TIMEOUT_S, shield=True):
-                await self._discard(intake.begun)
+                await self._discard(reader.begun)
             if isinstance(error, StorageFull):
                 raise UploadRefused(507, "storage_full", "there is no room for this upload; try again later") from error
             raise
 
     async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
-        """Store more of a draft as it arrives. See `FileService`."""
-        addition = Addition(order, self._blobs, tell)
+        """Appends to a resumable upload as the body arrives. See `FileService`."""
+        writer = AppendWriter(order, self._blobs, tell)
         try:
-            await addition.take(body)
+            await writer.take(body)
         finally:
-            tell(addition.report())
+            tell(writer.report())
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes | bytearray]:
-        """The bytes `start:stop` of the blob, in chunks of at most 512 KiB.
+        """Yields the bytes `start:stop` of the blob, in chunks of at most 512 KiB.
 
         Raises:
-            NotStored: on the first step: the blob has gone.
+            NotStored: on the first step, if the blob is gone.
         """
         return self._blobs.read(order.blob, start, stop)
 
@@ -83,4 +87,4 @@ class BlobFiles:
             try:
                 await self._blobs.delete(key)
             except Exception:
-                continue  # the client is to hear why its upload failed, and the other files must still go
+                continue  # the error of the upload must reach the client, and the other blobs must still be removed

@@ -1,7 +1,7 @@
-"""Taking in the files that an upstream says it wrote, and no others.
+"""Takes in the files that a server says it wrote, and no others.
 
-A candidate is resolved and judged by where it really leads (`reach`), then opened without following a link
-(`confinement`). Sources are copied, never linked: whoever edits one later edits its own.
+A candidate path is resolved and judged by where it really leads (`permissions`), then opened without following a link
+(`openat`). Sources are copied, never hard-linked: a server that edits its file later must not edit the blob.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import BinaryIO, Final, NamedTuple
 
 from anyio import CancelScope, to_thread
 
-from ...core.base.effects import Collect, Collected, CollectedFile, FileSource, InlineSource, Remove
+from ...core.base.storage import Collect, Collected, CollectedFile, FileSource, InlineSource, Remove
 from ...core.files.store.filenames import HEAD_BYTES
 from ...storage.interface import Blobs, StorageError
 from .openat import remove_regular
-from .permissions import MISSING, OutOfReach, Reach
+from .permissions import MISSING, NotPermitted, Permissions
 from .survey import stamp_of
 
 UNFINISHED: Final = "unfinished"
@@ -31,18 +31,18 @@ class _Found(NamedTuple):
     stat: os.stat_result
 
 
-class Capture:
+class Collector:
     """Carries out `Collect`."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
-    async def collect(self, order: Collect, reach: Reach | None) -> Collected:
-        """Take in what of the order's sources can be; the others' entries say what is wrong with them.
+    async def collect(self, order: Collect, permissions: Permissions | None) -> Collected:
+        """Stores the sources that can be taken in; the entries of the others have a `problem`.
 
         Args:
             order: its `blobs` are names not used before.
-            reach: what may be taken; None: no file.
+            permissions: the paths that may be taken; None: no file.
 
         Raises:
             StorageError, OSError: nothing of the order is stored, as after a cancellation.
@@ -57,10 +57,10 @@ class Capture:
                     case InlineSource():
                         files.append(await self._take_inline(source, blob, size_max_bytes))
                     case FileSource():
-                        assert reach is not None
-                        files.append(await self._take_file(source, blob, size_max_bytes, reach))
+                        assert permissions is not None
+                        files.append(await self._take_file(source, blob, size_max_bytes, permissions))
         except BaseException:
-            # The engine will hear that nothing was taken in, so nothing may stay.
+            # The engine is told that nothing was taken in, so no blob may stay.
             with CancelScope(shield=True):
                 for blob in order.blobs[: len(files) + 1]:
                     try:
@@ -80,18 +80,20 @@ class Capture:
             filename=source.filename, size_bytes=stat.size_bytes, sha256=stat.sha256, head=source.data[:HEAD_BYTES]
         )
 
-    async def _take_file(self, source: FileSource, blob: str, size_max_bytes: int, reach: Reach) -> CollectedFile:
-        found = await to_thread.run_sync(_find, source, reach, size_max_bytes)
+    async def _take_file(
+        self, source: FileSource, blob: str, size_max_bytes: int, permissions: Permissions
+    ) -> CollectedFile:
+        found = await to_thread.run_sync(_find, source, permissions, size_max_bytes)
         if isinstance(found, str):
             return CollectedFile(problem=found)
         with found.file as file:
             async with self._blobs.create(blob, size_max_bytes=found.stat.st_size) as writer:
-                # A file that grows meanwhile is taken at the length it had, one that shrinks as far as it goes.
+                # A file that grows meanwhile is taken at its length from before, one that shrinks at its new length.
                 await writer.copy_from(file.fileno(), found.stat.st_size)
                 if source.stamp and stamp_of(os.fstat(file.fileno())) != source.stamp:
                     return CollectedFile(problem=UNFINISHED)
                 stat = await writer.commit()
-        # Of what is stored: the file may hold something else by now.
+        # The head is read from the blob: the file may have changed by now.
         head = b"".join([piece async for piece in self._blobs.read(blob, 0, HEAD_BYTES)])
         return CollectedFile(
             path=found.path,
@@ -102,11 +104,11 @@ class Capture:
         )
 
 
-def _find(source: FileSource, reach: Reach, size_max_bytes: int) -> _Found | str:
-    """The first candidate that is a permitted file, or else what is wrong with the first that is not missing."""
+def _find(source: FileSource, permissions: Permissions, size_max_bytes: int) -> _Found | str:
+    """Returns the first candidate that is a permitted file, else the problem of the first that is not missing."""
     problem = MISSING
     for candidate in source.candidates:
-        found = _judge(candidate, source.stamp, reach, size_max_bytes)
+        found = _judge(candidate, source.stamp, permissions, size_max_bytes)
         if not isinstance(found, str):
             return found
         if problem == MISSING:
@@ -114,11 +116,11 @@ def _find(source: FileSource, reach: Reach, size_max_bytes: int) -> _Found | str
     return problem
 
 
-def _judge(candidate: str, stamp: str, reach: Reach, size_max_bytes: int) -> _Found | str:
+def _judge(candidate: str, stamp: str, permissions: Permissions, size_max_bytes: int) -> _Found | str:
     try:
-        path = reach.resolve(candidate)
-        file = reach.open(path)
-    except OutOfReach as error:
+        path = permissions.resolve(candidate)
+        file = permissions.open(path)
+    except NotPermitted as error:
         return error.problem
     except IsADirectoryError:
         return "is a folder"
@@ -133,16 +135,16 @@ def _judge(candidate: str, stamp: str, reach: Reach, size_max_bytes: int) -> _Fo
     return problem
 
 
-def remove_taken(order: Remove, reach: Reach) -> None:
-    """Carry out a `Remove`. Blocks.
+def remove_taken(order: Remove, permissions: Permissions) -> None:
+    """Removes a file that was taken in, unless it was written since. Blocks.
 
     Raises:
-        OSError: it could not be removed, or is out of reach.
+        OSError: it could not be removed, or its path is not permitted.
     """
     try:
-        path = reach.resolve(order.path)
-        file = reach.open(path)
-    except OutOfReach as error:
+        path = permissions.resolve(order.path)
+        file = permissions.open(path)
+    except NotPermitted as error:
         raise OSError(errno.EPERM, error.problem) from None
     with file:
         found = os.fstat(file.fileno())

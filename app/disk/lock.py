@@ -1,4 +1,4 @@
-"""Folders that belong to one process at a time, and to nobody when it has ended, however it ended."""
+"""A lock on a folder: one process holds it at a time, and the system frees it when that process ends in any way."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ LOCK_NAME: Final = ".lock"
 
 
 class InUse(Exception):
-    """Another process holds the folder."""
+    """Another process holds the lock."""
 
 
 @contextlib.contextmanager
 def holding(folder: str) -> Iterator[None]:
-    """Hold `folder`, made with mode 0700 if it is missing, until the context is left. Our children do not hold it.
+    """Locks `folder`, made with mode 0700 if it is missing, until the context is left. Children do not inherit it.
 
     Raises:
-        InUse: another process does. Nothing was changed.
+        InUse: another process holds the lock. Nothing was changed.
         OSError: the folder cannot be made or written.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Uploads: multipart bodies become blobs as they arrive.
+"""Stores multipart uploads as blobs while they arrive.
 
-Nothing is held but the chunk in hand. A limit is met before the chunk that would pass it is written.
+Only the current chunk is held in memory. A limit is checked before the chunk that would exceed it is written.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from multipart import (
     parse_options_header,
 )
 
-from ...core.base.effects import RawFile, Receive, StoredFile, UploadManifest
+from ...core.base.events import RawFile
+from ...core.base.storage import Receive, StoredFile, UploadManifest
 from ...core.files.store.filenames import HEAD_BYTES
 from ...storage.interface import Blobs
 from ...transports.base.port import UploadRefused
 
 HEADER_SIZE_MAX_BYTES: Final = 4096
-"""One header of a part. File names end at 255 bytes on most systems, three times that when percent-encoded."""
+"""Bytes of one header of a part. File names end at 255 bytes on most systems, three times that if percent-encoded."""
 HEADERS_MAX: Final = 16
-"""Headers of a part. RFC 7578 knows three."""
+"""Headers of a part. RFC 7578 defines three."""
 SHA256_SIZE_MAX_BYTES: Final = 128
 """A hash has 64 digits; the rest is room for white space."""
 
@@ -41,7 +42,7 @@ _FILENAME_EXTENDED: Final = re.compile(r";\s*filename\*\s*=\s*utf-8'[^';]*'([^\s
 
 
 class _Head(NamedTuple):
-    """What the headers of a part say."""
+    """The headers of a part, parsed."""
 
     name: str
     filename: str | None
@@ -51,12 +52,12 @@ class _Head(NamedTuple):
 _Event = _Head | bytes | None
 
 
-class Intake:
-    """One upload on its way in: see `BlobFiles.take_in`."""
+class UploadReader:
+    """Stores one upload request. See `BlobFiles.take_in`."""
 
     def __init__(self, order: Receive, blobs: Blobs) -> None:
         self.begun: list[str] = []
-        """Keys that may hold something: noted before the first write, for a commit can fail half way."""
+        """Keys that may hold something, noted before the first write: a commit can fail half way."""
         self._order = order
         self._blobs = blobs
         self._files: list[StoredFile] = []
@@ -81,7 +82,7 @@ class Intake:
         if len(self._files) == len(order.blobs):
             raise UploadRefused(400, "too_many_files", f"got more than {len(order.blobs)} files, expected at most that")
         if not head.filename:
-            # Else a forgotten @ would store the path as if it were the file.
+            # With curl, a forgotten @ sends the path as the content: it must not be stored as if it were the file.
             raise UploadRefused(400, "no_file", "a file field has no filename; with curl write -F file=@PATH")
         async with aclosing(_content(events)) as content:
             await self._store(head.filename, head.mime_type, content)
@@ -114,13 +115,13 @@ class Intake:
         self._files.append(StoredFile(filename, stat.size_bytes, stat.sha256, mime_type, head))
 
     async def _take_hash(self, events: AsyncGenerator[_Event, None]) -> None:
-        written = bytearray()
+        content = bytearray()
         while (chunk := await anext(events)) is not None:
             assert isinstance(chunk, bytes)
-            written += chunk
-            if len(written) > SHA256_SIZE_MAX_BYTES:
+            content += chunk
+            if len(content) > SHA256_SIZE_MAX_BYTES:
                 raise _malformed(f"a sha256 field has over {SHA256_SIZE_MAX_BYTES} bytes, expected 64 digits")
-        digits = written.decode("ascii", "replace").strip().lower()
+        digits = content.decode("ascii", "replace").strip().lower()
         if not digits:
             return
         if _SHA256.fullmatch(digits) is None:
@@ -130,7 +131,7 @@ class Intake:
         self._hashes.append(digits)
 
     def _check_files(self) -> None:
-        """What can be told at the end only: fields come in any order."""
+        """Checks what is known at the end only, since fields come in any order."""
         if not self._files:
             raise UploadRefused(400, "no_file", "got no file, expected one or more fields named file")
         if self._hashes and len(self._hashes) != len(self._files):
@@ -145,14 +146,17 @@ class Intake:
 
 
 async def _content(events: AsyncGenerator[_Event, None]) -> AsyncGenerator[bytes, None]:
-    """The content of the part whose head came last."""
+    """Yields the content of the current part."""
     while (chunk := await anext(events)) is not None:
         assert isinstance(chunk, bytes)
         yield chunk
 
 
 class _Parser(PushMultipartParser):  # type: ignore[misc]
-    """Judges a line of a part's head by its bytes. The library's verdict on some depends on where they were cut."""
+    """A parser that checks header lines of parts by their bytes.
+
+    The library accepts or refuses some lines depending on where the chunks are cut.
+    """
 
     def _on_segment_headerline(self, line: bytes) -> None:
         if b"\n" in line or b"\r" in line:
@@ -163,10 +167,14 @@ class _Parser(PushMultipartParser):  # type: ignore[misc]
 
 
 async def parts_of(boundary: bytes, body: AsyncIterator[bytes], overhead_max: int) -> AsyncGenerator[_Event, None]:
-    """For each part its head, its content in non-empty chunks, and None."""
+    """Yields for each part its head, its content in non-empty chunks, and None.
+
+    Args:
+        overhead_max: bytes of the body that need not be content.
+    """
     parser = _Parser(boundary, max_header_size=2 * HEADER_SIZE_MAX_BYTES, max_header_count=HEADERS_MAX)
     opening = b"--" + boundary
-    begin: bytes | None = b""  # until it is long enough to be judged
+    begin: bytes | None = b""  # the beginning of the body; None once it was checked
     overhead_bytes = 0
     try:
         async for chunk in body:
@@ -175,11 +183,11 @@ async def parts_of(boundary: bytes, body: AsyncIterator[bytes], overhead_max: in
                 begin += chunk
                 if len(begin) < len(opening) + 2:
                     continue
-                # A preamble would be legal and is never sent; the parser's verdict on one depends on how it is cut.
+                # A preamble would be legal but is never sent, and the parser treats one differently as chunks are cut.
                 if not begin.startswith((opening, b"\r\n" + opening)):
                     raise _malformed("the body does not begin with the boundary that its Content-Type names")
                 chunk, begin = begin, None
-            if chunk:  # an empty one would mean the end
+            if chunk:  # the parser takes an empty chunk for the end
                 for event in parser.parse(chunk):
                     if isinstance(event, bytes):
                         overhead_bytes -= len(event)
@@ -193,7 +201,7 @@ async def parts_of(boundary: bytes, body: AsyncIterator[bytes], overhead_max: in
 
 
 def boundary_of(content_type: str) -> bytes:
-    """That of a multipart/form-data body.
+    """Returns the boundary of a multipart/form-data body.
 
     Raises:
         UploadRefused: 415 unsupported_media_type, 400 malformed.
@@ -213,7 +221,7 @@ def _head(segment: MultipartSegment) -> _Head:
         if len(value.encode()) > HEADER_SIZE_MAX_BYTES:
             raise _malformed(f"the header {name} of a part has over {HEADER_SIZE_MAX_BYTES} bytes")
         if name == "Content-Transfer-Encoding" and value.strip().lower() not in ("binary", "8bit", "7bit"):
-            # RFC 7578, 4.7 deprecates it; to store what it encodes as if it were the file would be worse.
+            # RFC 7578, 4.7 deprecates the header. Ignoring it would store the encoded bytes as if they were the file.
             raise _malformed(f"got Content-Transfer-Encoding {_shown(value)}, expected none")
     mime_type = segment.content_type
     if mime_type is not None and _MIME_TYPE.fullmatch(mime_type) is None:
@@ -222,14 +230,17 @@ def _head(segment: MultipartSegment) -> _Head:
 
 
 def _filename(segment: MultipartSegment) -> str | None:
-    """The name as sent. RFC 7578, 4.2 forbids `filename*`; where clients send it, it alone has the letters right."""
+    """Returns the file name as sent.
+
+    RFC 7578, 4.2 forbids `filename*`. Clients that send it anyway have the name right only there.
+    """
     disposition = _QUOTED.sub('""', segment.header("Content-Disposition"))
     extended = _FILENAME_EXTENDED.search(disposition)
     if extended is not None:
         try:
             return unquote(extended[1], errors="strict")
         except UnicodeDecodeError:
-            pass  # the plain name beside it has to do
+            pass  # use the plain name beside it
     name: str | None = segment.filename
     return name
 

@@ -1,10 +1,11 @@
-"""Opening and making files without following a symbolic link anywhere on the way.
+"""Opens and creates files without following a symbolic link anywhere in the path.
 
-A path that was checked and is then opened by name can lead elsewhere by then: whoever may write to one of its folders
-may put a link there in between. So a path is resolved once, judged as text, and then walked from `/` one component at
-a time, each opened relative to the one before and refused if it is a link. What is opened so is what was judged.
+A path that was checked and is then opened by name may lead elsewhere by then: another process that may write to one of
+its folders can put a link there in between. So a path is resolved once and judged as text. Then it is walked from `/`
+one component at a time, each opened relative to the one before and refused if it is a link. So the file that is opened
+is the one that was judged.
 
-All functions block, and raise `OSError` for what the file system says. They are called in worker threads.
+All functions block, and raise `OSError` for errors of the file system. They are called in worker threads.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from typing import BinaryIO, Final
 
 from ...storage.kernel_copy import copy_in_kernel
 
-# O_PATH, where there is one, needs no permission to list the folder.
+# O_PATH, where it exists, needs no permission to list the folder.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SAME: Final = ("st_dev", "st_ino", "st_mode", "st_size", "st_mtime_ns")
-# Not to wait for a FIFO's writer, nor to adopt a terminal, if one was put there after it was looked at.
+# O_NONBLOCK does not wait for the writer of a FIFO, and O_NOCTTY adopts no terminal, should one of them have been put
+# there after the check.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether `path` is `folder`, or lies in it at some depth. Both are absolute and resolved; nothing is looked up."""
+    """True if `path` is `folder` or below it. Both are absolute and resolved; the file system is not asked."""
     return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
 
 
 def is_plain(filename: str) -> bool:
-    """Whether `filename` is one component that names a file in the folder it is put in."""
+    """True if `filename` is one path component that stays in the folder that it is put in, and is UTF-8."""
     try:
         filename.encode()
     except UnicodeEncodeError:
@@ -41,17 +43,17 @@ def is_plain(filename: str) -> bool:
 
 
 def reason_of(error: OSError) -> str:
-    """What went wrong, without the path that the error's own text names."""
+    """Returns the reason of an error without the path, which the error's own text may contain."""
     if error.filename is None and error.strerror:
         return error.strerror
     return os.strerror(error.errno) if error.errno is not None else "unknown error"
 
 
 def open_folder(path: str, *, make: bool = False) -> int:
-    """Open the folder at the absolute, resolved `path`, to be used as `dir_fd`. The caller closes it.
+    """Opens the folder at the absolute, resolved `path`, for use as `dir_fd`. The caller closes it.
 
     Args:
-        make: make each folder that is missing, with mode 0700.
+        make: create each missing folder, with mode 0700.
     """
     assert path.startswith("/")
     folder = os.open("/", _FOLDER)
@@ -73,22 +75,22 @@ def _open_inner(folder: int, name: str, *, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    with suppress(FileExistsError):  # somebody else just made it: as good
+    with suppress(FileExistsError):  # another thread or process just made it
         os.mkdir(name, 0o700, dir_fd=folder)
     return os.open(name, _FOLDER, dir_fd=folder)
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open the regular file at the absolute, resolved `path` for reading, unbuffered.
+    """Opens the regular file at the absolute, resolved `path` for reading, unbuffered.
 
     Raises:
-        IsADirectoryError: it is a folder.
-        PermissionError: it is a link, a device, a FIFO or a socket, or may not be read.
+        IsADirectoryError: `path` is a folder.
+        PermissionError: `path` is a link, a device, a FIFO or a socket, or may not be read.
     """
     folder = open_folder(os.path.dirname(path))
     name = os.path.basename(path)
     try:
-        # Looked at before it is opened, since opening some devices already does something.
+        # Checked before it is opened as well, since merely opening some devices has effects.
         _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
         file = os.fdopen(os.open(name, _FILE, dir_fd=folder), "rb", buffering=0)
     finally:
@@ -102,12 +104,12 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def remove_regular(path: str, was: os.stat_result) -> bool:
-    """Remove the file at the absolute, resolved `path` if it is the one that `was` tells of, and was not written since.
+    """Removes the file at the absolute, resolved `path` if it is the one of `was`, and was not written since.
 
-    Between looking and removing somebody may put another file there, for as long as two calls of the system take.
+    Another file that is put there between the check and the removal, two system calls later, is removed instead.
 
     Returns:
-        Whether it was removed.
+        True if it was removed.
     """
     folder = open_folder(os.path.dirname(path))
     name = os.path.basename(path)
@@ -129,15 +131,15 @@ def _check_regular(found: os.stat_result) -> None:
 
 
 class Placement:
-    """A new file that appears in its folder under its name whole, or not at all.
+    """A new file that appears in its folder complete, or not at all.
 
     Args:
-        folder: absolute and resolved; made as far as it is missing.
+        folder: absolute and resolved; created as far as it is missing.
         filename: see `is_plain`.
 
     Attributes:
-        is_there: a regular file has that name already; it is left alone and `file` is not to be written.
-        stat: of the file that is there, or was finished.
+        is_there: a regular file has that name already; it is left alone, and there is no `file` to write.
+        stat: the stat of the existing or finished file.
     """
 
     def __init__(self, folder: str, filename: str) -> None:
@@ -165,13 +167,13 @@ class Placement:
         return found if stat.S_ISREG(found.st_mode) else None
 
     def copy_from(self, path: str) -> None:
-        """Write all of the file at `path`, which we own; sharing its blocks where the file system can."""
+        """Copies the file at `path`, which is ours, and shares its blocks if the file system can."""
         with open(path, "rb", buffering=0) as source:
             copy_in_kernel(source.fileno(), self.file.fileno(), os.fstat(source.fileno()).st_size)
             shutil.copyfileobj(source, self.file, 1024 * 1024)
 
     def finish(self) -> None:
-        """Give the file its name, replacing a link or whatever else but a folder has it."""
+        """Gives the file its name. Replaces a link or anything else with that name, except a folder."""
         assert self._temporary is not None
         self.file.flush()
         self.stat = os.fstat(self.file.fileno())
@@ -180,7 +182,7 @@ class Placement:
         self._temporary = None
 
     def close(self) -> None:
-        """Let go. A file that was not finished is removed."""
+        """Closes the folder, and removes the file if it was not finished."""
         if self._temporary is not None:
             with suppress(OSError):
                 self.file.close()

@@ -1,8 +1,8 @@
-"""What a session of a server may have taken in: where its relative paths start, where paths may lead, and where never.
+"""Decides which files may be taken in for a session of a server.
 
-A path is judged by where it really leads, all links resolved: into the session's own folders, or into one of the
-server's artifact roots, but never into anything private. A private file stays so under a second name too: a hard link
-to it in a session's own folder is not taken.
+A path is judged by where it really leads, all links resolved. It may lead into the session's own folders or into one
+of the server's artifact roots, but never into anything private. A private file stays private under a second name: a
+hard link to it in a session's own folder is not taken.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from .walk import PATH_SIZE_MAX, list_files
 MISSING: Final = "missing"
 FORBIDDEN: Final = "not permitted"
 PRIVATE_ENTRIES_MAX: Final = 20_000
-"""Entries of private folders that are looked through for a file with several names, some 30 ms. Where there are more,
+"""Entries of private folders that are searched when a file has several names; takes some 30 ms. If there are more,
 such a file is not taken: ordinary output has one name."""
 
 
-class OutOfReach(Exception):
-    """What is named cannot be taken. `problem` says why, for people, and nothing of what there is elsewhere."""
+class NotPermitted(Exception):
+    """A path cannot be taken. `problem` says why, for people, and reveals nothing about files elsewhere."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
 
 
-class Reach:
-    """Made for one order; what private folders hold is read once, if at all. Its methods block.
+class Permissions:
+    """The permissions of one order. Private folders are read at most once. All methods block.
 
     Args:
         own: the session's folders, resolved.
-        start: what relative candidates start from.
-        roots: further folders files may be named in, resolved.
-        private: files and folders that nothing is taken from, but for `own` below them; resolved.
-        private_prefix: what begins so is private as well, but for `own`.
+        start: the folder that relative candidates start from.
+        roots: further folders whose files may be taken, resolved.
+        private: files and folders that nothing is taken from, except `own` below them; resolved.
+        private_prefix: paths with this prefix are private too, except `own`.
     """
 
     def __init__(
@@ -53,47 +53,47 @@ class Reach:
         self._private_prefix = private_prefix
 
     def resolve(self, candidate: str) -> str:
-        """Where a path leads, whether anything is there or not.
+        """Returns where a path leads, all links resolved, whether anything exists there or not.
 
         Raises:
-            OutOfReach: it cannot be a path, or leads where it may not.
+            NotPermitted: the candidate cannot be a path, or leads where it may not.
         """
         if not candidate or len(candidate) > PATH_SIZE_MAX or "\0" in candidate:
-            raise OutOfReach(MISSING)
+            raise NotPermitted(MISSING)
         try:
             path = os.path.realpath(os.path.join(self._start, candidate))
             path.encode()
         except UnicodeEncodeError:
-            raise OutOfReach(f"{FORBIDDEN}: its name is not UTF-8") from None
-        except (RecursionError, OSError):  # links to links to links: up to Python 3.12 each takes a piece of the stack
-            raise OutOfReach(f"{FORBIDDEN}: it leads through too many links") from None
-        # Before looking whether it is there: nobody learns what exists outside.
+            raise NotPermitted(f"{FORBIDDEN}: its name is not UTF-8") from None
+        except (RecursionError, OSError):  # chains of links: up to Python 3.12, realpath recurses for each
+            raise NotPermitted(f"{FORBIDDEN}: it leads through too many links") from None
+        # Checked before existence, so that a server does not learn which files exist elsewhere.
         if not self.permits(path):
-            raise OutOfReach(FORBIDDEN)
+            raise NotPermitted(FORBIDDEN)
         return path
 
     def open(self, path: str) -> BinaryIO:
-        """The regular file at a path that was resolved here, for reading, unbuffered.
+        """Opens the regular file at a path from `resolve` for reading, unbuffered.
 
         Raises:
-            IsADirectoryError: it is a folder.
-            OutOfReach: it cannot be taken.
+            IsADirectoryError: the path is a folder.
+            NotPermitted: the file cannot be taken.
         """
         try:
             file = open_regular(path)
         except IsADirectoryError:
             raise
         except (FileNotFoundError, NotADirectoryError):
-            raise OutOfReach(MISSING) from None
+            raise NotPermitted(MISSING) from None
         except OSError as error:
-            raise OutOfReach(problem_of(error)) from error
+            raise NotPermitted(problem_of(error)) from error
         if not self.permits_file(os.fstat(file.fileno())):
             file.close()
-            raise OutOfReach(FORBIDDEN)
+            raise NotPermitted(FORBIDDEN)
         return file
 
     def permits(self, path: str) -> bool:
-        """Whether what lies at `path`, absolute and resolved, may be taken."""
+        """True if `path`, absolute and resolved, may be taken."""
         if self._is_own(path):
             return True
         if path.startswith(self._private_prefix) or any(is_within(path, private) for private in self._private):
@@ -101,7 +101,7 @@ class Reach:
         return any(is_within(path, folder) for folder in self._roots)
 
     def permits_file(self, found: os.stat_result) -> bool:
-        """Whether a file that lies where it may is none that has another name where it may not."""
+        """True unless a file at a permitted path is also a private file, by a hard link."""
         if found.st_nlink <= 1:
             return True
         twins = self._private_files
@@ -109,7 +109,7 @@ class Reach:
 
     @cached_property
     def _private_files(self) -> frozenset[tuple[int, int]] | None:
-        """Device and inode of each private file that has several names; None: there are too many to tell."""
+        """Device and inode of each private file with several names; None if there are too many entries to search."""
         beside, prefix = os.path.split(self._private_prefix)
         paths = [*self._private, *(os.path.join(beside, name) for name in _names_in(beside) if name.startswith(prefix))]
         found = list_files(
@@ -122,7 +122,7 @@ class Reach:
             return None
         stats = [file.stat for file in found.files]
         for path in self._private:
-            with suppress(OSError):  # nothing there that could have another name
+            with suppress(OSError):  # it does not exist, so it has no other name
                 stats.append(os.stat(path, follow_symlinks=False))
         return frozenset((stat.st_dev, stat.st_ino) for stat in stats if stat.st_nlink > 1)
 
@@ -138,7 +138,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def problem_of(error: OSError) -> str:
-    """Why something that is there cannot be taken."""
+    """Returns the problem, for people, of a file that exists and cannot be taken."""
     if error.errno == errno.ENAMETOOLONG:
         return MISSING
     return f"{FORBIDDEN if isinstance(error, PermissionError) else 'unreadable'}: {reason_of(error)}"

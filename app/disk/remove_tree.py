@@ -1,8 +1,8 @@
-"""Removing a folder with all that is in it, whatever its shape, without following a link.
+"""Removes a folder with all its content, of any shape, without following a link.
 
-An upstream may leave any tree behind: deeper than a stack or a path can be, wider than memory should be, with folders
-that not even their owner may list. So nothing here recurses and no path is walked twice: each folder met on the way is
-moved up into the topmost one, under a name nobody could guess, and is emptied there in its turn.
+A server may leave any tree behind: deeper than a stack or a path can be, wider than memory should be, with folders that
+not even their owner may list. So nothing here recurses, and no path is walked twice: each inner folder is moved up into
+the topmost one, under an unguessable name, and is emptied there in its turn.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from typing import Final
 from .openat import open_folder
 
 PASSES_MAX: Final = 5
-"""A listing need not show all of a folder that is being emptied, nor what a process still running puts there."""
+"""Attempts to empty a folder: a listing need not show all entries of a folder that changes while it is read, and a
+process that still runs may add more."""
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PINNED: Final = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: str) -> None:
-    """Remove the folder, or the link, at the absolute path `path`, whose folder is resolved. Blocks.
+    """Removes the folder, or the link, at the absolute path `path`, whose parent is resolved. Blocks.
 
-    What cannot be removed is passed over, to remove as much as can be; nothing is raised for it. Anything else than a
+    Entries that cannot be removed are skipped without an error, to remove as much as possible. Anything else than a
     folder or a link is left alone.
     """
     with suppress(OSError):
@@ -45,13 +46,13 @@ def _remove(name: str, parent: int) -> None:
     top = os.open(name, _FOLDER, dir_fd=parent)
     try:
         for _ in range(PASSES_MAX):
-            doomed = [*_empty(top, top)]
-            while doomed:
-                moved = doomed.pop()
+            to_remove = [*_empty(top, top)]
+            while to_remove:
+                moved = to_remove.pop()
                 with suppress(OSError):
                     folder = os.open(moved, _FOLDER, dir_fd=top)
                     try:
-                        doomed += _empty(folder, top)
+                        to_remove += _empty(folder, top)
                     finally:
                         os.close(folder)
                     os.rmdir(moved, dir_fd=top)
@@ -63,7 +64,7 @@ def _remove(name: str, parent: int) -> None:
 
 
 def _empty(folder: int, top: int) -> list[str]:
-    """Remove what is no folder, and move what is one up to `top`. Returns the names it has there."""
+    """Removes entries that are no folders, and moves folders up to `top`. Returns their names there."""
     inner: list[str] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -87,17 +88,17 @@ def _empty(folder: int, top: int) -> list[str]:
 
 
 def _make_usable(name: str, parent: int) -> None:
-    """Let its owner, who may be us, list and change the folder `name`.
+    """Gives the owner of the folder `name`, if that is us, permission to list and change it.
 
     Raises:
-        OSError: it is not ours, or no folder any more.
+        OSError: it is not ours, or no longer a folder.
     """
     if stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode) & 0o700 == 0o700:
         return
-    # Not by its name, which might have become a link's by now.
+    # The mode is changed by descriptor and not by name, which may be a link by now.
     folder = os.open(name, _PINNED, dir_fd=parent)
     try:
-        # A folder opened without permission to read it can be named in this way only.
+        # A descriptor opened with O_PATH cannot be given to fchmod; its path below /proc can be changed.
         os.chmod(f"/proc/self/fd/{folder}" if hasattr(os, "O_PATH") else folder, 0o700)
     finally:
         os.close(folder)

@@ -1,4 +1,4 @@
-"""What earlier runs left in the records: files and tasks, which outlive the process that made them."""
+"""Reads artifacts, uploads and tasks of earlier runs from the records."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Left(NamedTuple):
+class Restored(NamedTuple):
     artifacts: tuple[StoredArtifact, ...] = ()
     tasks: tuple[StoredTask, ...] = ()
     uploads: tuple[StoredUpload, ...] = ()
 
 
-async def left_behind(records: Records, *, now_unix: float, upload_ttl_s: float) -> Left:
-    """All of it."""
+async def restore(records: Records, *, now_unix: float, upload_ttl_s: float) -> Restored:
+    """Returns all artifacts, tasks and uploads of earlier runs."""
     uploads = await stored_uploads(records, now_unix=now_unix, ttl_s=upload_ttl_s)
-    return Left(await stored_artifacts(records), await stored_tasks(records), uploads)
+    return Restored(await stored_artifacts(records), await stored_tasks(records), uploads)
 
 
 async def stored_artifacts(records: Records) -> tuple[StoredArtifact, ...]:
@@ -33,7 +33,7 @@ async def stored_artifacts(records: Records) -> tuple[StoredArtifact, ...]:
 
 
 async def stored_uploads(records: Records, *, now_unix: float, ttl_s: float) -> tuple[StoredUpload, ...]:
-    """Where a record does not say how long it is kept, its time begins now."""
+    """Returns the stored uploads. Those without an expiry time, as old records are, expire `ttl_s` from now."""
     found = await _stored(records, "upload/", StoredUpload, "an upload")
     at = now_unix + ttl_s
     return tuple(
@@ -42,13 +42,13 @@ async def stored_uploads(records: Records, *, now_unix: float, ttl_s: float) -> 
 
 
 async def stored_tasks(records: Records) -> tuple[StoredTask, ...]:
-    """Oldest first: records are in the order of their keys, which are random."""
+    """Returns the stored tasks, oldest first: the records are in the order of their keys, which are random."""
     found = await _stored(records, PREFIX, StoredTask, "a task")
     return tuple(sorted(found, key=lambda task: task.expires_at_unix - task.ttl_ms / 1000))
 
 
 async def _stored(records: Records, prefix: str, kind: type[T], name: str) -> tuple[T, ...]:
-    """A record that this version cannot read goes; the next start removes what it owned."""
+    """Reads the records with a prefix. Deletes those that cannot be decoded, whose blobs go at the next start."""
     found: list[T] = []
     async for key, record in records.scan(prefix):
         try:

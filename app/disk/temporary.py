@@ -1,7 +1,7 @@
-"""A folder for one run. Whoever is killed cannot clean up, so each run begins by removing what such others left.
+"""A temporary folder for one run. Each run first removes the folders that killed runs left behind.
 
-A folder is in use as long as its process has a lock on the folder itself, and it gets the name by which it is found
-only when it has that lock: so one that is found without belongs to nobody.
+A folder is in use as long as its process holds a lock on the folder itself. The folder gets its final name only once
+the lock is held, so a folder of that name without a lock is abandoned.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[str]:
-    """A folder of our own in the system's one for temporary files, removed when the context is left.
+    """Makes a folder in the system's folder for temporary files, and removes it when the context is left.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be made.
     """
     parent = os.path.realpath(tempfile.gettempdir())
     for name in os.listdir(parent):
@@ -39,7 +39,7 @@ def temporary_folder() -> Iterator[str]:
     path = os.path.join(parent, f"isthmus-{os.getpid()}-{unnamed.rpartition('-')[2]}")
     folder = os.open(unnamed, _FOLDER)
     try:
-        with contextlib.suppress(OSError):  # where folders cannot be locked, none is taken for abandoned either
+        with contextlib.suppress(OSError):  # on a system that cannot lock folders, none is ever found abandoned either
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.rename(unnamed, path)
         try:
@@ -51,10 +51,10 @@ def temporary_folder() -> Iterator[str]:
 
 
 def _remove_abandoned(parent: str, name: str) -> None:
-    """Remove the folder if it is ours and nobody uses it. Others may put there whatever they like under such a name.
+    """Removes the folder if it is ours and not in use. Other users may put anything there under such a name.
 
     Raises:
-        OSError: it is in use, or no folder, or not ours to look at.
+        OSError: it is in use, or no folder, or may not be opened.
     """
     path = os.path.join(parent, name)
     folder = os.open(path, _FOLDER)

@@ -1,8 +1,8 @@
-"""Listing the files below folders that others may change meanwhile, without following a link.
+"""Lists the files below folders that other processes may change meanwhile, without following a link.
 
-Nothing recurses, and one folder is open at a time: each is reached from `/` by its path, every component refused if it
-is a link (`confinement`). So a tree may have any shape, and may be moved or swapped for a link while it is
-listed: what is listed lay below the folders that were named.
+Nothing recurses, and one folder is open at a time. Each is reached from `/` by its path, and a component that is a link
+is refused (`openat`). So a tree may have any shape, and may be moved or replaced by a link while it is listed: every
+listed file was below one of the given folders.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from .openat import open_folder
 
 PATH_SIZE_MAX: Final = 4096
-"""Characters of a path; the systems we run on open none that is longer."""
+"""Characters of a path; the systems that we run on open no longer ones."""
 DEPTH_MAX: Final = 64
-"""Levels below a folder that is listed. What each deeper one costs grows with its depth, and the trees that programs
-make, those of packages in packages too, have some thirty."""
+"""Levels below a folder that are listed. The cost of a level grows with its depth, and trees that programs make, nested
+packages included, have some thirty."""
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -30,7 +30,7 @@ class ListedFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """`files` are the regular ones, ordered by their paths; `is_cut`: there was more than was looked at."""
+    """The regular `files`, ordered by path; `is_cut` is true if there was more than was listed."""
 
     files: list[ListedFile]
     is_cut: bool
@@ -43,15 +43,15 @@ def list_files(
     enters: Callable[[str], bool] = lambda path: True,
     with_any_name: bool = False,
 ) -> Listing:
-    """What is in the folders, and in theirs, the upper levels first. Blocks.
+    """Lists the regular files in the folders and below, upper levels first. Blocks.
 
-    Passed over: what is gone, what may not be listed, links, devices, FIFOs, sockets.
+    Skipped: entries that are gone, folders that may not be listed, links, devices, FIFOs and sockets.
 
     Args:
         folders: absolute, resolved paths.
-        entries_max: entries to look at, of whatever kind.
-        enters: whether to look into a folder.
-        with_any_name: files as well whose path is no UTF-8, or too long to be opened by.
+        entries_max: entries to look at, of any kind.
+        enters: called with the path of a folder; true to list it.
+        with_any_name: include files whose path is not UTF-8, or too long to be opened.
     """
     files: list[ListedFile] = []
     waiting = deque((folder, 0) for folder in folders)
@@ -66,7 +66,7 @@ def list_files(
                     return Listing(sorted(files), is_cut=True)
                 left -= 1
                 path = start + entry.name
-                if not with_any_name and not _is_sayable(path):
+                if not with_any_name and not _is_usable(path):
                     continue
                 with suppress(OSError):  # gone since
                     if entry.is_dir(follow_symlinks=False):
@@ -81,10 +81,10 @@ def list_files(
 
 @contextmanager
 def scanning(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of the folder at the absolute, resolved `path`.
+    """Gives the entries of the folder at the absolute, resolved `path`, until the context is left.
 
     Raises:
-        OSError: it cannot be listed.
+        OSError: the folder cannot be listed.
     """
     place = open_folder(path)
     try:
@@ -98,7 +98,7 @@ def scanning(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
         os.close(folder)
 
 
-def _is_sayable(path: str) -> bool:
+def _is_usable(path: str) -> bool:
     try:
         path.encode()
     except UnicodeEncodeError:

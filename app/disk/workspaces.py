@@ -1,8 +1,8 @@
-"""Carries out the engine's storage orders: records, blobs, and the folders that upstreams read and write.
+"""Carries out the engine's storage orders: records, blobs, and the folders that servers read and write.
 
-Each session's workspace is a folder of its own below one root, which belongs to one process. An upstream is trusted
-with its own workspace and nothing else: what it says it wrote is taken in only from there or from its server's
-`artifact_roots`, and whatever it puts into its folders, links above all, is never followed out of them.
+Each session's workspace is a folder of its own below one root, which belongs to one process. A server is trusted with
+its own workspace and nothing else. Files that it names are taken in only from there or from its `artifact_roots`, and
+links that it puts into its folders are never followed out of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from ...core.base.effects import (
+from ...core.base.ids import is_minted
+from ...core.base.limits import Limits
+from ...core.base.storage import (
     Allocate,
     Allocated,
     Collect,
@@ -44,12 +46,10 @@ from ...core.base.effects import (
     Surveyed,
     Sweep,
 )
-from ...core.base.ids import is_minted
-from ...core.base.limits import Limits
 from ...storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
-from .collect import Capture, remove_taken, too_large
+from .collect import Collector, remove_taken, too_large
 from .openat import Placement, is_plain, open_folder, reason_of
-from .permissions import Reach
+from .permissions import Permissions
 from .remove_tree import remove_tree
 from .survey import stamp_of, survey
 
@@ -57,14 +57,15 @@ _log = logging.getLogger(__name__)
 
 
 class Folders(NamedTuple):
-    """A workspace's folders, as absolute paths.
+    """The folders of a workspace, as absolute paths.
 
     Attributes:
-        ws: the server's working directory, unless it is configured with another.
-        in_: what clients uploaded, one folder an upload.
-        out: what the server is told to write, one folder an artifact.
-        tmp: the server's TMPDIR. Not below the root, for its path must be short: a Unix socket's has at most 107 bytes,
-            and programs put sockets below their TMPDIR (Chromium's takes 45 more bytes; without one it dies).
+        ws: the server's working directory, unless another is configured.
+        in_: uploads of clients, one folder for each.
+        out: artifacts that the server is asked to write, one folder for each.
+        tmp: the server's TMPDIR. Not below the root, since its path must be short: the path of a Unix socket has at
+            most 107 bytes, and programs put sockets below their TMPDIR (Chromium adds 45 bytes, and exits if it
+            cannot).
     """
 
     ws: str
@@ -73,17 +74,17 @@ class Folders(NamedTuple):
     tmp: str
 
     def place(self, text: str) -> str:
-        """`text` with the folders in place of `{ws}`, `{in}`, `{out}` and `{tmp}`."""
+        """Returns `text` with the folders in place of `{ws}`, `{in}`, `{out}` and `{tmp}`."""
         text = text.replace("{ws}", self.ws).replace("{in}", self.in_)
         return text.replace("{out}", self.out).replace("{tmp}", self.tmp)
 
     def area(self, name: str) -> str:
-        """The folder that orders call `name`: "ws", "in" or "out"."""
+        """Returns the folder that orders call `name`: "ws", "in" or "out"."""
         return {"ws": self.ws, "in": self.in_, "out": self.out}[name]
 
 
 class _Owner(msgspec.Struct):
-    """The part of a record's value that says which blob lives as long as it."""
+    """The part of a record's value that names the blob it owns."""
 
     blob: str | None = None
 
@@ -92,15 +93,15 @@ class Workspaces:
     """Carries out storage orders. Call `start_up` first.
 
     Args:
-        root: the folder that holds the workspaces, and nothing else; made if it is missing. Links in it are resolved
-            now, so that paths handed to upstreams are real ones.
-        artifact_roots: for each server, further folders it may name files in.
-        working_directories: for each server, what its relative paths start from, which may hold the placeholders of
-            `Folders.place`; None: its workspace's `ws`.
+        root: the folder that holds the workspaces and nothing else; made if it is missing. Links in its path are
+            resolved now, so that paths handed to servers are real ones.
+        artifact_roots: for each server, further folders whose files it may name.
+        working_directories: for each server, the folder that its relative paths start from, which may hold the
+            placeholders of `Folders.place`; None: its workspace's `ws`.
         private_paths: files and folders, such as the state database and the blobs, that are never handed out, even
-            where an artifact root contains them. The root is one of them, but for the session's own workspace.
+            if an artifact root contains them. The root is private too, except for the session's own workspace.
         tmp_root: the folder in which each workspace has its `tmp`; None: the system's.
-        now_unix: seconds of wall time.
+        now_unix: returns wall time in seconds.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Workspaces:
         self._tmp_root = os.path.realpath(tmp_root or tempfile.gettempdir())
         self._records = records
         self._blobs = blobs
-        self._capture = Capture(blobs)
+        self._collector = Collector(blobs)
         self._artifact_roots = {
             server: tuple(os.path.realpath(path) for path in paths) for server, paths in artifact_roots.items()
         }
@@ -130,10 +131,10 @@ class Workspaces:
         self._now_unix = now_unix
 
     async def start_up(self) -> None:
-        """Remove what earlier runs left: workspaces, expired records, blobs that no record owns, and records whose blob
-        is gone. A record owns the blob that the member `blob` of its JSON object names.
+        """Removes leftovers of earlier runs: workspaces, expired records, blobs that no record owns, and records whose
+        blob is gone. A record owns the blob that the member `blob` of its JSON object names.
 
-        The caller holds the root (`holding`) and goes on holding it: another process would lose its workspaces.
+        The caller must hold the lock on the root (`holding`) and keep it: another process would lose its workspaces.
 
         Raises:
             StorageError, OSError: the storage cannot be used.
@@ -154,7 +155,7 @@ class Workspaces:
 
     @property
     def tmp_prefix(self) -> str:
-        """What the path of each workspace's `tmp` begins with; its name follows."""
+        """The beginning of the path of each workspace's `tmp`; the name of the workspace follows."""
         return tmp_folder(self._tmp_root, "")
 
     def folders(self, workspace: str) -> Folders:
@@ -163,10 +164,10 @@ class Workspaces:
         return Folders(ws, in_, out, tmp_folder(self._tmp_root, workspace))
 
     async def prepare(self, workspace: str) -> Folders:
-        """Make a workspace's folders, as far as they are missing.
+        """Makes the missing folders of a workspace.
 
         Raises:
-            OSError: one cannot be made.
+            OSError: one of them cannot be made.
         """
         folders = self.folders(workspace)
         for folder in folders:
@@ -174,10 +175,10 @@ class Workspaces:
         return folders
 
     async def carry_out(self, order: StorageOrder) -> StorageAnswer | None:
-        """Do it. Returns the answer, or None for the orders that have none, whose failures are logged.
+        """Carries out an order. Returns its answer, or None for orders without one, whose failures are logged.
 
-        Whatever goes wrong with records, blobs or files becomes a `StorageFailed`, the time limit for storage orders
-        included; an order that failed has left no file behind, and a record as it was or as it was to be.
+        Errors of records, blobs and files, and a timeout, become a `StorageFailed`. An order that failed has left no
+        file behind, and a record in its old or its new state.
         """
         match order:
             case Forget() | ForgetAll() | Discard() | Remove() | Sweep():
@@ -201,7 +202,7 @@ class Workspaces:
             return StorageFailed(str(error))
         except OSError as error:
             return StorageFailed(reason_of(error), is_full=error.errno in (errno.ENOSPC, errno.EDQUOT))
-        except Exception:  # a defect in one order must not take every other session with it
+        except Exception:  # a bug in one order must not end every other session
             _log.exception("%s failed", type(order).__name__)
             return StorageFailed("internal error")
 
@@ -223,11 +224,11 @@ class Workspaces:
                 return await self._allocate(order)
             case Collect(workspace=""):
                 assert all(isinstance(source, InlineSource) for source in order.sources)
-                return await self._capture.collect(order, None)
+                return await self._collector.collect(order, None)
             case Collect(server=server, workspace=workspace):
-                return await self._capture.collect(order, self._reach(server, workspace))
+                return await self._collector.collect(order, self._permissions(server, workspace))
             case Remove(server=server, workspace=workspace):
-                await to_thread.run_sync(remove_taken, order, self._reach(server, workspace))
+                await to_thread.run_sync(remove_taken, order, self._permissions(server, workspace))
                 return None
             case Survey():
                 return await self._survey(order)
@@ -242,11 +243,11 @@ class Workspaces:
                 await self._sweep(workspace)
                 return None
 
-    # --- What upstreams read and write ------------------------------------------------------------------------------
+    # --- Files of servers -------------------------------------------------------------------------------------------
 
-    def _reach(self, server: str, workspace: str) -> Reach:
+    def _permissions(self, server: str, workspace: str) -> Permissions:
         folders = self.folders(workspace)
-        return Reach(
+        return Permissions(
             own=folders,
             start=folders.place(self._working_directories.get(server) or "{ws}"),
             roots=self._artifact_roots.get(server, ()),
@@ -258,7 +259,7 @@ class Workspaces:
         folders = self.folders(order.workspace)
         areas = [folders.area(name) for name in order.areas]
         look = functools.partial(survey, now_unix=self._now_unix())
-        return await to_thread.run_sync(look, order, self._reach(order.server, order.workspace), areas)
+        return await to_thread.run_sync(look, order, self._permissions(order.server, order.workspace), areas)
 
     async def _allocate(self, order: Allocate) -> StorageAnswer:
         assert is_minted(order.artifact)
@@ -269,7 +270,7 @@ class Workspaces:
         return Allocated(os.path.join(folder, order.filename))
 
     async def _materialize(self, order: Materialize) -> StorageAnswer:
-        """A copy, never a hard link: an upstream that edits its file must not edit the blob."""
+        # The file is a copy, never a hard link: a server that edits it must not edit the blob.
         assert is_minted(order.upload)
         folder = os.path.join(self.folders(order.workspace).area(order.folder), order.upload)
         if not is_plain(order.filename):
@@ -296,7 +297,7 @@ class Workspaces:
 
     async def _sweep(self, workspace: str) -> None:
         assert is_minted(workspace)
-        # In this order: as long as the last one is there, the next start knows that there is something to remove.
+        # The order matters: the next start finds workspaces by the folder below the root, so that goes last.
         paths = (self.folders(workspace).tmp, os.path.join(self.root, workspace))
         for path in paths:
             await to_thread.run_sync(remove_tree, path)
@@ -323,7 +324,7 @@ def _make_folder(path: str) -> None:
 def _owned_blob(value: bytes) -> str | None:
     try:
         return msgspec.json.decode(value, type=_Owner).blob
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no JSON, no object, or no blob's name
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no JSON, no object, or no name of a blob
         return None
 
 

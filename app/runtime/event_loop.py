@@ -1,4 +1,4 @@
-"""What the proxy runs on: the event loop, and what moves the bytes."""
+"""Choice of the event loop and of the driver that moves bytes, from the environment and the settings."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ LOOPS: Final = ("asyncio", "uvloop", "trio")
 
 
 def drive_of(core: Core, environ: Mapping[str, str]) -> Drive:
-    """How all transports move their bytes.
+    """Returns the driver of all transports; the environment takes precedence over the settings.
 
     Raises:
-        StartError: the environment names a driver that there is none of.
+        StartError: the environment names an unknown driver.
     """
     driver = _chosen(environ, DRIVER, DRIVERS) or core.driver
     return Drive(protocols=driver == "protocols", only_h11=core.http == "h11")
 
 
 def loop_of(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What `anyio.run` is to be told: the event loop that the environment names, else uvloop if it is installed, else
+    """Returns arguments for `anyio.run`: the event loop that the environment names, else uvloop if installed, else
     asyncio's own.
 
     Raises:
-        StartError: it names one that there is none of, or that is not installed.
+        StartError: the environment names an event loop that is unknown or not installed.
     """
     loop = _chosen(environ, LOOP, LOOPS)
     if loop in ("uvloop", "trio") and find_spec(loop) is None:

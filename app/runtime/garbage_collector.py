@@ -1,8 +1,8 @@
-"""How often the interpreter looks for cycles of objects that nobody uses.
+"""Thresholds of the garbage collector of cycles.
 
-A proxy makes hardly any, and what it makes many of lives as long as sessions do: each search goes through all of these,
-so that calls cost more the more sessions there are. With 4,000 idle ones, searches as often as Python does by itself
-take a quarter of a call's CPU time.
+A proxy makes hardly any garbage cycles, and most of its objects live as long as their sessions. A collection visits all
+of them, so calls cost more the more sessions are open. With 4,000 idle sessions, Python's own thresholds cost a quarter
+of the CPU time of a call.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import gc
 from typing import Final
 
 THRESHOLDS: Final = (10_000, 20, 50)
-"""Objects more than were freed before the young are searched, and such searches before older ones are: instead of 700,
-10 and 10. So many objects are some MB at most."""
+"""Arguments of `gc.set_threshold`, instead of 700, 10 and 10: net allocations before a collection of the youngest
+generation, and collections of each generation before the next older one. 10,000 objects are some MB at most."""
 
 
 def collect_rarely() -> None:
-    """Leave out of all searches what is there now, modules and the like, and search more rarely from here on."""
+    """Exempts all present objects, mostly modules, from collection, and makes later collections rarer."""
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

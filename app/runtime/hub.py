@@ -1,8 +1,8 @@
-"""The hub owns the engine: it tells it what happens, and carries out what it orders.
+"""The hub owns the engine: it reports events to the engine and carries out its effects.
 
-One rule keeps it free of locks: nothing is awaited between calling the engine and queueing all that it returned. An
-order may cause another input at once (a queue that reports a message sent); its effects then wait for their turn, so
-that effects are always carried out in the order in which they were given.
+One rule keeps it free of locks: it awaits nothing between calling the engine and queueing what the engine returned.
+Carrying out an effect may cause another input at once (a queue reports a message as sent). The effects of that input
+are queued behind those that wait, so that all effects are carried out in the order in which the engine gave them.
 """
 
 from __future__ import annotations
@@ -11,46 +11,33 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from ...core.base.effects import (
+from ...core.base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents
+from ...core.base.errors import LocalProtocolError
+from ...core.base.events import Cause, Connected, End, Opening, PostOpening
+from ...core.base.ids import ChannelId
+from ...core.base.limits import Limits
+from ...core.base.plan import Plan
+from ...core.base.storage import (
     Append,
-    Cause,
     Cease,
-    Close,
-    Connected,
-    Dial,
     Discard,
-    Effect,
-    End,
     Forget,
     ForgetAll,
-    Note,
-    Opening,
-    Pass,
-    Pause,
-    PostOpening,
     Receive,
     Remove,
-    Resume,
-    Send,
-    SendEvents,
     Serve,
-    StorageAnswer,
     StorageFailed,
     StorageOrder,
     Sweep,
 )
-from ...core.base.errors import LocalProtocolError
-from ...core.base.ids import ChannelId, Ticket
-from ...core.base.limits import Limits
-from ...core.base.plan import Plan
-from ...core.base.timers import Deadline
-from ...core.files.store.records import FileEnds, FileStatus
-from ...core.status import Command, Status
+from ...core.engine import Engine
+from ...core.files.store.records import FileStatus
+from ...core.status import Command
 from ...core.tasks.record import TaskStatus
 from ...core.wire.http.response import ENDED_ORDERLY
 from ...transports.base.clock import loop_clock
@@ -63,79 +50,26 @@ from ..disk.workspaces import Workspaces
 from .upstreams import UpstreamAddress, Upstreams
 
 STORAGE_GRACE_S: Final = 10.0
-"""How long, when everything else has stopped, what remains to be stored or removed may take. The next start removes
-what is left then."""
+"""The time, once everything else has stopped, that remaining storage orders may take. The next start removes what is
+left then."""
 
 _log = logging.getLogger("isthmus.hub")
-
-
-class EngineLike(Protocol):
-    """`core.engine.Engine`, or a `core.trace.Recorder` before one."""
-
-    @property
-    def session_count(self) -> int: ...
-    @property
-    def exchange_count(self) -> int: ...
-    @property
-    def earliest_at(self) -> float: ...
-    def owes(self, channel: ChannelId) -> bool: ...
-    def report(self) -> tuple[Status, ...]: ...
-    def tasks(self) -> tuple[TaskStatus, ...]: ...
-    def files(self) -> tuple[FileStatus, ...]: ...
-    def file_ends(self) -> tuple[FileEnds, ...]: ...
-    def next_timeout(self) -> Deadline | None: ...
-    def new_channel(self) -> ChannelId: ...
-    def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
-    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]: ...
-    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]: ...
-
-    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool: ...
-    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]: ...
-    def receive_part(
-        self,
-        channel: ChannelId,
-        pieces: tuple[bytes, ...],
-        now: float,
-        *,
-        opening: Connected | None = None,
-        size_bytes: int = 0,
-        cause: Cause | None = None,
-    ) -> list[Effect]: ...
-    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
-    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
-    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
-    def receive_at_once(
-        self,
-        channel: ChannelId,
-        now: float,
-        *,
-        opening: Opening | None = None,
-        message: bytes | None = None,
-        size_bytes: int = 0,
-        cause: Cause | None = None,
-    ) -> list[Effect]: ...
-    def receive_drain(self, now: float) -> list[Effect]: ...
-    def receive_stop(self, now: float) -> list[Effect]: ...
-    def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
-    def receive_task_cancel(self, id: str, now: float) -> list[Effect]: ...
-    def receive_file_delete(self, id: str, now: float) -> list[Effect]: ...
-    def handle_timeout(self, now: float) -> list[Effect]: ...
 
 
 class Hub:
     """A `transports.port.Port` over one engine.
 
     Args:
-        make_engine: called once, inside the event loop, with the wall time at which its clock was 0.
-        upstreams: for each server of the plan, how to reach it.
-        log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
-            (server, line).
-        drive: how all transports move their bytes.
+        make_engine: called once, inside the event loop, with the wall time at which the engine's clock was 0.
+        upstreams: the address of each server of the plan.
+        log_server: called as (server, line) with each line that a child writes to stderr, and with other notes about a
+            server.
+        drive: the way in which all transports move their bytes.
     """
 
     def __init__(
         self,
-        make_engine: Callable[[float], EngineLike],
+        make_engine: Callable[[float], Engine],
         plan: Plan,
         upstreams: Mapping[str, UpstreamAddress],
         workspaces: Workspaces,
@@ -162,25 +96,25 @@ class Hub:
         self._change: anyio.Event | None = None  # somebody waits for things to change
         self._now: Callable[[], float]
         self._unix_at_zero: float
-        self._engine: EngineLike
+        self._engine: Engine
         self._tasks: TaskGroup
         self._servers: Upstreams
 
     @property
-    def engine(self) -> EngineLike:
+    def engine(self) -> Engine:
         return self._engine
 
     @property
     def child_pids(self) -> list[int]:
-        """The server processes that run now."""
+        """The ids of the server processes that run now."""
         return [pid for server in self._plan for pid in self.pids_of(server)]
 
     def pids_of(self, server: str) -> list[int]:
-        """The processes of a server that run now, those that are ending included."""
+        """The ids of the processes of a server that run now, those that are ending included."""
         return [child.pid for child in self._children_of(server) if child.pid is not None]
 
     def process_count(self, server: str) -> int:
-        """How many these are, together with those that are just being started."""
+        """The number of processes of a server, those that are being started included."""
         return len(self._children_of(server))
 
     def _children_of(self, server: str) -> list[Child]:
@@ -192,19 +126,19 @@ class Hub:
         return self._now()
 
     def now_unix(self) -> float:
-        """The wall time that it takes this for."""
+        """The wall time, in seconds since 1970, as the engine counts it."""
         return self._unix_at_zero + self._now()
 
     def order(self, server: str, command: Command) -> None:
-        """Give the engine an operator's order."""
+        """Starts, stops or restarts a server, by order of an operator."""
         self._apply(self._engine.receive_command(server, command, self._now()))
 
     def tasks(self) -> tuple[TaskStatus, ...]:
-        """Every task that is kept, the oldest first."""
+        """All tasks, the oldest first."""
         return self._engine.tasks()
 
     def cancel_task(self, id: str) -> None:
-        """Give the engine an operator's order.
+        """Cancels a task, by order of an operator.
 
         Raises:
             LocalProtocolError: there is no such task, or it is over.
@@ -212,11 +146,11 @@ class Hub:
         self._apply(self._engine.receive_task_cancel(id, self._now()))
 
     def files(self) -> tuple[FileStatus, ...]:
-        """Every file that is stored, those that were used last last."""
+        """All stored files, the most recently used last."""
         return self._engine.files()
 
     def delete_file(self, id: str) -> None:
-        """Give the engine an operator's order.
+        """Removes a stored file, by order of an operator.
 
         Raises:
             LocalProtocolError: there is no such file, or a call uses it.
@@ -224,7 +158,7 @@ class Hub:
         self._apply(self._engine.receive_file_delete(id, self._now()))
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Work until `stop` is through, or until cancelled; then every upstream is gone."""
+        """Runs until `stop` is through, or until cancelled. Every server is left then."""
         self._now = loop_clock()
         self._unix_at_zero = time.time() - self._now()
         self._engine = self._make_engine(self._unix_at_zero)
@@ -246,7 +180,7 @@ class Hub:
             self._tasks.cancel_scope.cancel()
 
     async def stop(self, grace_s: float) -> None:
-        """`drain`, then let go of every upstream and end `run`."""
+        """Drains, then leaves every server and ends `run`."""
         await self.drain(grace_s)
         # Children close their stdin, then get TERM, then KILL: each of these takes stop_grace_s at most.
         with anyio.move_on_after(3 * self._limits.stop_grace_s + 2):
@@ -259,22 +193,22 @@ class Hub:
         self._all_done.set()
 
     async def drain(self, grace_s: float) -> None:
-        """Take no new work, let what runs finish within `grace_s`, then end every session. Safe to call again."""
+        """Refuses new work, lets open requests finish within `grace_s`, then ends every session. Safe to call again."""
         self._apply(self._engine.receive_drain(self._now()))
         with anyio.move_on_after(grace_s):
             await self.wait_idle()
         self._apply(self._engine.receive_stop(self._now()))
 
     async def wait_idle(self) -> None:
-        """Return when no client is owed an answer."""
+        """Returns when no client waits for a response."""
         await self.wait_until(lambda: not self._engine.exchange_count)
 
     async def wait_answered(self, channel: ChannelId) -> None:
-        """Return when the client of a pipe is owed no answer."""
+        """Returns when the client of a pipe waits for no response."""
         await self.wait_until(lambda: not self._engine.owes(channel))
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Return when something holds of the engine, or of what was dialled."""
+        """Returns when `holds` is True of the engine, or of what was dialled."""
         while not holds():
             await self._wait_change()
 
@@ -469,7 +403,7 @@ class Hub:
     # --- Time -------------------------------------------------------------------------------------------------------
 
     async def _ring(self) -> None:
-        """One wake-up for all deadlines of the engine; asleep until the earliest."""
+        """Calls the engine at its deadlines; sleeps until the earliest."""
         while True:
             self._alarm = anyio.Event()
             deadline = self._engine.next_timeout()

@@ -1,4 +1,4 @@
-"""Where the proxy listens, and by which names it may be reached there."""
+"""The listening sockets of the proxy, and the `Surface` that HTTP requests are checked against."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from ...core.base.effects import PipeOpening
+from ...core.base.events import PipeOpening
 from ...core.base.limits import Limits
 from ...core.wire.http.admin_routes import Management
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
@@ -28,7 +28,11 @@ _log = logging.getLogger("isthmus.server")
 
 
 async def open_listeners(settings: Settings) -> tuple[list[anyio.abc.Listener[anyio.abc.SocketStream]], str]:
-    """What HTTP is served on, and how it is reached."""
+    """Opens the HTTP listeners. Returns them and the base URL.
+
+    Raises:
+        StartError: the address is taken or may not be used.
+    """
     path, port = settings.core.unix_socket, settings.core.port
     listeners: list[anyio.abc.Listener[anyio.abc.SocketStream]] = []
     base_url = "http://localhost"
@@ -52,6 +56,11 @@ async def serve_lines(
     *,
     task_status: anyio.abc.TaskStatus[None],
 ) -> None:
+    """Serves one server on a Unix socket with a JSON message a line, until `scope` is cancelled.
+
+    Raises:
+        StartError: the socket cannot be opened.
+    """
     log = functools.partial(_log.warning, "%s: %s", path)
     try:
         opening = PipeOpening(server=server)
@@ -85,7 +94,7 @@ def _why_not_listening(host: str, port: int, error: OSError) -> str:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether the address means every interface."""
+    """True if the address stands for every interface."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -118,7 +127,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
 
 
 def _management(core: Core) -> Management | None:
-    """Without a token nobody else may reach this listener, neither directly nor through what stands in front of it."""
+    """Returns the rules of operator pages, or None. Without a token, only a listener for this machine offers them."""
     if not core.management.enabled:
         return None
     if core.management.token is not None:

@@ -1,4 +1,4 @@
-"""How many files may be open, and what that leaves for connections: a socket is an open file."""
+"""The limit of open files, and the limits of connections that fit within it: a socket is an open file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ import msgspec
 from ...core.base.limits import Limits
 
 OPEN_FILES_MAX: Final = 65_536
-"""What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
-go through all numbers up to this one when they start."""
+"""The limit requested, if the system allows it. More is of no use, and child processes inherit the limit: some
+programs loop over all descriptors up to it when they start."""
 CALLS_SHARE: Final = 4
-"""A part of so many is kept for what comes and goes: calls on either side, processes, files."""
+"""One in so many open files is reserved for short uses: calls on either side, processes, files."""
 CALLS_MAX: Final = 4096
-"""More of that than limits elsewhere leave use for is not kept."""
+"""Upper bound of that reserve: other limits leave no use for more."""
 
 _log: Final = logging.getLogger("isthmus.server")
 
 
 def allow_open_files() -> int | None:
-    """Have as many open files as the system lets us: the usual first limit of 1024 stems from a time of fewer. Returns
-    how many that are; None: there is no limit."""
+    """Raises the soft limit of open files as far as the system allows. Its usual 1024 is too low for a server.
+
+    Returns:
+        The limit that holds now; None if there is none.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -35,15 +38,17 @@ def allow_open_files() -> int | None:
 
 
 def within_open_files(limits: Limits, open_files: int | None) -> Limits:
-    """`limits`, with no more streams than there are files for: each is one to its client and one to its server, and
-    what is needed for calls is left."""
+    """Returns `limits` with at most as many streams as open files allow.
+
+    Each stream takes two files, one to its client and one to its server. The reserve for calls is kept.
+    """
     if open_files is None:
         return limits
-    kept = min(open_files // CALLS_SHARE, CALLS_MAX)
-    streams = (open_files - kept) // 2
+    reserve = min(open_files // CALLS_SHARE, CALLS_MAX)
+    streams = (open_files - reserve) // 2
     fitted = msgspec.structs.replace(
         limits,
-        connections_max=min(limits.connections_max, streams + kept // 2),
+        connections_max=min(limits.connections_max, streams + reserve // 2),
         upstream_streams_max=min(limits.upstream_streams_max, streams),
     )
     if fitted != limits:
@@ -59,6 +64,6 @@ def within_open_files(limits: Limits, open_files: int | None) -> Limits:
 
 
 def open_files_for(limits: Limits) -> int:
-    """How many files must be allowed to be open for `limits` to hold as they are."""
+    """Returns the limit of open files that `limits` need to hold as they are."""
     streams = max(limits.upstream_streams_max, limits.connections_max - CALLS_MAX // 2)
     return 2 * streams + CALLS_MAX

@@ -1,7 +1,8 @@
-"""Sessions of our own with the servers, for whoever asks without having one: through the engine, as any client's.
+"""Sessions of our own with servers, for operator pages and probes. They go through the engine, as any client's do.
 
-Any number of requests may be under way in one; how many the engine takes is its own limit. What the server asks or
-tells meanwhile is for clients with people or models behind them: it is refused, or dropped.
+Any number of requests may be in flight in one session, up to the engine's own limits. Server requests, such as
+sampling, need a client with a person or a model behind it: they are refused, except for `ping`. Notifications are
+ignored, except that `notifications/tools/list_changed` clears the known tools.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
-from ...core.base.effects import PipeOpening
 from ...core.base.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ...core.base.events import PipeOpening
 from ...core.base.limits import Limits
 from ...core.base.revisions import LATEST_LEGACY
 from ...core.jsonrpc import envelope
@@ -28,7 +29,7 @@ CLOSED = "the session was closed before it answered"
 
 
 class Refusal(Exception):
-    """The server, or the engine in its place, answered with an error: that of JSON-RPC."""
+    """The server, or the engine in its place, answered with a JSON-RPC error, or not at all."""
 
     def __init__(self, message: str, code: int = INTERNAL_ERROR, data: object = None) -> None:
         super().__init__(message)
@@ -37,18 +38,18 @@ class Refusal(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status that the server refused with; 0 if it did otherwise."""
+        """The HTTP status that the server refused with; 0 if there is none."""
         status = self.data.get("httpStatus") if isinstance(self.data, dict) else None
         return status if isinstance(status, int) else 0
 
     @property
     def stage(self) -> str:
-        """How far a server came that could not be started, as the engine says."""
+        """The stage at which a server failed to start, as the engine names it; empty if it did not fail so."""
         return str(self.data.get("stage", "")) if isinstance(self.data, dict) else ""
 
 
 class _Awaited:
-    """An answer, once it is there."""
+    """A response that is waited for, and then its result or error."""
 
     def __init__(self) -> None:
         self.is_there = anyio.Event()
@@ -56,17 +57,18 @@ class _Awaited:
         self.refusal: Refusal | None = None
 
 
-class Conversation:
-    """One session, from `run`'s beginning to its end.
+class OwnSession:
+    """One session with a server. `run` drives it from its beginning to its end.
 
     Args:
-        sees_hidden: what a filter hides from clients is shown to this one.
+        version: version of this proxy, for `clientInfo`.
+        sees_hidden: show what a filter hides from clients.
 
     Attributes:
-        is_over: nothing can be asked any more.
-        is_kept: nobody ends it for being idle.
-        tool_names: those of its tools, as long as they are known.
-        used_at: when somebody last used it, on the event loop's clock.
+        is_over: the session has ended; no request can be sent.
+        is_kept: the session is not ended for being idle.
+        tool_names: the names of the server's tools; None if they are not known.
+        used_at: time of the last use, on the event loop's clock.
     """
 
     def __init__(
@@ -78,45 +80,45 @@ class Conversation:
         self.used_at = anyio.current_time()
         self._opening = PipeOpening(server=server, sees_hidden=sees_hidden, is_own=True)
         self._version = version
-        self._peer = MemoryClient(port)
+        self._client = MemoryClient(port)
         self._last_id = 0
         self._awaited: dict[int, _Awaited] = {}
-        self._hello = _Awaited()
+        self._handshake = _Awaited()
         self._users = 0
         self._is_retired = False
 
     async def run(self) -> None:
-        """Speak until either side hangs up. Then whoever waits for an answer learns that there will be none."""
+        """Opens the session and reads messages until either side closes it. Then fails all requests in flight."""
         info = {"name": "isthmus", "version": self._version}
-        hello = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
+        params = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
         try:
-            self._peer.open(self._opening)
-            self._send("initialize", msgspec.json.encode(hello), self._hello)
+            self._client.open(self._opening)
+            self._send("initialize", msgspec.json.encode(params), self._handshake)
             while True:
-                self._receive(envelope.decode(await self._peer.receive()))
+                self._receive(envelope.decode(await self._client.receive()))
         except (anyio.EndOfStream, anyio.BrokenResourceError, Refusal, RemoteProtocolError):
             pass
         finally:
             self.leave()
-            for awaited in [self._hello, *self._awaited.values()]:
+            for awaited in [self._handshake, *self._awaited.values()]:
                 if not awaited.is_there.is_set():
                     awaited.refusal = Refusal(CLOSED)
                     awaited.is_there.set()
 
     def leave(self) -> None:
-        """Hang up."""
+        """Closes the session at once."""
         self.is_over = True
-        self._peer.leave()
+        self._client.leave()
 
     def retire(self) -> None:
-        """Hang up when nobody uses it any more."""
+        """Closes the session as soon as it is not in use."""
         self._is_retired = True
         if not self._users:
             self.leave()
 
     @contextlib.contextmanager
-    def used(self) -> Iterator[Conversation]:
-        """While it lasts, the conversation neither idles nor retires."""
+    def used(self) -> Iterator[OwnSession]:
+        """Marks the session as in use. It is neither ended for being idle nor retired until the context is left."""
         self._users += 1
         try:
             yield self
@@ -131,33 +133,33 @@ class Conversation:
         return self._users > 0
 
     async def greeting(self) -> bytes:
-        """The JSON of the server's answer to `initialize`.
+        """Waits for the response to `initialize`. Returns its result as JSON.
 
         Raises:
-            Refusal: it did not greet us.
+            Refusal: the server answered with an error, or not at all.
         """
-        return await self._answer(self._hello)
+        return await self._response(self._handshake)
 
     async def has_tools(self) -> bool:
-        """Whether the server declared tools. Raises as `greeting` does."""
+        """True if the server declared tools. Raises as `greeting` does."""
         declared = envelope.member_of(await self.greeting(), "capabilities")
         return declared is not None and declared.startswith(b"{") and "tools" in members(declared)
 
     async def request(self, method: str, params: bytes) -> bytes:
-        """The JSON of the result; `params` are JSON as well. Cancelling this cancels the request.
+        """Sends a request with `params` as JSON. Returns the result as JSON. Cancelling this cancels the request.
 
         Raises:
-            Refusal: it was answered with an error, or not at all.
+            Refusal: the server answered with an error, or not at all.
         """
         await self.greeting()
         awaited = _Awaited()
         id = self._send(method, params, awaited)
         try:
-            return await self._answer(awaited)
+            return await self._response(awaited)
         finally:
             self._forget(id, is_answered=awaited.is_there.is_set())
 
-    async def _answer(self, awaited: _Awaited) -> bytes:
+    async def _response(self, awaited: _Awaited) -> bytes:
         await awaited.is_there.wait()
         if awaited.refusal is not None:
             raise awaited.refusal
@@ -167,7 +169,7 @@ class Conversation:
         self._last_id += 1
         self._awaited[self._last_id] = awaited
         try:
-            self._peer.say(envelope.encode_request(b"%d" % self._last_id, method, params))
+            self._client.say(envelope.encode_request(b"%d" % self._last_id, method, params))
         except anyio.BrokenResourceError:
             del self._awaited[self._last_id]
             raise Refusal(CLOSED, UPSTREAM_UNAVAILABLE) from None
@@ -175,24 +177,24 @@ class Conversation:
 
     def _forget(self, id: int, *, is_answered: bool) -> None:
         self._awaited.pop(id, None)
-        if not is_answered and not self._peer.is_closed:
-            self._peer.say(envelope.encode_notification("notifications/cancelled", b'{"requestId":%d}' % id))
+        if not is_answered and not self._client.is_closed:
+            self._client.say(envelope.encode_notification("notifications/cancelled", b'{"requestId":%d}' % id))
 
     def _receive(self, frame: Frame) -> None:
         if frame.is_request:
             assert frame.id_raw is not None
             if frame.method == "ping":
-                self._peer.say(envelope.encode_result(frame.id_raw, b"{}"))
+                self._client.say(envelope.encode_result(frame.id_raw, b"{}"))
             else:
                 text = f"this client has no {frame.method}"
-                self._peer.say(envelope.encode_error(frame.id_raw, METHOD_NOT_FOUND, text))
+                self._client.say(envelope.encode_error(frame.id_raw, METHOD_NOT_FOUND, text))
         elif frame.is_notification:
             if frame.method == "notifications/tools/list_changed":
                 self.tool_names = None
         else:
-            self._receive_answer(frame)
+            self._receive_response(frame)
 
-    def _receive_answer(self, frame: Frame) -> None:
+    def _receive_response(self, frame: Frame) -> None:
         number = None if frame.id_raw is None else envelope.number_of(frame.id_raw)
         awaited = None if number is None else self._awaited.pop(number, None)
         if awaited is None:
@@ -202,78 +204,80 @@ class Conversation:
             awaited.refusal = Refusal(error["message"], error["code"], error.get("data"))
         else:
             awaited.result = frame.result or b"{}"
-            if awaited is self._hello:
-                self._peer.say(envelope.encode_notification("notifications/initialized", None))
+            if awaited is self._handshake:
+                self._client.say(envelope.encode_notification("notifications/initialized", None))
         awaited.is_there.set()
-        if awaited is self._hello and awaited.refusal is not None:
+        if awaited is self._handshake and awaited.refusal is not None:
             self.leave()
 
 
-class Conversations:
-    """At most one conversation with each server, begun when it is asked for. It ends when it has not been used for
-    `Limits.page_session_idle_ttl_s`, unless it is to be kept."""
+class OwnSessions:
+    """Holds at most one session with each server, opened when it is needed.
+
+    A session ends when it has not been used for `Limits.page_session_idle_ttl_s`, unless it is to be kept.
+    """
 
     def __init__(self, port: Port, limits: Limits, version: str) -> None:
         self._port = port
         self._limits = limits
         self._version = version
-        self._current: dict[str, Conversation] = {}
+        self._current: dict[str, OwnSession] = {}
         self._tasks: TaskGroup
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled."""
+        """Runs the sessions until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             task_status.started()
             await anyio.sleep_forever()
 
-    def using(self, server: str) -> AbstractContextManager[Conversation]:
-        """The conversation to ask in. Whether the server greets us shows when it is asked."""
-        found = self._current.get(server)
-        if found is None or found.is_over:
-            found = self._current[server] = self._begin(server, is_kept=False)
-        return found.used()
+    def using(self, server: str) -> AbstractContextManager[OwnSession]:
+        """Marks the session with a server as in use, and opens one if there is none. Does not wait for `initialize`."""
+        current = self._current.get(server)
+        if current is None or current.is_over:
+            current = self._current[server] = self._open(server, is_kept=False)
+        return current.used()
 
     async def renew(self, server: str) -> None:
-        """Begin another one, to be kept; what is asked in the one before is still answered.
+        """Opens a new session, to be kept, in place of the current one, whose requests in flight are still answered.
 
         Raises:
-            Refusal: the server did not greet us. All is as before.
+            Refusal: the server did not answer `initialize` with a result. The current session stays.
         """
-        conversation = self._begin(server, is_kept=True)
+        session = self._open(server, is_kept=True)
         try:
-            await conversation.greeting()
+            await session.greeting()
         except BaseException:
-            conversation.leave()
+            session.leave()
             raise
-        before = self._current.get(server)
-        self._current[server] = conversation
-        if before is not None:
-            before.retire()
+        previous = self._current.get(server)
+        self._current[server] = session
+        if previous is not None:
+            previous.retire()
 
     def end(self, server: str) -> None:
-        """Hang up, if there is anyone to hang up on."""
-        conversation = self._current.pop(server, None)
-        if conversation is not None:
-            conversation.leave()
+        """Closes the session with a server, if there is one."""
+        session = self._current.pop(server, None)
+        if session is not None:
+            session.leave()
 
-    def _begin(self, server: str, *, is_kept: bool) -> Conversation:
-        conversation = Conversation(self._port, server, self._version, is_kept=is_kept)
-        self._tasks.start_soon(self._live, conversation)
-        return conversation
+    def _open(self, server: str, *, is_kept: bool) -> OwnSession:
+        session = OwnSession(self._port, server, self._version, is_kept=is_kept)
+        self._tasks.start_soon(self._run_one, session)
+        return session
 
-    async def _live(self, conversation: Conversation) -> None:
+    async def _run_one(self, session: OwnSession) -> None:
         async with anyio.create_task_group() as tasks:
-            if not conversation.is_kept:
-                tasks.start_soon(self._end_when_idle, conversation)
-            await conversation.run()
+            if not session.is_kept:
+                tasks.start_soon(self._end_when_idle, session)
+            await session.run()
             tasks.cancel_scope.cancel()
 
-    async def _end_when_idle(self, conversation: Conversation) -> None:
+    async def _end_when_idle(self, session: OwnSession) -> None:
         ttl_s = self._limits.page_session_idle_ttl_s
         while True:
-            await anyio.sleep_until(conversation.used_at + ttl_s)
-            if conversation.is_used:
-                conversation.used_at = anyio.current_time()
-            elif anyio.current_time() >= conversation.used_at + ttl_s:
-                conversation.leave()
+            await anyio.sleep_until(session.used_at + ttl_s)
+            if session.is_used:
+                session.used_at = anyio.current_time()
+            elif anyio.current_time() >= session.used_at + ttl_s:
+                session.leave()
                 return

@@ -1,4 +1,4 @@
-"""Asking a server, through the engine as any client would, who it is and what tools it has."""
+"""Probes a server through the engine, as any client would: its name, its eras, its capabilities and its tools."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ from collections.abc import Sequence
 import anyio
 import msgspec
 
-from ...core.base.effects import PipeOpening
 from ...core.base.errors import RemoteProtocolError
-from ...core.base.name_filter import Selection
+from ...core.base.events import PipeOpening
+from ...core.base.name_filter import NameFilter
 from ...core.base.revisions import LATEST_MODERN
-from ...core.bridge.request_meta import Envelope, add
+from ...core.bridge.request_meta import RequestMeta, add
 from ...core.jsonrpc import envelope
 from ...core.status import Status
 from ...transports.memory import MemoryClient
 from .hub import Hub
-from .own_sessions import Conversation, Refusal
+from .own_sessions import OwnSession, Refusal
 
 PAGES_MAX = 100
-"""Pages of `tools/list` that are read; a server with more is shown as having at least so many tools."""
+"""Pages of `tools/list` that are read; tools on later pages are not counted."""
 
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server said of itself. `problem` is empty when it answered.
+    """The result of probing a server.
 
-    `is_transparent`: it was not asked, for nobody looks into what passes; a connection to it was tried instead.
-    `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them. `status`
-    is the HTTP status of the answer that was the problem, if it was one. `eras` are those it was found to speak, each
-    with the revision it named, and `declared` its capabilities and the members of these that are not false, dotted; of
-    a server that was asked in one era only, what is known from that. `era` is the one in which it is spoken to for
-    clients with sessions.
+    Attributes:
+        eras: the eras that it was found to speak, each with the revision that it named.
+        era: the era used with it for clients with sessions.
+        capabilities: the names of the capabilities in its response to `initialize`.
+        declared: its capabilities and their members that are not false, dotted. If it was probed in one era only,
+            those of that era.
+        schemas: the input schemas of the tools that were wanted, as the server sent them.
+        problem: why it could not be probed; empty if it answered.
+        is_transparent: it is not inspected, so a connection was tried instead of a session.
+        status: the HTTP status of the response that was the problem; 0 if there was none.
     """
 
     id: str
@@ -57,18 +61,18 @@ async def probe(
     in_both_eras: bool = False,
     timeout_s: float = math.inf,
 ) -> ServerReport:
-    """Open a session of our own, read the tool list, and leave. A server that cannot be asked becomes a `problem`.
+    """Opens a session of our own, reads the tool list, and closes it. A failure becomes a `problem` in the report.
 
     Args:
-        with_schemas: the tools whose input schemas are kept, by names and patterns.
-        in_both_eras: ask as a client without sessions, too, and so find out whether the server knows that.
+        with_schemas: names or patterns of the tools whose input schemas are kept.
+        in_both_eras: send `server/discover` as well, which detects whether the server speaks the stateless era.
     """
-    conversation = Conversation(hub, server, version, sees_hidden=True)
+    session = OwnSession(hub, server, version, sees_hidden=True)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(conversation.run)
+        tasks.start_soon(session.run)
         try:
             with anyio.fail_after(timeout_s):
-                report = await _ask(conversation, server, with_schemas)
+                report = await _read_tools(session, server, with_schemas)
                 report = msgspec.structs.replace(report, era=_status(hub, server).era or "")
                 found = await _discover(hub, server, version) if in_both_eras else {}
             report = _with_eras(hub, report, found)
@@ -77,12 +81,12 @@ async def probe(
         except TimeoutError:
             report = ServerReport(id=server, problem=f"no answer within {timeout_s:g} s")
         finally:
-            conversation.leave()
+            session.leave()
     return report
 
 
-async def _ask(conversation: Conversation, server: str, with_schemas: Sequence[str]) -> ServerReport:
-    hello = _members(await conversation.greeting())
+async def _read_tools(session: OwnSession, server: str, with_schemas: Sequence[str]) -> ServerReport:
+    hello = _members(await session.greeting())
     info = hello.get("serverInfo")
     capabilities = hello.get("capabilities")
     names = tuple(capabilities) if isinstance(capabilities, dict) else ()
@@ -92,15 +96,16 @@ async def _ask(conversation: Conversation, server: str, with_schemas: Sequence[s
     seen: list[object] = []
     for _ in range(PAGES_MAX if "tools" in names else 0):
         params = {} if cursor is None else {"cursor": cursor}
-        page = _members(await conversation.request("tools/list", msgspec.json.encode(params)))
+        page = _members(await session.request("tools/list", msgspec.json.encode(params)))
         entries = page.get("tools")
         for tool in entries if isinstance(entries, list) else []:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] not in tools:
                 tools.append(tool["name"])
-                if with_schemas and Selection(include=tuple(with_schemas)).admits(tool["name"]):
+                if with_schemas and NameFilter(include=tuple(with_schemas)).admits(tool["name"]):
                     schemas[tool["name"]] = tool.get("inputSchema")
         cursor = page.get("nextCursor")
-        if cursor is None or cursor in seen:  # some servers say "" for the end, and take that for the beginning
+        # Some servers end the list with the cursor "", and answer that cursor with the first page again.
+        if cursor is None or cursor in seen:
             break
         seen.append(cursor)
     return ServerReport(
@@ -115,12 +120,12 @@ async def _ask(conversation: Conversation, server: str, with_schemas: Sequence[s
 
 
 async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
-    """The members of its `DiscoverResult`, or of ours in its place; none if there is no such answer."""
-    who = Envelope(LATEST_MODERN, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
+    """Returns the members of the response to `server/discover`, the server's or the engine's; empty if it failed."""
+    meta = RequestMeta(LATEST_MODERN, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
     client = MemoryClient(hub)
     try:
         client.open(PipeOpening(server=server, is_own=True))
-        client.say(envelope.encode_request(b"1", "server/discover", add(None, who)))
+        client.say(envelope.encode_request(b"1", "server/discover", add(None, meta)))
         while True:
             frame = envelope.decode(await client.receive())
             if frame.id_raw == b"1" and not frame.is_request:
@@ -132,11 +137,11 @@ async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
 
 
 def _with_eras(hub: Hub, report: ServerReport, discovered: dict[str, object]) -> ServerReport:
-    """What a client of the other era is shown is not the server's own."""
-    spoken = _status(hub, report.id).eras
-    own = () if "handshake" not in spoken and discovered else report.declared
-    own += _declared(discovered.get("capabilities")) if "stateless" in spoken else ()
-    eras = {era: revision or "" for era, revision in spoken.items()}
+    """Adds eras and declared capabilities. Those that the engine translated from another era do not count."""
+    eras_spoken = _status(hub, report.id).eras
+    own = () if "handshake" not in eras_spoken and discovered else report.declared
+    own += _declared(discovered.get("capabilities")) if "stateless" in eras_spoken else ()
+    eras = {era: revision or "" for era, revision in eras_spoken.items()}
     return msgspec.structs.replace(report, eras=eras, declared=tuple(sorted(set(own), key=_by_parts)))
 
 

@@ -1,7 +1,7 @@
-"""SIGTERM, SIGINT and SIGHUP: the first asks a run to stop in order, a second one ends it at once.
+"""SIGTERM, SIGINT and SIGHUP: the first signal stops a run in order, a second one ends it at once.
 
-Supervisors signal a whole process group, and some tools signal a process and then its group: what arrives within
-`SAME_SIGNAL_S` of the first is that one again.
+Supervisors signal a whole process group, and some tools signal a process and then its group. So a signal within
+`SAME_SIGNAL_S` of the first counts as a repetition and is ignored.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SAME_SIGNAL_S: Final = 1.0
 
 
 class Stop:
-    """What signals do to a run; the work may change it while it is under way.
+    """The reaction to the first signal, which the running work may change.
 
     Attributes:
-        order: called at the first signal; it cancels the work, unless something else is put here.
+        order: called at the first signal; cancels the work unless it is replaced.
     """
 
     def __init__(self, order: Callable[[], None]) -> None:
@@ -28,37 +28,39 @@ class Stop:
 
 
 async def stoppable(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
-    """What `work` returns, or `if_stopped` if a signal cancelled it. Signals are heard before it begins."""
+    """Runs `work`, with signals handled from before it begins. Returns its result, or `if_stopped` if cancelled."""
     code = if_stopped
     with anyio.open_signal_receiver(*_signals()) as signals:
         async with anyio.create_task_group() as tasks:
             with anyio.CancelScope() as scope:
                 stop = Stop(scope.cancel)
-                tasks.start_soon(_hear, signals, stop)
+                tasks.start_soon(_handle, signals, stop)
                 code = await work(stop)
             tasks.cancel_scope.cancel()
     return code
 
 
 def _signals() -> list[signal.Signals]:
-    """A closed terminal ends a run as well, unless it was started to outlive it, as by nohup."""
+    """Returns the signals to handle: SIGHUP, sent when a terminal closes, only if it is not ignored, as under nohup."""
     may_hang_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if may_hang_up else [])]
 
 
-async def _hear(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
+async def _handle(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
     first_at: float | None = None
     async for number in signals:
         if first_at is None:
             first_at = anyio.current_time()
             stop.order()
         elif anyio.current_time() - first_at >= SAME_SIGNAL_S:
-            _die(number)
+            _end_by(number)
 
 
-def _die(number: signal.Signals) -> None:
-    """By the signal, as whoever waits for this process expects. The warden then ends its children, and the next run
-    removes its temporary folder."""
+def _end_by(number: signal.Signals) -> None:
+    """Ends this process by the signal, as a parent that waits for it expects.
+
+    Nothing is cleaned up: the orphan guard ends the child processes, and the next run removes the temporary folder.
+    """
     for each in _signals():
         signal.signal(each, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""The file of `--trace`: opened so that nobody waits for it, and given up when it cannot be written."""
+"""The file of `--trace`: opened so that writing never blocks, and given up if it cannot be written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("isthmus.server")
 
 
 class Trace:
-    """Where a trace goes, as long as it can be written: what cannot be recorded is no reason to stop working."""
+    """A trace file. If writing fails, the trace ends and the proxy goes on."""
 
     def __init__(self, path: str, file: BinaryIO) -> None:
         self._path = path
@@ -46,13 +46,18 @@ class Trace:
 
 @contextlib.contextmanager
 def open_trace(path: str) -> Iterator[Trace]:
+    """Opens and locks the file, with mode 0600, empties it, and closes it when the context is left.
+
+    Raises:
+        StartError: the file cannot be written, or another run is writing it.
+    """
     try:
-        # Not to wait for a pipe's reader, neither now nor later: a trace that cannot go on ends.
+        # O_NONBLOCK: opening a pipe without a reader, or writing to a full one, fails instead of blocking.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.fchmod(descriptor, 0o600)  # one that is there may have been readable to all
+                os.fchmod(descriptor, 0o600)  # an existing file may have been readable by all
                 os.ftruncate(descriptor, 0)
         except OSError:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""How servers are reached: what carries each channel that the engine dials."""
+"""Connections to servers: makes the transport for each channel that the engine dials."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ...core.base.effects import Cause, End, Join, Spawn, Target
+from ...core.base.effects import Join, Spawn, Target
+from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.base.plan import ServerPlan
-from ...transports.base.dialer import Dialler
+from ...transports.base.dialer import Dialer
 from ...transports.base.endpoint import Endpoint, is_websocket
 from ...transports.base.port import Outlet, Port
 from ...transports.http_client.client import HttpClient
@@ -32,12 +33,15 @@ _log = logging.getLogger("isthmus.hub")
 
 
 class Upstreams:
-    """Args:
-    plans: of all servers, by their ids, and so `addresses`.
-    client: open as long as this is used.
-    log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
-        (server, line).
-    protocols: as in `transports.driver`.
+    """Opens connections to all servers of a plan.
+
+    Args:
+        plans: the servers by id.
+        addresses: the address of each server by id.
+        client: the HTTP client; must stay open as long as this is used.
+        log_server: called with (server, line) for each line that a child process writes to stderr, and for other
+            messages about a server.
+        protocols: as in `transports.base.driver`.
     """
 
     def __init__(
@@ -60,13 +64,13 @@ class Upstreams:
         self._port = port
         self._client = client
         self._log_server = log_server
-        self._diallers: dict[str, Dialler] = {}  # of servers that are joined
+        self._dialers: dict[str, Dialer] = {}  # of WebSocket servers, kept for their TLS context
 
     def reach(self, target: Target, channel: ChannelId) -> tuple[Outlet, Callable[[], Awaitable[None]] | None]:
-        """The writing end of a new channel, and what to run for it, if anything.
+        """Returns the writing end of a new channel, and a coroutine function to run for it, if there is one.
 
         Raises:
-            LocalProtocolError: what is to be said there cannot be. Nothing was begun.
+            LocalProtocolError: the request cannot be sent as HTTP. Nothing was started.
         """
         upstream = self._addresses[target.server]
         if isinstance(upstream, MemoryUpstream):
@@ -110,17 +114,17 @@ class Upstreams:
     def _join(
         self, endpoint: Endpoint | UnixAddress, target: Join, channel: ChannelId
     ) -> SocketServer | SseUpstream | UnixServer:
-        """Connect to a server's two-way stream, of the kind that its URL names: an http one is that of HTTP+SSE."""
+        """Returns a two-way connection: Unix socket, WebSocket, or HTTP+SSE for an http URL."""
         log = partial(self._log_server, target.server)
         if isinstance(endpoint, UnixAddress):
             return UnixServer(endpoint, channel, self._port, self._limits, log=log, protocols=self._protocols)
         if is_websocket(endpoint.url):
-            from ...transports.websocket.client import SocketServer  # with the first WebSocket: wsproto loads slowly
+            from ...transports.websocket.client import SocketServer  # late: wsproto loads slowly
 
-            dialler = self._diallers.get(target.server)
-            if dialler is None:
-                dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)
-            return SocketServer(dialler, endpoint, target.headers, channel, self._port, self._limits)
+            dialer = self._dialers.get(target.server)
+            if dialer is None:
+                dialer = self._dialers[target.server] = Dialer(endpoint, endpoint.address(), self._limits)
+            return SocketServer(dialer, endpoint, target.headers, channel, self._port, self._limits)
         return SseUpstream(endpoint, target, channel, self._port, self._limits, self._client, log=log)
 
 
@@ -136,8 +140,10 @@ async def _serve_memory(upstream: MemoryUpstream, server: MemoryServer) -> None:
 
 
 def _placed(spec: ChildSpec, folders: Folders) -> ChildSpec:
-    """The child in its session's folders: `{ws}`, `{in}`, `{out}` and `{tmp}` stand for them in its command,
-    environment and working directory; without one it runs in `{ws}`, and its TMPDIR is `{tmp}`."""
+    """Puts the session's folders in place of `{ws}`, `{in}`, `{out}` and `{tmp}` in command, environment and cwd.
+
+    Without a working directory the child runs in `{ws}`. Its TMPDIR is `{tmp}` unless the environment sets it.
+    """
     return ChildSpec(
         command=tuple(folders.place(part) for part in spec.command),
         env={"TMPDIR": folders.tmp} | {name: folders.place(value) for name, value in spec.env.items()},

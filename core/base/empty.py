@@ -1,5 +1,5 @@
-"""Tables that nearly always are empty. There may be thousands of their owners, and each is one of a dozen: so all that
-are empty are the same one, which nobody can change, and a table that is to change is made anew."""
+"""Shared empty tables. Most tables of a session or link stay empty, and there may be thousands of owners with a dozen
+tables each. All empty tables are one read-only mapping; a table that changes is replaced by a new one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+"""The empty table. Read-only, so that no owner can change it for all others."""
 
 
 def without(table: Mapping[K, V], key: K) -> Mapping[K, V]:
-    """The same table, but with no entry for `key`."""
+    """Returns the table with no entry for `key`: `table` itself if it has none, `NONE` if nothing is left."""
     if key not in table:
         return table
     return {other: value for other, value in table.items() if other != key} or NONE

@@ -1,4 +1,5 @@
-"""The small integers and random names by which the engine and its driver speak of things."""
+"""Identifiers shared by the engine and its driver: small integers for channels and storage orders, random names for the
+rest."""
 
 from __future__ import annotations
 
@@ -6,23 +7,24 @@ from collections.abc import Callable
 from typing import NewType
 
 ChannelId = NewType("ChannelId", int)
-"""One reply path: a pipe, a socket, one POST, one GET stream. Never used twice."""
+"""The number of one reply path: a pipe, a socket, one POST, one GET stream. Never used twice."""
 
 Ticket = NewType("Ticket", int)
 """Pairs a storage order with its answer. Never used twice."""
 
 Entropy = Callable[[int], bytes]
-"""`entropy(n)` gives n random bytes: `os.urandom` in production, `random.Random(seed).randbytes` in tests."""
+"""A source of randomness: `entropy(n)` returns n random bytes. `os.urandom` in production,
+`random.Random(seed).randbytes` in tests."""
 
 NAME_BYTES = 16
-"""128 bits: what sessions, handles and workspaces are named with, so that no name can be guessed."""
+"""Length of the random names of sessions, handles and workspaces: 128 bits, so that no name can be guessed."""
 
 
 def mint(entropy: Entropy) -> str:
-    """A fresh unguessable name: 32 lower-case hexadecimal digits."""
+    """Returns a fresh unguessable name: 32 lower-case hexadecimal digits."""
     return entropy(NAME_BYTES).hex()
 
 
 def is_minted(name: str) -> bool:
-    """Whether `name` has exactly the form `mint` gives. What has, can safely be a path component."""
+    """True if `name` has exactly the form that `mint` gives. Such a name is safe as a path component."""
     return len(name) == 2 * NAME_BYTES and all(c in "0123456789abcdef" for c in name)

@@ -1,6 +1,7 @@
-"""Regular expressions that are compiled when they are first used.
+"""Regular expressions that are compiled at their first use.
 
-For those that look for files in texts, and the like: they are the costliest, and most proxies never need them.
+Meant for expressions that search texts for files, and the like: they take longest to compile, and most proxies never
+use them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from functools import cached_property
 
 
 class Pattern:
-    """An expression over `str`, whose methods are those of `re.Pattern`."""
+    """An expression over `str` with the methods of `re.Pattern`. Each method is cached on the instance, so that later
+    calls skip this class."""
 
     def __init__(self, source: str, flags: int = 0) -> None:
         self._source = source

@@ -1,5 +1,5 @@
-"""What the same bytes come to, found out once: clients of one kind say the same of themselves, and one server says the
-same to each session. What they come to is shared then, too."""
+"""Memoization of functions of short byte strings. Clients of one kind describe themselves with the same bytes, and one
+server sends the same introduction to each session: the parsed form is computed once and shared."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 KNOWN_MAX: Final = 128
-"""So many kinds of clients, or servers, are there at once; of more, those are found out anew that were not seen for
-longest."""
+"""Inputs remembered for each function: an estimate of the kinds of clients, or servers, at one time. The least recently
+used is dropped first."""
 
 KNOWN_SIZE_MAX_BYTES: Final = 8 * 1024
-"""What is longer is not remembered: an introduction takes some hundred bytes, a server's with instructions a few
-thousand."""
+"""Longest input that is remembered. A client's introduction takes some hundred bytes, a server's with instructions a
+few thousand."""
 
 
 def remembered(find: Callable[[bytes], T]) -> Callable[[bytes], T]:
-    """`find`, a function of the bytes alone with a result that nobody changes. What it raises is found out anew."""
+    """Decorates `find`, which must depend on the bytes alone and return a result that no caller changes. Exceptions are
+    not remembered."""
     known = functools.lru_cache(maxsize=KNOWN_MAX)(find)
 
     @functools.wraps(find)

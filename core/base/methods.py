@@ -18,8 +18,20 @@ SAFE_TO_REPEAT: Final = frozenset(
         "logging/setLevel",
     }
 )
-"""Requests that read, or set something to a value: running one twice is the same as once. A tool call is not among
-them: one whose fate is unknown is never repeated."""
+"""Requests that read, or set something to a value: running one twice is the same as once. Tool calls are not among
+them: one whose outcome is unknown is never repeated."""
 
 MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests in the course of which servers ask their client; with serial sharing, one of them is under way at a time."""
+"""Requests during which a server may send requests to its client. With serial sharing, only one of them runs at a
+time."""
+
+CHANGE_NOTIFICATIONS: Final = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""Notifications that tell a client to read something again. A waiting one makes an equal one after it superfluous, but
+none may be lost. A client without sessions gets them on its subscriptions."""

@@ -1,4 +1,4 @@
-"""What the engine is to do: the part of a configuration that its decisions rest on, and no more.
+"""The plan: the part of a configuration that the engine's decisions rest on, and no more.
 
 Addresses, command lines and credentials stay with the driver, which knows each server by its id.
 """
@@ -11,52 +11,53 @@ from typing import Final, Literal
 
 import msgspec
 
-from .name_filter import Selection
+from .name_filter import NameFilter
 from .revisions import Era
 
 UPLOAD_SCHEME: Final = "upload://"
+"""The scheme of upload handles, unless a consumer names another."""
 
 
 class Kind(enum.Enum):
-    """How a server is reached, as far as the engine must know."""
+    """The transport to a server, as far as the engine must know it."""
 
     PIPE = "pipe"  # a child process: one two-way stream a session
     SOCKET = "socket"  # something to connect to, and then one two-way stream a session
-    HTTP = "http"  # a POST an exchange, a GET stream beside them
+    HTTP = "http"  # a POST for each exchange, and a GET stream beside them
 
 
 class Sharing(enum.Enum):
-    """Who uses one process, or one socket, of a server."""
+    """The sessions that use one process, or one socket, of a server."""
 
     NONE = "none"  # one session
-    CONCURRENT = "concurrent"  # all sessions at once; a question that could be anybody's is refused
-    SERIAL = "serial"  # all sessions, one call at a time, so that every question is the caller's
+    CONCURRENT = "concurrent"  # all sessions at once; a server request that could concern any of them is refused
+    SERIAL = "serial"  # all sessions, one call at a time, so that every server request belongs to that call
 
 
 class Affinity(enum.Enum):
-    """Which requests of clients without sessions belong together, where principal and capabilities are equal. Those on
-    one pipe or socket always do, and those on different ones never."""
+    """The rule by which requests of clients without sessions share one session with a server, given equal principal and
+    capabilities. Requests on one pipe or socket always share one, requests on different pipes never."""
 
-    SHARED = "shared"  # all of a principal
-    REQUEST = "request"  # each for itself, and what it is asked in its course
+    SHARED = "shared"  # all requests of a principal
+    REQUEST = "request"  # each request has its own, together with the retries that answer its questions
 
 
 class Offer(enum.Enum):
-    """When clients are offered to have a call run as a task."""
+    """The rule by which clients are offered to run a call as a task."""
 
-    AUTO = "auto"  # when it makes sense: they ask for it, the server wants it, or it takes long
-    ALWAYS = "always"  # whenever they know tasks
-    OWN = "own"  # where the server has tasks of its own, and those only
+    AUTO = "auto"  # when it makes sense: the client asks for it, the server wants it, or the call takes long
+    ALWAYS = "always"  # for every client that declares tasks
+    OWN = "own"  # only where the server has tasks of its own
     NEVER = "never"  # not even if the server has tasks of its own
 
 
 class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks of one server.
+    """The rules for tasks of one server.
 
     Attributes:
         tools: names or patterns of tools with an offer of their own; the first that matches holds.
-        strict: a call that is no task, of a tool that is to be called as one, is refused. Otherwise it is made one
-            here, and its client given the plain result.
+        strict: refuse a plain call of a tool that must be called as a task. Otherwise the proxy makes a task of it, and
+            gives the client the plain result.
     """
 
     offer: Offer = Offer.OWN
@@ -64,6 +65,7 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
 
     def offer_for(self, tool: str) -> Offer:
+        """Returns the offer for a tool: that of the first matching entry of `tools`, else `offer`."""
         for pattern, offer in self.tools:
             if fnmatchcase(tool, pattern):
                 return offer
@@ -71,23 +73,23 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def are_offered(self) -> bool:
-        """Whether any tool's are."""
+        """True if calls of any tool are offered as tasks."""
         return self.offer is not Offer.NEVER or any(offer is not Offer.NEVER for _, offer in self.tools)
 
 
 class Eviction(enum.Enum):
-    """Which of a session's files make room for new ones, the least recently used first."""
+    """The files of a session that are removed to make room for new ones, the least recently used first."""
 
-    NONE = "none"  # what does not fit is refused
+    NONE = "none"  # a file for which there is no room is refused
     UPLOADS_FIRST = "lru_uploads_then_artifacts"
     ARTIFACTS_FIRST = "lru_artifacts_then_uploads"
 
 
 class Deliver(enum.Enum):
-    """What a tool is given in place of a handle."""
+    """The form in which a tool receives a file in place of its handle."""
 
     PATH = "path"  # the absolute path of a copy
-    FILE_URI = "file_uri"  # the same as file:///…
+    FILE_URI = "file_uri"  # that path as file:///…
     URL = "url"  # a signed, expiring link, for a server that does not see our disk
     DATA_URI = "data_uri"  # the content itself, as data:…;base64,…
     BASE64 = "base64"  # the content itself
@@ -95,7 +97,7 @@ class Deliver(enum.Enum):
 
 
 class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tools that take uploaded files. See FILES: `upload_consumer`."""
+    """An adapter for tools that take uploaded files. See FILES: `upload_consumer`."""
 
     tools: tuple[str, ...]
     """Names, or patterns with *, ? and [...]."""
@@ -103,19 +105,21 @@ class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Dotted path into the arguments, `[*]` for the items of a list, or several such paths; the value at each is one
     handle or a list of handles."""
     uri_scheme: str = UPLOAD_SCHEME
-    """What handles start with. `UPLOAD_SCHEME` is always taken as well."""
+    """The scheme that handles start with. `UPLOAD_SCHEME` is always accepted as well."""
     deliver: Deliver = Deliver.PATH
     accept_other: bool = False
-    """What is no handle passes as it is, such as a URL; otherwise it is refused."""
+    """Pass values that are no handles, such as a URL, unchanged; otherwise they are refused."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """`file_path_argument`, as several."""
+        """`file_path_argument` as a tuple."""
         given = self.file_path_argument
         return (given,) if isinstance(given, str) else given
 
 
 class LocatorMode(enum.Enum):
+    """A way to find the written files in a call's result or arguments. See FILES: `output_locator`."""
+
     NONE = "none"
     REGEX = "regex"
     STRUCTURED = "structured"
@@ -126,24 +130,25 @@ class LocatorMode(enum.Enum):
 
 
 class OutputLocator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a result says what was written."""
+    """The places in a result or in the arguments that name the files a tool has written."""
 
     mode: LocatorMode | tuple[LocatorMode, ...] = LocatorMode.NONE
-    """One, or several: what any of them finds is taken, each file once."""
+    """One mode, or several: the files that any of them finds are taken in, each once."""
     output_path_key: str | None = None
     """STRUCTURED: dotted path into the structured result, `[*]` for the items of a list."""
     output_path_regexes: tuple[str, ...] = ()
-    """REGEX: none: the built-in ones."""
+    """REGEX: the expressions; empty uses the built-in ones."""
     path_arguments: tuple[str, ...] = ()
-    """ARGUMENT: dotted paths of arguments that name the file; none: any that holds one string."""
+    """ARGUMENT: dotted paths of arguments that name the file; empty: any argument that holds one string."""
 
     @property
     def modes(self) -> tuple[LocatorMode, ...]:
+        """`mode` as a tuple."""
         return (self.mode,) if isinstance(self.mode, LocatorMode) else self.mode
 
 
 class ArtifactProducer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tools whose output files are taken in. See FILES: `artifact_producer`."""
+    """An adapter for tools whose output files are taken in as artifacts. See FILES: `artifact_producer`."""
 
     tools: tuple[str, ...]
     output_path_argument: str | None = None
@@ -153,15 +158,16 @@ class ArtifactProducer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     allow_raw_output: bool = False
     required: bool = False
     move: bool = False
-    """Take the file away from where it was, once it is stored."""
+    """Remove the file from its original place once it is stored."""
     rewrite_text: bool = False
-    """In the result, write the URI of what was taken in where its path stands."""
+    """Replace the paths of stored files in the result by their artifact URIs."""
     inline_text_bytes: int = 0
-    """A text file of at most so many bytes is added to the result as a block."""
+    """Add a text file of at most so many bytes to the result as a block."""
 
 
 class AutoFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of all tools of a server, without adapters: `files: auto`. See FILES 2.3."""
+    """The settings of `files: auto`, which handles the files of all tools of a server without adapters. See FILES
+    2.3."""
 
     rewrite_text: bool = True
     inline_text_bytes: int = 32 * 1024
@@ -169,52 +175,59 @@ class AutoFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedFolder(msgspec.Struct, frozen=True):
-    """A folder that the server sees under another path than we do. Both are absolute."""
+    """A folder that the server sees under another path than the proxy does: `there` and `here`, both absolute."""
 
     here: str
     there: str
 
 
 class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan of one server."""
+
     id: str
     kind: Kind
     consumers: tuple[UploadConsumer, ...] = ()
     producers: tuple[ArtifactProducer, ...] = ()
     session_retries: int = 1
-    """How often a request that provably did not run is sent again after the upstream forgot its session."""
+    """Times that a request that provably did not run is sent again after the upstream forgot its session."""
     start_timeout_s: float | None = None
-    """From dialling it to its answer to `initialize`; None: as the limits say."""
+    """Seconds from dialling the server to its response to `initialize`; None: as the limits say."""
     reply_timeout_s: float | None = None
-    """How long it may be silent on a request; None: as the limits say."""
+    """Seconds that the server may be silent on a request; None: as the limits say."""
     sharing: Sharing = Sharing.NONE
-    """Not with files, nor with a server reached over Streamable HTTP: these have a session for each client."""
+    """Sharing of the server's process or socket. Not possible with files, nor over Streamable HTTP: these have one
+    upstream session for each client."""
     may_fall_back: bool = False
-    """A server that refuses Streamable HTTP is tried as one of HTTP+SSE (2025-03-26 basic/transports, "Backwards
+    """Try a server that refuses Streamable HTTP as one of HTTP+SSE (2025-03-26 basic/transports, "Backwards
     Compatibility")."""
     spares: int = 0
     """Processes kept ready for the next sessions."""
     idle_stop_s: float | None = None
-    """A process that nobody uses is stopped after this; the next request starts it again. None: with its session, or,
-    if it is shared, as the limits say."""
+    """Seconds without use after which a process is stopped; the next request starts it again. None: it ends with its
+    session, or, if it is shared, as the limits say."""
     passes_authorization: bool = False
-    """A client's `Authorization` goes on to it: the client is the one to authenticate, and sees its challenges."""
-    tools: Selection = Selection()
-    """Which of its tools clients see, by name."""
-    prompts: Selection = Selection()
-    resources: Selection = Selection()
-    """By URI, and templates by their text."""
+    """Pass a client's `Authorization` header on to the server: the server authenticates the client, and the client sees
+    its challenges."""
+    tools: NameFilter = NameFilter()
+    """The tools that clients see, by name."""
+    prompts: NameFilter = NameFilter()
+    """The prompts that clients see, by name."""
+    resources: NameFilter = NameFilter()
+    """The resources that clients see, by URI, and resource templates, by their text."""
     era: Era | None = None
-    """How it is spoken to; None: as its client is, if it can be."""
+    """The era in which the server is spoken to; None: that of its client, if the server supports it."""
     tasks: TaskRules = TaskRules()
     forwards_roots: bool = False
-    """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
+    """Applies to servers with files: answer the server's `roots/list` with the client's roots, not with the session's
+    folders."""
     auto_files: AutoFiles | None = None
-    """What no adapter says of a tool is found out; None: tools without adapters carry no files."""
+    """Settings for the tools that no adapter describes; None: those tools carry no files."""
     shared: tuple[SharedFolder, ...] = ()
+    """Folders that the server sees under other paths."""
     cwd: str = ""
-    """Its working directory, with `{ws}`, `{in}` and `{out}` for a session's folders; empty: `{ws}`."""
+    """The server's working directory, with `{ws}`, `{in}` and `{out}` for a session's folders; empty: `{ws}`."""
     stage: Literal["in", "out", "ws"] = "in"
-    """In which of a session's folders uploads are laid for the server."""
+    """The folder of a session in which uploads are laid for the server."""
 
     def __post_init__(self) -> None:
         if self.sharing is not Sharing.NONE and (self.kind is Kind.HTTP or self.has_files):
@@ -222,32 +235,36 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def upload_scheme(self) -> str:
-        """What the handles that are handed out for this server start with: what its tools take, if they agree."""
+        """The scheme of the handles that are given to clients of this server: that of its consumers if they agree, else
+        `UPLOAD_SCHEME`."""
         schemes = {consumer.uri_scheme for consumer in self.consumers}
         return schemes.pop() if len(schemes) == 1 else UPLOAD_SCHEME
 
     @property
     def has_files(self) -> bool:
+        """True if the file plane handles messages of this server."""
         return bool(self.consumers or self.producers or self.auto_files)
 
     @property
     def takes_uploads(self) -> bool:
-        """Whether any of its tools may be given an uploaded file."""
+        """True if any of its tools may be given an uploaded file."""
         return bool(self.consumers or self.auto_files)
 
     @property
     def owns_roots(self) -> bool:
-        """Whether roots are answered here. A client's roots would replace the server's own list of folders it may
-        touch, with paths of another machine."""
+        """True if the proxy answers the server's `roots/list` itself. A client's roots would replace the server's own
+        list of folders it may touch with paths of another machine."""
         return self.has_files and not self.forwards_roots
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Args:
-    workspaces_path: absolute path under which the driver keeps each session's folders, as upstreams see it.
-    tmp_prefix: the same of their temporary folders, up to the names of the workspaces; empty: nobody knows.
-    public_base_url: what links start with; empty: as the client reached us, else `fallback_base_url`.
-    link_key: the key that signs links; at least 16 bytes.
+    """The plan of the whole proxy.
+
+    Args:
+        workspaces_path: absolute path under which the driver keeps each session's folders, as upstreams see it.
+        tmp_prefix: the path of the temporary folders, up to the names of the workspaces; empty: not known.
+        public_base_url: the start of links; empty: as the client reached us, else `fallback_base_url`.
+        link_key: the key that signs links; at least 16 bytes.
     """
 
     servers: tuple[ServerPlan, ...]
@@ -263,12 +280,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     expose_as_resources: bool = True
     eviction: Eviction = Eviction.UPLOADS_FIRST
     mirrors_polling: bool = False
-    """Where a server closes its event stream to be polled (2025-11-25), close the client's as well."""
+    """Close the client's event stream, too, where a server closes its own to be polled (2025-11-25)."""
     stores_events: bool = False
-    """Events for which there is no room in memory go into the storage, not away."""
+    """Put events for which there is no room in memory into the storage, instead of dropping them."""
     version: str = "0"
-    """What shared servers are told is the version of this proxy."""
+    """The version of this proxy that shared servers are told."""
     affinity: Affinity = Affinity.SHARED
-    """Which clients without sessions have one session with a server that has them."""
+    """The clients without sessions that share one session with a server that has sessions."""
     state_keys: tuple[bytes, ...] = ()
-    """Keys that seal `requestState`: the first seals, all open. At least 16 bytes each; none: one for this run."""
+    """Keys that seal `requestState`: the first one seals, all of them open. At least 16 bytes each; empty: one random
+    key for this run."""

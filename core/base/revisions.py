@@ -1,4 +1,4 @@
-"""What each protocol revision can do: a table of features. Nothing outside this file compares revision strings."""
+"""The features of each protocol revision, as a table. No other file compares revision strings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 
 
 class Era(enum.Enum):
-    """The two ways to talk."""
+    """The two ways to use the protocol."""
 
-    HANDSHAKE = "handshake"  # initialize, then a session
-    STATELESS = "stateless"  # each request says all
+    HANDSHAKE = "handshake"  # `initialize`, then a session; revisions up to 2025-11-25
+    STATELESS = "stateless"  # no session: each request carries all that the server must know; 2026-07-28
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """One revision's abilities, as far as a decision depends on them."""
+    """The features of one revision, as far as a decision depends on them."""
 
     revision: str
     sessions: bool = True
@@ -28,9 +28,10 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     resource_links: bool = False
     """Tool results may hold `resource_link` blocks (2025-06-18 server/tools)."""
     elicitation: bool = False
-    """The server may ask the user by a form (2025-06-18 client/elicitation)."""
+    """The server may ask the user to fill a form (2025-06-18 client/elicitation)."""
     url_elicitation: bool = False
-    """… or by a page to visit, named by an `elicitationId` as long as there are sessions (2025-11-25)."""
+    """The server may ask the user to visit a page, named by an `elicitationId` as long as there are sessions
+    (2025-11-25)."""
     rich_forms: bool = False
     """Forms have titled and multiple choices, and defaults everywhere (2025-11-25 client/elicitation)."""
     audio: bool = False
@@ -38,9 +39,9 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     structured: bool = False
     """Results have `structuredContent`, an object, and tools an `outputSchema` for it (2025-06-18 server/tools)."""
     any_structure: bool = False
-    """… which may be any value, and any schema (2026-07-28 server/tools)."""
+    """`structuredContent` may be any value, and `outputSchema` any schema (2026-07-28 server/tools)."""
     completions: bool = False
-    """There is a capability for completion, and not only the method (2025-03-26 server/utilities/completion)."""
+    """Completion is a declared capability, and not only a method (2025-03-26 server/utilities/completion)."""
     sampling_tools: bool = False
     """Sampling may have tools, and messages with several blocks (2025-11-25 client/sampling)."""
     tasks: bool = False
@@ -104,18 +105,21 @@ MODERN: Final[dict[str, Features]] = {
         ),
     )
 }
-"""Revisions without a handshake, oldest first: each request says what it needs."""
+"""Revisions without a handshake, oldest first."""
 
 LATEST_LEGACY: Final = "2025-11-25"
+"""The newest revision with a handshake."""
 
 LATEST_MODERN: Final = "2026-07-28"
+"""The newest revision without a handshake."""
 
 DEFAULT_HTTP_REVISION: Final = "2025-03-26"
-"""What a client speaks that sends no version header (2025-06-18 basic/transports)."""
+"""The revision of a client that sends no version header (2025-06-18 basic/transports)."""
 
 
 def features_of(revision: str | None) -> Features:
-    """The features of a revision; for dates nobody here has heard of, those of the newest older one under its name."""
+    """Returns the features of a revision. An unknown date has those of the newest known revision before it, under its
+    own name; None stands for `DEFAULT_HTTP_REVISION`."""
     if revision is None:
         return LEGACY[DEFAULT_HTTP_REVISION]
     known = LEGACY.get(revision) or MODERN.get(revision)
@@ -126,13 +130,15 @@ def features_of(revision: str | None) -> Features:
 
 
 def is_known_legacy(revision: str) -> bool:
+    """True if the revision is a known one with a handshake."""
     return revision in LEGACY
 
 
 def is_known_modern(revision: str) -> bool:
+    """True if the revision is a known one without a handshake."""
     return revision in MODERN
 
 
 def is_older(revision: str, than: str) -> bool:
-    """Whether a revision came before another; they are named by their dates."""
+    """True if `revision` came before `than`. Revisions are named by their dates, which sort as text."""
     return revision < than

@@ -1,4 +1,8 @@
-"""Stepping along a written transition table."""
+"""State machines that follow a written transition table.
+
+A subclass sets `TRANSITIONS`: for each state a row of inputs, and for each input the next state. An input missing from
+a row is illegal in that state, and a state with an empty row is terminal.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ from .errors import LocalProtocolError
 
 
 class Symbol(enum.Enum):
-    """A state or an input. Members are found in tables by what they are: hashing their names takes longer than all the
-    rest of a step."""
+    """Base class of states and inputs. Members are hashed by identity: hashing their names takes longer than the rest
+    of a step."""
 
     __hash__ = object.__hash__
 
@@ -21,7 +25,7 @@ I = TypeVar("I", bound=enum.Enum)  # noqa: E741
 
 
 class Machine(Generic[S, I]):
-    """A state that moves along `TRANSITIONS` only: an input missing from a state's row is illegal there."""
+    """A state that only moves along `TRANSITIONS`."""
 
     __slots__ = ("state",)
 
@@ -30,18 +34,24 @@ class Machine(Generic[S, I]):
     def __init__(self, state: S) -> None:
         self.state = state
 
-    def may(self, wish: I) -> bool:
-        """Whether the table has a row for `wish` here."""
-        return wish in self.TRANSITIONS[self.state]
+    def may(self, taken: I) -> bool:
+        """True if the input `taken` is legal in the current state."""
+        return taken in self.TRANSITIONS[self.state]
 
-    def step(self, wish: I) -> None:
-        """Raises LocalProtocolError where the table has no row; the state is then unchanged."""
-        following = self.TRANSITIONS[self.state].get(wish)
+    def step(self, taken: I) -> None:
+        """Moves to the state that the input `taken` leads to.
+
+        Raises:
+            LocalProtocolError: the input is illegal in this state. The state is unchanged.
+        """
+        following = self.TRANSITIONS[self.state].get(taken)
         if following is None:
-            raise LocalProtocolError(f"{type(self).__name__} is {self.state.value}: {wish.value} is not possible there")
+            raise LocalProtocolError(
+                f"{type(self).__name__} is {self.state.value}: {taken.value} is not possible there"
+            )
         self.state = following
 
     @property
     def is_over(self) -> bool:
-        """Whether the state is terminal."""
+        """True if the state is terminal."""
         return not self.TRANSITIONS[self.state]

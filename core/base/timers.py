@@ -1,4 +1,10 @@
-"""Deadlines by key, each with its reason, in one heap: one wake-up serves the whole engine."""
+"""A table of deadlines by key, in one heap: one wake-up of the driver serves the whole engine.
+
+Postponing is the fast path: a deadline that moves to a later time keeps its old heap entry, so nothing is pushed. When
+that entry surfaces, `next_timeout` replaces it by the current time, which gives the same order as if it had been pushed
+at once: each setting has a serial number, which the surfaced entry takes over. `tests/core/base/test_timers.py`
+compares the table with a plain dictionary.
+"""
 
 from __future__ import annotations
 
@@ -7,43 +13,44 @@ from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 HEAP_MIN: Final = 64
-"""A heap no longer than this is not worth rebuilding, whatever is dead in it."""
+"""Heap length up to which rebuilding is not worth it, however many entries are dead."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Deadline(NamedTuple):
-    """When something is due (seconds on the caller's monotonic clock), and why."""
+    """A deadline (seconds on the caller's monotonic clock) and its reason."""
 
     at: float
     why: str
 
 
 class Timers(Generic[K]):
-    """At most one deadline a key. Setting a key again replaces its deadline.
+    """A table with at most one deadline for each key. Setting a key again replaces its deadline.
 
     Replaced and cancelled entries stay in the heap until they surface, and the heap is rebuilt when they are the
-    majority, so memory stays proportional to the live deadlines. What is put off keeps its entry until that surfaces:
-    many deadlines are put off time and again.
+    majority, so memory stays proportional to the live deadlines. A postponed deadline keeps its entry until that
+    surfaces, since many deadlines are postponed time and again.
 
     Attributes:
-        earliest_at: nothing is due before that; what was due then may have been cancelled since.
+        earliest_at: a lower bound of all deadlines; the one it was set for may have been cancelled since.
     """
 
     def __init__(self) -> None:
         self.earliest_at = float("inf")
         self._heap: list[tuple[float, int, K]] = []
-        self._live: dict[K, tuple[float, int, str, int]] = {}  # when, which setting, why, and that of the heap's entry
+        self._live: dict[K, tuple[float, int, str, int]] = {}  # deadline, serial, reason, serial of its heap entry
         self._serial = 0
 
     def __len__(self) -> int:
         return len(self._live)
 
     def set(self, key: K, at: float, why: str) -> None:
+        """Sets or replaces the deadline of `key`. `why` names it in traces."""
         self._serial = serial = self._serial + 1
         live = self._live.get(key)
         if live is not None and live[0] <= at:
-            self._live[key] = (at, serial, why, live[3])  # its entry comes up too early, and is put off then
+            self._live[key] = (at, serial, why, live[3])  # the old entry surfaces too early, and is replaced then
             return
         self._live[key] = (at, serial, why, serial)
         heap = self._heap
@@ -54,12 +61,12 @@ class Timers(Generic[K]):
             self._shrink()
 
     def cancel(self, key: K) -> None:
-        """Forget the key's deadline, if it has one."""
+        """Removes the deadline of `key`, if it has one."""
         if self._live.pop(key, None) is not None and len(self._heap) > HEAP_MIN:
             self._shrink()
 
     def next_timeout(self) -> Deadline | None:
-        """The earliest deadline, or None."""
+        """Returns the earliest deadline; None if there is none."""
         heap = self._heap
         while heap:
             _, entry, key = heap[0]
@@ -77,9 +84,10 @@ class Timers(Generic[K]):
         return None
 
     def take_due(self, now: float) -> K | None:
-        """Remove and return the key that is due first, if any is; set earlier goes first among equals.
+        """Removes and returns the key that is due first; None if none is due. Among equal deadlines, the one set first
+        goes first.
 
-        One at a time: what is done about one may cancel the next.
+        Callers take one key at a time, because handling one may cancel the next.
         """
         head = self.next_timeout()
         if head is None or head.at > now:

@@ -1,4 +1,4 @@
-"""Moments as text, in ISO 8601, and back."""
+"""Conversion between Unix time and ISO 8601 text."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def format_time(at_unix: float) -> str:
-    """In UTC, to the millisecond. Moments before 1970 are written as its first, those after 9999 as its last second."""
+    """Returns the time in UTC with milliseconds. Times before 1970 are written as its first second, times after 9999 as
+    its last."""
     at_ms = round(min(max(at_unix, 0.0), _LATEST_UNIX) * 1000)
     at = _EPOCH + datetime.timedelta(milliseconds=at_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_time(text: str) -> float | None:
-    """The moment that a text names, one without an offset taken for UTC; None, if it is no such text."""
+    """Returns the Unix time that a text names; None if it names none. A text without an offset is taken for UTC."""
     try:
         at = datetime.datetime.fromisoformat(text.upper())
         return ((at if at.tzinfo is not None else at.replace(tzinfo=datetime.UTC)) - _EPOCH).total_seconds()

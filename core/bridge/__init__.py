@@ -1,1 +1,3 @@
-"""Between the eras: what one side says, as the other may hear it. Both directions of a facet stand in one file."""
+"""Translation of messages between protocol revisions and eras: pure functions, with both directions of one subject in
+one file. Other rooms call the functions for results, errors, capabilities, questions, tasks, `_meta` (`request_meta`)
+and `requestState` (`request_state`). It rests on `base` and `jsonrpc`."""

@@ -1,7 +1,8 @@
-"""What either side can do, as far as the other revision has a word for it and the bridge can carry it.
+"""Capabilities of clients and servers, translated for peers of another revision.
 
-A projection keeps what is in its table and leaves everything else out: a capability nobody here knows may promise
-messages that have no way across. Projections never add what was not declared, and projecting twice changes nothing.
+A translation keeps what is in its table, as far as the other revision has it, and leaves everything else out: an
+unknown capability may promise messages that cannot be carried across. Translations never add what was not declared, and
+translating twice changes nothing.
 
 Source: the pages on capabilities of each revision (basic/lifecycle; 2026-07-28 basic/versioning, client and server).
 """
@@ -21,7 +22,7 @@ from ..jsonrpc.splice import build_object, members, remove_members, set_member
 from .sampling import uses_tools
 
 CLIENT_KEPT: Final = ("roots", "sampling", "elicitation", "experimental", "extensions")
-"""Client capabilities that cross. `tasks` (2025-11-25) does not: a question is answered, not made a task of."""
+"""Client capabilities that cross. `tasks` (2025-11-25) does not: a server request is answered, not run as a task."""
 
 SERVER_KEPT: Final = (
     "tools",
@@ -32,13 +33,14 @@ SERVER_KEPT: Final = (
     "experimental",
     "extensions",
 )
-"""Server capabilities that cross. `tasks` is told by what is offered of them (`offers`), not by what a server has."""
+"""Server capabilities that cross. `tasks` shows what the proxy offers (`upstream.task_offers`), not what the server
+has."""
 
 EXTENSIONS_HELD_BACK: Final = frozenset({"io.modelcontextprotocol/tasks"})
-"""Extensions whose messages mean something else, or nothing, in the other era. Tasks are offered by themselves."""
+"""Extensions whose messages mean something else, or nothing, in the other era. Tasks are offered separately."""
 
 PUSHED: Final = frozenset({"listChanged", "subscribe"})
-"""Promises of messages that belong to no request."""
+"""Members that promise messages outside of any request."""
 
 CAPABILITIES_SIZE_MAX_BYTES: Final = 64 * 1024
 """Real clients send less than one KiB; extensions may bring schemas."""
@@ -47,32 +49,33 @@ CAPABILITIES_DEPTH_MAX: Final = 32
 """Levels of arrays and objects. Real clients have five."""
 
 _DIGITS_MAX: Final = 4000
-"""Longer exponents are compared as text: Python refuses to read longer integers by default."""
+"""The longest exponent that is read as a number. Python refuses longer integers by default; longer ones count as
+text."""
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 
 
 def client_to_legacy(capabilities: bytes, server: Features) -> bytes:
-    """What a modern client declared, as a handshake with this server says it."""
+    """Translates the capabilities of a stateless-era client for its handshake with a server of this revision."""
     return build_object(_client_parts(capabilities, server))
 
 
 def client_to_modern(capabilities: bytes, client: Features | None = None) -> bytes:
-    """What a client declared in its handshake, as each request to a modern server says it.
+    """Translates the capabilities of a handshake-era client for the `_meta` of requests to a stateless-era server.
 
     Args:
-        client: its revision, where known: what that has no word for is left out.
+        client: the client's revision, where known: capabilities that it does not have are left out.
     """
     parts = _client_parts(capabilities, client)
     elicitation = parts.get("elicitation")
     if elicitation is not None and _is_bare(elicitation):
-        parts["elicitation"] = set_member(elicitation, "form", b"{}")  # what the bare object has always meant
+        parts["elicitation"] = set_member(elicitation, "form", b"{}")  # an object without modes has always meant forms
     return build_object(parts)
 
 
 def server_to_legacy(capabilities: bytes, client: Features) -> bytes:
-    """What a modern server declared, as the answer to this client's handshake says it."""
+    """Translates the capabilities of a stateless-era server for the result of a client's `initialize`."""
     parts = _kept(capabilities, SERVER_KEPT)
     if not client.completions:
         parts.pop("completions", None)
@@ -80,13 +83,14 @@ def server_to_legacy(capabilities: bytes, client: Features) -> bytes:
 
 
 def server_to_modern(capabilities: bytes, *, server: Features, has_push: bool, may_complete: bool = True) -> bytes:
-    """What a server declared in its handshake, as `server/discover` says it.
+    """Translates the capabilities of a handshake-era server for the result of `server/discover`.
 
     Args:
-        server: the revision it speaks.
-        has_push: it can be heard outside of requests: by its pipe, or an event stream it has opened.
-        may_complete: it has not refused `completion/complete`. A server whose revision has the method and no
-            capability for it is taken to know it.
+        server: the revision that the server speaks.
+        has_push: the server can send messages outside of requests: through its pipe, or an event stream that it has
+            opened.
+        may_complete: the server has not refused `completion/complete`. A server whose revision has the method but no
+            capability for it is assumed to support it.
     """
     parts = _kept(capabilities, SERVER_KEPT)
     if not has_push:
@@ -101,14 +105,16 @@ def server_to_modern(capabilities: bytes, *, server: Features, has_push: bool, m
 
 
 FINGERPRINTS_KEPT: Final = 64
-"""Most clients of one kind say the same; what is larger than a limit is refused, and not kept."""
+"""Fingerprints that are cached: most clients of one kind declare the same. Refused capabilities are not cached."""
 
 
 def fingerprint(capabilities: bytes) -> str:
-    """Equal for equal capabilities, whatever the order of their keys and the spelling of their numbers and strings.
+    """Returns a digest that is equal for equal capabilities.
+
+    The order of keys and the spelling of numbers and strings do not count.
 
     Raises:
-        RemoteProtocolError: they are no JSON object, too large, nested too deeply, or have a key twice
+        RemoteProtocolError: the capabilities are no JSON object, too large, nested too deeply, or have a key twice
             (INVALID_PARAMS).
     """
     return _fingerprint(capabilities)
@@ -123,7 +129,7 @@ def _fingerprint(capabilities: bytes) -> str:
             parse_int=_number,
             parse_float=_number,
             parse_constant=_refuse_constant,
-            object_pairs_hook=_without_twins,
+            object_pairs_hook=_without_duplicates,
         )
     except ValueError as error:
         raise RemoteProtocolError(f"got capabilities that are not JSON: {error}", rpc_code=INVALID_PARAMS) from None
@@ -133,11 +139,12 @@ def _fingerprint(capabilities: bytes) -> str:
 
 
 def missing(capabilities: bytes, method: str, params: bytes | None) -> bytes | None:
-    """What a client lacks to be asked this, as the JSON of `requiredCapabilities`; None: it can be asked.
+    """Returns what a client lacks for a server request, as the JSON of `requiredCapabilities`; None if it lacks
+    nothing.
 
     Args:
         capabilities: as the client declared them, in either era.
-        method: of the question; those that need no capability are never refused.
+        method: of the server request. One that needs no capability is never refused.
     """
     if method == "roots/list":
         return None if declared(capabilities, "roots") else b'{"roots":{}}'
@@ -155,7 +162,7 @@ def missing(capabilities: bytes, method: str, params: bytes | None) -> bytes | N
 
 
 def declared(capabilities: bytes, *path: str) -> bool:
-    """Whether there is an object at this path of member names."""
+    """True if there is an object at this path of member names."""
     at: bytes | None = capabilities
     for name in path:
         at = _object(at, name)
@@ -163,14 +170,17 @@ def declared(capabilities: bytes, *path: str) -> bool:
 
 
 def elicitation_mode(params: bytes | None) -> str:
-    """`form`, which is also what no mode means, `url`, or what a later revision may bring."""
+    """Returns the mode of an elicitation: `form`, which is also the default, `url`, or a mode of a later revision."""
     return text_of(member_of(params, "mode")) or "form"
 
 
 def depth_of(data: bytes) -> int:
-    """How many levels of arrays and objects this JSON has."""
+    """Returns the number of nested levels of arrays and objects in JSON.
+
+    Up to `CAPABILITIES_DEPTH_MAX` brackets, the result is the number of brackets, an upper bound.
+    """
     if data.count(b"{") + data.count(b"[") <= CAPABILITIES_DEPTH_MAX:
-        return data.count(b"{") + data.count(b"[")  # no deeper than that, and that is all anyone asks
+        return data.count(b"{") + data.count(b"[")  # an upper bound, and callers only compare with the limit
     depth = deepest = 0
     for byte in _STRING.sub(b"", data):
         if byte in b"{[":
@@ -182,9 +192,9 @@ def depth_of(data: bytes) -> int:
 
 
 def _client_parts(capabilities: bytes, limit: Features | None) -> dict[str, bytes]:
-    """A client's capabilities, without what a revision has no word for."""
+    """Returns a client's capabilities without those that a revision does not have."""
     parts = _kept(capabilities, CLIENT_KEPT)
-    if "roots" in parts:  # a modern client has no way to say that its roots changed, nor a modern server to hear it
+    if "roots" in parts:  # the stateless era has no notification of changed roots
         parts["roots"] = remove_members(parts["roots"], PUSHED)
     if limit is not None and not limit.sampling_tools and "sampling" in parts:
         parts["sampling"] = remove_members(parts["sampling"], {"tools", "context"})
@@ -198,7 +208,7 @@ def _client_parts(capabilities: bytes, limit: Features | None) -> dict[str, byte
 
 
 def _kept(capabilities: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
-    """The members that cross, in their own order. What is no object declares nothing."""
+    """Returns the members that cross, in their own order. A member that is no object declares nothing."""
     spans = members(capabilities)
     parts = {name: capabilities[span.start : span.stop] for name, span in spans.items() if name in names}
     parts = {name: raw for name, raw in parts.items() if raw.startswith(b"{")}
@@ -208,7 +218,7 @@ def _kept(capabilities: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 def _is_bare(elicitation: bytes) -> bool:
-    """Whether the capability names no mode. 2025-11-25 client/elicitation: that "is equivalent" to forms only."""
+    """True if the capability names no mode. 2025-11-25 client/elicitation: that "is equivalent" to forms only."""
     return all(member_of(elicitation, mode) in (None, b"null") for mode in ("form", "url"))
 
 
@@ -225,7 +235,7 @@ def _object(data: bytes | None, name: str) -> bytes | None:
 
 
 class _Number(str):
-    """The one spelling of a number."""
+    """The canonical spelling of a number."""
 
 
 def _number(text: str) -> _Number:
@@ -245,7 +255,7 @@ def _refuse_constant(text: str) -> Any:
     raise ValueError(f"there is no {text}")
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a key occurs twice in one object")

@@ -1,8 +1,9 @@
-"""Content blocks that older clients have no name for.
+"""Replacements for content blocks whose type a client's revision does not have.
 
-Such a block gives way to a stand-in of a kind that every client knows, which carries the original under
-`_meta["dev.isthmus/original"]`. A second proxy on the way puts it back where its client can read it. The marker is
-believed only if the stand-in is what the original becomes: nobody is shown one thing here and another there.
+Such a block is replaced by a block of a type that every client knows, which carries the original under
+`_meta["dev.isthmus/original"]`. A second proxy downstream restores the original where its client can read it. The
+marker is believed only if the replacement is exactly what the original is turned into, so that a server cannot show one
+thing here and another there.
 """
 
 from __future__ import annotations
@@ -16,33 +17,33 @@ from ..base.revisions import Features
 from ..jsonrpc.append import readable_text
 from ..jsonrpc.envelope import text_of
 from ..jsonrpc.equality import is_same
-from ..jsonrpc.object_editor import Draft
+from ..jsonrpc.object_editor import ObjectEditor
 
 ORIGINAL: Final = "dev.isthmus/original"
-"""The member of a stand-in's `_meta` that holds what it stands for."""
+"""The member of a replacement's `_meta` that holds the block it replaces."""
 
 TRACE: Final = b"dev.isthmus"
-"""What stands in every text that holds one of our markers, even if someone has written it anew with escaped slashes."""
+"""A text that occurs in all JSON that holds one of our markers, even if its slashes were escaped by another writer."""
 
 GATES: Final = {"audio": "audio", "resource_link": "resource_links"}
-"""The feature without which a client has not heard of a block's type. Types that are not here have always been there,
-or are nobody's: they pass as they are."""
+"""The feature of a revision that has a block's type. A type not listed is either in every revision or unknown: it
+passes unchanged."""
 
 
 def knows_all(client: Features) -> bool:
-    """Whether there is no type of block that a client of this revision has not heard of."""
+    """True if the client's revision has every type of content block."""
     return client.audio and client.resource_links
 
 
 def block_to(block: bytes, client: Features) -> bytes:
-    """The JSON of a content block, as a client of some revision can read it.
+    """Returns the JSON of a content block as a client of some revision can read it.
 
-    Audio becomes an embedded resource for a client of 2024-11-05, a `resource_link` a text for one older than
-    2025-06-18. A stand-in gives way to its original where the client knows that. Anything else comes back as it is,
-    the very same object: a block without the members its type requires too.
+    For a client of 2024-11-05 audio becomes an embedded resource; for a client older than 2025-06-18 a `resource_link`
+    becomes a text. A replacement is turned back into its original where the client knows that. Anything else, a block
+    that lacks members its type requires included, comes back as the very same object.
 
     Raises:
-        RemoteProtocolError: a member that is read stands there twice.
+        RemoteProtocolError: a member that is read occurs twice.
     """
     if not block.startswith(b"{"):
         return block
@@ -52,13 +53,17 @@ def block_to(block: bytes, client: Features) -> bytes:
 
 
 def restored(block: bytes) -> bytes:
-    """The original of a stand-in; of any other block, the block. Raises as `block_to` does."""
+    """Returns the original of a replacement; any other block unchanged.
+
+    Raises:
+        RemoteProtocolError: a member that is read occurs twice.
+    """
     if TRACE not in block or not block.startswith(b"{"):
         return block
-    meta = Draft(block).get("_meta")
+    meta = ObjectEditor(block).get("_meta")
     if meta is None or not meta.startswith(b"{"):
         return block
-    original = Draft(meta).get(ORIGINAL)
+    original = ObjectEditor(meta).get(ORIGINAL)
     if original is None or not original.startswith(b"{"):
         return block
     expected = _stand_in(original)
@@ -66,13 +71,13 @@ def restored(block: bytes) -> bytes:
 
 
 def _is_known(block: bytes, client: Features) -> bool:
-    gate = GATES.get(text_of(Draft(block).get("type")) or "")
+    gate = GATES.get(text_of(ObjectEditor(block).get("type")) or "")
     return gate is None or bool(getattr(client, gate))
 
 
 def _stand_in(block: bytes) -> bytes | None:
-    """What every client can read instead; None if the block is of no such type, or lacks what its type requires."""
-    draft = Draft(block)
+    """Builds the replacement for a block; None if its type needs none, or if it lacks what its type requires."""
+    draft = ObjectEditor(block)
     kind = text_of(draft.get("type"))
     if kind == "audio":
         lead = _embedded(draft)
@@ -82,13 +87,14 @@ def _stand_in(block: bytes) -> bytes | None:
         return None
     if lead is None:
         return None
-    annotations = draft.get("annotations")  # these every revision has
+    annotations = draft.get("annotations")  # every revision has annotations
     kept = b"" if annotations is None else b',"annotations":%b' % annotations
     return b'{%b%b,"_meta":{%b:%b}}' % (lead, kept, msgspec.json.encode(ORIGINAL), block)
 
 
-def _embedded(audio: Draft) -> bytes | None:
-    """An embedded resource that holds the sound. Its URI says which, and is nothing that could be read elsewhere."""
+def _embedded(audio: ObjectEditor) -> bytes | None:
+    """Builds an embedded resource that holds the audio data. Its URI has their digest and cannot be read anywhere
+    else."""
     data, mime = audio.get("data"), audio.get("mimeType")
     text = readable_text(data)
     if data is None or text is None or mime is None or text_of(mime) is None:
@@ -97,8 +103,8 @@ def _embedded(audio: Draft) -> bytes | None:
     return b'"type":"resource","resource":{"uri":%b,"mimeType":%b,"blob":%b}' % (uri, mime, data)
 
 
-def _described(link: Draft) -> bytes | None:
-    """A text that names the resource, for people and models. The client can read it by its URI."""
+def _described(link: ObjectEditor) -> bytes | None:
+    """Builds a text that names the resource, for people and models. The client can read the resource by its URI."""
     uri, name = readable_text(link.get("uri")), readable_text(link.get("name"))
     if uri is None or name is None:
         return None
@@ -108,5 +114,5 @@ def _described(link: Draft) -> bytes | None:
 
 
 def tool_error(text: str) -> bytes:
-    """A tool result that says the call failed."""
+    """Returns the JSON of a tool result that reports a failed call."""
     return b'{"content":[{"type":"text","text":%b}],"isError":true}' % msgspec.json.encode(text)

@@ -1,8 +1,8 @@
-"""How a server introduces itself: the answer to `initialize`, and that to `server/discover`.
+"""The server's introduction: the result of `initialize`, and that of `server/discover`.
 
-Either is made from the other without asking anybody, so what a client is told and what the server said agree. A client
-that names a revision nobody serves learns which ones are; only modern ones are named, because an older date in a
-request's `_meta` would mean nothing.
+Each is built from the other without a further request, so what a client is told agrees with what the server said. A
+client that names an unsupported revision is told the supported ones. Only stateless-era revisions are named, because an
+older date in a request's `_meta` would mean nothing.
 
 Source: 2025-11-25 basic/lifecycle; 2026-07-28 server/discover and basic/versioning.
 """
@@ -20,29 +20,29 @@ from ..base.revisions import MODERN, Features, features_of
 from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import build_object, elements, members, remove_members, set_member, take
 from .capabilities import client_to_legacy, client_to_modern, server_to_legacy, server_to_modern
-from .request_meta import PREFIX, Envelope, is_implementation
+from .request_meta import PREFIX, RequestMeta, is_implementation
 
 SERVER_INFO: Final = PREFIX + "serverInfo"
 
 OF_RESULTS: Final = frozenset({SERVER_INFO, PREFIX + "subscriptionId"})
-"""Keys a modern result may have in `_meta` that mean nothing in a handshake."""
+"""Keys of a stateless-era result's `_meta` that mean nothing in a handshake."""
 
 ONLY_MODERN: Final = frozenset({"resultType", "supportedVersions", "ttlMs", "cacheScope"})
-"""Members of a discovery that an initialization has no word for."""
+"""Members of a DiscoverResult that an InitializeResult does not have."""
 
 ONLY_LEGACY: Final = frozenset({"protocolVersion", "serverInfo"})
-"""Members of an initialization that a discovery says otherwise."""
+"""Members of an InitializeResult that a DiscoverResult expresses in another way."""
 
 _UNKNOWN_VERSION: Final = b'"0"'
-"""What stands for the version of a server that does not tell."""
+"""The version given to a server that does not tell its own."""
 
 
 def to_initialize_result(discovered: bytes, *, client: Features, name: str) -> bytes:
-    """The answer to a client's `initialize`, from what its modern server answered to `server/discover`.
+    """Builds the result of a client's `initialize` from a stateless-era server's result of `server/discover`.
 
     Args:
         client: the revision agreed on with the client.
-        name: what an anonymous server is called.
+        name: the name given to a server that does not tell its own.
 
     Raises:
         RemoteProtocolError: `discovered` is no DiscoverResult (INTERNAL_ERROR).
@@ -67,7 +67,7 @@ def to_initialize_result(discovered: bytes, *, client: Features, name: str) -> b
 
 
 def to_discover_result(initialized: bytes, *, has_push: bool, may_complete: bool = True) -> bytes:
-    """The answer to `server/discover`, from what a handshake server answered to `initialize`.
+    """Builds the result of `server/discover` from a handshake-era server's result of `initialize`.
 
     The other parameters are those of `server_to_modern`.
 
@@ -94,19 +94,19 @@ def to_discover_result(initialized: bytes, *, has_push: bool, may_complete: bool
     meta = _object(parts.pop("_meta", None)) or b"{}"
     info = take(initialized, spans.get("serverInfo"))
     meta = remove_members(meta, OF_RESULTS)
-    if info is not None and is_implementation(info):  # nobody need tell a name
+    if info is not None and is_implementation(info):  # a server need not tell its name in 2026-07-28
         meta = set_member(meta, SERVER_INFO, info)
     if members(meta):
         parts["_meta"] = meta
     return build_object(_with_plain_instructions(parts))
 
 
-def initialize_params(envelope: Envelope, *, server: Features, version: str) -> bytes:
-    """The params of the `initialize` that stands for a modern client.
+def initialize_params(envelope: RequestMeta, *, server: Features, version: str) -> bytes:
+    """Builds the params of the `initialize` that the proxy sends for a stateless-era client.
 
     Args:
         server: the revision to offer.
-        version: of this package, for a client that does not tell its name.
+        version: the version of this package, for a client that does not tell its name.
     """
     anonymous = msgspec.json.encode({"name": "isthmus", "version": version})
     return build_object(
@@ -119,8 +119,8 @@ def initialize_params(envelope: Envelope, *, server: Features, version: str) -> 
 
 
 @remembered
-def introduction(initialize: bytes) -> Envelope:
-    """What a client said of itself in the params of `initialize`, as it would say it with each request.
+def introduction(initialize: bytes) -> RequestMeta:
+    """Builds the `_meta` of each request to a stateless-era server from the params of a client's `initialize`.
 
     Raises:
         RemoteProtocolError: the params are no object, or have a member twice.
@@ -130,14 +130,15 @@ def introduction(initialize: bytes) -> Envelope:
     declared = _object(take(initialize, spans.get("capabilities"))) or b"{}"
     info = take(initialize, spans.get("clientInfo"))
     is_named = info is not None and is_implementation(info)
-    return Envelope(revision, client_to_modern(declared, features_of(revision or None)), info if is_named else None)
+    return RequestMeta(revision, client_to_modern(declared, features_of(revision or None)), info if is_named else None)
 
 
 def served_revisions(discovered: bytes) -> tuple[str, ...]:
-    """The revisions a DiscoverResult names, in its order.
+    """Returns the revisions that a DiscoverResult names, in its order.
 
     Raises:
-        RemoteProtocolError: it is none (INTERNAL_ERROR): some servers answer anything to a method they do not know.
+        RemoteProtocolError: `discovered` is no DiscoverResult (INTERNAL_ERROR). Some servers answer an unknown method
+            with any result.
     """
     if not discovered.startswith(b"{"):
         raise _unusable("server/discover", "no object")
@@ -151,7 +152,7 @@ def served_revisions(discovered: bytes) -> tuple[str, ...]:
 
 
 def refused_revisions(error: bytes) -> tuple[str, ...] | None:
-    """The revisions that the JSON of a JSON-RPC error names as supported; None: it says nothing of revisions."""
+    """Returns the revisions that the JSON of a JSON-RPC error names as supported; None if it is not about revisions."""
     try:
         if not _is_code(member_of(error, "code"), UNSUPPORTED_VERSION):
             return None
@@ -161,14 +162,14 @@ def refused_revisions(error: bytes) -> tuple[str, ...] | None:
 
 
 def _implementation(info: bytes | None, name: str) -> bytes:
-    """What a server tells of itself, completed where it does not say enough."""
+    """Returns the `serverInfo` of a server, completed where name or version is missing."""
     if info is None or text_of(member_of(info, "name")) is None:
         return build_object({"name": msgspec.json.encode(name), "version": _UNKNOWN_VERSION})
     return info if is_implementation(info) else set_member(info, "version", _UNKNOWN_VERSION)
 
 
 def _with_plain_instructions(parts: dict[str, bytes]) -> dict[str, bytes]:
-    """Without instructions that are no text: `null`, from a peer that writes every member its types have."""
+    """Removes instructions that are no text, such as `null` from a peer that writes every member its types have."""
     if not parts.get("instructions", b'"').startswith(b'"'):
         del parts["instructions"]
     return parts
@@ -195,7 +196,7 @@ def _unusable(method: str, seen: str) -> RemoteProtocolError:
 
 
 def server_info_of(discovered: bytes | None) -> bytes | None:
-    """The name of the server in a `DiscoverResult`; None where it tells none that can be read."""
+    """Returns the `serverInfo` in a DiscoverResult; None if there is none that can be read."""
     try:
         return member_of(member_of(discovered, "_meta"), SERVER_INFO)
     except RemoteProtocolError:

@@ -1,8 +1,9 @@
-"""A form of today for a client of 2025-06-18, and its answer as today's form wants it.
+"""Elicitation forms of 2025-11-25 and later, translated for clients of 2025-06-18, and the answers translated back.
 
-That revision knows texts, numbers, yes or no, and one choice of several, whose titles stand in `enumNames`. A choice of
-one with titles becomes that; a choice of many becomes a yes or no for each option, put together again when the answer
-comes. Both ways read the original form, so nothing has to be remembered but the question.
+Forms of 2025-06-18 have texts, numbers, booleans, and a choice of one option, whose titles stand in `enumNames`. A
+choice of one titled option is written that way. A choice of several options becomes one boolean for each option; the
+booleans are combined again when the answer comes. Both directions read the original form, so only the server's question
+has to be remembered.
 
 Source: 2025-06-18 and 2025-11-25 client/elicitation, "Requested Schema".
 """
@@ -17,12 +18,12 @@ from ..jsonrpc.splice import build_object, insert_members, items_of, members, re
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One choice of many, and what it is shown as.
+    """A field with a choice of several options, and the booleans it is shown as.
 
     Attributes:
-        keys: the yes-or-no fields it is shown as, one an option.
-        options: the JSON of what each option stands for.
-        titles: the JSON of what each is called.
+        keys: the boolean fields, one for each option.
+        options: the JSON of each option's value.
+        titles: the JSON of each option's title.
         items_min, items_max: how many may be chosen; None: any number.
     """
 
@@ -35,7 +36,8 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def plain_form(schema: bytes) -> bytes:
-    """A `requestedSchema` that a client of 2025-06-18 can show. What it can show already stays byte for byte."""
+    """Returns a `requestedSchema` that a client of 2025-06-18 can show. Fields that it can show already keep their
+    bytes."""
     properties = member_of(schema, "properties")
     if properties is None or not properties.startswith(b"{"):
         return schema
@@ -49,14 +51,14 @@ def plain_form(schema: bytes) -> bytes:
             shown[name] = _plain_field(field)
     plain = set_member(schema, "properties", build_object(shown))
     required = member_of(schema, "required")
-    if choices and required is not None:  # an option left alone is not chosen: none of them is required
+    if choices and required is not None:  # an option left alone means it is not chosen, so no boolean is required
         kept = [item for item in items_of(required) if text_of(item) not in choices]
         plain = set_member(plain, "required", b"[" + b",".join(kept) + b"]")
     return plain
 
 
 def full_content(schema: bytes, content: bytes) -> bytes:
-    """What the user filled in, with each choice of many put together again.
+    """Returns the user's content with the booleans of each choice combined into its array again.
 
     Raises:
         RemoteProtocolError: an option is neither true nor false, or too few or too many are chosen (INVALID_PARAMS).
@@ -77,7 +79,7 @@ def full_content(schema: bytes, content: bytes) -> bytes:
         options = [option for option, mark in zip(choice.options, marks, strict=True) if mark == b"true"]
         is_untouched = not any(mark in (b"true", b"false") for mark in marks)
         if not options and not choice.is_required and (is_untouched or choice.items_min):
-            continue  # nothing chosen is no answer to this, and none is needed
+            continue  # an optional field without a choice is left out
         if len(options) < choice.items_min or (choice.items_max is not None and len(options) > choice.items_max):
             wanted = f"from {choice.items_min} to {'any number' if choice.items_max is None else choice.items_max}"
             text = f"got {len(options)} options of {name!r} chosen, expected {wanted}"
@@ -87,7 +89,7 @@ def full_content(schema: bytes, content: bytes) -> bytes:
 
 
 def _choices(schema: bytes, properties: bytes) -> dict[str, Choice]:
-    """The choices of many in a form, by the names of their fields. The same form always gives the same keys."""
+    """Returns the choices of several options in a form, by field name. The same form always gives the same keys."""
     spans = members(properties)
     taken = set(spans)
     required = {text_of(item) for item in items_of(member_of(schema, "required"))}
@@ -101,7 +103,7 @@ def _choices(schema: bytes, properties: bytes) -> dict[str, Choice]:
         options = [_const(option) for option in titled] or items_of(member_of(items, "enum"))
         titles = [_title(option) for option in titled] or options
         if not options:
-            continue  # no list of options: what it is, only the client may know
+            continue  # no list of options: only the client may know such a field
         keys = [_unused(f"{name}.{index}", taken) for index in range(1, len(options) + 1)]
         items_max = _count(member_of(field, "maxItems"))
         choices[name] = Choice(
@@ -128,12 +130,12 @@ def _as_booleans(name: str, field: bytes, choice: Choice) -> dict[str, bytes]:
 
 
 def _plain_field(field: bytes) -> bytes:
-    """A field that is one already, without what 2025-06-18 has no word for."""
+    """Returns a field without members that 2025-06-18 does not have."""
     if not field.startswith(b"{"):
         return field
     spans = members(field)
     if "default" in spans and text_of(take(field, spans.get("type"))) != "boolean":
-        field = remove_members(field, {"default"})
+        field = remove_members(field, {"default"})  # 2025-06-18 has defaults for booleans only
     titled = items_of(take(field, members(field).get("oneOf")))
     if not titled:
         return field

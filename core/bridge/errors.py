@@ -1,10 +1,10 @@
-"""Errors, as the other era may see them.
+"""JSON-RPC errors, translated between the eras.
 
-The codes of one era mean nothing, or something else, in the other. Where a code has a counterpart it is exchanged for
-it; where a peer could not have meant what its code says, the error becomes an internal one that keeps code and data
-under `data["dev.isthmus/originalCode"]` and `data["dev.isthmus/originalData"]`. All others pass as they came.
+Codes of one era mean nothing, or something else, in the other. A code with a counterpart is replaced by it. A code that
+the peer's era does not allow becomes an internal error that keeps code and data under
+`data["dev.isthmus/originalCode"]` and `data["dev.isthmus/originalData"]`. All other errors pass unchanged.
 
-Errors come as the JSON of an object whose code is an integer and whose message is a string (`jsonrpc.usable_error`).
+Input is the JSON of an error object whose code is an integer and whose message is a string (`envelope.usable_error`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..base.errors import (
     RemoteProtocolError,
 )
 from ..jsonrpc.append import readable_elements, readable_members, readable_text
-from ..jsonrpc.object_editor import Draft
+from ..jsonrpc.object_editor import ObjectEditor
 from ..jsonrpc.splice import take
 from .content import tool_error
 
@@ -37,39 +37,39 @@ ORIGINAL_DATA: Final = "dev.isthmus/originalData"
 ORIGINAL_RESULT: Final = "dev.isthmus/originalResult"
 
 READS: Final = "resources/read"
-"""The one method for which a code says that a resource is missing."""
+"""The only method for which an error code says that a resource is missing."""
 
 SPECIFIED: Final = range(-32099, -32019)
 """Codes that only the specification may give a meaning (2026-07-28 basic, "Error Codes")."""
 
 
-class Turn(enum.Enum):
-    """What becomes of an error."""
+class Treatment(enum.Enum):
+    """The treatment of an error."""
 
-    HIDE = "hide"  # an internal error with the original in its data
-    MISSING = "missing"  # "no such resource" of the other era; where no resource is read, as `otherwise` says
-    NAME = "name"  # an internal error that names the capability the client lacks
+    HIDE = "hide"  # becomes an internal error with the original in its data
+    MISSING = "missing"  # becomes "no such resource" of the other era; where no resource is read, see the tables
+    NAME = "name"  # becomes an internal error that names the capability the client lacks
 
 
-# Codes that are not listed pass.
-TO_MODERN: Final[dict[int, Turn]] = {
-    PARSE_ERROR: Turn.HIDE,  # the proxy wrote what the server could not read: not the client's fault
-    INVALID_REQUEST: Turn.HIDE,
-    RESOURCE_NOT_FOUND: Turn.MISSING,  # else hidden: "MUST NOT be emitted" since 2026-07-28
-    URL_REQUIRED: Turn.HIDE,  # a question in its own right, which is asked before this table is
-    **{code: Turn.HIDE for code in SPECIFIED if code != URL_REQUIRED},  # no legacy peer can mean them
+# Codes that are not listed pass unchanged.
+TO_MODERN: Final[dict[int, Treatment]] = {
+    PARSE_ERROR: Treatment.HIDE,  # the server could not read what the proxy wrote: not the client's fault
+    INVALID_REQUEST: Treatment.HIDE,
+    RESOURCE_NOT_FOUND: Treatment.MISSING,  # else hidden: "MUST NOT be emitted" since 2026-07-28
+    URL_REQUIRED: Treatment.HIDE,  # handled as a server request before this table is consulted
+    **{code: Treatment.HIDE for code in SPECIFIED if code != URL_REQUIRED},  # no handshake-era peer can mean them
 }
-TO_LEGACY: Final[dict[int, Turn]] = {
-    PARSE_ERROR: Turn.HIDE,
-    INVALID_REQUEST: Turn.HIDE,
-    INVALID_PARAMS: Turn.MISSING,  # else passed
-    HEADER_MISMATCH: Turn.HIDE,  # a fault of the proxy's own hop, as is the next
-    UNSUPPORTED_VERSION: Turn.HIDE,
-    MISSING_CAPABILITY: Turn.NAME,
-    URL_REQUIRED: Turn.HIDE,  # no server of 2026-07-28 may send it
+TO_LEGACY: Final[dict[int, Treatment]] = {
+    PARSE_ERROR: Treatment.HIDE,
+    INVALID_REQUEST: Treatment.HIDE,
+    INVALID_PARAMS: Treatment.MISSING,  # else passed
+    HEADER_MISMATCH: Treatment.HIDE,  # a fault of the proxy's own request, as is the next
+    UNSUPPORTED_VERSION: Treatment.HIDE,
+    MISSING_CAPABILITY: Treatment.NAME,
+    URL_REQUIRED: Treatment.HIDE,  # no server of 2026-07-28 may send it
 }
 
-# 2026-07-28 basic/transports/streamable-http. Codes that are not listed are answers like any other: 200.
+# 2026-07-28 basic/transports/streamable-http. Codes that are not listed have the status of any response: 200.
 HTTP_STATUS: Final[dict[int, int]] = {
     METHOD_NOT_FOUND: 404,
     PARSE_ERROR: 400,
@@ -81,40 +81,40 @@ HTTP_STATUS: Final[dict[int, int]] = {
 
 
 def to_modern(method: str, params: bytes | None, error: bytes) -> bytes:
-    """An error of a server with sessions, for a client of 2026-07-28. Errors of our own need none of this.
+    """Translates an error of a handshake-era server for a client of 2026-07-28.
 
-    A missing resource is -32602 with `data.uri` then (2026-07-28 server/resources, "Error Handling"), and no code is
-    one that must not be emitted. `params` are the request's.
+    A missing resource becomes -32602 with `data.uri` (2026-07-28 server/resources, "Error Handling"). The result has no
+    code that must not be emitted. `params` are the request's. Errors of the proxy's own need no translation.
     """
     code = _code(error)
     turn = TO_MODERN.get(code)
-    if turn is Turn.MISSING and method == READS:
+    if turn is Treatment.MISSING and method == READS:
         return _with_uri(_with_code(error, INVALID_PARAMS), _uri(params))
     return error if turn is None else _hidden(error, code)
 
 
 def to_legacy(method: str, params: bytes | None, error: bytes) -> bytes:
-    """An error of a server of 2026-07-28, for a client with a session.
+    """Translates an error of a server of 2026-07-28 for a client with a session.
 
-    -32602 says that a resource is missing if its data name the very one that was asked for; it is -32002 for the client
-    then (2025-11-25 server/resources, "Error Handling"). `params` are the request's.
+    -32602 means a missing resource if its data name the very URI that was requested; it becomes -32002 for the client
+    (2025-11-25 server/resources, "Error Handling"). `params` are the request's.
     """
     code = _code(error)
     turn = TO_LEGACY.get(code)
-    if turn is Turn.MISSING:
+    if turn is Treatment.MISSING:
         uri = _uri(params) if method == READS else None
         is_missing = uri is not None and _uri(take(error, readable_members(error).get("data"))) == uri
         return _with_code(error, RESOURCE_NOT_FOUND) if is_missing else error
-    if turn is Turn.NAME:
+    if turn is Treatment.NAME:
         return _named(error)
     return error if turn is None else _hidden(error, code)
 
 
 def to_tool_result(method: str, error: bytes) -> bytes | None:
-    """The result of a failed tool in an error's place, where the model rather than the program should hear of it.
+    """Returns a failed tool result for an error that the model, not the program, should see; None for any other error.
 
-    A client with a session cannot add a capability to it: with -32021, what its `tools/call` asked for just failed.
-    None where the error is one. `error` is as the server sent it, not as `to_legacy` made it.
+    These errors are -32042 and -32021 to a `tools/call`: a client with a session cannot add a capability to it, so the
+    call just failed. `error` is as the server sent it, not as `to_legacy` translated it.
     """
     if method != "tools/call" or _code(error) not in (MISSING_CAPABILITY, URL_REQUIRED):
         return None
@@ -125,17 +125,19 @@ def to_tool_result(method: str, error: bytes) -> bytes | None:
 
 
 def to_missing_capability(required: bytes, *, error: bytes | None = None, result: bytes | None = None) -> bytes | None:
-    """What a client of 2026-07-28 is told instead, if a server with sessions asked for what it has not declared, was
-    refused, and then failed: -32021, as of a server of its own era (2026-07-28 basic, "_meta"). A server that did
-    without has not failed: None.
+    """Returns the error -32021 in place of a failure that followed a server request for an undeclared capability.
+
+    A handshake-era server asked a client of 2026-07-28 for what the client has not declared, was refused, and then
+    failed. The client gets the error that a server of its own era sends (2026-07-28 basic, "_meta"). Returns None if
+    the server did without and has not failed.
 
     Args:
         required: the JSON of `requiredCapabilities`.
-        error: what the server answered; or
-        result: that.
+        error: the server's error response, or None.
+        result: the server's result, or None.
     """
-    draft = Draft(b'{"code":%d}' % MISSING_CAPABILITY)
-    kept = Draft(b"{}")
+    draft = ObjectEditor(b'{"code":%d}' % MISSING_CAPABILITY)
+    kept = ObjectEditor(b"{}")
     kept.set("requiredCapabilities", required)
     if error is not None:
         said = readable_text(take(error, readable_members(error).get("message")))
@@ -154,10 +156,12 @@ def to_missing_capability(required: bytes, *, error: bytes | None = None, result
 
 
 def http_status(error: bytes, *, is_envelope: bool = False) -> int:
-    """The status of a response to a client of 2026-07-28 that is this error alone, before anything else was sent.
+    """Returns the HTTP status of a response that consists of this error alone, for a client of 2026-07-28.
+
+    It applies only before anything else was sent on the response.
 
     Args:
-        is_envelope: the proxy found the request's own `_meta` wanting; -32602 is 400 then, and 200 from a server.
+        is_envelope: the proxy rejected the request's own `_meta`: -32602 is 400 then; from a server it is 200.
     """
     code = _code(error)
     return 400 if is_envelope and code == INVALID_PARAMS else HTTP_STATUS.get(code, 200)
@@ -177,7 +181,7 @@ def _uri(data: bytes | None) -> str | None:
 
 
 def _capabilities(error: bytes) -> bytes | None:
-    """The JSON of `data.requiredCapabilities`."""
+    """Returns the JSON of `data.requiredCapabilities`."""
     data = take(error, readable_members(error).get("data"))
     return take(data or b"", readable_members(data).get("requiredCapabilities"))
 
@@ -186,23 +190,23 @@ def _capabilities(error: bytes) -> bytes | None:
 
 
 def _with_code(error: bytes, code: int) -> bytes:
-    draft = Draft(error)
+    draft = ObjectEditor(error)
     draft.set("code", b"%d" % code)
     return draft.json()
 
 
 def _with_uri(error: bytes, uri: str | None) -> bytes:
-    """`error` with a `data.uri`, unless there is one. Data that have no place for it move aside."""
-    draft = Draft(error)
+    """Returns `error` with a `data.uri`, unless it has one. Data without a place for it move to `ORIGINAL_DATA`."""
+    draft = ObjectEditor(error)
     data = draft.get("data")
     if uri is None or _uri(data) is not None:
         return error
     encoded = msgspec.json.encode(uri)
     try:
-        inner = Draft(b"{}" if data is None or data == b"null" else data)
-    except RemoteProtocolError:  # no object, or one in which nobody can tell what counts
+        inner = ObjectEditor(b"{}" if data is None or data == b"null" else data)
+    except RemoteProtocolError:  # no object, or an object with a duplicate key
         assert data is not None
-        inner = Draft(b"{}")
+        inner = ObjectEditor(b"{}")
         inner.set(ORIGINAL_DATA, data)
     inner.set("uri", encoded)
     draft.set("data", inner.json())
@@ -210,8 +214,8 @@ def _with_uri(error: bytes, uri: str | None) -> bytes:
 
 
 def _hidden(error: bytes, code: int) -> bytes:
-    draft = Draft(error)
-    kept = Draft(b"{}")
+    draft = ObjectEditor(error)
+    kept = ObjectEditor(b"{}")
     kept.set(ORIGINAL_CODE, b"%d" % code)
     data = draft.get("data")
     if data is not None:
@@ -222,7 +226,7 @@ def _hidden(error: bytes, code: int) -> bytes:
 
 
 def _named(error: bytes) -> bytes:
-    draft = Draft(error)
+    draft = ObjectEditor(error)
     draft.set("code", b"%d" % INTERNAL_ERROR)
     draft.set("message", msgspec.json.encode(_lacking(error)))
     return draft.json()
@@ -236,7 +240,7 @@ def _lacking(error: bytes) -> str:
 
 
 def _first_text(result: bytes) -> str | None:
-    """What a tool says of its failure: that is for whoever called it, and must not get lost."""
+    """Returns the text in which a tool describes its failure, so that it reaches the caller."""
     for block in readable_elements(take(result, readable_members(result).get("content"))):
         spans = readable_members(block)
         if readable_text(take(block, spans.get("type"))) == "text":

@@ -1,8 +1,9 @@
-"""What a server asks of its client while it works: a request of its own in a handshake, a part of the result after it.
+"""Requests of a server to its client, translated between the eras.
 
-A handshake server asks in the middle of a call and waits. A modern one ends the call with `input_required`, and is
-called again with the answers. The questions are the same three, so each is carried over as it is, but for what belongs
-to the way of asking: ids, tokens, tasks. An older client is shown what its revision can show.
+A handshake-era server sends a request in the middle of a call and waits for the response. A stateless-era server ends
+the call with an `input_required` result, and the client repeats the call with the responses. The three methods are the
+same in both eras, so each request crosses unchanged, except for members that belong to the way of asking: ids, tokens,
+tasks. An older client gets what its revision can show.
 
 Source: 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/elicitation, client/sampling and client/roots.
 """
@@ -26,27 +27,28 @@ from .request_meta import strip
 from .sampling import older_answer, older_messages
 
 Answer = tuple[Literal["result", "error"], bytes]
-"""Which member of a JSON-RPC response, and its JSON."""
+"""A member of a JSON-RPC response ("result" or "error"), and its JSON."""
 
 FALLBACKS: Final[dict[str, Answer]] = {
     "elicitation/create": ("result", b'{"action":"cancel"}'),
     "sampling/createMessage": ("error", b'{"code":-1,"message":"Nobody answered"}'),
     "roots/list": ("error", b'{"code":%d,"message":"Nobody answered"}' % INTERNAL_ERROR),
 }
-"""What a waiting server is told when its client has gone: what it would hear from a user who turns away."""
+"""Responses to a waiting server whose client has gone: what a client sends for a user who turns away."""
 
 REFUSALS: Final[dict[str, Answer]] = {
     "elicitation/create": ("error", b'{"code":%d,"message":"Client cannot be asked that way"}' % INVALID_PARAMS),
     "sampling/createMessage": ("error", b'{"code":%d,"message":"Client has no sampling"}' % METHOD_NOT_FOUND),
     "roots/list": ("error", b'{"code":%d,"message":"Client has no roots"}' % METHOD_NOT_FOUND),
 }
-"""What a server is told whose client has not declared the capability: what that client would answer itself."""
+"""Responses to a server whose client has not declared the capability: what that client would send itself."""
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
-_OF_THE_ASKING: Final = frozenset({"task", "elicitationId"})
-_OF_THE_ASKING_META: Final = frozenset({"progressToken", RELATED_TASK})
-"""Parts of a question that name its own request, and mean nothing once that is another."""
+_REQUEST_BOUND: Final = frozenset({"task", "elicitationId"})
+"""Params that name the server's own request, and mean nothing once it is another request."""
+_REQUEST_BOUND_META: Final = frozenset({"progressToken", RELATED_TASK})
+"""Keys of `_meta` that name the server's own request."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -57,31 +59,31 @@ class Question(msgspec.Struct, frozen=True):
     params: bytes | None
 
 
-# --- A handshake server's question for a modern client --------------------------------------------------------------
+# --- Requests of a handshake-era server, for a stateless-era client -------------------------------------------------
 
 
 def embed(method: str, params: bytes | None, *, capabilities: bytes | None = None) -> bytes:
-    """A server's request as the JSON of an InputRequest.
+    """Returns a server's request as the JSON of an InputRequest.
 
     Args:
-        capabilities: the client's, where known: a hint it has not declared to understand is left out.
+        capabilities: the client's, where known: a hint that the client has not declared to understand is left out.
 
     Raises:
-        RemoteProtocolError: the question lacks what it needs (INVALID_PARAMS).
+        RemoteProtocolError: the request lacks members it needs (INVALID_PARAMS).
     """
     assert method in METHODS
     check_question(method, params, INVALID_PARAMS)
     parts = {"method": msgspec.json.encode(method)}
     if params is not None:
-        parts["params"] = _hinted(method, _bared(params), capabilities)
+        parts["params"] = _without_undeclared_context(method, _without_request_context(params), capabilities)
     return build_object(parts)
 
 
 def read_responses(params: bytes | None) -> dict[str, bytes]:
-    """The `inputResponses` of a retry, each a JSON object; empty if there are none.
+    """Returns the `inputResponses` of a retry, each a JSON object; empty if there are none.
 
     Raises:
-        RemoteProtocolError: they are no object of objects (INVALID_PARAMS).
+        RemoteProtocolError: the `inputResponses` are no object of objects (INVALID_PARAMS).
     """
     raw = member_of(params, "inputResponses")
     if raw is None or raw == b"null":
@@ -96,18 +98,18 @@ def read_responses(params: bytes | None) -> dict[str, bytes]:
 
 
 def answer_to_legacy(method: str, response: bytes, server: Features) -> bytes:
-    """A modern client's answer as the result a server of this revision reads."""
+    """Translates the response of a stateless-era client into the result that a server of this revision reads."""
     response = remove_members(response, {"resultType"})
     if method != "sampling/createMessage" or server.sampling_tools:
         return response
     return older_answer(response, server)
 
 
-# --- A modern server's question for a handshake client --------------------------------------------------------------
+# --- Requests of a stateless-era server, for a handshake-era client -------------------------------------------------
 
 
 def is_input_required(result: bytes) -> bool:
-    """Whether this is an InputRequiredResult. Results that do not hold the word cost no more than a search for it.
+    """True if this is an InputRequiredResult. Other results cost no more than a search for the word.
 
     Raises:
         RemoteProtocolError: a member of the result occurs twice.
@@ -118,10 +120,10 @@ def is_input_required(result: bytes) -> bool:
 
 
 def read_questions(result: bytes) -> tuple[tuple[Question, ...], bytes | None]:
-    """The questions of an InputRequiredResult in order, and the JSON string of its `requestState`, or None.
+    """Returns the questions of an InputRequiredResult in order, and the JSON string of its `requestState`, or None.
 
     Raises:
-        RemoteProtocolError: it is malformed, or asks what cannot be asked (INTERNAL_ERROR).
+        RemoteProtocolError: the result is malformed, or holds a question that cannot be asked (INTERNAL_ERROR).
     """
     state = member_of(result, "requestState")
     entries = member_of(result, "inputRequests")
@@ -139,7 +141,7 @@ def read_questions(result: bytes) -> tuple[tuple[Question, ...], bytes | None]:
 
 
 def retried(params: bytes | None, answers: Mapping[str, bytes], state_raw: bytes | None) -> bytes:
-    """The params of the next try: those of the first, with the answers and the state of this round only."""
+    """Returns the params of the next try: those of the first, with the answers and the state of this round only."""
     parts: dict[str, bytes] = {}
     if answers:
         parts["inputResponses"] = build_object(answers)
@@ -156,30 +158,32 @@ def shown(
     elicitation_id: str | None = None,
     capabilities: bytes | None = None,
 ) -> bytes | None:
-    """The params with which a handshake client is asked.
+    """Returns the params of the server request that a handshake-era client gets.
 
     Args:
-        client: its revision.
-        elicitation_id: for a page to visit, which in 2025-11-25 has a name.
-        capabilities: the client's, where known: a hint it has not declared to understand is left out.
+        client: the client's revision.
+        elicitation_id: for an elicitation in `url` mode, which needs an id in 2025-11-25.
+        capabilities: the client's, where known: a hint that the client has not declared to understand is left out.
 
     Raises:
-        RemoteProtocolError: it would have to visit a page, and its revision has no word for that (INTERNAL_ERROR).
+        RemoteProtocolError: the elicitation has a mode that the client's revision does not have (INTERNAL_ERROR).
     """
     if params is None:
         return None
-    bared = _bared(strip(params) or b"{}")
-    if elicitation_id is not None and question_method == "elicitation/create" and elicitation_mode(bared) == "url":
-        bared = set_member(bared, "elicitationId", msgspec.json.encode(elicitation_id))
-    hinted = _hinted(question_method, bared, capabilities if client.sampling_tools else None)
-    return to_older(question_method, hinted, client)
+    bare = _without_request_context(strip(params) or b"{}")
+    if elicitation_id is not None and question_method == "elicitation/create" and elicitation_mode(bare) == "url":
+        bare = set_member(bare, "elicitationId", msgspec.json.encode(elicitation_id))
+    allowed = _without_undeclared_context(question_method, bare, capabilities if client.sampling_tools else None)
+    return to_older(question_method, allowed, client)
 
 
 def to_older(method: str, params: bytes, client: Features) -> bytes:
-    """A question as the client's revision can show it, whoever asks; all that belongs to the asking stays.
+    """Returns a server request's params as the client's revision can show them.
+
+    Members that belong to the way of asking stay, so this serves servers of either era.
 
     Raises:
-        RemoteProtocolError: as `shown` does.
+        RemoteProtocolError: the elicitation has a mode that the client's revision does not have (INTERNAL_ERROR).
     """
     if method == "sampling/createMessage" and not client.sampling_tools:
         return older_messages(params, client)
@@ -195,10 +199,10 @@ def to_older(method: str, params: bytes, client: Features) -> bytes:
 
 
 def answered(method: str, params: bytes | None, client: Features, answer: bytes) -> bytes:
-    """A handshake client's result as the answer to the question its server asked, whose params these are.
+    """Translates a handshake-era client's result into the answer to a question with these params.
 
     Raises:
-        RemoteProtocolError: it is no answer to that (INVALID_PARAMS).
+        RemoteProtocolError: the result is no answer to that question (INVALID_PARAMS).
     """
     check_response(method, answer)
     if method != "elicitation/create" or client.rich_forms or text_of(member_of(answer, "action")) != "accept":
@@ -223,24 +227,27 @@ def _question(key: str, entry: bytes) -> Question:
     return Question(key, method, params)
 
 
-def _bared(params: bytes) -> bytes:
-    """A question without what belongs to the request it came in."""
-    params = remove_members(params, _OF_THE_ASKING)
+def _without_request_context(params: bytes) -> bytes:
+    """Removes the members that belong to the request in which the question came."""
+    params = remove_members(params, _REQUEST_BOUND)
     meta = member_of(params, "_meta")
     if meta is None or not meta.startswith(b"{"):
         return params
-    kept = remove_members(meta, _OF_THE_ASKING_META)
+    kept = remove_members(meta, _REQUEST_BOUND_META)
     if kept == meta:
         return params
     return set_member(params, "_meta", kept) if members(kept) else remove_members(params, {"_meta"})
 
 
-def _hinted(method: str, params: bytes, capabilities: bytes | None) -> bytes:
-    """2026-07-28 client/sampling: servers "SHOULD avoid" wishes for context that the client has not declared."""
+def _without_undeclared_context(method: str, params: bytes, capabilities: bytes | None) -> bytes:
+    """Removes a wish for context that the client has not declared.
+
+    2026-07-28 client/sampling: servers "SHOULD avoid" such wishes.
+    """
     if method != "sampling/createMessage" or capabilities is None or declared(capabilities, "sampling", "context"):
         return params
-    is_wish = text_of(member_of(params, "includeContext")) != "none"
-    return remove_members(params, {"includeContext"}) if is_wish else params
+    wants_context = text_of(member_of(params, "includeContext")) != "none"
+    return remove_members(params, {"includeContext"}) if wants_context else params
 
 
 def _unanswerable(seen: str, expected: str) -> RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""What a question must have to be asked, and what its answer must have to be one: no more than who reads it relies on.
+"""Checks of the params of server requests, and of their responses: only for members that their readers rely on.
 
 Source: the schemas of `sampling/createMessage`, `elicitation/create` and `roots/list`, which hardly differ by revision.
 """
@@ -15,7 +15,7 @@ from ..jsonrpc.splice import items_of, members, take
 from .sampling import blocks_of
 
 METHODS: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
-"""All that `input_required` can ask (2026-07-28 basic/patterns/mrtr, "InputRequests")."""
+"""The methods that `input_required` may contain (2026-07-28 basic/patterns/mrtr, "InputRequests")."""
 
 CLAUSE: Final = "2026-07-28 basic/patterns/mrtr"
 
@@ -33,12 +33,16 @@ REQUIRED: Final[dict[str, dict[str, re.Pattern[bytes]]]] = {
     "elicitation/create url": {"message": _STRING, "url": _STRING},
     "roots/list": {},
 }
-"""What the params of each question must have, and how its JSON begins. One bad question spoils all that are asked with
-it: clients read them together."""
+"""The members that each question's params must have, and the pattern of the first bytes of their JSON. One bad question
+spoils all others in the same result: clients read them together."""
 
 
 def check_question(method: str, params: bytes | None, rpc_code: int) -> None:
-    """Raises RemoteProtocolError with this code where the params lack what the question needs."""
+    """Checks that the params have what the question needs.
+
+    Raises:
+        RemoteProtocolError: a member is missing or has the wrong type. Its code is `rpc_code`.
+    """
     if params is not None and not params.startswith(b"{"):
         raise _lacking(f"params of {method} that are no object", rpc_code)
     spans = {} if params is None else members(params)
@@ -54,10 +58,10 @@ def check_question(method: str, params: bytes | None, rpc_code: int) -> None:
 
 
 def check_response(method: str, response: bytes) -> None:
-    """Whether this is an answer to such a question; there may be more in it.
+    """Checks that `response` is a result of this method. It may have further members.
 
     Raises:
-        RemoteProtocolError: it is none (INVALID_PARAMS).
+        RemoteProtocolError: `response` is no such result (INVALID_PARAMS).
     """
     seen = _FAULTS[method](response) if response.startswith(b"{") else "that is no object"
     if seen:

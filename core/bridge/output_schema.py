@@ -1,10 +1,10 @@
-"""Structured output of any form, for clients that know objects only; and back.
+"""Structured output of any type, wrapped for clients that know objects only, and unwrapped again.
 
-Before 2026-07-28 a tool's `outputSchema` describes an object, and `structuredContent` is one. What is not is put into
-an object under `result`, schema and value alike, so that each value fits its schema exactly when it did before. The
-official TypeScript SDK wraps in the same form, and a client behind both sees one and the same.
+Before 2026-07-28 a tool's `outputSchema` describes an object, and `structuredContent` is one. Any other value is put
+into an object under `result`, schema and value alike, so that a value fits its schema exactly when it did before. The
+official TypeScript SDK wraps in the same form, so a client behind both sees the same.
 
-A schema that moves one level down must still find its own parts: pointers into the document are led through
+A schema that moves one level down must still find its own parts: pointers into the document are changed to begin with
 `#/properties/result`. Names (`#part`) do not depend on the place, and a subtree with an `$id` is a document of its own.
 """
 
@@ -16,48 +16,48 @@ import msgspec
 
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
 from ..jsonrpc.envelope import text_of
-from ..jsonrpc.equality import is_same
-from ..jsonrpc.object_editor import Draft, each
+from ..jsonrpc.object_editor import ObjectEditor, each
 from ..jsonrpc.splice import extend_array
 
 ROOT: Final = "#/properties/result"
-"""Where the root of a wrapped schema lies."""
+"""The place of the original root in a wrapped schema."""
 
 DATA_KEYS: Final = frozenset({"const", "enum", "default", "examples"})
-"""Keywords that hold values, in which a `$ref` is a value like any other."""
+"""Keywords that hold values, in which a `$ref` is data like any other."""
 
 MAP_KEYS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
-"""Keywords that hold schemas by name: the names are no keywords, whatever they look like."""
+"""Keywords that hold schemas by name. The names are no keywords, whatever they look like."""
 
 DIALECT_2019: Final = frozenset(
     {"https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft/2019-09/schema"}
 )
-"""The one dialect with `$recursiveRef` (JSON Schema 2019-09 core, 8.2.4.2)."""
+"""The only dialect with `$recursiveRef` (JSON Schema 2019-09 core, 8.2.4.2)."""
 
 DEPTH_MAX: Final = 128
-"""Levels of an output schema. Real ones have fewer than 30; each is read anew, and costs some levels of the stack."""
+"""Levels of an output schema. Real ones have fewer than 30; each level is parsed again and takes some levels of the
+stack."""
 
 
 # --- Schemas --------------------------------------------------------------------------------------------------------
 
 
 def needs_wrap(schema: bytes) -> bool:
-    """Whether an output schema is one that only 2026-07-28 allows: an object whose type is not "object"."""
-    return schema.startswith(b"{") and text_of(Draft(schema).get("type")) != "object"
+    """True if only 2026-07-28 allows this output schema: an object whose type is not "object"."""
+    return schema.startswith(b"{") and text_of(ObjectEditor(schema).get("type")) != "object"
 
 
 def wrap_schema(schema: bytes) -> bytes:
-    """The schema of objects `{"result": v}` for each `v` that fits the JSON Schema object `schema`.
+    """Returns the schema of objects `{"result": v}` for each `v` that fits the JSON Schema object `schema`.
 
-    In a schema of 2019-09 whose root is no `$recursiveAnchor`, a `$recursiveRef` is a `$ref` to the root, and becomes
-    one; with such an anchor it keeps its text, which then means the wrapper: there is no other way to say it.
+    In a schema of 2019-09 whose root is no `$recursiveAnchor`, a `$recursiveRef` means a `$ref` to the root, and
+    becomes one. With such an anchor it keeps its text, which then refers to the wrapper: no other way can express it.
 
     Raises:
-        RemoteProtocolError: an object on the way has a key twice, or there are more levels than `DEPTH_MAX`.
+        RemoteProtocolError: an object along the way has a key twice, or there are more levels than `DEPTH_MAX`.
     """
-    root = Draft(schema)
+    root = ObjectEditor(schema)
     dialect = root.get("$schema")
     named = text_of(dialect)
     is_2019 = named is not None and named.removesuffix("#") in DIALECT_2019
@@ -67,20 +67,8 @@ def wrap_schema(schema: bytes) -> bytes:
     return b'{%b"type":"object","properties":{"result":%b},"required":["result"]}' % (hoisted, inner)
 
 
-def unwrap_schema(wrapped: bytes) -> bytes | None:
-    """The schema that `wrap_schema` made `wrapped` of; None if it has another form. Raises as `wrap_schema` does.
-
-    A `$recursiveRef` that became a `$ref` stays one, which means the same.
-    """
-    inner = Draft(Draft(wrapped).get("properties") or b"{}").get("result")
-    if inner is None or not inner.startswith(b"{"):
-        return None
-    schema = _Move(ROOT, "#").schema(inner)
-    return schema if is_same(wrap_schema(schema), wrapped) else None
-
-
 class _Move:
-    """A schema's way to another place in its document: pointers that begin with `old` then begin with `new`.
+    """A change of a schema's place in its document: pointers that begin with `old` begin with `new` afterwards.
 
     Args:
         joins_recursion: `$recursiveRef` becomes a `$ref` to the root's new place.
@@ -92,7 +80,7 @@ class _Move:
         self._joins_recursion = joins_recursion
 
     def schema(self, schema: bytes, depth: int = 0) -> bytes:
-        """A schema, or an array of schemas, or what is neither and stays as it is."""
+        """Moves a schema, or an array of schemas. Any other JSON is returned unchanged."""
         if depth > DEPTH_MAX:
             text = f"got an output schema of more than {DEPTH_MAX} levels, expected fewer"
             raise RemoteProtocolError(text, rpc_code=INTERNAL_ERROR)
@@ -100,14 +88,14 @@ class _Move:
             return each(schema, lambda item: self.schema(item, depth + 1))
         if not schema.startswith(b"{"):
             return schema
-        draft = Draft(schema)
+        draft = ObjectEditor(schema)
         if _has_own_base(draft):
             return schema
         for key, value in draft.items():
             if key in ("$ref", "$dynamicRef"):
                 draft.set(key, self._pointer(value))
             elif key in MAP_KEYS and value.startswith(b"{"):
-                named = Draft(value)
+                named = ObjectEditor(value)
                 for name, part in named.items():
                     named.set(name, self.schema(part, depth + 2))
                 draft.set(key, named.json())
@@ -123,18 +111,18 @@ class _Move:
             return raw
         return msgspec.json.encode(self._new + target.removeprefix(self._old))
 
-    def _join_recursion(self, draft: Draft) -> None:
+    def _join_recursion(self, draft: ObjectEditor) -> None:
         draft.remove("$recursiveRef")
         target = msgspec.json.encode(self._new)
         if "$ref" not in draft:
             draft.set("$ref", target)
-        else:  # both apply, and an object has room for one
+        else:  # both apply, and an object has room for one `$ref`
             both = draft.get("allOf") or b"[]"
             draft.set("allOf", extend_array(both if both.startswith(b"[") else b"[]", [b'{"$ref":%b}' % target]))
 
 
-def _has_own_base(schema: Draft) -> bool:
-    """Whether pointers in a schema count from itself. An `$id` of a fragment alone is a name, as in draft 7."""
+def _has_own_base(schema: ObjectEditor) -> bool:
+    """True if pointers in a schema count from itself. An `$id` of a fragment alone is only a name, as in draft 7."""
     raw = schema.get("$id")
     return raw is not None and not (text_of(raw) or "").startswith("#")
 
@@ -143,14 +131,5 @@ def _has_own_base(schema: Draft) -> bool:
 
 
 def wrap_value(value: bytes) -> bytes:
-    """The structured content that fits `wrap_schema(S)`, of one that fits S."""
+    """Returns the structured content that fits `wrap_schema(S)` for a value that fits S."""
     return b'{"result":%b}' % value
-
-
-def unwrap_value(wrapped: bytes) -> bytes | None:
-    """The value that `wrap_value` made `wrapped` of; None if it has another form."""
-    if not wrapped.startswith(b"{"):
-        return None
-    draft = Draft(wrapped)
-    value = draft.remove("result")
-    return None if draft else value

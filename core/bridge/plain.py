@@ -1,6 +1,9 @@
-"""What the other modules here do to the requests and results that most are, in one step each.
+"""The fast path of the bridge: `request_meta` and `results` for the usual shapes of requests and results, in one step.
 
-Each function comes to the same, byte for byte, as the one that it names, or is None where that has to be asked.
+Each function returns the same bytes as the function that it names, or None where that function has to be called. What
+is skipped is the editing member by member: the spans that `compact_members` computed show that the object has none of
+the members with special rules, so the output is pieced together from slices of the input.
+tests/core/bridge/test_plain.py compares both ways for all combinations of such members.
 """
 
 from __future__ import annotations
@@ -24,20 +27,21 @@ _meta_down = remembered(meta_to_legacy)
 
 
 def with_envelope(params: bytes, spans: Mapping[str, slice], meta: bytes) -> bytes:
-    """`envelope.add`, where `meta` is all that will be in `_meta`.
+    """Does what `request_meta.add` does, for params without `_meta`.
 
     Args:
-        spans: `compact_members` of the params, which have no `_meta`.
+        spans: `compact_members` of the params.
+        meta: the whole `_meta` to add.
     """
     return b'%b%b"_meta":%b}' % (params[:-1], b"," if spans else b"", meta)
 
 
 def without_envelope(params: bytes, spans: Mapping[str, slice], rest: bytes) -> bytes:
-    """`envelope.strip`.
+    """Does what `request_meta.strip` does, for params with `_meta`.
 
     Args:
-        spans: `compact_members` of the params, which have a `_meta`.
-        rest: what is left of that; empty: nothing.
+        spans: `compact_members` of the params.
+        rest: what remains of `_meta`; if empty, `_meta` is removed.
     """
     meta = spans["_meta"]
     if rest:
@@ -49,7 +53,7 @@ def without_envelope(params: bytes, spans: Mapping[str, slice], rest: bytes) -> 
 
 
 def to_modern(method: str, result: bytes, server_info: bytes | None) -> bytes | None:
-    """`results.to_modern`."""
+    """Does what `results.to_modern` does. Returns None if that has to be called."""
     spans = None if TRACE in result else compact_members(result)
     if spans is None or _KIND in spans or "_meta" in spans:
         return None
@@ -70,7 +74,10 @@ def to_modern(method: str, result: bytes, server_info: bytes | None) -> bytes | 
 
 
 def to_legacy(method: str, result: bytes, client: Features) -> bytes | None:
-    """`results.to_legacy`, for what a server of 2026-07-28 answers; of a tool whose results are not to be wrapped."""
+    """Does what `results.to_legacy` does for a server of 2026-07-28 and a tool whose results are not wrapped.
+
+    Returns None if `results.to_legacy` has to be called.
+    """
     spans = None if TRACE in result or not knows_all(client) else compact_members(result)
     if spans is None:
         return None

@@ -1,6 +1,6 @@
-"""Which task a message belongs to, where that stands in `_meta`.
+"""The `_meta` key by which a message names the task it belongs to.
 
-Source: 2025-11-25 basic/utilities/tasks, "Associating Task-Related Messages". The extension has nothing like it.
+Source: 2025-11-25 basic/utilities/tasks, "Associating Task-Related Messages". The tasks extension has no such key.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .input_requests import RELATED_TASK
 RELATED: Final = RELATED_TASK
 
 ID_SIZE_MAX_CHARS: Final = 1024
-"""Real servers send UUIDs and tokens of some 200 characters. The name travels in a header, too."""
+"""The longest task id. Real servers send UUIDs and tokens of some 200 characters; the id travels in a header, too."""
 
 
 def with_related(data: bytes | None, id: str) -> bytes:
-    """A result, or params, that say so; all else stays byte for byte.
+    """Returns a result, or params, that name the task `id`. All other bytes stay.
 
     Raises:
         RemoteProtocolError: `data` is no object, or it or its `_meta` has a key twice.
@@ -39,7 +39,7 @@ def with_related(data: bytes | None, id: str) -> bytes:
 
 
 def without_related(data: bytes | None) -> bytes | None:
-    """What `with_related` was given, but for a `_meta` that had no member. What says nothing comes back as it came.
+    """Reverses `with_related`, and removes a `_meta` that is empty then. Data that name no task come back unchanged.
 
     Raises:
         RemoteProtocolError: `data`, or its `_meta`, has a key twice.
@@ -57,7 +57,7 @@ def without_related(data: bytes | None) -> bytes | None:
 
 
 def related_id(data: bytes | None) -> str | None:
-    """The task that a result, or params, belong to; None: they do not say, or not so that it can be read."""
+    """Returns the id of the task that a result, or params, belong to; None if there is none that can be read."""
     if data is None or not _may_be_related(data):
         return None
     try:
@@ -67,11 +67,11 @@ def related_id(data: bytes | None) -> str | None:
 
 
 def id_of(raw: bytes | None) -> str | None:
-    """The text of the JSON, if a task can be called that."""
+    """Returns the text of the JSON, if it is a valid task id."""
     text = text_of(raw)
     return text if text is not None and 1 <= len(text) <= ID_SIZE_MAX_CHARS else None
 
 
 def _may_be_related(data: bytes) -> bool:
-    """Whether it is worth looking: the name may be spelled with escapes."""
+    """True if the key may be in the data; it may be spelled with escapes."""
     return data.startswith(b"{") and (b"related-task" in data or b"\\u" in data)

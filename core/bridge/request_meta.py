@@ -1,8 +1,8 @@
-"""What a modern request says of its sender in `_meta`: read, put in, and taken out.
+"""The envelope of a stateless-era request: its sender's revision, name and capabilities in `_meta`.
 
-A modern request carries its revision and its client's capabilities itself; a handshake says them once. So what crosses
-to a modern server gets the envelope of its session, and what crosses to a handshake server loses its own, because some
-of those servers refuse a request that names a revision.
+A stateless-era request carries its revision and its client's capabilities itself; a handshake carries them once for a
+session. So a request that crosses to a stateless-era server gets the envelope of its session. A request that crosses to
+a handshake-era server loses its own, because some of those servers refuse a request that names a revision.
 
 Source: 2026-07-28 basic, "_meta".
 """
@@ -39,7 +39,8 @@ CAPABILITIES: Final = PREFIX + "clientCapabilities"
 LOG_LEVEL: Final = PREFIX + "logLevel"
 
 KEYS: Final = frozenset({REVISION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL})
-"""Compared exactly: a key that differs in case or by a space is somebody else's, and passes."""
+"""The keys of an envelope, compared exactly: a key that differs in case or by a space is another party's, and
+passes."""
 
 EXPECTED: Final = {
     REVISION: "a string",
@@ -47,22 +48,23 @@ EXPECTED: Final = {
     CAPABILITIES: f"an object of at most {CAPABILITIES_SIZE_MAX_BYTES} bytes and {CAPABILITIES_DEPTH_MAX} levels",
     LOG_LEVEL: "one of " + ", ".join(LEVELS),
 }
-"""What each key holds. Revision and capabilities must be there."""
+"""The value that each key must have. Revision and capabilities are required."""
 
 RETRY_KEYS: Final = frozenset({"inputResponses", "requestState", "task"})
-"""Members of params that continue a request, or make it a task. A handshake server gave no reason to send the first
-two, and lifts them out of what a tool is called with; the third is not a modern word."""
+"""Members of params that continue a request, or run it as a task. A handshake-era server gave no reason to send the
+first two, and some of those servers would take them for arguments of the tool. The stateless era does not have the
+third."""
 
 _CLAUSE: Final = '2026-07-28 basic, "_meta"'
 _MARKER: Final = b"modelcontextprotocol/"
 
 
 ENVELOPES_KEPT: Final = 128
-"""A client says the same of itself with each request: so many of such texts are remembered."""
+"""Envelopes that are cached. A client sends the same one with each request."""
 
 
-class Envelope(msgspec.Struct, frozen=True):
-    """Who sent a request, in which revision, and what it can do.
+class RequestMeta(msgspec.Struct, frozen=True):
+    """The sender of a request, its revision, and its capabilities.
 
     Attributes:
         capabilities: a JSON object, within the limits of `fingerprint`.
@@ -76,20 +78,22 @@ class Envelope(msgspec.Struct, frozen=True):
     log_level: str | None = None
 
 
-def own_envelope(revision: str, version: str) -> Envelope:
-    """What the proxy says of itself with requests of its own: it can be asked nothing."""
-    return Envelope(revision, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
+def own_envelope(revision: str, version: str) -> RequestMeta:
+    """Returns the envelope of the proxy's own requests. It declares no capabilities, so servers may ask for nothing."""
+    return RequestMeta(revision, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
 
 
 def revision_of(params: bytes | None) -> str | None:
-    """The revision a request names, or "" where that is no string; None: it has no envelope, and is a handshake's.
+    """Returns the revision that a request names; None if it has no envelope, as in the handshake era.
+
+    The revision is "" if its value is no string.
 
     Raises:
-        RemoteProtocolError: a member on the way to it occurs twice.
+        RemoteProtocolError: a member on the path to the revision occurs twice.
     """
     if params is None or not may_name_sender(params):
         return None
-    return _revision_again(params) if len(params) <= LOOK_MAX_BYTES else _revision_in(params)
+    return _cached_revision(params) if len(params) <= LOOK_MAX_BYTES else _revision_in(params)
 
 
 def _revision_in(params: bytes) -> str | None:
@@ -98,27 +102,27 @@ def _revision_in(params: bytes) -> str | None:
     return None if raw is None else text_of(raw) or ""
 
 
-_revision_again = lru_cache(maxsize=LOOKS_KEPT)(_revision_in)
+_cached_revision = lru_cache(maxsize=LOOKS_KEPT)(_revision_in)
 
 
-def read(params: bytes | None) -> Envelope:
-    """The envelope of a modern request. `null` for a key that need not be there counts as absence.
+def read(params: bytes | None) -> RequestMeta:
+    """Returns the envelope of a stateless-era request. `null` for an optional key counts as absent.
 
     Raises:
         RemoteProtocolError: keys are missing or malformed (INVALID_PARAMS); the message names each of them.
     """
     meta = None if params is None else _meta_of(params)
     if meta is not None and len(meta) <= LOOK_MAX_BYTES and b"progressToken" not in meta:
-        return _read_again(meta)
+        return _cached_read(meta)
     return _read(meta)
 
 
 @lru_cache(maxsize=ENVELOPES_KEPT)
-def _read_again(meta: bytes) -> Envelope:
+def _cached_read(meta: bytes) -> RequestMeta:
     return _read(meta)
 
 
-def _read(meta: bytes | None) -> Envelope:
+def _read(meta: bytes | None) -> RequestMeta:
     spans = {} if meta is None else look(meta)
     raw = {key: _present(meta, spans.get(key)) for key in KEYS}
     revision, log_level = text_of(raw[REVISION]), text_of(raw[LOG_LEVEL])
@@ -139,11 +143,11 @@ def _read(meta: bytes | None) -> Envelope:
         raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS, clause=_CLAUSE)
     assert revision is not None
     assert capabilities is not None
-    return Envelope(revision, capabilities, client_info, log_level)
+    return RequestMeta(revision, capabilities, client_info, log_level)
 
 
-def add(params: bytes | None, envelope: Envelope) -> bytes:
-    """`params` with this envelope in `_meta`, in place of any other; all else stays byte for byte.
+def add(params: bytes | None, envelope: RequestMeta) -> bytes:
+    """Returns `params` with this envelope in `_meta`, in place of any other. All other bytes stay.
 
     Raises:
         RemoteProtocolError: `params` is no object (INVALID_PARAMS).
@@ -166,7 +170,7 @@ def add(params: bytes | None, envelope: Envelope) -> bytes:
 
 
 def strip(params: bytes | None) -> bytes | None:
-    """`params` without an envelope, and without a `_meta` that held nothing else."""
+    """Returns `params` without an envelope, and without a `_meta` that held nothing else."""
     if params is None or not may_name_sender(params):
         return params
     meta = _meta_of(params)
@@ -179,7 +183,7 @@ def strip(params: bytes | None) -> bytes | None:
 
 
 def strip_retry(params: bytes | None) -> bytes | None:
-    """`params` as a handshake server may see them: without an envelope, and without `RETRY_KEYS`."""
+    """Returns `params` for a handshake-era server: without an envelope, and without `RETRY_KEYS`."""
     stripped = strip(params)
     if stripped is None or not stripped.startswith(b"{"):
         return stripped
@@ -187,7 +191,7 @@ def strip_retry(params: bytes | None) -> bytes | None:
 
 
 def is_implementation(raw: bytes) -> bool:
-    """Whether this JSON tells a name and a version, as `clientInfo` and `serverInfo` must."""
+    """True if this JSON has a name and a version, as `clientInfo` and `serverInfo` must."""
     if not raw.startswith(b"{"):
         return False
     spans = members(raw)
@@ -195,13 +199,16 @@ def is_implementation(raw: bytes) -> bool:
 
 
 def may_name_sender(params: bytes | None) -> bool:
-    """Whether there may be a key of an envelope in it. JSON has no other escapes for a letter, a dot or a slash."""
+    """True if there may be a key of an envelope in the params.
+
+    Only the escapes `\\u` and `\\/` can hide one: JSON has no others for a letter, a dot or a slash.
+    """
     return params is not None and (_MARKER in params or b"\\u" in params or b"\\/" in params)
 
 
 def _meta_of(params: bytes) -> bytes | None:
-    """The JSON object under `_meta`, if there is one."""
-    return _meta_again(params) if len(params) <= LOOK_MAX_BYTES else _meta_in(params)
+    """Returns the JSON object under `_meta`, if there is one."""
+    return _cached_meta(params) if len(params) <= LOOK_MAX_BYTES else _meta_in(params)
 
 
 def _meta_in(params: bytes) -> bytes | None:
@@ -209,7 +216,7 @@ def _meta_in(params: bytes) -> bytes | None:
     return meta if meta is not None and meta.startswith(b"{") else None
 
 
-_meta_again = lru_cache(maxsize=LOOKS_KEPT)(_meta_in)
+_cached_meta = lru_cache(maxsize=LOOKS_KEPT)(_meta_in)
 
 
 def _present(meta: bytes | None, span: Span | None) -> bytes | None:

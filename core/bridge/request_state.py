@@ -1,8 +1,8 @@
-"""`requestState`: what a client carries from one leg of a call to the next, so that nobody can make it up.
+"""The signed token (`requestState`) that a client carries from one request of a call to the next.
 
-A call that waits for its client's input has no connection. What belongs to it is kept here, and the client holds a
-token that names it: who may come back, with which request, until when. The token is signed and not encrypted, because
-its claims hold only opaque ids, digests, and what its holder has said itself.
+A call that waits for its client's input has no connection. The proxy keeps the call, and the client holds a token that
+names it and says who may continue it, with which request, and until when. The token is signed, so that it cannot be
+forged. It is not encrypted, because its claims hold only opaque ids, digests, and what its holder has sent itself.
 
 Source: 2026-07-28 basic/patterns/mrtr, "Server Requirements": servers must "protect its integrity" and should bind it
 to "the authenticated principal", "a short expiry" and "the method name and a digest of its salient parameters".
@@ -30,45 +30,45 @@ TOKEN_MAX: Final = 4096
 """Characters. Clients keep the token beside each open call, and some put it into a URL or a header."""
 KEY_MIN_BYTES: Final = 16
 SKEW_S: Final = 60.0
-"""Replicas' clocks differ by less."""
+"""The clocks of replicas differ by less."""
 TARGET_MAX: Final = 256
-"""Characters of a name or URI that stand in the token as they are; of longer ones, a digest."""
+"""Characters of a name or URI that the token contains verbatim; longer ones are replaced by a digest."""
 
 _KEY_ID_BYTES: Final = 4
 _TAG_BYTES: Final = 16
-_TOKEN: Final = re.compile(r"(ist1\.[A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{48})")  # 48: key id and signature, without a rest
+_TOKEN: Final = re.compile(r"(ist1\.[A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{48})")  # 48: key id and signature
 _TARGETS: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _SALIENT: Final = ("arguments", "uri")
 
 
-class Kind(enum.Enum):
-    """What the token is for."""
+class ClaimsKind(enum.Enum):
+    """The purpose of a token."""
 
-    PARK = "park"  # the server waits for answers
-    URL = "url"  # the user has a page to visit first
-    DEFER = "defer"  # the request was not sent yet
-    REPLAY = "replay"  # the request is made anew, with the answers at hand
+    PARK = "park"  # the server waits for the client's answers
+    URL = "url"  # the user has to visit a page first
+    DEFER = "defer"  # the request was not sent to the server yet
+    REPLAY = "replay"  # the request is sent again, with the answers at hand
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a token says.
+    """The content of a token.
 
     Attributes:
         issued_at_unix, expires_at_unix: whole seconds.
-        owner: which run of the proxy keeps what the token names.
-        park: its opaque id there.
+        owner: the run of the proxy that keeps what the token names.
+        suspended_call: the call's opaque id there.
         round: how often the client was asked before.
-        principal: whose it is, as `Seal.tag` gives it; never the name.
+        principal: the client's principal, as `RequestStateSigner.tag` gives it; never the name.
         target: the tool, prompt or resource, as `target_of` gives it.
         digest: of the arguments, as `digest_of` gives it.
-        questions: by key, the digest of what was asked, where the answers are matched by that.
+        questions: by key, the digest of each question, where the answers are matched by digest.
     """
 
-    kind: Kind = msgspec.field(name="k")
+    kind: ClaimsKind = msgspec.field(name="k")
     issued_at_unix: int = msgspec.field(name="i")
     expires_at_unix: int = msgspec.field(name="e")
     owner: str = msgspec.field(name="o")
-    park: str = msgspec.field(name="a")
+    suspended_call: str = msgspec.field(name="a")
     server: str = msgspec.field(name="s")
     principal: str = msgspec.field(name="p")
     method: str = msgspec.field(name="m")
@@ -79,7 +79,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Reason(enum.Enum):
-    """Why a token is refused, for the log."""
+    """The reason for which a token is refused, for the log."""
 
     MALFORMED = "malformed"
     UNKNOWN_KEY = "unknown_key"
@@ -91,8 +91,8 @@ class Reason(enum.Enum):
     OTHER_REQUEST = "other_request"
 
 
-class Unsealed(RemoteProtocolError):
-    """A `requestState` that is refused. Its sender learns that, and not why: `reason` is for the log only."""
+class InvalidRequestState(RemoteProtocolError):
+    """A `requestState` was refused. Its sender is not told why: `reason` is for the log only."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(
@@ -105,19 +105,19 @@ class Unsealed(RemoteProtocolError):
 
 
 class _Key(NamedTuple):
-    """One secret, and what is derived from it: a key for each purpose, and a name that tells nothing."""
+    """One secret and what is derived from it: a key for each purpose, and an id that reveals nothing."""
 
     id: bytes
     signing: bytes
     tagging: bytes
 
 
-class Seal:
+class RequestStateSigner:
     """Signs and checks tokens.
 
     Args:
-        keys: secrets of at least 16 bytes. The first seals, all open: a new one is put in front, and the old one taken
-            away when its last token has expired.
+        keys: secrets of at least 16 bytes. The first one signs, all are accepted. To rotate, put a new key in front and
+            remove the old one when its last token has expired.
 
     Raises:
         LocalProtocolError: there is no key, or one is too short.
@@ -131,16 +131,20 @@ class Seal:
         self._keys = [_derived(key) for key in keys]
 
     def tag(self, principal: str) -> str:
-        """What stands for a principal in a token: it can be recognized, and not read."""
+        """Returns the text that stands for a principal in a token: it can be compared, but not read."""
         return _tag(self._keys[0], principal)
 
     def mint(self, claims: Claims) -> str:
-        """The token that says `claims`. Raises LocalProtocolError if it would be longer than `TOKEN_MAX`."""
+        """Returns the token with these claims.
+
+        Raises:
+            LocalProtocolError: the token would be longer than `TOKEN_MAX`, or a claim is no Unicode text.
+        """
         try:
-            said = msgspec.json.encode(claims)
+            payload = msgspec.json.encode(claims)
         except UnicodeEncodeError:
             raise LocalProtocolError("got a claim with half a surrogate pair, expected Unicode text") from None
-        signed = PREFIX + _encode(said)
+        signed = PREFIX + _encode(payload)
         key = self._keys[0]
         token = f"{signed}.{_encode(key.id + _signature(key, signed))}"
         if len(token) > TOKEN_MAX:
@@ -150,57 +154,60 @@ class Seal:
     def open(
         self, text: str, *, now_unix: float, server: str, principal: str, method: str, params: bytes | None
     ) -> Claims:
-        """What a token says, if it was minted here for this very request.
+        """Returns the claims of a token that was minted here for this very request.
 
         Args:
             principal: its name, not its tag.
             params: of the request that brings the token.
 
         Raises:
-            Unsealed: it was not, or is too old. Nothing was changed.
+            InvalidRequestState: the token is forged, too old, or was minted for another request. Nothing was changed.
             RemoteProtocolError: the params cannot be read, or have a member twice.
         """
         key, claims = self._read(text)
         if claims.issued_at_unix > now_unix + SKEW_S:
-            raise Unsealed(Reason.NOT_YET)
+            raise InvalidRequestState(Reason.NOT_YET)
         if claims.expires_at_unix < now_unix - SKEW_S:
-            raise Unsealed(Reason.EXPIRED)
+            raise InvalidRequestState(Reason.EXPIRED)
         if claims.server != server:
-            raise Unsealed(Reason.OTHER_SERVER)
+            raise InvalidRequestState(Reason.OTHER_SERVER)
         if not hmac.compare_digest(claims.principal.encode(), _tag(key, principal).encode()):
-            raise Unsealed(Reason.OTHER_PRINCIPAL)
+            raise InvalidRequestState(Reason.OTHER_PRINCIPAL)
         if (claims.method, claims.target, claims.digest) != (method, target_of(method, params), digest_of(params)):
-            raise Unsealed(Reason.OTHER_REQUEST)
+            raise InvalidRequestState(Reason.OTHER_REQUEST)
         return claims
 
     def _read(self, text: str) -> tuple[_Key, Claims]:
         match = _TOKEN.fullmatch(text) if len(text) <= TOKEN_MAX else None
         if match is None:
-            raise Unsealed(Reason.MALFORMED)
+            raise InvalidRequestState(Reason.MALFORMED)
         signed = match[1]
         proof = base64.urlsafe_b64decode(match[2])
         key_id, signature = proof[:_KEY_ID_BYTES], proof[_KEY_ID_BYTES:]
         named = [key for key in self._keys if key.id == key_id]
         if not named:
-            raise Unsealed(Reason.UNKNOWN_KEY)
+            raise InvalidRequestState(Reason.UNKNOWN_KEY)
         found = [key for key in named if hmac.compare_digest(signature, _signature(key, signed))]
         if not found:
-            raise Unsealed(Reason.FORGED)
+            raise InvalidRequestState(Reason.FORGED)
         try:
             return found[0], msgspec.json.decode(_decode(signed[len(PREFIX) :]), type=Claims)
-        except (msgspec.DecodeError, ValueError):  # of another release, under the same key
-            raise Unsealed(Reason.MALFORMED) from None
+        except (msgspec.DecodeError, ValueError):  # minted by another release, under the same key
+            raise InvalidRequestState(Reason.MALFORMED) from None
 
 
 def is_ours(text: str) -> bool:
-    """Whether a `requestState` begins as ours do. Others are a server's own, and travel as they are."""
+    """True if a `requestState` begins as the proxy's own do. Others are a server's, and pass unchanged."""
     return text.startswith(PREFIX)
 
 
 def target_of(method: str, params: bytes | None) -> str:
-    """The name or URI that a request is about, "" if it has none; of one that is long, or no Unicode text, a digest.
+    """Returns the name or URI that a request is about; "" if it has none.
 
-    Raises RemoteProtocolError where `params` has a member twice.
+    A name that is longer than `TARGET_MAX`, or no Unicode text, is replaced by a digest.
+
+    Raises:
+        RemoteProtocolError: `params` has a member twice.
     """
     member = _TARGETS.get(method)
     raw = None if member is None else member_of(params, member)
@@ -211,20 +218,22 @@ def target_of(method: str, params: bytes | None) -> str:
 
 
 def digest_of(params: bytes | None) -> str:
-    """A digest of what a request says: its `arguments`, or the `uri` of a resource, by value.
+    """Returns a digest of the content of a request: its `arguments`, or the `uri` of a resource, by value.
 
-    `_meta`, `inputResponses` and `requestState` differ from leg to leg and do not count. Raises as `digest_of_value`,
-    and where `params` has a member twice.
+    `_meta`, `inputResponses` and `requestState` differ between the requests of a call and do not count.
+
+    Raises:
+        RemoteProtocolError: a value is not JSON or nested too deeply, or `params` has a member twice.
     """
     salient = {name: raw for name in _SALIENT if (raw := member_of(params, name)) is not None}
     return digest_of_value(b"{" + b",".join(b'"%b":%b' % (n.encode(), raw) for n, raw in salient.items()) + b"}")
 
 
 def digest_of_value(raw: bytes) -> str:
-    """A digest of a JSON value: equal for two texts if, and for all that is known only if, they mean the same.
+    """Returns a digest of a JSON value: texts that mean the same have the same digest, others differ.
 
-    Numbers count by their exact value, objects whatever the order of their members; of a key that occurs twice the last
-    one counts, as most readers have it. Half a surrogate pair is a character of its own.
+    Numbers count by their exact value, objects whatever the order of their members. Of a key that occurs twice the last
+    one counts, as for most readers. A lone surrogate is a character of its own.
 
     Raises:
         RemoteProtocolError: `raw` is not JSON, or is nested more deeply than can be read.
@@ -247,7 +256,7 @@ def digest_of_value(raw: bytes) -> str:
     return _encode(hashlib.sha256(text.encode()).digest())
 
 
-# An object's keys get a dot in front, so that an object with an empty key can stand for a number.
+# Keys of objects get a dot in front, so that an object with an empty key can represent a number.
 
 
 def _tagged_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -263,11 +272,11 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _derived(secret: bytes) -> _Key:
-    of = [
+    digests = [
         hmac.new(secret, b"isthmus requestState 1: " + purpose, hashlib.sha256).digest()
         for purpose in (b"id", b"signing", b"tagging")
     ]
-    return _Key(of[0][:_KEY_ID_BYTES], of[1], of[2])
+    return _Key(digests[0][:_KEY_ID_BYTES], digests[1], digests[2])
 
 
 def _tag(key: _Key, principal: str) -> str:

@@ -1,11 +1,11 @@
-"""Results, as the other era may see them.
+"""Results, translated between the eras.
 
-Since 2026-07-28 a result says what kind it is, for how long it may be kept, and who made it; before, none of that has
-a name. So towards a client of the new era a result is completed, and towards one of the old era it is stripped. What
-neither side has a rule for travels byte for byte.
+Since 2026-07-28 a result carries its kind, how long it may be cached, and its server's name; before, none of these has
+a member. So a result for a stateless-era client is completed, and one for a handshake-era client is stripped of them.
+What neither side has a rule for keeps its bytes.
 
-Both functions judge the result's own members, its `_meta`, listed tools and content blocks. A member that is judged
-must not stand there twice.
+`to_modern` and `to_legacy` read the result's own members, its `_meta`, listed tools and content blocks. A member that
+is read must not occur twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..base.revisions import Features
 from ..jsonrpc.append import readable_elements, readable_members, readable_text
 from ..jsonrpc.envelope import text_of
 from ..jsonrpc.equality import is_same
-from ..jsonrpc.object_editor import Draft, each
+from ..jsonrpc.object_editor import ObjectEditor, each
 from ..jsonrpc.splice import extend_array, take
 from .content import TRACE, block_to, knows_all, restored
 from .output_schema import needs_wrap, wrap_schema, wrap_value
@@ -42,7 +42,7 @@ CACHEABLE: Final = frozenset(
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 SHADOWED: Final = "dev.isthmus/shadowed"
-"""The member of `_meta` that holds, by name, what a legacy server put where the new era has members of its own."""
+"""The member of `_meta` that holds, by name, a legacy server's values whose names the stateless era uses otherwise."""
 
 ENVELOPE: Final = (
     SERVER_INFO,
@@ -52,7 +52,7 @@ ENVELOPE: Final = (
     "io.modelcontextprotocol/clientCapabilities",
     "io.modelcontextprotocol/logLevel",
 )
-"""Members of `_meta` that mean something without sessions only (2026-07-28 basic, "General fields")."""
+"""Members of `_meta` that have a meaning only in the stateless era (2026-07-28 basic, "General fields")."""
 
 _Change = Callable[[bytes], bytes]
 
@@ -63,25 +63,26 @@ _NEEDED: Final[dict[str, tuple[bytes, re.Pattern[bytes]]]] = {
     "ttlMs": (b"0", _TTL),
     "cacheScope": (b'"private"', re.compile(rb'"(private|public)"')),
 }
-"""Members the new era requires: what stands for an absent one, and what a legacy server may have sent that serves."""
+"""Members that the stateless era requires: the value for an absent one, and the values of a legacy server that are
+usable."""
 
 
-# --- Towards a client without a session -----------------------------------------------------------------------------
+# --- For a stateless-era client -------------------------------------------------------------------------------------
 
 
 def to_modern(method: str, result: bytes, *, server_info: bytes | None) -> bytes:
-    """A complete result of a server with sessions (or of the proxy itself), for a client of 2026-07-28.
+    """Translates a complete result of a handshake-era server (or of the proxy itself) for a client of 2026-07-28.
 
     Args:
-        method: the request's. For the result inside a finished task, that of the request which made the task.
+        method: the request's. For the result inside a finished task, that of the request which created the task.
         server_info: the JSON of an `Implementation`; None leaves the server unnamed.
 
-    A value that a legacy server gave a member of the new era, and that would mislead there, moves to
-    `_meta["dev.isthmus/shadowed"]`. A `structuredContent` of null is none: legacy servers write every member their
-    types have, and may not send null for a value.
+    A legacy server's value under a name that means something else in the stateless era moves to
+    `_meta["dev.isthmus/shadowed"]`. A `structuredContent` of null counts as absent: legacy servers write every member
+    their types have, and may not send null for a value.
 
     Raises:
-        RemoteProtocolError: the result is no object, or a member that is judged stands there twice.
+        RemoteProtocolError: the result is no object, or a member that is read occurs twice.
     """
     draft = _open(result)
     shadowed: dict[str, bytes] = {}
@@ -97,7 +98,7 @@ def to_modern(method: str, result: bytes, *, server_info: bytes | None) -> bytes
             draft.remove("structuredContent")
         if draft.get("content") in (None, b"null"):
             draft.set("content", b"[]")
-        _say(draft, is_needed=_is_no_object(draft.get("structuredContent")))
+        _ensure_text_block(draft, is_needed=_is_no_object(draft.get("structuredContent")))
     elif method == "tools/list" and (b"execution" in result or b"\\u" in result):
         _change(draft, "tools", _without_execution)
     if TRACE in result:
@@ -107,37 +108,37 @@ def to_modern(method: str, result: bytes, *, server_info: bytes | None) -> bytes
 
 
 def named(result: bytes, server_info: bytes | None) -> bytes:
-    """A result of our own for a client of 2026-07-28, with the name of the server that it is given for.
+    """Returns a result of the proxy's own for a client of 2026-07-28, with the name of the server that it is sent for.
 
     Args:
         server_info: the JSON of an `Implementation`; None leaves the server unnamed.
 
     Raises:
-        RemoteProtocolError: the result is no object, or has a member twice, or its `_meta` is such.
+        RemoteProtocolError: the result or its `_meta` is no object, or has a member twice.
     """
     if server_info is None:
         return result
     draft = _open(result)
-    meta = Draft(draft.get("_meta") or b"{}")
+    meta = ObjectEditor(draft.get("_meta") or b"{}")
     meta.set(SERVER_INFO, server_info)
     draft.set("_meta", meta.json())
     return draft.json()
 
 
-def _set_meta(draft: Draft, server_info: bytes | None, shadowed: dict[str, bytes]) -> None:
+def _set_meta(draft: ObjectEditor, server_info: bytes | None, shadowed: dict[str, bytes]) -> None:
     old = draft.get("_meta")
     if old is not None and not old.startswith(b"{"):
         if old != b"null":
             shadowed["_meta"] = old
         draft.remove("_meta")
         old = None
-    meta = Draft(old or b"{}")
+    meta = ObjectEditor(old or b"{}")
     had_members = bool(meta)
     meta.remove(RELATED_TASK)
     if server_info is not None and SERVER_INFO not in meta:
         meta.set(SERVER_INFO, server_info)
     if shadowed:
-        kept = Draft(b"{}")
+        kept = ObjectEditor(b"{}")
         for name, value in shadowed.items():
             kept.set(name, value)
         meta.set(SHADOWED, kept.json())
@@ -148,30 +149,30 @@ def _set_meta(draft: Draft, server_info: bytes | None, shadowed: dict[str, bytes
 
 
 def _without_execution(tool: bytes) -> bytes:
-    """Whether a tool runs as a task is no longer announced (2026-07-28 changelog)."""
+    """Removes `execution`: a tool no longer announces whether it runs as a task (2026-07-28 changelog)."""
     if not tool.startswith(b"{"):
         return tool
-    draft = Draft(tool)
+    draft = ObjectEditor(tool)
     draft.remove("execution")
     return draft.json()
 
 
-# --- Towards a client with a session --------------------------------------------------------------------------------
+# --- For a handshake-era client -------------------------------------------------------------------------------------
 
 
 def to_legacy(method: str, result: bytes, *, client: Features, server: Features, is_wrapped: bool = False) -> bytes:
-    """A complete result of a server that speaks `server`, for a client with a session that speaks `client`.
+    """Translates a complete result of a server that speaks `server` for a client with a session that speaks `client`.
 
-    Where both have the same features and nothing is marked, that is the very same object.
+    If both have the same features and nothing is marked, the very same object is returned.
 
     Args:
-        method: the request's. For the result inside a finished task, that of the request which made the task.
-        is_wrapped: the tool's `outputSchema` had to be wrapped (`wrapped_tools` says which those are), so an object
-            that fits it has to be, too.
+        method: the request's. For the result inside a finished task, that of the request which created the task.
+        is_wrapped: the tool's `outputSchema` had to be wrapped (see `wrapped_tools`), so an object that fits it has to
+            be wrapped, too.
 
     Raises:
-        RemoteProtocolError: the result is no object; or not complete (2026-07-28 basic, "ResultType"), which only a
-            client without a session could continue; or a member that is judged stands there twice.
+        RemoteProtocolError: the result is no object; or not complete (2026-07-28 basic, "ResultType"), so that only a
+            stateless-era client could continue it; or a member that is read occurs twice.
     """
     assert client.sessions
     is_newer = client is not server and is_older(client, server)
@@ -190,7 +191,8 @@ def to_legacy(method: str, result: bytes, *, client: Features, server: Features,
 
 
 def wrapped_tools(result: bytes) -> frozenset[str]:
-    """The names of those tools in a `tools/list` result of 2026-07-28 whose output a legacy client gets wrapped."""
+    """Returns the names of the tools in a `tools/list` result of 2026-07-28 whose output is wrapped for a legacy
+    client."""
     tools = readable_elements(take(result, readable_members(result).get("tools")))
     found = set()
     for tool in tools:
@@ -203,14 +205,14 @@ def wrapped_tools(result: bytes) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=64)
 def is_older(client: Features, server: Features) -> bool:
-    """Whether the server's results may hold what the client has not heard of."""
+    """True if the server's results may hold features that the client's revision does not have."""
     return any(
         getattr(server, name) and not getattr(client, name)
         for name in ("audio", "resource_links", "structured", "any_structure")
     )
 
 
-def _strip(draft: Draft, method: str) -> None:
+def _strip(draft: ObjectEditor, method: str) -> None:
     kind = draft.remove("resultType")
     if kind is not None and text_of(kind) != "complete":
         raise RemoteProtocolError(
@@ -231,27 +233,27 @@ def _strip(draft: Draft, method: str) -> None:
 
 
 def meta_to_legacy(meta: bytes) -> bytes | None:
-    """A result's `_meta` without what means something without sessions only; None: then it holds nothing.
+    """Returns a result's `_meta` without the members of the stateless era; None if nothing else is in it.
 
     Raises:
-        RemoteProtocolError: it has a member twice.
+        RemoteProtocolError: the `_meta` has a member twice.
     """
     if not meta.startswith(b"{"):
         return meta
-    draft = Draft(meta)
+    draft = ObjectEditor(meta)
     had_envelope = False
     for name in ENVELOPE:
         had_envelope = draft.remove(name) is not None or had_envelope
     return None if had_envelope and not draft else draft.json()
 
 
-def _restructure(draft: Draft, client: Features, server: Features, *, is_wrapped: bool) -> None:
+def _restructure(draft: ObjectEditor, client: Features, server: Features, *, is_wrapped: bool) -> None:
     value = draft.get("structuredContent")
     if value is None or (value == b"null" and not server.any_structure):  # null: as in `to_modern`
         return
     if client.structured == server.structured and client.any_structure == server.any_structure:
         return
-    _say(draft, is_needed=not client.structured or _is_no_object(value))
+    _ensure_text_block(draft, is_needed=not client.structured or _is_no_object(value))
     if server.any_structure and not client.any_structure and (is_wrapped or _is_no_object(value)):
         draft.set("structuredContent", wrap_value(value))
 
@@ -259,24 +261,24 @@ def _restructure(draft: Draft, client: Features, server: Features, *, is_wrapped
 def _with_wrapped_schema(tool: bytes) -> bytes:
     if not tool.startswith(b"{"):
         return tool
-    draft = Draft(tool)
+    draft = ObjectEditor(tool)
     schema = draft.get("outputSchema")
     if schema is not None and needs_wrap(schema):
         draft.set("outputSchema", wrap_schema(schema))
     return draft.json()
 
 
-# --- Both -----------------------------------------------------------------------------------------------------------
+# --- Both directions ------------------------------------------------------------------------------------------------
 
 
-def _open(result: bytes) -> Draft:
+def _open(result: bytes) -> ObjectEditor:
     if not result.startswith(b"{"):
         raise RemoteProtocolError("got a result that is no object, expected an object", rpc_code=INTERNAL_ERROR)
-    return Draft(result)
+    return ObjectEditor(result)
 
 
-def _change_blocks(draft: Draft, method: str, change: _Change) -> None:
-    """Change each content block of the results that have some."""
+def _change_blocks(draft: ObjectEditor, method: str, change: _Change) -> None:
+    """Changes each content block of a result that has some."""
     if method == "tools/call":
         _change(draft, "content", change)
     elif method == "prompts/get":
@@ -286,14 +288,14 @@ def _change_blocks(draft: Draft, method: str, change: _Change) -> None:
 def _with_content(message: bytes, change: _Change) -> bytes:
     if not message.startswith(b"{"):
         return message
-    draft = Draft(message)
+    draft = ObjectEditor(message)
     content = draft.get("content")
     if content is not None:
         draft.set("content", change(content))
     return draft.json()
 
 
-def _change(draft: Draft, key: str, change: _Change) -> None:
+def _change(draft: ObjectEditor, key: str, change: _Change) -> None:
     array = draft.get(key)
     if array is not None:
         draft.set(key, each(array, change))
@@ -303,8 +305,8 @@ def _is_no_object(value: bytes | None) -> bool:
     return value is not None and not value.startswith(b"{")
 
 
-def _say(draft: Draft, *, is_needed: bool) -> None:
-    """Have a text block say what `structuredContent` holds, for whoever reads only text: its very JSON, if none does.
+def _ensure_text_block(draft: ObjectEditor, *, is_needed: bool) -> None:
+    """Adds a text block with the JSON of `structuredContent` for clients that read only text, unless a block has it.
 
     Source: 2026-07-28 server/tools, "Structured Content": "For backwards compatibility, a tool that returns structured
     content SHOULD also return the serialized JSON in a TextContent block."
@@ -320,5 +322,5 @@ def _say(draft: Draft, *, is_needed: bool) -> None:
         text = readable_text(take(block, spans.get("text")))
         if text_of(take(block, spans.get("type"))) == "text" and text is not None and is_same(text.encode(), value):
             return
-    twin = b'{"type":"text","text":%b}' % msgspec.json.encode(value.decode())
-    draft.set("content", extend_array(content, [twin]))
+    duplicate = b'{"type":"text","text":%b}' % msgspec.json.encode(value.decode())
+    draft.set("content", extend_array(content, [duplicate]))

@@ -1,7 +1,8 @@
-"""Who has tasks: servers and clients in their capabilities, and tool by tool.
+"""Support for tasks: declared by servers and clients in their capabilities, and by each tool.
 
-In 2025-11-25 a server declares `tasks`, part by part, and each tool says in `execution.taskSupport` whether it may,
-must or must not be called as one. The extension that came after it has one word for all, and none for a tool.
+In 2025-11-25 a server declares `tasks`, part by part, and each tool declares in `execution.taskSupport` whether it may,
+must or must not be called as a task. The extension that replaced this has one capability for all of it, and none for a
+tool.
 
 Source: 2025-11-25 basic/utilities/tasks, "Capabilities" and "Tool-Level Negotiation"; the extension, "Capability
 Negotiation".
@@ -16,20 +17,20 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ..jsonrpc.append import readable_elements, readable_members, readable_text
-from ..jsonrpc.object_editor import Draft, each
+from ..jsonrpc.object_editor import ObjectEditor, each
 from ..jsonrpc.splice import take
 from .tasks import TASKS
 
 _DECLARED: Final = b'{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}'
 
 
-class Abilities(NamedTuple):
-    """What a server does about tasks.
+class TaskAbilities(NamedTuple):
+    """The requests about tasks that a server supports.
 
     Attributes:
-        calls: it may answer a call of a tool with a task.
-        cancels: it knows `tasks/cancel`.
-        lists: it knows `tasks/list`.
+        calls: the server may answer a tool call with a task.
+        cancels: the server knows `tasks/cancel`.
+        lists: the server knows `tasks/list`.
     """
 
     calls: bool
@@ -38,7 +39,7 @@ class Abilities(NamedTuple):
 
 
 class Support(enum.Enum):
-    """What a tool says of calls as a task."""
+    """A tool's declaration about calls as a task."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
@@ -48,12 +49,12 @@ class Support(enum.Enum):
 # --- Capabilities ---------------------------------------------------------------------------------------------------
 
 
-def server_abilities(capabilities: bytes | None, *, is_stateless: bool) -> Abilities:
-    """What a server declared itself. What cannot be read declares nothing."""
+def server_abilities(capabilities: bytes | None, *, is_stateless: bool) -> TaskAbilities:
+    """Returns what a server itself declared about tasks. Unreadable capabilities declare nothing."""
     if is_stateless:
         has_extension = declares(capabilities)
-        return Abilities(has_extension, has_extension, False)
-    return Abilities(
+        return TaskAbilities(has_extension, has_extension, False)
+    return TaskAbilities(
         _has(capabilities, "tasks", "requests", "tools", "call"),
         _has(capabilities, "tasks", "cancel"),
         _has(capabilities, "tasks", "list"),
@@ -61,29 +62,29 @@ def server_abilities(capabilities: bytes | None, *, is_stateless: bool) -> Abili
 
 
 def declares(capabilities: bytes | None) -> bool:
-    """Whether capabilities of the new era name the extension. What cannot be read declares nothing."""
+    """True if stateless-era capabilities name the extension. Unreadable capabilities declare nothing."""
     return _has(capabilities, "extensions", TASKS)
 
 
 def declare_legacy(capabilities: bytes) -> bytes:
-    """A server's capabilities with all there is of `tasks`, in place of any other.
+    """Returns a server's capabilities with everything that `tasks` can declare, in place of any other `tasks`.
 
     Raises:
-        RemoteProtocolError: they are no object, or have a key twice.
+        RemoteProtocolError: the capabilities are no object, or have a key twice.
     """
-    draft = Draft(capabilities)
+    draft = ObjectEditor(capabilities)
     draft.set("tasks", _DECLARED)
     return draft.json()
 
 
 def declare_modern(capabilities: bytes) -> bytes:
-    """Capabilities, of a server or of a client, with the extension; it has no settings.
+    """Returns capabilities, of a server or of a client, with the extension; it has no settings.
 
     Raises:
-        RemoteProtocolError: they are no object, or they or their extensions have a key twice.
+        RemoteProtocolError: the capabilities are no object, or they or their extensions have a key twice.
     """
-    draft = Draft(capabilities)
-    extensions = Draft(_object(draft.get("extensions")))
+    draft = ObjectEditor(capabilities)
+    extensions = ObjectEditor(_object(draft.get("extensions")))
     extensions.set(TASKS, b"{}")
     draft.set("extensions", extensions.json())
     return draft.json()
@@ -93,25 +94,26 @@ def declare_modern(capabilities: bytes) -> bytes:
 
 
 def read_support(result: bytes) -> dict[str, Support]:
-    """By name, the tools in a `tools/list` result that say something. A word nobody knows forbids.
+    """Returns the declarations of the tools in a `tools/list` result, by name. An unknown value counts as forbidden.
 
-    A tool that cannot be read says nothing; of two with one name, the first counts.
+    A tool that cannot be read is left out; of two with one name, the first counts.
     """
     found: dict[str, Support] = {}
     for tool in readable_elements(take(result, readable_members(result).get("tools"))):
         spans = readable_members(tool)
         name, execution = readable_text(take(tool, spans.get("name"))), take(tool, spans.get("execution"))
         if name is not None and execution is not None:
-            said = _support(take(execution, readable_members(execution).get("taskSupport")))
-            if said is not None:
-                found.setdefault(name, said)
+            support = _support(take(execution, readable_members(execution).get("taskSupport")))
+            if support is not None:
+                found.setdefault(name, support)
     return found
 
 
 def show_support(result: bytes, decide: Callable[[str, Support | None], Support | None]) -> bytes:
-    """A `tools/list` result whose tools say what `decide` makes of their name and of what they said; None: nothing.
+    """Returns a `tools/list` result whose tools declare what `decide` returns for their name and old declaration.
 
-    All else stays byte for byte, and so does a tool without a name: nobody can call it.
+    `decide` returns None for no declaration. All else stays byte for byte, and so does a tool without a name, which
+    nobody can call.
 
     Raises:
         RemoteProtocolError: the result is no object, or it, a tool or its `execution` has a key twice.
@@ -120,7 +122,7 @@ def show_support(result: bytes, decide: Callable[[str, Support | None], Support 
     def change(tool: bytes) -> bytes:
         return _shown(tool, decide) if tool.startswith(b"{") else tool
 
-    draft = Draft(result)
+    draft = ObjectEditor(result)
     tools = draft.get("tools")
     if tools is not None:
         draft.set("tools", each(tools, change))
@@ -128,11 +130,11 @@ def show_support(result: bytes, decide: Callable[[str, Support | None], Support 
 
 
 def _shown(tool: bytes, decide: Callable[[str, Support | None], Support | None]) -> bytes:
-    draft = Draft(tool)
+    draft = ObjectEditor(tool)
     name = readable_text(draft.get("name"))
     if name is None:
         return tool
-    execution = Draft(_object(draft.get("execution")))
+    execution = ObjectEditor(_object(draft.get("execution")))
     raw = execution.get("taskSupport")
     wanted = decide(name, _support(raw))
     if wanted is not None:
@@ -147,7 +149,7 @@ def _shown(tool: bytes, decide: Callable[[str, Support | None], Support | None])
     return draft.json()
 
 
-# --- Below ----------------------------------------------------------------------------------------------------------
+# --- Helpers --------------------------------------------------------------------------------------------------------
 
 
 def _support(raw: bytes | None) -> Support | None:
@@ -160,7 +162,7 @@ def _support(raw: bytes | None) -> Support | None:
 
 
 def _has(data: bytes | None, *path: str) -> bool:
-    """Whether there is an object at this path of member names."""
+    """True if there is an object at this path of member names."""
     for name in path:
         spans = readable_members(data)
         data = take(data, spans.get(name)) if data is not None else None
@@ -168,5 +170,5 @@ def _has(data: bytes | None, *path: str) -> bool:
 
 
 def _object(raw: bytes | None) -> bytes:
-    """What is no object holds nothing that would have to stay."""
+    """Returns the JSON if it is an object, or else an empty object: any other value holds nothing that must stay."""
     return raw if raw is not None and raw.startswith(b"{") else b"{}"

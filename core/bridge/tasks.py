@@ -1,11 +1,11 @@
-"""Tasks, as each era writes them: read into one shape, and written from it in either.
+"""Tasks in both eras: read into one structure, and written from it in either form.
 
-In 2025-11-25 a task is an object of its own, whose outcome is fetched with another request; in the extension that came
-after it, its members lie flat in a result of their own type, and its questions and its outcome with them. What both say
-of a task is the same seven things, so mapping one way and back loses nothing.
+In 2025-11-25 a task is an object of its own, and its outcome is fetched with another request. In the extension that
+replaced it, a task's members lie flat in a result of their own type, together with its questions and its outcome. Both
+forms have the same seven members of a task, so translating one way and back loses nothing.
 
-What is read here comes from servers of all ages: a member that is absent, or null, is tolerated wherever the task can
-be followed without it; one that is there must be what its name says. Times are shown to people and are not read.
+Reading tolerates servers of all ages: a member that is absent or null is accepted wherever the task can be followed
+without it. A member that is present must have its proper type. Times are shown to people and are not parsed.
 
 Source: 2025-11-25 basic/utilities/tasks; the extension `io.modelcontextprotocol/tasks`.
 """
@@ -31,26 +31,27 @@ from .related_task import related_id as related_id
 from .related_task import with_related as with_related
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension, as capabilities name it."""
+"""The name of the extension in capabilities."""
 
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 STATUSES: Final = ("working", "input_required", *sorted(TERMINAL))
 
 TTL_MAX_MS: Final = SAFE_INTEGER_MAX
-"""Longer times are cut to this one, some 285,000 years: "for good" is often the largest integer of a language."""
+"""The longest time to live, some 285,000 years; longer ones are cut. Some servers write "for good" as a largest
+integer."""
 
 CLAUSE: Final = "2025-11-25 basic/utilities/tasks"
 CLAUSE_MODERN: Final = f"extension {TASKS}"
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What both eras say of a task.
+class TaskFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The members of a task that both eras have.
 
     Attributes:
         id: 1 to 1024 characters.
         status: one of `STATUSES`.
-        created_at, updated_at: as written, ISO 8601 where the writer keeps to the specification; "": it said none.
-        ttl_ms: from its creation; None: for good, or not said.
+        created_at, updated_at: as written, ISO 8601 where the writer keeps to the specification; "" if absent.
+        ttl_ms: counted from the creation; None: for good, or absent.
         message: for people.
     """
 
@@ -64,25 +65,25 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Detailed(NamedTuple):
-    """A task with what its status brings along.
+    """A task with the members that its status requires.
 
     Attributes:
-        questions: those nobody has answered yet, while it is `input_required`.
-        result: a JSON object, once it is `completed`.
-        error: a JSON-RPC error object, once it is `failed`.
+        questions: those not answered yet, while the task is `input_required`.
+        result: a JSON object, once the task is `completed`.
+        error: a JSON-RPC error object, once the task is `failed`.
     """
 
-    task: Task
+    task: TaskFields
     questions: tuple[Question, ...]
     result: bytes | None
     error: bytes | None
 
 
-# --- Reading what servers say ---------------------------------------------------------------------------------------
+# --- Reading what servers send --------------------------------------------------------------------------------------
 
 
 def is_task(result: bytes) -> bool:
-    """Whether this result of a modern server is a task. Others cost no more than a search for the word.
+    """True if this result of a stateless-era server is a task. Other results cost no more than a search for the word.
 
     Raises:
         RemoteProtocolError: a member of the result occurs twice.
@@ -92,14 +93,14 @@ def is_task(result: bytes) -> bool:
     return text_of(member_of(result, "resultType")) == "task"
 
 
-def read_created(result: bytes, *, is_stateless: bool) -> Task | None:
-    """The task that a server answers a call with; None: it is an answer of another kind.
+def read_created(result: bytes, *, is_stateless: bool) -> TaskFields | None:
+    """Returns the task that a server created for a call; None if the result is of another kind.
 
-    A legacy server's has no word of its own for it. It is taken for a task if its member `task` names one and says how
-    it is, and there is no `content`, which every plain result of a tool has.
+    A handshake-era result does not say that it is a task. It is taken for one if its member `task` has an id and a
+    status, and there is no `content`, which every plain result of a tool has.
 
     Raises:
-        RemoteProtocolError: it is a task, and malformed (INTERNAL_ERROR); or a member that is judged occurs twice.
+        RemoteProtocolError: the result is a malformed task (INTERNAL_ERROR); or a member that is read occurs twice.
     """
     if is_stateless:
         return _read(result, members(result), _MODERN) if is_task(result) else None
@@ -115,45 +116,48 @@ def read_created(result: bytes, *, is_stateless: bool) -> Task | None:
     return _read(task, named, _LEGACY)
 
 
-def read_task(data: bytes) -> Task:
-    """A legacy server's task: the result of `tasks/get` or `tasks/cancel`, or what it tells of itself unasked.
+def read_task(data: bytes) -> TaskFields:
+    """Returns a handshake-era server's task.
+
+    `data` is the result of `tasks/get` or `tasks/cancel`, or the params of a notification.
 
     Raises:
-        RemoteProtocolError: as `read_created` does.
+        RemoteProtocolError: the task is malformed (INTERNAL_ERROR); or a member that is read occurs twice.
     """
     return _read(data, _open(data), _LEGACY)
 
 
 def read_detailed(data: bytes) -> Detailed:
-    """A modern server's task: the result of `tasks/get`, or the params of `notifications/tasks`.
+    """Returns a stateless-era server's task: the result of `tasks/get`, or the params of `notifications/tasks`.
 
-    The text of the extension has its `resultType` be "complete", some of its examples "task"; either is accepted. What
-    the status has no use for is not looked at.
+    The text of the extension requires the `resultType` "complete", some of its examples have "task"; either is
+    accepted. Members that the status does not need are not looked at.
 
     Raises:
-        RemoteProtocolError: it is malformed, lacks what its status must bring, or asks what cannot be asked
-            (INTERNAL_ERROR); or a member that is judged occurs twice.
+        RemoteProtocolError: the task is malformed, lacks what its status requires, or has a question that cannot be
+            asked (INTERNAL_ERROR); or a member that is read occurs twice.
     """
     spans = _open(data)
     kind = take(data, spans.get("resultType"))
     if kind not in (None, b"null") and text_of(kind) not in ("complete", "task"):
-        raise _faulty(f"with the resultType {_word(kind or b'')}", '"complete"', _MODERN)
+        raise _faulty(f"with the resultType {_quoted(kind or b'')}", '"complete"', _MODERN)
     task = _read(data, spans, _MODERN)
     if task.status == "input_required":
-        entries = _owed("inputRequests", task, take(data, spans.get("inputRequests")))
+        entries = _required_object("inputRequests", task, take(data, spans.get("inputRequests")))
         return Detailed(task, read_questions(build_object({"inputRequests": entries}))[0], None, None)
     if task.status == "completed":
-        return Detailed(task, (), _owed("result", task, take(data, spans.get("result"))), None)
+        return Detailed(task, (), _required_object("result", task, take(data, spans.get("result"))), None)
     if task.status == "failed":
-        return Detailed(task, (), None, _owed("error", task, take(data, spans.get("error"))))
+        return Detailed(task, (), None, _required_object("error", task, take(data, spans.get("error"))))
     return Detailed(task, (), None, None)
 
 
-# --- Reading what clients say ---------------------------------------------------------------------------------------
+# --- Reading what clients send --------------------------------------------------------------------------------------
 
 
 def wanted(params: bytes | None) -> tuple[bool, int | None]:
-    """Whether a `tools/call` of a legacy client asks for a task, and for how many milliseconds, if it says.
+    """Returns whether a handshake-era client's `tools/call` asks for a task, and its time to live in milliseconds, if
+    any.
 
     Raises:
         RemoteProtocolError: `task` is no object, or its `ttl` no time (INVALID_PARAMS); or one of them occurs twice.
@@ -175,7 +179,7 @@ def wanted(params: bytes | None) -> tuple[bool, int | None]:
 
 
 def task_id(params: bytes | None) -> str | None:
-    """The task that a request names; None, if it names none that there could be."""
+    """Returns the id of the task that a request names; None if it names none, or no valid id."""
     try:
         return id_of(member_of(params, "taskId"))
     except RemoteProtocolError:
@@ -183,47 +187,47 @@ def task_id(params: bytes | None) -> str | None:
 
 
 def clamp_ttl(wanted_ms: int | None, default_ms: int, max_ms: int) -> int:
-    """How long a task is kept whose client wishes for `wanted_ms`, or for nothing."""
+    """Returns how long a task is kept whose client asked for `wanted_ms`, or for no particular time."""
     assert wanted_ms is None or wanted_ms >= 0
     return min(default_ms if wanted_ms is None else wanted_ms, max_ms)
 
 
-# --- Saying ---------------------------------------------------------------------------------------------------------
+# --- Writing --------------------------------------------------------------------------------------------------------
 
 
-def legacy_task(task: Task) -> bytes:
-    """The JSON of a Task of 2025-11-25."""
+def legacy_task(task: TaskFields) -> bytes:
+    """Returns the JSON of a Task of 2025-11-25."""
     return build_object(_parts(task, _LEGACY))
 
 
-def legacy_created(task: Task) -> bytes:
-    """The JSON of a CreateTaskResult of 2025-11-25."""
+def legacy_created(task: TaskFields) -> bytes:
+    """Returns the JSON of a CreateTaskResult of 2025-11-25."""
     return build_object({"task": legacy_task(task)})
 
 
-def modern_created(task: Task) -> bytes:
-    """The JSON of the extension's CreateTaskResult."""
+def modern_created(task: TaskFields) -> bytes:
+    """Returns the JSON of the extension's CreateTaskResult."""
     return build_object({"resultType": b'"task"', **_parts(task, _MODERN)})
 
 
 def modern_detailed(
-    task: Task,
+    task: TaskFields,
     *,
     questions: Mapping[str, bytes] = {},
     result: bytes | None = None,
     error: bytes | None = None,
     is_result: bool,
 ) -> bytes:
-    """The JSON of the extension's DetailedTask, with what the status of the task must bring and nothing else.
+    """Returns the JSON of the extension's DetailedTask, with what the status of the task requires and nothing else.
 
     Args:
         questions: by key, each the JSON of a method and its params.
-        result: a JSON object. What marks it as an answer to a request of its own is taken out.
+        result: a JSON object. Members that mark it as the result of a request of its own are removed.
         error: the JSON of an error object.
-        is_result: of `tasks/get`; else it is the params of `notifications/tasks`.
+        is_result: for the result of `tasks/get`; else for the params of `notifications/tasks`.
 
     Raises:
-        RemoteProtocolError: `result` is no object, or a member that is judged occurs in it twice.
+        RemoteProtocolError: `result` is no object, or a member that is read occurs twice in it.
     """
     assert (result is not None) == (task.status == "completed")
     assert (error is not None) == (task.status == "failed")
@@ -240,27 +244,27 @@ def modern_detailed(
 
 
 def augmented(params: bytes | None, ttl_ms: int | None) -> bytes:
-    """The params of a `tools/call` that asks a legacy server for a task: `plain` takes it out again.
+    """Returns the params of a `tools/call` that asks a handshake-era server for a task. `without_task` reverses it.
 
     Raises:
         RemoteProtocolError: the params are no object, or have a key twice.
     """
-    wish = b"{}" if ttl_ms is None else b'{"ttl":%d}' % ttl_ms
+    task = b"{}" if ttl_ms is None else b'{"ttl":%d}' % ttl_ms
     bare = b"{}" if params is None else params
     _open(bare, INVALID_PARAMS)
-    return insert_members(remove_members(bare, {"task"}), {"task": wish})
+    return insert_members(remove_members(bare, {"task"}), {"task": task})
 
 
-def plain(params: bytes | None) -> bytes | None:
-    """The params of a `tools/call` that asks for no task.
+def without_task(params: bytes | None) -> bytes | None:
+    """Returns the params of a `tools/call` that asks for no task.
 
     Raises:
-        RemoteProtocolError: they have a key twice.
+        RemoteProtocolError: the params have a key twice.
     """
     return remove_members(params, {"task"}) if params is not None and params.startswith(b"{") else params
 
 
-# --- Below ----------------------------------------------------------------------------------------------------------
+# --- Helpers --------------------------------------------------------------------------------------------------------
 
 
 class _Names(NamedTuple):
@@ -273,7 +277,7 @@ _LEGACY: Final = _Names("ttl", "pollInterval", CLAUSE)
 _MODERN: Final = _Names("ttlMs", "pollIntervalMs", CLAUSE_MODERN)
 
 
-def _parts(task: Task, names: _Names) -> dict[str, bytes]:
+def _parts(task: TaskFields, names: _Names) -> dict[str, bytes]:
     assert task.status in STATUSES
     parts: dict[str, object] = {"taskId": task.id, "status": task.status}
     if task.message is not None:
@@ -284,8 +288,8 @@ def _parts(task: Task, names: _Names) -> dict[str, bytes]:
     return {key: msgspec.json.encode(value) for key, value in parts.items()}
 
 
-def _read(data: bytes, spans: dict[str, Span], names: _Names) -> Task:
-    """The task whose members these are."""
+def _read(data: bytes, spans: dict[str, Span], names: _Names) -> TaskFields:
+    """Returns the task with these members."""
     found = {key: raw for key in spans if (raw := take(data, spans[key])) is not None and raw != b"null"}
 
     def text(key: str) -> str | None:
@@ -307,9 +311,9 @@ def _read(data: bytes, spans: dict[str, Span], names: _Names) -> Task:
         raise _faulty(seen, f"a string of 1 to {ID_SIZE_MAX_CHARS} characters", names)
     status = text("status")
     if status not in STATUSES:
-        seen = "without a status" if status is None else f"with the status {_word(found['status'])}"
+        seen = "without a status" if status is None else f"with the status {_quoted(found['status'])}"
         raise _faulty(seen, "one of " + ", ".join(STATUSES), names)
-    return Task(
+    return TaskFields(
         id=id,
         status=status,
         created_at=text("createdAt") or "",
@@ -321,15 +325,15 @@ def _read(data: bytes, spans: dict[str, Span], names: _Names) -> Task:
 
 
 def _milliseconds(raw: bytes) -> int | None:
-    """A JSON number as whole milliseconds; None if it is none, or negative. The largest are cut."""
+    """Returns a JSON number as whole milliseconds, cut to `TTL_MAX_MS`; None if it is no number, or negative."""
     if raw[0] not in b"-0123456789":
         return None
     value = float(raw)
     return int(min(value, TTL_MAX_MS)) if value >= 0 else None
 
 
-def _owed(name: str, task: Task, raw: bytes | None) -> bytes:
-    """What a status must bring: an object."""
+def _required_object(name: str, task: TaskFields, raw: bytes | None) -> bytes:
+    """Returns the object that a status requires."""
     if raw is None or not raw.startswith(b"{"):
         seen = f"without {name}" if raw is None else f"with {name} that is {described(raw)}"
         raise _faulty(f"that is {task.status} {seen}", "an object", _MODERN)
@@ -353,7 +357,7 @@ def _faulty(seen: str, expected: str, names: _Names) -> RemoteProtocolError:
     return RemoteProtocolError(f"got a task {seen}, expected {expected}", rpc_code=INTERNAL_ERROR, clause=names.clause)
 
 
-def _word(raw: bytes) -> str:
-    """A word, so that it can be looked up; of anything else, what it is."""
+def _quoted(raw: bytes) -> str:
+    """Returns a short text in quotes, so that it can be looked up; the type of anything else."""
     text = readable_text(raw)
     return described(raw) if text is None or len(text) > 40 else f'"{text}"'

@@ -1,6 +1,6 @@
-"""What clients are given: the one answer to each request, and the server's own messages on the right stream.
+"""Sends clients the response to each request, and the messages of servers, each on the right stream.
 
-A message of the server that has no stream to travel on waits in the session, within bounds, until there is one.
+A server message for which no stream is open waits in the session, within bounds, until there is one.
 """
 
 from __future__ import annotations
@@ -10,63 +10,57 @@ from typing import Protocol
 
 import msgspec
 
-from ..base.effects import Headers
 from ..base.errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
+from ..base.events import Headers
 from ..base.ids import ChannelId
+from ..base.methods import CHANGE_NOTIFICATIONS
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
-from ..state.context import Desk
-from ..state.exchange import NO_WISH, Exchange, Reply
-from ..state.exchange import Input as ExchangeInput
-from ..state.session import Ask, Held, Session
-from ..state.session import State as SessionState
+from ..state.context import Context
+from ..state.exchange import NO_TASK_OPTIONS, Exchange, ExchangeInput, Reply
+from ..state.session import Held, PendingQuestion, Session, SessionState
 from ..state.stream import Stream
 from .event_streams import Streams
 
-LEVEL_TRIGGERED = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    }
-)
-"""Notifications that say "look again": one that waits makes the next equal one superfluous, and none may be lost."""
 
-
-class Upward(Protocol):
-    """Where the downstream half sends what is not for itself."""
+class SessionRouter(Protocol):
+    """The routing of what sessions send to their servers."""
 
     def begin(self, session: Session, initialize: bytes) -> None:
-        """A new session wants an upstream; `initialize` is the JSON of its params."""
+        """Opens the link of a new session; `initialize` is the JSON of its params."""
 
     def has_room(self, session: Session) -> bool:
-        """Whether more can be sent to the upstream of a client that cannot be paused."""
+        """True if the server can take more from a client that cannot be paused."""
 
     def begin_stateless(self, session: Session) -> None:
-        """The same, for a client that knows nothing of its session; there is no hurry."""
+        """Opens the link of a session whose client has none; the server is not dialled before it is needed."""
 
     def request(self, session: Session, exchange: Exchange) -> None: ...
 
     def expect_reply(self, session: Session, exchange: Exchange) -> None:
-        """The server is waited for again, after it had waited for the client."""
+        """Restarts the reply timeout of the server, after it waited for the client."""
 
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
-        """Nobody waits for it any more: the upstream, if it is at work, is told so. `params` are those of the client's
-        notification, an object with each member once."""
+        """Drops a request, and tells the server if it works on it.
+
+        Args:
+            params: those of the client's `notifications/cancelled`, an object with each member once.
+            headers: those of the client's request that caused the message, or the session's latest; so in all methods
+                here.
+        """
 
     def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None: ...
 
-    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
-        """`headers`, here and above: those of the client's request that said it, or the session's latest."""
+    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None:
+        """Sends the response to a server request."""
 
-    def end(self, session: Session, asks: list[Ask]) -> None:
-        """The session is over; `asks` are the server's requests that it has not answered."""
+    def end(self, session: Session, questions: list[PendingQuestion]) -> None:
+        """Ends the link of a session that is over; `questions` are the server requests that it has not answered."""
 
 
 class StatelessReplies(Protocol):
-    """How clients without sessions are given answers, questions and notifications."""
+    """Responses, server requests and notifications for clients without sessions."""
 
     def holds(self, session: Session) -> bool: ...
 
@@ -78,80 +72,84 @@ class StatelessReplies(Protocol):
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
-    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None: ...
+    def ask(
+        self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None
+    ) -> None: ...
 
-    def unask(self, session: Session, number: int) -> None: ...
+    def cancel_question(self, session: Session, number: int) -> None: ...
 
     def cancel(self, session: Session, exchange: Exchange) -> None: ...
 
 
 class Tasks(Protocol):
-    """Calls that no request of a client waits for any more."""
+    """Calls that became tasks, for which no request of a client waits."""
 
     def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """A call whose client wants it to be a task is over before it became one."""
+        """Takes the response to a call that was to become a task, and did not."""
 
     def receive_settled(self, session: Session, exchange: Exchange, message: bytes | None) -> None: ...
 
     def receive_progress(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
     def release(self, session: Session, exchange: Exchange) -> None:
-        """A request is over."""
+        """Drops what is kept for a request that is over."""
 
 
 class TaskQuestions(Protocol):
-    """What servers ask in the course of such calls."""
+    """Server requests in the course of such calls."""
 
-    def receive_settled_ask(self, exchange: Exchange, number: int) -> None: ...
+    def receive_settled_question(self, exchange: Exchange, number: int) -> None: ...
 
-    def ask(self, session: Session, ask: Ask, params: bytes | None, exchange: Exchange) -> None: ...
+    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, exchange: Exchange) -> None: ...
 
     def withdraw(self, session: Session, number: int) -> bool: ...
 
 
-class Courier:
-    """The way down to clients."""
+class Responder:
+    """Sends responses and server messages to the clients of all sessions."""
 
-    def __init__(self, desk: Desk, streams: Streams, legwork: StatelessReplies) -> None:
-        self.up: Upward
+    def __init__(self, context: Context, streams: Streams, stateless_responder: StatelessReplies) -> None:
+        self.up: SessionRouter
         self.over: Callable[[Session], None]
         self.tasks: Tasks
         self.task_questions: TaskQuestions
-        self._desk = desk
+        self._context = context
         self._streams = streams
-        self._legwork = legwork
+        self._stateless_responder = stateless_responder
 
     def touch(self, session: Session) -> None:
-        """The session is in use: its idle time starts anew."""
-        at = self._desk.now + self._desk.limits.session_idle_ttl_s
-        self._desk.timers.set(("idle", session.sid), at, "session idle")
+        """Restarts the idle time of a session."""
+        at = self._context.now + self._context.limits.session_idle_ttl_s
+        self._context.timers.set(("idle", session.sid), at, "session idle")
 
     def keeps(self, session: Session) -> bool:
-        """Whether something is kept here that its client may come for."""
-        return session.is_stateless and self._legwork.holds(session)
+        """True if something is kept for the session that its client may fetch later."""
+        return session.is_stateless and self._stateless_responder.holds(session)
 
-    # --- Answers ------------------------------------------------------------------------------------------------
+    # --- Responses ----------------------------------------------------------------------------------------------
 
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Give an exchange its one answer."""
-        if exchange.wish.is_asked and exchange.task is None:
+        """Gives an exchange its one response."""
+        if exchange.task_options.is_asked and exchange.task is None:
             self.tasks.receive_answer(session, exchange, message)
         exchange.step(ExchangeInput.ANSWER)
         self._settle(session, exchange, message)
 
     def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
-        """Answer with an error of our own, and let the upstream know if it is at work."""
+        """Answers with an error of the proxy's own, and cancels the request at the server if it works on it."""
         self.up.withdraw(session, exchange, None, session.headers)
-        exchange.is_native = True  # it says what it means in either era
+        exchange.is_native = True  # the error needs no translation to the client's era
         self.answer(session, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
-        """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation).
+        """Ends a request that the client cancelled, without a response ("SHOULD NOT send a response", 2025-11-25
+        cancellation).
 
-        A stream that has named an event id is the exception: if it just ended, its client would come back for the rest.
+        A stream that has sent an event id gets an error in its place: if it only ended, its client would come back for
+        the rest.
         """
         if session.is_stateless:
-            self._legwork.cancel(session, exchange)
+            self._stateless_responder.cancel(session, exchange)
         self.up.withdraw(session, exchange, params, headers)
         exchange.step(ExchangeInput.CANCEL)
         message = None
@@ -160,12 +158,12 @@ class Courier:
         self._settle(session, exchange, message)
 
     def time_out(self, session: Session, exchange: Exchange) -> None:
-        limit = self._desk.servers[session.server].reply_timeout_s or self._desk.limits.reply_timeout_s
+        limit = self._context.servers[session.server].reply_timeout_s or self._context.limits.reply_timeout_s
         text = f"the server said nothing for {limit:g} s: given up; the request may have run"
         self.fail(session, exchange, TIMED_OUT, text, {"outcome": "unknown"})
 
     def answer_plainly(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """`answer`, of a request that is nothing but a request, with what its client is to read."""
+        """Gives an exchange that involves no task its one response; `message` needs no translation for the client."""
         exchange.step(ExchangeInput.ANSWER)
         del session.exchanges[exchange.key]
         self.touch(session)
@@ -177,13 +175,13 @@ class Courier:
         if exchange.task is not None:
             self._settle_task(session, exchange, message)
             return
-        if exchange.wish is not NO_WISH or exchange.awaits is not None:
+        if exchange.task_options is not NO_TASK_OPTIONS or exchange.awaits is not None:
             self.tasks.release(session, exchange)
         if session.affinity is None:
             self.close(session, exchange.reply, message)
             return
-        if message is None or not self._legwork.keeps(session, exchange, message):
-            shown = None if message is None else self._legwork.shown(session, exchange, message)
+        if message is None or not self._stateless_responder.keeps(session, exchange, message):
+            shown = None if message is None else self._stateless_responder.shown(session, exchange, message)
             self.close_reply(session, exchange, shown)
         self.over(session)
 
@@ -191,13 +189,16 @@ class Courier:
         if not session.is_stateless:
             self.tasks.receive_settled(session, exchange, message)
             return
-        shown = None if message is None else self._legwork.shown(session, exchange, message)
+        shown = None if message is None else self._stateless_responder.shown(session, exchange, message)
         self.tasks.receive_settled(session, exchange, shown)
         self.over(session)
 
     def can_pass(self, exchange: Exchange) -> bool:
-        """Whether its answer may be given as bytes that nobody looks at: it is a reply of its own, of HTTP, which has
-        not become a stream that can be resumed; and the request is nothing but a request."""
+        """True if the response may be passed on as bytes that are not decoded.
+
+        The reply must be one of HTTP, for this request alone, which has not become a stream with event ids; and no task
+        may be involved.
+        """
         reply = exchange.reply
         return (
             reply.ends_channel
@@ -207,22 +208,22 @@ class Courier:
             and reply.session is None
             and reply.stream.number is None
             and exchange.task is None
-            and exchange.wish is NO_WISH
+            and exchange.task_options is NO_TASK_OPTIONS
             and exchange.awaits is None
-            and self._desk.is_open(reply.stream.channel)
+            and self._context.is_open(reply.stream.channel)
         )
 
     def pass_answer(
         self, session: Session, exchange: Exchange, pieces: tuple[bytes, ...], size_bytes: int | None = None
     ) -> ChannelId:
-        """Give an exchange that `can_pass` its one answer.
+        """Gives an exchange that `can_pass` the beginning of its response, or all of it.
 
         Args:
-            pieces: of a message but for its envelope: from where the result begins, to the last brace.
-            size_bytes: of all that follows the envelope, if these are not all of it; None: they are.
+            pieces: bytes of a message without its envelope: from the beginning of the result to the last brace.
+            size_bytes: the size of all that follows the envelope, if `pieces` are not all of it; None: they are.
 
         Returns:
-            The channel, for what is to follow.
+            The channel, for the rest.
         """
         reply = exchange.reply
         channel = reply.stream.channel
@@ -234,20 +235,21 @@ class Courier:
         self._streams.settle(reply)
         beginning = envelope.begin_result(exchange.id_raw)
         rest_bytes = sum(map(len, pieces)) if size_bytes is None else size_bytes
-        self._desk.pass_on(channel, (beginning, *pieces), len(beginning) + rest_bytes)
+        self._context.pass_on(channel, (beginning, *pieces), len(beginning) + rest_bytes)
         return channel
 
     def answer_at_once(self, reply: Reply, message: bytes) -> None:
-        """Answer a request that is no exchange."""
+        """Answers a request that has no exchange."""
         assert reply.stream.channel is not None
-        self._desk.send(reply.stream.channel, message, is_last=reply.ends_channel, status=reply.status)
+        self._context.send(reply.stream.channel, message, is_last=reply.ends_channel, status=reply.status)
 
     def close_reply(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
-        """The request has its answer, or is to have none."""
+        """Ends the request with a response, or without one."""
         self.close(session, exchange.reply, message)
 
     def close(self, session: Session, reply: Reply, message: bytes | None) -> None:
-        """One of those that a reply is for has its answer, or is to have none."""
+        """Ends one request of a reply, with a response or without one. The reply to a batch is sent with its last
+        response."""
         reply.remaining -= 1
         assert reply.remaining >= 0
         is_last = reply.remaining == 0
@@ -271,21 +273,23 @@ class Courier:
                 challenge=reply.challenge,
             )
         elif ends:
-            self._desk.close(reply.stream.channel, status=202)
+            self._context.close(reply.stream.channel, status=202)
 
     # --- Messages of the server ---------------------------------------------------------------------------------
 
     def deliver(
         self, session: Session, method: str, message: bytes, related: Exchange | None, *, about: str = ""
     ) -> None:
-        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one.
+        """Sends a notification of the server on the stream it belongs to, or keeps it until there is one.
 
-        `about` names what it tells the state of: an earlier one of that, which is still kept, is outdated.
+        Args:
+            about: the name of what the notification reports the state of: it replaces an earlier one that is still
+                kept.
         """
         if about:
             session.held = type(session.held)(held for held in session.held if held.about != about)
         if session.is_stateless:
-            self._legwork.deliver(session, method, message, related)
+            self._stateless_responder.deliver(session, method, message, related)
             return
         stream = self._stream_for(session, method, related)
         if stream is not None:
@@ -294,212 +298,224 @@ class Courier:
             self._hold(session, Held(message, method, None, about))
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Send progress of a request, on that request's own stream or not at all; of a task, wherever it is heard."""
+        """Sends progress of a request on that request's own stream, or drops it; progress of a task may go on other
+        streams."""
         if exchange.task is not None:
             self.tasks.receive_progress(session, exchange, message)
         elif session.is_stateless:
-            self._legwork.tell_progress(session, exchange, message)
+            self._stateless_responder.tell_progress(session, exchange, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
 
     def tell_all_progress(self, session: Session, exchange: Exchange, messages: Sequence[bytes]) -> None:
-        """`tell_progress`, of what came at once."""
+        """Sends progress that arrived together, as `tell_progress` does for each."""
         reply = exchange.reply
-        if not reply.ends_channel or exchange.task is not None or exchange.park is not None:
+        if not reply.ends_channel or exchange.task is not None or exchange.suspended_call is not None:
             for message in messages:
                 self.tell_progress(session, exchange, message)
         elif reply.can_stream:
             self._streams.put_lossy(session, reply.stream, messages)
 
     def prime(self, session: Session, exchange: Exchange) -> None:
-        """The server's own stream for this request can be resumed: so can the client's."""
+        """Makes the client's stream for a request resumable, as the server's is."""
         if exchange.reply.can_stream:
             self._streams.prime(session, exchange.reply.stream)
 
     def release(self, session: Session, exchange: Exchange) -> None:
-        """The server has ended its stream for this request to be polled: the client may do the same with us."""
+        """Closes the client's connection for a request to be polled, as the server did with its own."""
         if exchange.reply.can_stream:
             self._streams.release(session, exchange.reply.stream)
 
     def _put_notification(self, session: Session, stream: Stream, method: str, message: bytes) -> None:
-        self._streams.put(session, stream, message, is_lossy=method not in LEVEL_TRIGGERED)
+        self._streams.put(session, stream, message, is_lossy=method not in CHANGE_NOTIFICATIONS)
 
-    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
-        """Ask the client what the server wants to know, under an id of ours."""
+    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
+        """Sends the client a server request, under an id of ours."""
         if related is not None and related.task is not None:
-            self.task_questions.ask(session, ask, params, related)
+            self.task_questions.ask(session, question, params, related)
             return
         if session.is_stateless:
-            self._legwork.ask(session, ask, params, related)
+            self._stateless_responder.ask(session, question, params, related)
             return
-        number = session.record_ask(ask)
+        number = session.record_question(question)
         id_raw = b"%d" % number
-        if ask.token_raw is not None and params is not None:
+        if question.token_raw is not None and params is not None:
             params = envelope.replace_progress_token(params, id_raw)
-        message = envelope.encode_request(id_raw, ask.method, params)
-        stream = self._stream_for(session, ask.method, related)
+        message = envelope.encode_request(id_raw, question.method, params)
+        stream = self._stream_for(session, question.method, related)
         if stream is not None:
-            self._put_ask(session, number, stream, message)
+            self._put_question(session, number, stream, message)
         else:
-            self._hold(session, Held(message, ask.method, number))
+            self._hold(session, Held(message, question.method, number))
 
     def put_question(self, session: Session, number: int, message: bytes, related: Exchange | None) -> None:
-        """Ask the client, or ask it again, what is known under a number already.
+        """Sends a server request that has a number already, perhaps once more.
 
-        Where it was asked may be gone for good, and what it answers is taken all the same: a question that is held may
-        have been asked as well.
+        The stream where it was sent before may be gone for good. The client's response is accepted all the same: a
+        question that is held may have been sent as well.
         """
         self._unhold(session, number)
-        stream = self._stream_for(session, session.asks[number].method, related)
+        stream = self._stream_for(session, session.questions[number].method, related)
         if stream is not None:
-            self._put_ask(session, number, stream, message)
+            self._put_question(session, number, stream, message)
         else:
-            self._hold(session, Held(message, session.asks[number].method, number))
+            self._hold(session, Held(message, session.questions[number].method, number))
 
-    def _put_ask(self, session: Session, number: int, stream: Stream, message: bytes) -> None:
-        ask, is_there = session.asks[number], self._desk.is_open(stream.channel)
-        session.asks[number] = ask._replace(stream=stream, is_shown=ask.is_shown or is_there)
+    def _put_question(self, session: Session, number: int, stream: Stream, message: bytes) -> None:
+        question, is_there = session.questions[number], self._context.is_open(stream.channel)
+        session.questions[number] = question._replace(stream=stream, is_shown=question.is_shown or is_there)
         if is_there:
             self.expect_answer(session, number)
         else:
             self._expect_stream(session, number)
         self._streams.put(session, stream, message)
-        session.asks[number] = session.asks[number]._replace(ordinal=stream.last_ordinal)
+        # The event has its ordinal only now that it was put.
+        session.questions[number] = session.questions[number]._replace(ordinal=stream.last_ordinal)
 
     def expect_answer(self, session: Session, number: int) -> None:
-        """The client's time to answer begins anew."""
-        at = self._desk.now + self._desk.limits.ask_timeout_s
-        self._desk.timers.set(("ask", (session.sid, number)), at, "client's answer")
+        """Restarts the client's time to respond."""
+        at = self._context.now + self._context.limits.question_timeout_s
+        self._context.timers.set(("ask", (session.sid, number)), at, "client's answer")
 
     def _expect_stream(self, session: Session, number: int) -> None:
-        """The client cannot be asked before it has a stream open: that must be soon."""
-        at = self._desk.now + self._desk.limits.held_timeout_s
-        self._desk.timers.set(("ask", (session.sid, number)), at, "question to a client without a stream")
+        """Starts the client's time to open a stream for a question."""
+        at = self._context.now + self._context.limits.held_timeout_s
+        self._context.timers.set(("ask", (session.sid, number)), at, "question to a client without a stream")
 
     def receive_resumed(self, session: Session, stream: Stream, seen: int) -> None:
-        """The stream is connected again after its event `seen`, and what was asked since is said again; but for what
-        had to be dropped in the meantime, which the client will never hear of."""
-        for number, ask in list(session.asks.items()):
-            if ask.stream is not stream:
+        """Handles a stream that is connected again after its event `seen`.
+
+        Questions sent since are sent again by the replay, and the client's time to respond starts anew. A question that
+        was dropped meanwhile never reaches the client, and is refused.
+        """
+        for number, question in list(session.questions.items()):
+            if question.stream is not stream:
                 continue
-            if ask.ordinal > seen and not stream.keeps(ask.ordinal):
-                self._drop_ask(session, number)
-                self._refuse_ask(
-                    session, ask, INTERNAL_ERROR, "the question was lost: the client was away for too long"
+            if question.ordinal > seen and not stream.keeps(question.ordinal):
+                self._drop_question(session, number)
+                self._refuse_question(
+                    session, question, INTERNAL_ERROR, "the question was lost: the client was away for too long"
                 )
             else:
-                session.asks[number] = ask._replace(is_shown=True)
+                session.questions[number] = question._replace(is_shown=True)
                 self.expect_answer(session, number)
 
-    def take_ask(self, session: Session, id_raw: bytes | None) -> Ask | None:
-        """The question that a client's answer is for. None if there is none such, or the client was not asked yet."""
+    def take_question(self, session: Session, id_raw: bytes | None) -> PendingQuestion | None:
+        """Returns the question that a client's response is for. None if there is none, or it was not sent to the client
+        yet."""
         number = None if id_raw is None else envelope.number_of(id_raw)
-        ask = None if number is None else session.asks.get(number)
-        if number is None or ask is None or ask.stream is None:
+        question = None if number is None else session.questions.get(number)
+        if number is None or question is None or question.stream is None:
             return None
-        return self._drop_ask(session, number)
+        return self._drop_question(session, number)
 
-    def _drop_ask(self, session: Session, number: int) -> Ask | None:
-        """It is settled, in whatever way."""
-        ask = session.asks.pop(number, None)
-        self._desk.timers.cancel(("ask", (session.sid, number)))
+    def _drop_question(self, session: Session, number: int) -> PendingQuestion | None:
+        """Removes a question that is settled, however it ended."""
+        question = session.questions.pop(number, None)
+        self._context.timers.cancel(("ask", (session.sid, number)))
         self._unhold(session, number)
-        if ask is not None and ask.of_task is not None:
-            self.task_questions.receive_settled_ask(ask.of_task, number)
-        return ask
+        if question is not None and question.of_task is not None:
+            self.task_questions.receive_settled_question(question.of_task, number)
+        return question
 
     def _unhold(self, session: Session, number: int) -> None:
-        """The question is not waiting for a stream any more."""
+        """Removes a question from the messages that wait for a stream."""
         if session.held:
-            session.held = [held for held in session.held if held.ask != number]
+            session.held = [held for held in session.held if held.question != number]
 
-    def forget_ask(self, session: Session, number: int) -> None:
-        """Nobody waits for the client's answer any more, nor is told so."""
-        self._drop_ask(session, number)
+    def forget_question(self, session: Session, number: int) -> None:
+        """Drops a question. Neither the client nor the server is told."""
+        self._drop_question(session, number)
 
-    def unask(self, session: Session, number: int, params: bytes | None) -> None:
-        """The server withdrew its request, or is gone; or the client takes too long. `params` are those of the server's
-        notification, an object with each member once.
+    def cancel_question(self, session: Session, number: int, params: bytes | None) -> None:
+        """Cancels a question: the server cancelled it or is gone, or the client takes too long.
 
-        A client that was not there for the question hears of it only where that is kept. 2025-11-25 cancellation,
-        "Behavior Requirements": such notifications reference only requests that "were previously issued".
+        A client that may not have received the question gets the cancellation only on the stream that keeps both.
+        2025-11-25 cancellation, "Behavior Requirements": such notifications reference only requests that "were
+        previously issued".
+
+        Args:
+            params: those of the server's `notifications/cancelled`, an object with each member once.
         """
         if session.is_stateless:
             if not self.task_questions.withdraw(session, number):
-                self._legwork.unask(session, number)
+                self._stateless_responder.cancel_question(session, number)
             return
-        ask = self._drop_ask(session, number)
-        if ask is None or ask.stream is None:
+        question = self._drop_question(session, number)
+        if question is None or question.stream is None:
             return
         params = set_member(params or b"{}", "requestId", b"%d" % number)
         message = envelope.encode_notification("notifications/cancelled", params)
-        if not self._streams.put(session, ask.stream, message) and ask.is_shown:
+        if not self._streams.put(session, question.stream, message) and question.is_shown:
             self.deliver(session, "notifications/cancelled", message, None)
 
     def give_up(self, session: Session, number: int) -> None:
-        """A question that was not answered in time, or that nobody could be asked, is refused."""
-        ask = session.asks.get(number)
-        if ask is None:
+        """Refuses a question that was not answered in time, or for which no stream was opened."""
+        question = session.questions.get(number)
+        if question is None:
             return
-        was_asked = ask.stream is not None and self._desk.is_open(ask.stream.channel)
+        was_asked = question.stream is not None and self._context.is_open(question.stream.channel)
         if was_asked:
-            text = f"the client did not answer within {self._desk.limits.ask_timeout_s:g} s"
+            text = f"the client did not answer within {self._context.limits.question_timeout_s:g} s"
         else:
             text = "the client has no event stream open on which it could be asked"
-        self.unask(session, number, msgspec.json.encode({"reason": text}))
-        self._refuse_ask(session, ask, TIMED_OUT if was_asked else INTERNAL_ERROR, text)
+        self.cancel_question(session, number, msgspec.json.encode({"reason": text}))
+        self._refuse_question(session, question, TIMED_OUT if was_asked else INTERNAL_ERROR, text)
 
-    def _refuse_ask(self, session: Session, ask: Ask, code: int, text: str) -> None:
+    def _refuse_question(self, session: Session, question: PendingQuestion, code: int, text: str) -> None:
         error = msgspec.json.encode({"code": code, "message": text})
-        self.up.reply(session, ask, Frame(error=error), session.headers)
+        self.up.reply(session, question, Frame(error=error), session.headers)
 
     def _stream_for(self, session: Session, method: str, related: Exchange | None) -> Stream | None:
-        """Where the client listens. 2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the
-        originating client request", the GET stream is for the rest; and each message travels on one stream only."""
+        """Returns the stream for a server message; None if the client has none open.
+
+        2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the originating client request", the
+        GET stream is for the rest; and each message travels on one stream only.
+        """
         if session.state is not SessionState.READY:
             return None
         if session.pipe is not None:
             return session.streams[0]
-        if method in LEVEL_TRIGGERED:
-            return self._listening(session)
+        if method in CHANGE_NOTIFICATIONS:
+            return self._newest_get_stream(session)
         related = related or session.only_call()
-        if related is not None and related.reply.can_stream and self._is_heard(related.reply.stream):
+        if related is not None and related.reply.can_stream and self._is_reachable(related.reply.stream):
             return related.reply.stream
-        stream = self._listening(session)
+        stream = self._newest_get_stream(session)
         if stream is not None:
             return stream
         latest = session.latest_call()
-        return latest.reply.stream if latest is not None and self._is_heard(latest.reply.stream) else None
+        return latest.reply.stream if latest is not None and self._is_reachable(latest.reply.stream) else None
 
-    def _is_heard(self, stream: Stream) -> bool:
-        """Whether the client listens there, or will again."""
-        return self._desk.is_open(stream.channel) or stream.number is not None
+    def _is_reachable(self, stream: Stream) -> bool:
+        """True if the client reads that stream, or can resume it."""
+        return self._context.is_open(stream.channel) or stream.number is not None
 
-    def _listening(self, session: Session) -> Stream | None:
-        """The newest GET stream: of two, the older one is more likely to be dead."""
-        return next((stream for stream in reversed(session.streams) if self._desk.is_open(stream.channel)), None)
+    def _newest_get_stream(self, session: Session) -> Stream | None:
+        """Returns the newest GET stream: of two, the older one is more likely to be dead."""
+        return next((stream for stream in reversed(session.streams) if self._context.is_open(stream.channel)), None)
 
     def _hold(self, session: Session, held: Held) -> None:
-        if held.method in LEVEL_TRIGGERED and any(other.message == held.message for other in session.held):
+        if held.method in CHANGE_NOTIFICATIONS and any(other.message == held.message for other in session.held):
             return
         session.held.append(held)
-        if held.ask is not None:
-            self._expect_stream(session, held.ask)
+        if held.question is not None:
+            self._expect_stream(session, held.question)
         while self._holds_too_much(session):
             self._drop_held(session)
 
     def _holds_too_much(self, session: Session) -> bool:
         count, size_bytes = len(session.held), sum(len(held.message) for held in session.held)
-        limits = self._desk.limits
+        limits = self._context.limits
         return count > limits.held_per_session_max or (count > 1 and size_bytes > limits.held_per_session_max_bytes)
 
     def _drop_held(self, session: Session) -> None:
-        """Make room: the oldest message that is not level-triggered goes, be it the newest of all; a question is
-        refused then."""
-        victim = next((held for held in session.held if held.method not in LEVEL_TRIGGERED), session.held[0])
-        self._desk.note("warning", f"client has no stream open: {victim.method} dropped", session.server)
-        if victim.ask is not None:
-            self.give_up(session, victim.ask)
+        """Makes room: drops the oldest message that is no change notification, even if it is the newest of all. A
+        question is refused then."""
+        victim = next((held for held in session.held if held.method not in CHANGE_NOTIFICATIONS), session.held[0])
+        self._context.note("warning", f"client has no stream open: {victim.method} dropped", session.server)
+        if victim.question is not None:
+            self.give_up(session, victim.question)
         else:
             session.held.remove(victim)
 
@@ -509,7 +525,7 @@ class Courier:
             stream = self._stream_for(session, held.method, None)
             if stream is None:
                 session.held.append(held)
-            elif held.ask is not None:
-                self._put_ask(session, held.ask, stream, held.message)
+            elif held.question is not None:
+                self._put_question(session, held.question, stream, held.message)
             else:
                 self._put_notification(session, stream, held.method, held.message)

@@ -1,4 +1,4 @@
-"""Public names that last: of the sessions that are ours, for clients that have none."""
+"""Session ids that last over restarts, for sessions that the proxy opens for clients without sessions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ..base.ids import NAME_BYTES
 from ..state.session import Affinities
 
 
-def lasting_sid(key: bytes, affinity: Affinities) -> str:
-    """The same name for the same affinity, as long as the key is the same; 128 bits that nobody can guess without."""
-    whose = (affinity.server, affinity.principal, affinity.fingerprint, affinity.headers)
-    said = b"isthmus session 1\n" + msgspec.json.encode(whose)
-    return hmac.new(key, said, hashlib.sha256).hexdigest()[: 2 * NAME_BYTES]
+def derived_sid(key: bytes, affinity: Affinities) -> str:
+    """Returns a session's public name: the same for the same affinity and key; 128 bits that cannot be guessed without
+    it."""
+    owner = (affinity.server, affinity.principal, affinity.fingerprint, affinity.headers)
+    text = b"isthmus session 1\n" + msgspec.json.encode(owner)
+    return hmac.new(key, text, hashlib.sha256).hexdigest()[: 2 * NAME_BYTES]

@@ -1,36 +1,38 @@
-"""What downstream channels are for."""
+"""The roles of channels to clients."""
 
 from __future__ import annotations
 
-from ..base.effects import EventPipeOpening, MessageOpening, PipeOpening, PostOpening
+from ..base.events import EventPipeOpening, MessageOpening, PipeOpening, PostOpening
 from ..base.ids import ChannelId
-from ..state.context import Role
+from ..state.context import ChannelRole
 from ..state.exchange import Exchange, Reply
 from ..state.session import Session
 from ..state.stream import Stream
-from .pipe_requests import Legs
+from .pipe_requests import PipeRequests
 
 
-class PostRole(Role):
+class PostRole(ChannelRole):
     """A POST.
 
     Attributes:
-        session: the one it opened, if it did.
-        stream: its reply, once it is known to belong to a session.
-        leg: the call it is a request of, with its reply, where the client has no session.
+        opening: the event that opened it.
+        has_body: its body came.
+        session: the session that it opened, if it did.
+        stream: its reply, once that belongs to a session.
+        request: the session, the call and the reply of its request, for a client without a session.
     """
 
     has_body = False
     session: Session | None = None
     stream: Stream | None = None
-    leg: tuple[Session, Exchange, Reply] | None = None
+    request: tuple[Session, Exchange, Reply] | None = None
 
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
 
 
-class StreamRole(Role):
-    """A GET of a stream: the session's own, or the rest of another."""
+class StreamRole(ChannelRole):
+    """A GET of an event stream: the session's own, or a resumed one."""
 
     __slots__ = ("session", "stream")
 
@@ -39,26 +41,28 @@ class StreamRole(Role):
         self.stream = stream
 
 
-class PipeRole(Role):
+class PipeRole(ChannelRole):
     """A two-way stream.
 
     Attributes:
-        token: what POSTs of its other half name it by, if it is an event pipe.
-        legs: its open requests that belong to no session.
+        session: the session of its client, once that sent `initialize`.
+        last_ordinal: number of requests and notifications so far.
+        pipe_requests: its open requests that belong to no session.
+        token: the name of an event pipe in the address of its POSTs; None for other pipes.
     """
 
-    __slots__ = ("last_ordinal", "legs", "opening", "session", "token")
+    __slots__ = ("last_ordinal", "opening", "pipe_requests", "session", "token")
 
     def __init__(self, opening: PipeOpening | EventPipeOpening, token: str | None = None) -> None:
         self.opening = opening
         self.session: Session | None = None
         self.last_ordinal = 0
-        self.legs = Legs()
+        self.pipe_requests = PipeRequests()
         self.token = token
 
 
-class MessageRole(Role):
-    """A POST of the other half of an event pipe."""
+class MessageRole(ChannelRole):
+    """A POST to the message endpoint of an event pipe. `pipe` is the channel of that."""
 
     __slots__ = ("opening", "pipe")
 
@@ -67,7 +71,7 @@ class MessageRole(Role):
         self.pipe = pipe
 
 
-class RefusedRole(Role):
-    """A channel that was answered at once."""
+class RefusedRole(ChannelRole):
+    """A channel that was answered at once, and handles nothing more."""
 
     __slots__ = ()

@@ -1,63 +1,73 @@
-"""The short way of a plain call: from a client's POST to its server, and back, in two steps.
+"""The fast path of plain calls: from a client's POST to its server in one step, and back in another.
 
-Whatever is unusual about the call, its session or its answer goes the long way, through all who may have a say. Taking
-it where the short one will do comes to the same.
+A plain call is one that `fast_path_rules` or `fast_path_eras` can send without consulting the other parts. The steps
+here skip the routing of sessions, the era adapter, the task rules, the dispatcher and the responder's bookkeeping.
+Anything unusual about the call, its session, its headers or its response makes a method return False before it has
+changed anything, and the message goes the ordinary way. Both ways have the same effects in the same order;
+`tests/core/engine/test_fast_path.py` compares them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ..base.effects import Cause, Connected, End, PostOpening
 from ..base.errors import RemoteProtocolError
+from ..base.events import Cause, Connected, End, PostOpening
 from ..base.ids import ChannelId
 from ..bridge.content import TRACE
 from ..downstream.event_streams import Streams
-from ..downstream.responder import Courier
-from ..downstream.sessions import Clients
+from ..downstream.responder import Responder
+from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import compact_members
 from ..routing.fast_path_rules import METHODS
-from ..routing.router import Servers
-from ..state.context import Desk
-from ..state.exchange import NO_WISH, Exchange, ExchangeKey, Reply
-from ..state.exchange import Input as ExchangeInput
-from ..state.link import ChildRole, Crossed, Link, Said, UpPostRole
-from ..state.session import Session
-from ..state.session import State as SessionState
+from ..routing.router import Router
+from ..state.context import Context
+from ..state.exchange import NO_TASK_OPTIONS, Exchange, ExchangeInput, ExchangeKey, Reply
+from ..state.link import Link, StatelessParams, TranslatedParams
+from ..state.session import Session, SessionState
 from ..state.stream import Stream
-from ..state.upstream_session import State
+from ..state.upstream_channels import DuplexRole, UpstreamPostRole
+from ..state.upstream_session import UpstreamSessionState
 from ..wire.http.mcp_headers import named
 from .channels import PostRole
-from .known_clients import Acquaintance, Acquaintances
+from .known_clients import KnownClient, KnownClients
 
-UP_ROLES: Final = (ChildRole, UpPostRole)
+UP_ROLES: Final = (DuplexRole, UpstreamPostRole)
+"""Roles of the channels that responses to calls come on."""
 _METHOD: Final = b'"method"'
 _METHOD_WITHIN: Final = 80
-"""Where it stands in nearly all messages that have one: they are no answers, and need not be read to know."""
+"""Bytes within which nearly all requests and notifications name their `method`. They are no responses, so the fast path
+does not parse them."""
 
 
-class ShortWay:
-    """Each method returns whether it did all that there is to do; if not, it has done nothing."""
+class FastPath:
+    """The fast path. Each method returns True if it handled the message completely; else it has changed nothing."""
 
     def __init__(
-        self, desk: Desk, clients: Clients, courier: Courier, streams: Streams, known: Acquaintances, servers: Servers
+        self,
+        context: Context,
+        sessions: Sessions,
+        responder: Responder,
+        streams: Streams,
+        known: KnownClients,
+        router: Router,
     ) -> None:
-        self._desk = desk
-        self._sessions = clients.sessions
-        self._courier = courier
+        self._context = context
+        self._sessions = sessions.sessions
+        self._responder = responder
         self._streams = streams
         self._known = known
-        self._uplink = servers.uplink
-        self._links = servers.by_sid
-        self._health = servers.handshakes.health
-        self._passing = servers.passing
+        self._writer = router.writer
+        self._links = router.by_sid
+        self._health = router.handshaker.health
+        self._passing = router.passthrough
 
     # --- Up ---------------------------------------------------------------------------------------------------------
 
     def receive_call(self, role: PostRole, channel: ChannelId, frame: Frame) -> bool:
-        """A POST brought this message."""
+        """Handles a message that a POST brought."""
         if frame.method not in METHODS or frame.id_raw is None:
             return False
         opening, params = role.opening, frame.params
@@ -78,7 +88,7 @@ class ShortWay:
         link = self._links.get(session.sid)
         if link is None or not self._may_go_up(link, session):
             return False
-        crossed = Crossed(params) if link.is_plain else _cross(link, session, frame, None)
+        crossed = TranslatedParams(params) if link.is_plain else _cross(link, session, frame, None)
         if crossed is None:
             return False
         can_stream = opening.accepts_events
@@ -101,38 +111,39 @@ class ShortWay:
         if crossed is None:
             return False
         reply = Reply(Stream(channel), ends_channel=True, can_stream=opening.accepts_events)
-        self._courier.touch(session)
+        self._responder.touch(session)
         exchange = self._go_up(link, session, channel, reply, frame, opening, crossed)
-        exchange.leg = known.leg
-        role.leg = session, exchange, reply
+        exchange.request = known.request
+        role.request = session, exchange, reply
         return True
 
     def _look_at(
         self, opening: PostOpening, frame: Frame, params: bytes
-    ) -> tuple[Acquaintance, Said] | tuple[None, None]:
-        """Who says this, and what, if it is somebody known, and its headers say the same."""
+    ) -> tuple[KnownClient, StatelessParams] | tuple[None, None]:
+        """Returns the known client that sent a request, and its parsed params; (None, None) if the client is not known,
+        the request is unusual, or its headers do not agree with it."""
         spans = None if _goes_on(params) else compact_members(params)
         if spans is None or "_meta" not in spans:
             return None, None
         known = self._known.find(opening, params[spans["_meta"]])
-        if known is None or opening.revision != known.leg.revision:
+        if known is None or opening.revision != known.request.revision:
             return None, None
         assert frame.method is not None
         what = named(frame.method, params, spans)
         if what is None or opening.mirrored != what.headers or self._known.has_mirrors(known, what.name):
             return None, None
-        return known, Said(params, spans, what, known.rest)
+        return known, StatelessParams(params, spans, what, known.rest)
 
     def _may_go_up(self, link: Link, session: Session) -> bool:
-        desk = self._desk
-        if link.upstream.state is not State.READY or desk.is_draining:
+        context = self._context
+        if link.upstream.state is not UpstreamSessionState.READY or context.is_draining:
             return False
-        if len(session.exchanges) - session.adopted + session.passing >= desk.limits.exchanges_per_session_max:
+        if len(session.exchanges) - session.adopted + session.passing >= context.limits.exchanges_per_session_max:
             return False
         return not link.is_pipe or (link.plan.idle_stop_s is None and self._has_room(link))
 
     def _has_room(self, link: Link) -> bool:
-        return self._desk.unsent_bytes(link.channel) <= self._desk.limits.outbox_low_bytes
+        return self._context.unsent_bytes(link.channel) <= self._context.limits.outbox_low_bytes
 
     def _go_up(
         self,
@@ -142,7 +153,7 @@ class ShortWay:
         reply: Reply,
         frame: Frame,
         opening: PostOpening,
-        crossed: Crossed,
+        translated: TranslatedParams,
     ) -> Exchange:
         assert frame.id_raw is not None
         assert frame.method is not None
@@ -164,24 +175,24 @@ class ShortWay:
         if link.is_plain:
             exchange.is_plain = True
         else:
-            exchange.is_ferried = True
+            exchange.is_plainly_translated = True
         exchange.step(ExchangeInput.PREPARED)
-        self._uplink.write(link, exchange, crossed.params, crossed.mirrored)
+        self._writer.write(link, exchange, translated.params, translated.mirrored)
         return exchange
 
     # --- Down -------------------------------------------------------------------------------------------------------
 
     def receive_reply(self, channel: ChannelId, opening: Connected, message: bytes, cause: Cause) -> bool:
-        """A server's response was this, whole, and its channel is gone."""
-        desk = self._desk
-        role = desk.role_if_open(channel)
-        if not isinstance(role, UpPostRole) or cause.end is not End.DONE or cause.cookies or opening.cookies:
+        """Handles a server's whole response to a POST, whose channel ends with it."""
+        context = self._context
+        role = context.role_if_open(channel)
+        if not isinstance(role, UpstreamPostRole) or cause.end is not End.DONE or cause.cookies or opening.cookies:
             return False
         link, number = role.link, role.number
         exchange = None if number is None else link.pending.get(number)
         if number is None or not isinstance(exchange, Exchange) or not _may_come_down(link, exchange):
             return False
-        if len(message) > desk.limits.outbox_low_bytes:
+        if len(message) > context.limits.outbox_low_bytes:
             return False
         session = link.sessions[exchange.sid]
         result: bytes | None = None
@@ -198,21 +209,21 @@ class ShortWay:
             pieces = self._passing.read(link, number, message)
         if result is None and pieces is None:
             return False
-        desk.release(channel)
+        context.release(channel)
         link.posts.pop(channel, None)
         self._take_in(link, exchange, number)
         if pieces is not None:
-            self._courier.pass_answer(session, exchange, pieces)
+            self._responder.pass_answer(session, exchange, pieces)
         elif result is not None:
-            self._courier.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
+            self._responder.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
         return True
 
     def receive_answer(self, channel: ChannelId, message: bytes) -> bool:
-        """One message came on a channel to a server, which goes on."""
+        """Handles one message on a channel to a server that goes on."""
         if len(message) >= envelope.LARGE_BYTES or _METHOD in message[:_METHOD_WITHIN]:
             return False
-        role = self._desk.role_if_open(channel)
-        if not isinstance(role, UP_ROLES) or (isinstance(role, ChildRole) and role.link.channel != channel):
+        role = self._context.role_if_open(channel)
+        if not isinstance(role, UP_ROLES) or (isinstance(role, DuplexRole) and role.link.channel != channel):
             return False
         link = role.link
         try:
@@ -223,66 +234,75 @@ class ShortWay:
         exchange = None if number is None else link.pending.get(number)
         if number is None or not isinstance(exchange, Exchange) or not _may_come_down(link, exchange):
             return False
-        if isinstance(role, UpPostRole) and (role.number != number or role.passage is not None):
+        if isinstance(role, UpstreamPostRole) and (role.number != number or role.partial_answer is not None):
             return False
         session = link.sessions[exchange.sid]
         result = _result_in(frame, link, session, exchange)
         if result is None:
             return False
-        if isinstance(role, UpPostRole):
+        if isinstance(role, UpstreamPostRole):
             role.has_spoken = True
-            self._uplink.receive_settled(role)
+            self._writer.receive_settled(role)
         self._take_in(link, exchange, number)
-        self._courier.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
+        self._responder.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
         return True
 
     def _take_in(self, link: Link, exchange: Exchange, number: int) -> None:
-        """The server has answered."""
+        """Marks the call as answered by its server."""
         del link.pending[number]
-        self._uplink.expect_none(exchange)
+        self._writer.expect_none(exchange)
         link.upstream.receive_proof()
         self._health[link.plan.id].receive_proof()
         exchange.step(ExchangeInput.REPLY)
 
 
-def _cross(link: Link, session: Session, frame: Frame, said: Said | None) -> Crossed | None:
+def _cross(
+    link: Link, session: Session, frame: Frame, stateless_params: StatelessParams | None
+) -> TranslatedParams | None:
     assert frame.method is not None
-    return None if link.ferry is None else link.ferry.up(link, session, frame.method, frame.params, said)
+    return (
+        None
+        if link.translation is None
+        else link.translation.up(link, session, frame.method, frame.params, stateless_params)
+    )
 
 
 def _may_come_down(link: Link, exchange: Exchange) -> bool:
-    """Whether nothing stands between an answer and its client, and nothing has come of the request meanwhile."""
-    if link.upstream.state is not State.READY or link.leaving or link.cut or link.parting or link.queue:
+    """True if the call's link has nothing else to do first, and nothing about the call is unusual: no questions, no
+    tasks, no missing capability."""
+    if link.upstream.state is not UpstreamSessionState.READY or link.leaving or link.cut or link.parting or link.queue:
         return False
     return exchange.is_plain or (
-        exchange.is_ferried
-        and exchange.park is None
+        exchange.is_plainly_translated
+        and exchange.suspended_call is None
         and exchange.lacking is None
         and exchange.round is None
         and exchange.task is None
-        and exchange.remote is None
+        and exchange.upstream_task is None
         and exchange.awaits is None
-        and exchange.wish is NO_WISH
+        and exchange.task_options is NO_TASK_OPTIONS
         and not exchange.is_augmented
     )
 
 
 def _result_in(frame: Frame, link: Link, session: Session, exchange: Exchange) -> bytes | None:
-    """The JSON of the result that answers the call, as its client is to read it, if that is what the message is."""
+    """Returns the JSON of the result for the client; None if the message is no result, or needs more than one step."""
     if frame.result is None:
         return None
     if exchange.is_plain:
         return frame.result if link.is_plain and exchange.lacking is None and TRACE not in frame.result else None
-    return None if link.ferry is None else link.ferry.down(link, session, exchange, frame.result)
+    return None if link.translation is None else link.translation.down(link, session, exchange, frame.result)
 
 
 def _wants_more(params: bytes) -> bool:
-    """Whether these may hold a token, a wish or what a sender says of itself. Escapes may hide each of them."""
+    """True if the params may hold a progress token, an instruction about tasks or the client's description of itself.
+    JSON escapes could hide each of them, so they count as well."""
     return b"_meta" in params or b"task" in params or b"\\" in params
 
 
 def _goes_on(params: bytes) -> bool:
-    """Likewise of a client that says with each request who it is: a token, a wish, or what came before."""
+    """True if the params of a client without sessions may hold a progress token, an instruction about tasks or the
+    state of an earlier round. JSON escapes could hide each of them, so they count as well."""
     return (
         b"progressToken" in params
         or b"requestState" in params

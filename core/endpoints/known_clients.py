@@ -1,7 +1,9 @@
-"""Clients without sessions that have spoken before, and say the same of themselves again.
+"""The clients without sessions that have sent requests before, recognized by the bytes of `_meta`.
 
-What each says with every request was looked at once: later requests are of the same session, if nothing has changed
-since.
+A client describes itself with every request. Parsing the description, and finding the session for it, is skipped for a
+request with the same `_meta`, server, principal and headers as an earlier one: the result would be the same session, as
+long as the session exists, the server's era is unchanged and no deferred question waits. `find` checks these three.
+`tests/core/engine/test_fast_path.py` compares this way with the ordinary one.
 """
 
 from __future__ import annotations
@@ -9,78 +11,84 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ..base.effects import EventPipeOpening, Headers, PipeOpening, PostOpening
+from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.revisions import Era
 from ..bridge import request_meta, task_support
-from ..bridge.request_meta import Envelope
-from ..input_required.deferred_questions import Deferring
+from ..bridge.request_meta import RequestMeta
+from ..input_required.deferred_questions import DeferredQuestions
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, remove_members
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.session import Affinities, Audience, Session
-from ..upstream.era_detection import Verdict
+from ..upstream.era_detection import ServerEra
 from ..wire.http.param_headers import Mirror
 
-ACQUAINTANCES_MAX: Final = 256
-"""Clients that are recognized by what they say of themselves: one takes a KiB. Those of one kind are one."""
-SAID_MAX_BYTES: Final = 4096
-"""What says more of itself is looked at each time."""
+KNOWN_CLIENTS_MAX: Final = 256
+"""Clients that are remembered, about a KiB each. Clients of one kind, with the same headers, count as one."""
+META_MAX_BYTES: Final = 4096
+"""Longest `_meta` that is remembered."""
 
 OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
-"""Headers that tell of a request and not of who makes it (W3C Trace Context, Baggage)."""
+"""Headers that describe a request and not its sender (W3C Trace Context, Baggage)."""
 
 
-class Acquaintance(NamedTuple):
-    """
+class KnownClient(NamedTuple):
+    """A remembered client.
+
     Attributes:
-        session: the one its requests are of.
-        leg: what it says.
-        rest: what else is in its `_meta`; empty: nothing.
+        session: the session of its requests.
+        request: its description of itself.
+        rest: the other members of its `_meta`, as JSON; empty if there are none.
     """
 
     session: Session
-    leg: Envelope
+    request: RequestMeta
     rest: bytes
 
 
-class Acquaintances:
-    """
+class KnownClients:
+    """The table of remembered clients.
+
     Args:
-        mirrors: which arguments clients were told to say in headers too.
-        by_affinity: the sessions there are.
+        mirrors: the arguments that clients were told to repeat in headers, by audience and tool.
+        by_affinity: the sessions of clients without sessions.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        verdicts: Mapping[str, Verdict],
+        context: Context,
+        server_eras: Mapping[str, ServerEra],
         mirrors: Mapping[Audience, Mapping[str, tuple[Mirror, ...]]],
-        deferring: Deferring,
+        deferred_questions: DeferredQuestions,
         by_affinity: Mapping[Affinities, Session],
     ) -> None:
-        self._desk = desk
-        self._verdicts = verdicts
+        self._context = context
+        self._server_eras = server_eras
         self._mirrors = mirrors
-        self._deferring = deferring
+        self._deferring = deferred_questions
         self._by_affinity = by_affinity
-        self._known: dict[tuple[str, str, Headers, bytes], Acquaintance] = {}  # by who, and what `_meta` said
+        self._known: dict[
+            tuple[str, str, Headers, bytes], KnownClient
+        ] = {}  # by server, principal, headers and `_meta`
 
-    def add(self, opening: PostOpening, session: Session, leg: Envelope, params: bytes | None) -> None:
-        """A request was taken. Who wants more than an answer with each is nobody to remember."""
+    def add(self, opening: PostOpening, session: Session, request: RequestMeta, params: bytes | None) -> None:
+        """Remembers the client of an accepted request. Clients that want log messages or tasks are not remembered,
+        since their calls are never plain."""
         meta = envelope.member_of(params, "_meta")
         affinity = session.affinity
-        if meta is None or len(meta) > SAID_MAX_BYTES or affinity is None or affinity.is_for_one:
+        if meta is None or len(meta) > META_MAX_BYTES or affinity is None or affinity.is_for_one:
             return
         key = opening.server, opening.principal, opening.headers, meta
-        if key in self._known or leg.log_level is not None or task_support.declares(leg.capabilities):
+        if key in self._known or request.log_level is not None or task_support.declares(request.capabilities):
             return
-        if len(self._known) >= ACQUAINTANCES_MAX:
+        if len(self._known) >= KNOWN_CLIENTS_MAX:
             del self._known[next(iter(self._known))]
         rest = remove_members(meta, request_meta.KEYS)
-        self._known[key] = Acquaintance(session, leg, rest if members(rest) else b"")
+        self._known[key] = KnownClient(session, request, rest if members(rest) else b"")
 
-    def find(self, opening: PostOpening, meta: bytes) -> Acquaintance | None:
-        """Who says this of itself, if its requests go as the last ones did, and nothing is to be asked with them."""
+    def find(self, opening: PostOpening, meta: bytes) -> KnownClient | None:
+        """Returns the client with this `_meta`; None if it is not known, its session has ended, its requests need
+        another session now, or a deferred question is to be asked with its next request."""
         key = opening.server, opening.principal, opening.headers, meta
         known = self._known.get(key)
         if known is None:
@@ -93,19 +101,23 @@ class Acquaintances:
             return None
         return known
 
-    def has_mirrors(self, known: Acquaintance, tool: str) -> bool:
-        """Whether the client was told to say arguments of a tool in headers too."""
+    def has_mirrors(self, known: KnownClient, tool: str) -> bool:
+        """True if the client was told to repeat arguments of the tool in headers."""
         affinity = known.session.affinity
         advertised = None if affinity is None else self._mirrors.get(affinity.audience)
         return advertised is not None and bool(advertised.get(tool))
 
     def says_all(self, server: str) -> bool:
-        """Whether a server is told with each request what its client can do."""
-        verdict = self._verdicts[server]
-        return verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
+        """True if the server is told the client's capabilities with each request, so that one session serves clients of
+        all capabilities."""
+        server_era = self._server_eras[server]
+        return (
+            server_era.choose(Era.STATELESS, self._context.now) is Era.STATELESS and server_era.discovered is not None
+        )
 
 
 def audience_of(opening: PostOpening | PipeOpening | EventPipeOpening) -> Audience:
-    """Who speaks on a channel, as its server may tell them apart."""
+    """Returns the audience of a channel's client: its server, its principal, and the headers by which the server may
+    know it."""
     headers = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
     return Audience(opening.server, opening.principal, headers)

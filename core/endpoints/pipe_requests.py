@@ -9,14 +9,15 @@ from ..state.exchange import Exchange
 from ..state.session import Session
 
 SWEPT_MIN: Final = 32
-"""So few entries are not worth a look at each."""
+"""Number of entries up to which ended ones are not searched for."""
 
 
-class Legs:
-    """The open requests of one pipe, by their ids: there they must differ.
+class PipeRequests:
+    """The open requests of one pipe that belong to no session, by their ids. The ids of open requests on a pipe must
+    differ.
 
-    Nobody tells it when one is over. It looks for those whenever there are twice as many as were open the last time, so
-    that there are never many more than are open, and an entry costs two looks at most.
+    No event reports the end of a request. Ended ones are removed whenever there are twice as many entries as were open
+    the last time, so there are never many more entries than open requests, and each entry is looked at twice at most.
     """
 
     __slots__ = ("_sweep_at", "open")
@@ -26,6 +27,7 @@ class Legs:
         self._sweep_at = SWEPT_MIN
 
     def add(self, id_key: IdKey, session: Session, exchange: Exchange) -> None:
+        """Adds an open request."""
         if len(self.open) >= self._sweep_at:
             for other in list(self.open):
                 self.find(other)
@@ -34,18 +36,18 @@ class Legs:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is owed. A subscription has none before its end."""
+        """True if a response is owed. A subscription has none before its end."""
         found = [self.find(id_key) for id_key in list(self.open)]
         return any(one is not None and one[1].key not in one[0].listens for one in found)
 
     def take_all(self) -> list[tuple[Session, Exchange]]:
-        """Those that are open. None is kept."""
+        """Removes all entries. Returns the open ones."""
         found = [self.find(id_key) for id_key in list(self.open)]
         self.open.clear()
         return [one for one in found if one is not None]
 
     def find(self, id_key: IdKey | None) -> tuple[Session, Exchange] | None:
-        """The open request of that id. Those that are over are forgotten on the way."""
+        """Returns the open request of that id. An entry whose request has ended is removed."""
         found = None if id_key is None else self.open.get(id_key)
         if found is None or id_key is None:
             return None

@@ -1,8 +1,9 @@
-"""Clients without sessions: every request says who asks, in what revision, and what it can do.
+"""The endpoint for clients without sessions: every request describes its client, its revision and the client's
+capabilities.
 
-Behind each there is a session all the same, one of ours, since servers may have none or many: requests that have the
-principal, the abilities and the origin in common share it. It begins with the first of them and ends when it has been
-idle; no client knows of it.
+Behind each request there is a session of ours all the same, since servers may need one or many. Requests share a
+session if their principal, capabilities and origin are equal. It begins with the first of them and ends when it has
+been idle; no client knows of it.
 
 Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 """
@@ -12,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from ..base.effects import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.errors import METHOD_NOT_FOUND, OVERLOADED, UNSUPPORTED_VERSION, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.ids import ChannelId
 from ..base.methods import MAY_ASK
 from ..base.plan import Affinity
@@ -22,23 +23,23 @@ from ..bridge import input_requests, request_meta
 from ..bridge.capabilities import fingerprint
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
-from ..bridge.request_meta import Envelope
-from ..bridge.request_state import Claims, Kind, Seal, Unsealed, is_ours
+from ..bridge.request_meta import RequestMeta
+from ..bridge.request_state import Claims, ClaimsKind, InvalidRequestState, RequestStateSigner, is_ours
 from ..bridge.results import named
-from ..downstream.responder import Courier
-from ..downstream.sessions import Clients
+from ..downstream.responder import Responder
+from ..downstream.sessions import Sessions
 from ..input_required.replay import Replays, answers
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import remove_members
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.session import Affinities, Audience, Session
-from ..upstream.era_detection import Verdict
+from ..upstream.era_detection import ServerEra
 from ..wire.http.param_headers import Mirror
-from .known_clients import Acquaintances, audience_of
-from .pipe_requests import Legs
-from .stateless_responder import Legwork
+from .known_clients import KnownClients, audience_of
+from .pipe_requests import PipeRequests
+from .stateless_responder import StatelessResponder
 
 REMOVED: Final = frozenset(
     {
@@ -51,50 +52,54 @@ REMOVED: Final = frozenset(
         "tasks/result",
     }
 )
-"""Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
+"""Requests that 2026-07-28 has removed (changelog). Their replacements are no requests, or have other names."""
 
 RETRIED: Final = frozenset({"inputResponses", "requestState"})
-"""What a request has when it comes again with answers."""
+"""Members of a request's params that only a retry has, which carries answers."""
 
 
-class HungUp(Protocol):
-    """Calls that no request waits for any more."""
+class TaskHangUps(Protocol):
+    """The handler of hang-ups on calls that have become tasks."""
 
-    def hang_up(self, session: Session, exchange: Exchange, reply: Reply) -> None: ...
+    def hang_up(self, session: Session, exchange: Exchange, reply: Reply) -> None:
+        """Handles the loss of the connection on which the client waits for the task's handle."""
 
 
 class Stateless:
     """All requests of clients without sessions.
 
     Attributes:
-        known: those that have spoken before.
+        tasks: handles hang-ups on calls that have become tasks.
+        known: the clients that have sent requests before.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        courier: Courier,
-        clients: Clients,
-        legwork: Legwork,
-        seal: Seal,
-        verdicts: dict[str, Verdict],
+        context: Context,
+        responder: Responder,
+        sessions: Sessions,
+        stateless_responder: StatelessResponder,
+        signer: RequestStateSigner,
+        server_eras: dict[str, ServerEra],
         mirrors: Mapping[Audience, Mapping[str, tuple[Mirror, ...]]],
         replays: Replays,
     ) -> None:
-        self._desk = desk
-        self._courier = courier
-        self._clients = clients
-        self._parking = legwork.parking
-        self._legwork = legwork
-        self._visits = legwork.visits
-        self._deferring = legwork.deferring
-        self._seal = seal
-        self._verdicts = verdicts
+        self._context = context
+        self._responder = responder
+        self._sessions = sessions
+        self._suspended_calls = stateless_responder.suspended_calls
+        self._stateless_responder = stateless_responder
+        self._visits = stateless_responder.url_elicitation
+        self._deferring = stateless_responder.deferred_questions
+        self._signer = signer
+        self._server_eras = server_eras
         self._mirrors = mirrors
         self._replays = replays
-        self.tasks: HungUp
+        self.tasks: TaskHangUps
         self._by_affinity: dict[Affinities, Session] = {}
-        self.known = Acquaintances(desk, verdicts, mirrors, legwork.deferring, self._by_affinity)
+        self.known = KnownClients(
+            context, server_eras, mirrors, stateless_responder.deferred_questions, self._by_affinity
+        )
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
@@ -107,85 +112,91 @@ class Stateless:
         headers: Headers,
         *,
         mirrored: Headers = (),
-        legs: Legs | None = None,
+        pipe_requests: PipeRequests | None = None,
     ) -> tuple[Session, Exchange] | None:
-        """One request.
+        """Handles one request.
 
         Args:
-            opening: of the channel it came on.
-            reply: what answers it.
-            mirrored: what of it was said in headers, which agree with it.
-            legs: the other requests of its pipe.
+            opening: the event that opened its channel.
+            key: the identity of the exchange, if the request begins one.
+            reply: carries its response.
+            headers: the client's HTTP headers that go on to the server.
+            mirrored: the `Mcp-Param-…` headers of the request, which agree with it.
+            pipe_requests: the other requests of its pipe.
 
         Returns:
-            The call that it is a leg of, unless it is answered already.
+            The session and the call that the request begins or continues; None if it is answered already.
 
         Raises:
-            RemoteProtocolError: it is refused, with the HTTP status to say. Nothing has changed.
+            RemoteProtocolError: it is refused, with the HTTP status to answer. Nothing has changed.
         """
         assert frame.id_raw is not None
         assert frame.method is not None
-        leg = read_leg(frame)
+        request = read_request(frame)
         if frame.method in REMOVED:
             raise RemoteProtocolError(
-                f"Method not found: {frame.method} is not in {leg.revision}",
+                f"Method not found: {frame.method} is not in {request.revision}",
                 rpc_code=METHOD_NOT_FOUND,
                 http_status=404,
             )
         id_key = envelope.id_key(frame.id_raw)
-        if legs is not None and legs.find(id_key) is not None:
+        if pipe_requests is not None and pipe_requests.find(id_key) is not None:
             raise RemoteProtocolError("got the id of a request that is still open, expected another")
         token_raw = envelope.progress_token(frame.params)
         claims = self._read_state(opening, frame)
-        if claims is not None and claims.kind is Kind.PARK:
-            found = self._parking.find(claims)
+        if claims is not None and claims.kind is ClaimsKind.PARK:
+            found = self._suspended_calls.find(claims)
             if found is None and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
-                session = self._by_affinity.get(self._affinity_of(opening, key, leg))
-                self._lose(frame, reply, None if session is None else session.greeting)
+                session = self._by_affinity.get(self._affinity_of(opening, key, request))
+                self._answer_lost(frame, reply, None if session is None else session.greeting)
                 return None
         else:
             found = None
         if found is None:
-            found = self._begin(opening, key, frame, leg, reply, token_raw, headers, mirrored, claims)
+            found = self._begin(opening, key, frame, request, reply, token_raw, headers, mirrored, claims)
         else:
             assert claims is not None
-            self._resume(*found, claims, frame, leg, reply, token_raw, headers)
+            self._resume(*found, claims, frame, request, reply, token_raw, headers)
         session, exchange = found
-        if legs is not None and not exchange.is_over:
+        if pipe_requests is not None and not exchange.is_over:
             assert id_key is not None
-            legs.add(id_key, session, exchange)
+            pipe_requests.add(id_key, session, exchange)
         return session, exchange
 
     def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
-        """What a `requestState` of ours says. None if there is none, or it is the server's own."""
+        """Returns the content of a `requestState` of ours; None if there is none, or if it is the server's own.
+
+        Raises:
+            InvalidRequestState: it is ours and not valid for this request.
+        """
         if frame.method not in MAY_ASK or frame.params is None or b"requestState" not in frame.params:
             return None
         text = envelope.text_of(envelope.member_of(frame.params, "requestState"))
         if text is None or not is_ours(text):
             return None
         try:
-            return self._seal.open(
+            return self._signer.open(
                 text,
-                now_unix=self._desk.now_unix,
+                now_unix=self._context.now_unix,
                 server=opening.server,
                 principal=opening.principal,
                 method=frame.method,
                 params=frame.params,
             )
-        except Unsealed as error:
-            if self._verdicts[opening.server].speaks(Era.STATELESS, self._desk.now):
-                return None  # its server may be such a proxy, too
-            self._desk.note("info", f"requestState refused: {error.reason.value}", opening.server)
+        except InvalidRequestState as error:
+            if self._server_eras[opening.server].speaks(Era.STATELESS, self._context.now):
+                return None  # the server may run behind a proxy of this kind, whose state it is
+            self._context.note("info", f"requestState refused: {error.reason.value}", opening.server)
             raise
 
-    def _lose(self, frame: Frame, reply: Reply, greeting: bytes | None) -> None:
-        """The call that a retry is for is not here any more: it is not begun a second time. Of what can be parked, only
-        tools have effects."""
+    def _answer_lost(self, frame: Frame, reply: Reply, greeting: bytes | None) -> None:
+        """Answers a retry whose call is lost. It is not called a second time, since it may have had effects. Of the
+        calls that can be suspended, only those of tools have effects."""
         assert frame.id_raw is not None
         assert frame.method == "tools/call"
         text = "the call was lost while it waited for answers. It is not repeated, for it may have had effects"
         result = named(complete(tool_error(text)), server_info_of(greeting))
-        self._courier.answer_at_once(reply, envelope.encode_result(frame.id_raw, result))
+        self._responder.answer_at_once(reply, envelope.encode_result(frame.id_raw, result))
 
     def _resume(
         self,
@@ -193,7 +204,7 @@ class Stateless:
         exchange: Exchange,
         claims: Claims,
         frame: Frame,
-        leg: Envelope,
+        request: RequestMeta,
         reply: Reply,
         token_raw: bytes | None,
         headers: Headers,
@@ -202,33 +213,33 @@ class Stateless:
         id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
         responses = input_requests.read_responses(frame.params)
-        fingerprint(leg.capabilities)  # which raises where they cannot be read in one way
-        if exchange.park is not None:
-            exchange.park.check_round(claims.round)
+        fingerprint(request.capabilities)  # for its exception: capabilities with a member twice are refused
+        if exchange.suspended_call is not None:
+            exchange.suspended_call.check_round(claims.round)
         before = exchange.reply, exchange.id_raw, exchange.id_key
         exchange.reply, exchange.id_raw, exchange.id_key = reply, frame.id_raw, id_key
         reply.remaining += 1
         try:
-            outcome = self._parking.resume(
-                session, exchange, claims.round, responses, leg, token_raw, headers or session.headers
+            outcome = self._suspended_calls.resume(
+                session, exchange, claims.round, responses, request, token_raw, headers or session.headers
             )
         except RemoteProtocolError:
             exchange.reply, exchange.id_raw, exchange.id_key = before
             raise
-        self._courier.touch(session)
+        self._responder.touch(session)
         if outcome is not None:
-            self._legwork.answer_leg(session, exchange, outcome)
+            self._stateless_responder.answer_request(session, exchange, outcome)
             self.receive_settled(session)
             return
-        self._courier.up.expect_reply(session, exchange)
-        self._parking.go_on(session, exchange)
+        self._responder.up.expect_reply(session, exchange)
+        self._suspended_calls.go_on(session, exchange)
 
     def _begin(
         self,
         opening: PostOpening | PipeOpening | EventPipeOpening,
         key: ExchangeKey,
         frame: Frame,
-        leg: Envelope,
+        request: RequestMeta,
         reply: Reply,
         token_raw: bytes | None,
         headers: Headers,
@@ -239,7 +250,7 @@ class Stateless:
         assert frame.method is not None
         id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
-        if self._desk.is_draining:
+        if self._context.is_draining:
             raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
         params = frame.params
         responses: Mapping[str, bytes] = {}
@@ -247,12 +258,12 @@ class Stateless:
             assert params is not None
             responses = input_requests.read_responses(params)
             params = remove_members(params, RETRIED)
-        session = self._session_for(opening, key, leg)
-        limit = self._desk.limits.exchanges_per_session_max
+        session = self._session_for(opening, key, request)
+        limit = self._context.limits.exchanges_per_session_max
         if session.in_flight >= limit:
             text = f"{limit} requests are open, the most a client may have"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
-        if isinstance(opening, PostOpening) and not self._courier.up.has_room(session):
+        if isinstance(opening, PostOpening) and not self._responder.up.has_room(session):
             text = "too much was sent that is not taken yet: wait, and try again"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
         exchange = Exchange(
@@ -266,36 +277,37 @@ class Stateless:
             token_raw=token_raw,
             headers=headers,
         )
-        exchange.leg, exchange.mirrored = leg, mirrored
-        if claims is not None and claims.kind is Kind.PARK:
+        exchange.request, exchange.mirrored = request, mirrored
+        if claims is not None and claims.kind is ClaimsKind.PARK:
             exchange.known = answers(claims, responses)
         session.exchanges[key] = exchange
         session.receive_headers(headers)
-        self._courier.touch(session)
+        self._responder.touch(session)
         try:
             self._send_on(session, exchange, claims, responses)
-        except RemoteProtocolError:  # it is no request after all
+        except RemoteProtocolError:  # refused: the exchange must leave no trace
             session.exchanges.pop(key, None)
             self.receive_settled(session)
             raise
         if isinstance(opening, PostOpening) and claims is None:
-            self.known.add(opening, session, leg, frame.params)
+            self.known.add(opening, session, request, frame.params)
         return session, exchange
 
     def _send_on(
         self, session: Session, exchange: Exchange, claims: Claims | None, responses: Mapping[str, bytes]
     ) -> None:
-        if claims is not None and claims.kind is Kind.URL:
+        if claims is not None and claims.kind is ClaimsKind.URL:
             self._visits.resume(session, exchange, claims, responses)
             return
-        if claims is not None and claims.kind is Kind.DEFER:
+        if claims is not None and claims.kind is ClaimsKind.DEFER:
             self._deferring.resume(session, claims, responses)
         elif self._deferring.ask_first(session, exchange):
             return
-        self._courier.up.request(session, exchange)
+        self._responder.up.request(session, exchange)
 
     def mirrors_for(self, opening: PostOpening, frame: Frame) -> Sequence[Mirror] | None:
-        """Which arguments of the tool that a request calls are to be in headers, as far as its server has said."""
+        """Returns the arguments of the called tool that must be repeated in headers; None if the client was not told of
+        the tool."""
         if frame.method != "tools/call":
             return ()
         tool = envelope.text_of(envelope.member_of(frame.params, "name"))
@@ -305,69 +317,74 @@ class Stateless:
     # --- Cancellation -----------------------------------------------------------------------------------------------
 
     def hang_up(self, session: Session, exchange: Exchange, reply: Reply) -> None:
-        """The client closed the stream of a request: that cancels it (2026-07-28 basic/patterns/cancellation)."""
+        """Handles the loss of the connection of a request: that cancels it (2026-07-28 basic/patterns/cancellation)."""
         if exchange.reply is reply and not exchange.is_over:
             reason = b'{"requestId":0,"reason":"the client closed the stream"}'
-            self._courier.cancel(session, exchange, reason, session.headers)
+            self._responder.cancel(session, exchange, reason, session.headers)
         elif exchange.task is not None:
             self.tasks.hang_up(session, exchange, reply)
 
-    def receive_cancel(self, legs: Legs, frame: Frame, headers: Headers) -> None:
-        """`notifications/cancelled` on a pipe. What is unknown, or over, is ignored."""
+    def receive_cancel(self, pipe_requests: PipeRequests, frame: Frame, headers: Headers) -> None:
+        """Handles `notifications/cancelled` on a pipe. Unknown and ended requests are ignored."""
         try:
             id_raw = envelope.member_of(frame.params, "requestId")
         except RemoteProtocolError:
             return
-        found = legs.find(None if id_raw is None else envelope.id_key(id_raw))
+        found = pipe_requests.find(None if id_raw is None else envelope.id_key(id_raw))
         if found is not None and frame.params is not None:
             session, exchange = found
             params = request_meta.strip(frame.params)
             assert params is not None
-            self._courier.cancel(session, exchange, params, headers)
+            self._responder.cancel(session, exchange, params, headers)
 
-    def close_pipe(self, channel: ChannelId, legs: Legs) -> None:
-        """A pipe is gone, and with it everybody who spoke on it. A call that began elsewhere is cancelled, too, if it
-        went on here; whoever waits elsewhere for one that began here had no part in that, and hears what became of
-        it."""
-        for session, exchange in legs.take_all():
+    def close_pipe(self, channel: ChannelId, pipe_requests: PipeRequests) -> None:
+        """Handles the end of a pipe and of all clients on it.
+
+        The calls whose current request came on the pipe are cancelled, wherever they began. Calls that began on the
+        pipe and continue elsewhere fail with an error.
+        """
+        for session, exchange in pipe_requests.take_all():
             if exchange.reply.stream.channel == channel:
                 self.hang_up(session, exchange, exchange.reply)
         for affinity, session in list(self._by_affinity.items()):
             if affinity.group == channel and session.affinity is affinity:
                 why = "the connection that the call began on is gone"
-                self._clients.close_session(session, why, cut_off_code=UPSTREAM_UNAVAILABLE)
+                self._sessions.close_session(session, why, cut_off_code=UPSTREAM_UNAVAILABLE)
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
     def _session_for(
-        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
+        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, request: RequestMeta
     ) -> Session:
-        affinity = self._affinity_of(opening, key, leg)
+        affinity = self._affinity_of(opening, key, request)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
-        fault = self._clients.no_room()
+        fault = self._sessions.no_room()
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
-        session = self._clients.open_stateless(opening, affinity, leg)
+        session = self._sessions.open_stateless(opening, affinity, request)
         self._by_affinity[affinity] = session
-        self._courier.up.begin_stateless(session)
+        self._responder.up.begin_stateless(session)
         return session
 
     def _affinity_of(
-        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
+        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, request: RequestMeta
     ) -> Affinities:
-        """Whose session a request belongs to."""
-        is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
+        """Returns the properties by which the session of a request is found."""
+        is_for_one = isinstance(opening, PostOpening) and self._context.plan.affinity is Affinity.REQUEST
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
-        abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
+        abilities = fingerprint(request.capabilities)  # raises if no handshake could be made with them
         audience = audience_of(opening)
         affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
         return self._merged(affinity) if self.known.says_all(opening.server) else affinity
 
     def _merged(self, affinity: Affinities) -> Affinities:
-        """What stands for clients of any abilities. The first request came before its server was known to be told them
-        with each: the session that it began becomes that of all."""
+        """Returns the affinity that stands for clients of all capabilities.
+
+        The first request came before it was known that the server is told the capabilities with each request. The
+        session that it began becomes the one for all.
+        """
         merged = affinity._replace(fingerprint="")
         if merged not in self._by_affinity and (first := self._by_affinity.pop(affinity, None)) is not None:
             first.affinity = merged
@@ -375,25 +392,25 @@ class Stateless:
         return merged
 
     def receive_settled(self, session: Session) -> None:
-        """A request is over: a session that was for it alone is, too."""
+        """Handles the end of a request: a session that was for it alone ends, too."""
         affinity = session.affinity
         if affinity is None or not affinity.is_for_one or self._by_affinity.get(affinity) is not session:
             return
-        if not session.exchanges and not self._parking.holds(session):
-            self._clients.close_session(session, "its request is over")
+        if not session.exchanges and not self._suspended_calls.holds(session):
+            self._sessions.close_session(session, "its request is over")
 
     def forget(self, session: Session) -> None:
-        """The session is over."""
+        """Handles the end of a session."""
         if session.affinity is not None:
             self._by_affinity.pop(session.affinity, None)
-            self._legwork.forget(session)
+            self._stateless_responder.forget(session)
 
 
-def read_leg(frame: Frame) -> Envelope:
-    """What a request says of its client.
+def read_request(frame: Frame) -> RequestMeta:
+    """Returns a request's description of its client.
 
     Raises:
-        RemoteProtocolError: something is missing (-32602), or its revision is not served (-32022).
+        RemoteProtocolError: something is missing (-32602), or its revision is not supported (-32022).
     """
     revision = request_meta.revision_of(frame.params)
     if revision is not None and revision != "" and not is_known_modern(revision):
@@ -402,7 +419,10 @@ def read_leg(frame: Frame) -> Envelope:
 
 
 def unsupported(revision: str) -> RemoteProtocolError:
-    """Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation": -32022 with what is supported."""
+    """Returns the error for an unsupported revision: -32022 with the supported ones.
+
+    Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
+    """
     return RemoteProtocolError(
         "Unsupported protocol version",
         rpc_code=UNSUPPORTED_VERSION,
@@ -412,5 +432,5 @@ def unsupported(revision: str) -> RemoteProtocolError:
 
 
 def complete(result: bytes) -> bytes:
-    """A result of our own, as these clients know it."""
+    """Returns a result of ours with the `resultType` that clients without sessions expect."""
     return b'{"resultType":"complete",' + result.lstrip()[1:]

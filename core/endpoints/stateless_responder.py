@@ -1,7 +1,8 @@
-"""What clients without sessions are told, and on which of their requests.
+"""Sends messages to clients without sessions.
 
-They have no stream of their own: an answer, progress and the log travel on the request they belong to, changes on the
-subscriptions that cover them, and questions as the answer to a call. What belongs nowhere is dropped.
+These clients have no stream of their own. A response, progress and log messages travel on the request they belong to,
+notifications of changes on the subscriptions that cover them, and questions as the response to a call. A message that
+belongs to none of these is dropped.
 
 Source: 2026-07-28 basic/transports/streamable-http, server/utilities/logging.
 """
@@ -11,59 +12,60 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..base.methods import CHANGE_NOTIFICATIONS
 from ..bridge import errors, results
 from ..bridge.discovery import server_info_of
 from ..downstream.event_streams import Streams
-from ..input_required.deferred_questions import Deferring
-from ..input_required.suspended_calls import Parking, detached, wants
-from ..input_required.url_elicitation import Visits
+from ..input_required.deferred_questions import DeferredQuestions
+from ..input_required.suspended_calls import SuspendedCalls, detached, wants
+from ..input_required.url_elicitation import UrlElicitation
 from ..jsonrpc import envelope
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange
-from ..state.session import Ask, Session
-from ..subscriptions.client_listens import Listens
-
-LISTENED = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    }
-)
-"""What is told to subscriptions."""
+from ..state.session import PendingQuestion, Session
+from ..subscriptions.client_listens import ClientListens
 
 
-class Sender(Protocol):
-    """How a request is answered."""
+class ReplyCloser(Protocol):
+    """Ends replies. Implemented by `Responder`."""
 
-    def close_reply(self, session: Session, exchange: Exchange, message: bytes | None) -> None: ...
+    def close_reply(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
+        """Sends the response of an exchange as the last message of its reply; None ends the reply without one."""
 
 
-class Legwork:
-    """The way down to clients without sessions."""
+class StatelessResponder:
+    """The responder for clients without sessions.
 
-    def __init__(self, desk: Desk, streams: Streams) -> None:
-        self.parking: Parking
-        self.visits: Visits
-        self.deferring: Deferring
-        self.listens: Listens
-        self.sender: Sender
-        self._desk = desk
+    Attributes:
+        suspended_calls: the calls whose questions clients answer by retries.
+        url_elicitation: the calls that wait for a visit to a page.
+        deferring: the questions that wait for a client's next request.
+        client_listens: the subscriptions of clients.
+        sender: ends replies.
+    """
+
+    def __init__(self, context: Context, streams: Streams) -> None:
+        self.suspended_calls: SuspendedCalls
+        self.url_elicitation: UrlElicitation
+        self.deferred_questions: DeferredQuestions
+        self.client_listens: ClientListens
+        self.sender: ReplyCloser
+        self._context = context
         self._streams = streams
 
     # --- Answers ----------------------------------------------------------------------------------------------------
 
     def holds(self, session: Session) -> bool:
-        """Whether something is kept here that its client may come for."""
-        return self.parking.holds(session)
+        """True if anything is kept here that a client may come back for."""
+        return self.suspended_calls.holds(session)
 
     def keeps(self, session: Session, exchange: Exchange, message: bytes) -> bool:
-        """A call is over. True if its client is away, and is given the answer when it comes back."""
-        return self.parking.settle(session, exchange, message)
+        """Handles the response to a call. True if the client is away, and gets it when it comes back."""
+        return self.suspended_calls.settle(session, exchange, message)
 
     def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
-        """An answer as its client reads it, under the id of the request that waits for it. Its status follows."""
+        """Returns a response in the client's era, under the id of the request that waits for it. Sets the HTTP status
+        of the reply for an error."""
         frame = envelope.decode(message)
         if frame.error is not None:
             error = frame.error if exchange.is_native else errors.to_modern(exchange.method, exchange.said, frame.error)
@@ -84,45 +86,46 @@ class Legwork:
             reply.status = errors.http_status(error)
         return envelope.encode_error_raw(exchange.id_raw, error)
 
-    def end_leg(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Answer the request that a call goes on with; the call itself goes on."""
+    def end_request(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Answers the current request of a call that goes on."""
         self.sender.close_reply(session, exchange, message)
         exchange.reply = detached()
 
-    def answer_leg(self, session: Session, exchange: Exchange, outcome: bytes) -> None:
-        """The client is back, and its call was over long ago."""
+    def answer_request(self, session: Session, exchange: Exchange, outcome: bytes) -> None:
+        """Answers a retry with the response that has waited for it."""
         self.sender.close_reply(session, exchange, self.shown(session, exchange, outcome))
 
     # --- Notifications ----------------------------------------------------------------------------------------------
 
     def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Send a notification on the stream of a request."""
+        """Sends a notification on the stream of a request."""
         if exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message)
 
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
-        """A notification of the server. One that cannot be read is dropped."""
+        """Delivers a notification of the server. One that cannot be read is dropped."""
         try:
             self._deliver(session, method, message, related)
         except RemoteProtocolError as error:
-            self._desk.note("warning", f"server sent a broken {method}: {error.message}", session.server)
+            self._context.note("warning", f"server sent a broken {method}: {error.message}", session.server)
 
     def _deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
-        if method in LISTENED:
-            self.listens.deliver(session, method, message)
+        if method in CHANGE_NOTIFICATIONS:
+            self.client_listens.deliver(session, method, message)
         elif method == "notifications/message":
             self._deliver_log(session, message, related)
         elif method == "notifications/elicitation/complete":
             visit = envelope.text_of(envelope.member_of(envelope.decode(message).params, "elicitationId"))
             if visit is not None:
-                self.visits.receive_done(session, visit)
+                self.url_elicitation.receive_done(session, visit)
         elif related is not None:
             self._tell_or_keep(session, related, method, message)
         else:
-            self._desk.note("debug", f"{method} dropped: no request of the client is it about", session.server)
+            self._context.note("debug", f"{method} dropped: no request of the client is it about", session.server)
 
     def _deliver_log(self, session: Session, message: bytes, related: Exchange | None) -> None:
-        """To requests that want the log, and so much of it; without a request it belongs to, to all of them."""
+        """Delivers a log message to the request it belongs to, if that wants messages of its level; without such a
+        request, to all open requests that want it."""
         for exchange in list(session.exchanges.values()) if related is None else [related]:
             if related is None and exchange.upstream_id is None:
                 continue
@@ -130,31 +133,35 @@ class Legwork:
                 self._tell_or_keep(session, exchange, "notifications/message", message)
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Sends progress of a call, or keeps it while the client is away."""
         self._tell_or_keep(session, exchange, "notifications/progress", message)
 
     def _tell_or_keep(self, session: Session, exchange: Exchange, method: str, message: bytes) -> None:
-        if exchange.park is not None and not exchange.park.has_leg:
-            self.parking.keep(exchange, method, message)
+        if exchange.suspended_call is not None and not exchange.suspended_call.has_request:
+            self.suspended_calls.keep(exchange, method, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
 
     # --- Questions --------------------------------------------------------------------------------------------------
 
-    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
-        self.parking.ask(session, ask, params, related)
+    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
+        """Asks a question of the server in the response to a call."""
+        self.suspended_calls.ask(session, question, params, related)
 
-    def unask(self, session: Session, number: int) -> None:
-        if not self.deferring.withdraw(session, number):
-            self.parking.withdraw(session, number)
+    def cancel_question(self, session: Session, number: int) -> None:
+        """Withdraws a question."""
+        if not self.deferred_questions.withdraw(session, number):
+            self.suspended_calls.withdraw(session, number)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def cancel(self, session: Session, exchange: Exchange) -> None:
-        """The client wants no answer any more: what its server has asked is answered in its stead."""
-        self.parking.cancel(session, exchange)
+        """Handles a client's cancellation of a call: open questions of its server are answered in the client's
+        place."""
+        self.suspended_calls.cancel(session, exchange)
 
     def forget(self, session: Session) -> None:
-        """The session is over."""
-        self.visits.close_session(session)
-        self.deferring.close_session(session)
-        self.parking.close_session(session)
+        """Handles the end of a session."""
+        self.url_elicitation.close_session(session)
+        self.deferred_questions.close_session(session)
+        self.suspended_calls.close_session(session)

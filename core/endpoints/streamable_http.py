@@ -1,59 +1,62 @@
-"""The endpoint of Streamable HTTP as clients use it: POST, GET and DELETE, and the session rules that go with them.
+"""The Streamable HTTP endpoint for clients: POST, GET and DELETE, with the rules for sessions.
 
 Source: 2025-03-26, 2025-06-18 and 2025-11-25 basic/transports, "Streamable HTTP".
 """
 
 from __future__ import annotations
 
-from ..base.effects import Cause, DeleteOpening, End, GetOpening, PostOpening
 from ..base.errors import HEADER_MISMATCH, INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
+from ..base.events import Cause, DeleteOpening, End, GetOpening, PostOpening
 from ..base.ids import ChannelId
 from ..base.revisions import is_known_legacy, is_known_modern
 from ..bridge.request_meta import may_name_sender, revision_of
 from ..downstream.event_streams import Streams
-from ..downstream.responder import Courier
-from ..downstream.sessions import Clients
+from ..downstream.responder import Responder
+from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import ExchangeKey, Reply
-from ..state.session import Session
-from ..state.session import State as SessionState
+from ..state.session import Session, SessionState
 from ..state.stream import Stream
 from ..wire.http.mcp_headers import check, check_revision
 from .channels import PostRole, RefusedRole, StreamRole
-from .fast_path import ShortWay
-from .stateless import Stateless, read_leg, unsupported
+from .fast_path import FastPath
+from .stateless import Stateless, read_request, unsupported
 
 NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
+"""The error text for a message that a server cannot take now."""
 
 
-class Posts:
-    """Clients of Streamable HTTP.
+class StreamableHttp:
+    """The clients on Streamable HTTP.
 
     Attributes:
-        short: for those of their calls that can take it.
+        fast_path: handles their plain calls; None takes the ordinary way for all.
     """
 
-    def __init__(self, desk: Desk, courier: Courier, clients: Clients, streams: Streams, stateless: Stateless) -> None:
-        self.short: ShortWay | None = None
-        self._desk = desk
-        self._courier = courier
-        self._clients = clients
+    def __init__(
+        self, context: Context, responder: Responder, sessions: Sessions, streams: Streams, stateless: Stateless
+    ) -> None:
+        self.fast_path: FastPath | None = None
+        self._context = context
+        self._responder = responder
+        self._sessions = sessions
         self._streams = streams
         self._stateless = stateless
 
     # --- Channels open and close ------------------------------------------------------------------------------------
 
     def open_post(self, channel: ChannelId, opening: PostOpening) -> None:
-        self._desk.register(channel, PostRole(opening))
+        """Handles a new POST, whose body is yet to come."""
+        self._context.register(channel, PostRole(opening))
 
     def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
-        """GET: a stream of the session's own, or the rest of one that was cut off. Refused with 400 or 404; otherwise
-        it is open, with or without a first message.
+        """Handles a GET: opens a stream of the session's own, or resumes one that was cut off. A GET that is not
+        refused with 400 or 404 is open, with or without a first message.
 
-        A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections");
-        and one that reconnects often has a dead stream that nobody has noticed yet.
+        A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections"). A
+        client that reconnects often has a dead stream that was not noticed yet.
         """
         session = self._session_for(channel, opening)
         if session is None:
@@ -62,75 +65,88 @@ class Posts:
             self._resume(channel, session, opening.last_event_id)
             return
         stream = Stream(channel, may_resume=session.features.event_ids, is_listening=True)
-        self._desk.register(channel, StreamRole(session, stream))
+        self._context.register(channel, StreamRole(session, stream))
         self._listen(session, stream)
         self._streams.prime(session, stream)
-        self._courier.release_held(session)
+        self._responder.release_held(session)
         session.rest()
 
     def _listen(self, session: Session, stream: Stream) -> None:
         session.streams.append(stream)
-        if len(session.streams) > self._desk.limits.streams_per_session_max:
+        if len(session.streams) > self._context.limits.streams_per_session_max:
             oldest = session.streams.pop(0)
-            self._desk.close(oldest.channel, reason="this session has opened many event streams since")
+            self._context.close(oldest.channel, reason="this session has opened many event streams since")
 
     def _resume(self, channel: ChannelId, session: Session, last_event_id: str) -> None:
-        """The server "MAY use this header to replay messages that would have been sent after the last event ID, *on
-        the stream that was disconnected*" (2025-11-25 basic/transports, "Resumability and Redelivery"). A stream that
-        is not known any more is refused: an empty one would hide the loss."""
+        """Resumes a stream after the client's last event.
+
+        The server "MAY use this header to replay messages that would have been sent after the last event ID, *on the
+        stream that was disconnected*" (2025-11-25 basic/transports, "Resumability and Redelivery"). An unknown stream
+        is refused: an empty one would hide the loss.
+        """
         found = self._streams.find(session, last_event_id)
         if found is None:
-            self._desk.register(channel, RefusedRole())
+            self._context.register(channel, RefusedRole())
             text = "got a Last-Event-ID that is unknown here, or too old, expected that of a recent event"
             self._refuse(channel, 400, INVALID_REQUEST, text)
             return
         stream, ordinal = found
-        self._desk.register(channel, StreamRole(session, stream))
-        self._courier.touch(session)
+        self._context.register(channel, StreamRole(session, stream))
+        self._responder.touch(session)
         self._streams.resume(
-            session, stream, ordinal, channel, lambda seen: self._courier.receive_resumed(session, stream, seen)
+            session, stream, ordinal, channel, lambda seen: self._responder.receive_resumed(session, stream, seen)
         )
-        self._courier.receive_resumed(session, stream, ordinal)
+        self._responder.receive_resumed(session, stream, ordinal)
         if stream.is_listening:
             if stream in session.streams:
                 session.streams.remove(stream)
             self._listen(session, stream)
-            self._courier.release_held(session)
+            self._responder.release_held(session)
 
     def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
+        """Handles a DELETE: ends the session."""
         session = self._session_for(channel, opening)
         if session is None:
             return
-        self._desk.register(channel, RefusedRole())
-        self._clients.close_session(session, "session terminated")
-        self._desk.close(channel, status=204)
+        self._context.register(channel, RefusedRole())
+        self._sessions.close_session(session, "session terminated")
+        self._context.close(channel, status=204)
 
     def receive_post_close(self, role: PostRole, channel: ChannelId, cause: Cause) -> None:
-        """A client hung up. That cancels nothing (2025-03-26 basic/transports, "Sending Messages": a disconnection
-        "SHOULD NOT be interpreted as the client cancelling its request"), except a handshake: nobody knows the id of
-        that session. Without sessions it cancels (2026-07-28 basic/patterns/cancellation)."""
-        if role.leg is not None and cause.end is not End.DONE:
-            self._stateless.hang_up(*role.leg)
+        """Handles the end of a POST.
+
+        A client that hangs up cancels nothing (2025-03-26 basic/transports, "Sending Messages": a disconnection "SHOULD
+        NOT be interpreted as the client cancelling its request"), except a handshake: the client does not know the id
+        of that session. Without sessions, hanging up cancels (2026-07-28 basic/patterns/cancellation).
+        """
+        if role.request is not None and cause.end is not End.DONE:
+            self._stateless.hang_up(*role.request)
         if role.stream is not None:
             self._streams.detach(role.stream, channel)
         if role.session is not None and cause.end is not End.DONE:
             if role.session.state in (SessionState.OPENING, SessionState.INITIALIZED):
-                self._clients.close_session(role.session, "client hung up before it was told its session")
+                self._sessions.close_session(role.session, "client hung up before it was told its session")
 
     def receive_stream_close(self, role: StreamRole, channel: ChannelId) -> None:
+        """Handles the end of a GET stream's connection."""
         session, stream = role.session, role.stream
         if stream.channel != channel:
-            return  # it goes on elsewhere
+            return  # the stream was resumed on another connection
         self._streams.detach(stream, channel)
         self._streams.receive_left(session, stream)
         if stream in session.streams:
             session.streams.remove(stream)
         if session.state is not SessionState.CLOSED:
-            self._courier.touch(session)
+            self._responder.touch(session)
 
     # --- Messages ---------------------------------------------------------------------------------------------------
 
     def receive_post(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
+        """Handles the body of a POST.
+
+        Raises:
+            LocalProtocolError: the POST has a body already.
+        """
         if role.has_body:
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
         role.has_body = True
@@ -140,9 +156,9 @@ class Posts:
         try:
             frame = envelope.decode(body)
         except RemoteProtocolError as fault:
-            self._desk.send(channel, envelope.parse_failure(fault), is_last=True, status=fault.http_status)
+            self._context.send(channel, envelope.parse_failure(fault), is_last=True, status=fault.http_status)
             return
-        if self.short is not None and self.short.receive_call(role, channel, frame):
+        if self.fast_path is not None and self.fast_path.receive_call(role, channel, frame):
             return
         opening = role.opening
         if not _is_of_session(frame, opening.revision) and self._receive_stateless(role, channel, frame):
@@ -151,26 +167,26 @@ class Posts:
         if frame.method == "initialize" and is_request:
             self._open_session(role, channel, frame)
             return
-        session = self._clients.sessions.get(opening.session or "")
+        session = self._sessions.sessions.get(opening.session or "")
         if session is None or not _is_owner(session, opening):
-            self._find(channel, opening.session, opening)  # which says so
+            self._find(channel, opening.session, opening)  # sends the refusal
             return
         if opening.revision != session.features.revision and not self._check_revision(
             channel, session, opening.revision
         ):
             return
-        if is_bound_up(frame) and not self._courier.up.has_room(session):
+        if is_work_for_server(frame) and not self._responder.up.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if is_request else None)
             return
         reply = self._begin_reply(role, channel, session, has_request=is_request)
-        self._clients.receive_frame(session, reply, ExchangeKey(channel, 0), frame, opening.headers)
+        self._sessions.receive_frame(session, reply, ExchangeKey(channel, 0), frame, opening.headers)
         if not is_request:
-            self._desk.close(channel, status=202)
+            self._context.close(channel, status=202)
 
     def _begin_reply(self, role: PostRole, channel: ChannelId, session: Session, *, has_request: bool) -> Reply:
         opening = role.opening
-        if not has_request:  # else it is in use until that is settled
-            self._courier.touch(session)
+        if not has_request:  # a request keeps the session in use until it is answered
+            self._responder.touch(session)
         session.receive_headers(opening.headers)
         role.stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
         reply = Reply(role.stream, ends_channel=True, can_stream=opening.accepts_events)
@@ -179,18 +195,18 @@ class Posts:
         return reply
 
     def _receive_batch(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
-        """Only a client with a session, and of an early revision, may send one."""
+        """Handles a batch. Only a client with a session, and of an early revision, may send one."""
         opening = role.opening
-        said = self._clients.read(channel, body)
-        if said is None:
+        parsed = self._sessions.read(channel, body)
+        if parsed is None:
             return
-        frames, faults, _ = said
+        frames, faults, _ = parsed
         if faults:
-            self._desk.send(channel, envelope.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
+            self._context.send(channel, envelope.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
             return
         id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
         try:
-            named = [self._revision_of(frame) for frame in frames]  # any of them may be faulty
+            named = [self._revision_of(frame) for frame in frames]  # raises for a faulty one
             if any(revision is not None for revision in named):
                 raise RemoteProtocolError("got a batch, expected one message: that revision has no batches")
         except RemoteProtocolError as error:
@@ -205,23 +221,24 @@ class Posts:
             return
         if not self._check_batch(channel, session, frames):
             return
-        if any(is_bound_up(frame) for frame in frames) and not self._courier.up.has_room(session):
+        if any(is_work_for_server(frame) for frame in frames) and not self._responder.up.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
         has_request = any(frame.is_request for frame in frames)
         reply = self._begin_reply(role, channel, session, has_request=has_request)
         reply.gathered = []
-        self._clients.receive_frames(session, reply, frames, channel, 0, opening.headers)
+        self._sessions.receive_frames(session, reply, frames, channel, 0, opening.headers)
         if not has_request:
-            self._desk.close(channel, status=202)
+            self._context.close(channel, status=202)
 
     # --- Without sessions -------------------------------------------------------------------------------------------
 
     def _receive_stateless(self, role: PostRole, channel: ChannelId, frame: Frame) -> bool:
-        """True if the body was one of a client without sessions, or of nobody who can be told apart from one.
+        """Handles the body if it is of a client without sessions, or is refused for its revision. False if it belongs
+        to a session.
 
         The body decides, and the headers must agree with it: a request that names its revision belongs to no session,
-        and one that does not belongs to one, unless its header says otherwise.
+        and one that does not belongs to one, unless its header names another era.
 
         Source: 2026-07-28 basic/versioning, "Backward Compatibility"; basic/transports/streamable-http.
         """
@@ -232,8 +249,8 @@ class Posts:
             is_modern_header = header is not None and is_known_modern(header)
             if not frame.is_request:
                 if frame.is_notification and (revision is not None or is_modern_header):
-                    # A cancellation by an id that a client chose must not reach another's request.
-                    self._desk.close(channel, status=202)
+                    # Ignored: clients choose their ids, so a cancellation by id could hit another client's request.
+                    self._context.close(channel, status=202)
                     return True
                 if is_modern_header:
                     raise RemoteProtocolError("got an answer, expected none: nobody is asked in that revision")
@@ -247,7 +264,7 @@ class Posts:
                     raise RemoteProtocolError(text, rpc_code=HEADER_MISMATCH)
                 return False
             if is_modern_header:
-                read_leg(frame)  # which says what is missing
+                read_request(frame)  # raises an error that names what is missing
             if header is not None and not is_known_legacy(header) and opening.session is None:
                 raise unsupported(header)
         except RemoteProtocolError as error:
@@ -264,9 +281,9 @@ class Posts:
         assert frame.method is not None
         if opening.revision is not None and revision:
             check_revision(opening.revision, revision)  # whether or not what the body names is served
-        leg = read_leg(frame)
+        request = read_request(frame)
         mirrors = self._stateless.mirrors_for(opening, frame)
-        check(frame.method, frame.params, leg.revision, opening.mirrored, mirrors, header_revision=opening.revision)
+        check(frame.method, frame.params, request.revision, opening.mirrored, mirrors, header_revision=opening.revision)
         if frame.method == "subscriptions/listen" and not opening.accepts_events:
             text = "got an Accept without text/event-stream, expected it: what is subscribed comes as events"
             raise RemoteProtocolError(text, http_status=406)
@@ -277,7 +294,7 @@ class Posts:
             opening, ExchangeKey(channel, 0), frame, reply, opening.headers, mirrored=mirrored
         )
         if found is not None:
-            role.leg = *found, reply
+            role.request = *found, reply
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
@@ -287,10 +304,10 @@ class Posts:
             return
         if opening.session is not None:
             self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
-        elif (fault := self._clients.no_room()) is not None:
+        elif (fault := self._sessions.no_room()) is not None:
             self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
         else:
-            role.session = self._clients.open_session(
+            role.session = self._sessions.open_session(
                 opening, channel, 0, frame, is_pipe=False, headers=opening.headers
             )
 
@@ -308,8 +325,9 @@ class Posts:
         return True
 
     def _check_revision(self, channel: ChannelId, session: Session, revision: str | None) -> bool:
-        """2025-06-18 basic/transports: an "invalid or unsupported" version header is answered 400."""
-        if _knows(session, revision):
+        """True if the session accepts the version header; else refuses the request. 2025-06-18 basic/transports: an
+        "invalid or unsupported" version header is answered 400."""
+        if _accepts_revision(session, revision):
             return True
         assert revision is not None
         expected = session.features.revision
@@ -318,12 +336,12 @@ class Posts:
         return False
 
     def _session_for(self, channel: ChannelId, opening: GetOpening | DeleteOpening) -> Session | None:
-        """The session of a GET or DELETE; None when it was refused, and the channel registered for that."""
-        session = self._clients.sessions.get(opening.session or "")
-        if session is not None and _is_owner(session, opening) and _knows(session, opening.revision):
+        """Returns the session of a GET or DELETE; None if it was refused, with the channel registered for that."""
+        session = self._sessions.sessions.get(opening.session or "")
+        if session is not None and _is_owner(session, opening) and _accepts_revision(session, opening.revision):
             session.receive_headers(opening.headers)
             return session
-        self._desk.register(channel, RefusedRole())
+        self._context.register(channel, RefusedRole())
         session = self._find(channel, opening.session, opening)
         if session is not None:
             self._check_revision(channel, session, opening.revision)
@@ -332,7 +350,8 @@ class Posts:
     def _find(
         self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening
     ) -> Session | None:
-        """The session an HTTP request names. A foreign one is answered exactly as an unknown one."""
+        """Returns the session that an HTTP request names; None if the request was refused. Another client's session is
+        answered exactly as an unknown one."""
         if id is None and not isinstance(opening, PostOpening) and is_known_modern(opening.revision or ""):
             # 2026-07-28 basic/transports/streamable-http: GET and DELETE are answered 405.
             self._refuse(channel, 405, INVALID_REQUEST, "got another method than POST, expected POST")
@@ -341,7 +360,7 @@ class Posts:
             text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
             self._refuse(channel, 400, INVALID_REQUEST, text)
             return None
-        session = self._clients.sessions.get(id)
+        session = self._sessions.sessions.get(id)
         if session is None or not _is_owner(session, opening):
             text = "Session not found: it has ended or never was; send initialize to begin a new one"
             self._refuse(channel, 404, INVALID_REQUEST, text)
@@ -351,16 +370,16 @@ class Posts:
     def _refuse(
         self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None, data: object = None
     ) -> None:
-        self._desk.send(channel, envelope.encode_error(id_raw, code, text, data), is_last=True, status=status)
+        self._context.send(channel, envelope.encode_error(id_raw, code, text, data), is_last=True, status=status)
 
 
 def _is_of_session(frame: Frame, revision: str | None) -> bool:
-    """Whether header and body say that it is a message of a client with a session. What is not surely so may be."""
+    """True if header and body certainly belong to a client with a session. False decides nothing."""
     return (revision is None or is_known_legacy(revision)) and not may_name_sender(frame.params)
 
 
-def is_bound_up(frame: Frame) -> bool:
-    """Whether it is one more message for the server: answers, and what makes for less work, always are welcome."""
+def is_work_for_server(frame: Frame) -> bool:
+    """True if the message is more work for the server. Responses, and messages that reduce work, are always taken."""
     return frame.method not in (None, "ping", "notifications/initialized", "notifications/cancelled")
 
 
@@ -368,6 +387,6 @@ def _is_owner(session: Session, opening: PostOpening | GetOpening | DeleteOpenin
     return session.server == opening.server and session.principal == opening.principal
 
 
-def _knows(session: Session, revision: str | None) -> bool:
-    """Whether a version header may accompany a request of the session."""
+def _accepts_revision(session: Session, revision: str | None) -> bool:
+    """True if a request of the session may have this version header."""
     return revision is None or is_known_legacy(revision) or revision == session.features.revision

@@ -1,7 +1,7 @@
 """The file plane: what clients of a server with files are shown beyond what the server has.
 
-The upload helper among its tools, the session's artifacts among its resources, its session's folders as roots. What
-happens to tool calls on their way is in `calls`. Everything else passes untouched.
+It adds the upload helper to the tools and the session's artifacts to the resources, and answers `roots/list` with the
+session's own folders. Tool calls that carry files are handled in `calls`. Everything else passes unchanged.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from ..base.plan import ServerPlan
 from ..bridge.content import tool_error
 from ..jsonrpc import envelope as rpc
 from ..jsonrpc.envelope import Frame
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
-from ..state.link import Errand, Link
-from ..state.listen import Filter
+from ..state.link import Link, OwnRequest
+from ..state.listen_filter import ListenFilter
 from ..state.session import Session
 from ..state.tool_hints import Hints
 from .calls import offers
 from .calls.calls import Calls
 from .calls.calls import Onward as CallsOnward
-from .calls.linked_resources import Reading
+from .calls.linked_resources import LinkedResources
 from .calls.path_mapping import to_there
 from .calls.tool_hints import read_hints
 from .calls.uris import base_url
-from .resources import OwnResources, is_own
+from .resources import ArtifactResources, is_own
 from .store import handles
-from .store.store import Shelf
+from .store.store import FileStore
 
 SUBSCRIPTIONS: Final = ("resources/subscribe", "resources/unsubscribe")
 
 
 class Onward(CallsOnward, Protocol):
-    """Where the file plane sends what it is done with."""
+    """The rest of the engine, which sends requests and finishes exchanges for the file plane."""
 
 
 class EmptyList(NamedTuple):
-    """What a server without the capability is taken to answer, so that our own entries can be added."""
+    """The result assumed of a server without the capability, so that entries of the proxy can be added to it."""
 
     capability: str
     result: bytes
@@ -55,33 +55,42 @@ EMPTY_LISTS: Final = {
 
 
 class FilePlane:
-    """Decides for servers with files; see `servers.FileRules` for what is asked of it."""
+    """Handles requests and results of servers with files. Its interface is `router.FileRules`."""
 
     def __init__(
-        self, desk: Desk, shelf: Shelf, nonces: handles.Nonces, calls: Calls, resources: OwnResources, reading: Reading
+        self,
+        context: Context,
+        file_store: FileStore,
+        nonces: handles.Nonces,
+        calls: Calls,
+        resources: ArtifactResources,
+        linked_resources: LinkedResources,
     ) -> None:
         self.onward: Onward
-        self._desk = desk
-        self._shelf = shelf
+        self._context = context
+        self._file_store = file_store
         self._nonces = nonces
         self._calls = calls
         self._resources = resources
-        self._reading = calls.outputs.reader = reading
+        self._linked_resources = calls.outputs.reader = linked_resources
 
     def offers_uploads(self, server: ServerPlan) -> bool:
-        return server.takes_uploads and self._desk.plan.uploads_enabled
+        """True if clients of the server are offered uploads."""
+        return server.takes_uploads and self._context.plan.uploads_enabled
 
     # --- Handshake and roots ----------------------------------------------------------------------------------------
 
     def adapt_handshake(self, link: Link, result: bytes) -> bytes:
+        """Returns the initialize result with the capabilities that the file plane adds."""
         server = link.plan
         uploads, artifacts = self.offers_uploads(server), self._resources.are_offered(server)
         return offers.extend_capabilities(result, server, offers_uploads=uploads, offers_artifacts=artifacts)
 
     def roots_of(self, session: Session) -> bytes:
-        """The session's own folders, the working one first: some servers take the first root as theirs."""
-        base = f"{self._desk.plan.workspaces_path}/{session.workspace}"
-        shared = self._desk.servers[session.server].shared
+        """Returns the result of `roots/list`: the session's own folders, the working one first, because some servers
+        take the first root as theirs."""
+        base = f"{self._context.plan.workspaces_path}/{session.workspace}"
+        shared = self._context.servers[session.server].shared
         roots = [
             {"uri": "file://" + quote(to_there(f"{base}/{name}", shared)), "name": name} for name in ("ws", "in", "out")
         ]
@@ -90,6 +99,7 @@ class FilePlane:
     # --- Requests ---------------------------------------------------------------------------------------------------
 
     def receive_call(self, link: Link, exchange: Exchange) -> bool:
+        """True if a request is handled here: it is answered, or waits."""
         try:
             if exchange.method == "tools/call":
                 return self._receive_tool_call(link, exchange)
@@ -97,9 +107,8 @@ class FilePlane:
                 return self._receive_read(link, exchange)
             if exchange.method in SUBSCRIPTIONS:
                 return self._receive_subscription(link, exchange)
-            cursor = rpc.member_of(
-                exchange.params, "cursor"
-            )  # on which the answer depends: a faulty one is refused now
+            # Read first: the answer depends on it, so params that cannot be read are refused now.
+            cursor = rpc.member_of(exchange.params, "cursor")
             if exchange.method == "resources/list" and cursor and self._resources.receive_list(link, exchange):
                 return True
             empty = EMPTY_LISTS.get(exchange.method)
@@ -113,17 +122,19 @@ class FilePlane:
         return True
 
     def _has(self, link: Link, capability: str) -> bool:
-        """Whether the server has it, as far as is known: before the handshake it may."""
+        """True if the server has the capability, or may have it: before the handshake that is not known."""
         return link.upstream.capabilities is None or capability in link.upstream.capabilities
 
     def prepare(self, link: Link, exchange: Exchange) -> bool:
-        """A request is about to be written, to a server that is ready. True if it waits, or is answered."""
+        """True if a request waits, or is answered. Called when it is about to be written to a server that is ready."""
         return exchange.method == "tools/call" and self._calls.prepare(link, exchange)
 
     def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        """True if the request is to be sent once more (`Calls.wants_again`)."""
         return exchange.method == "tools/call" and self._calls.wants_again(link, exchange, result)
 
     def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        """True if the result is answered here, now or later."""
         extended = self._extended(link, exchange, result)
         if extended is not None:
             self._finish(link, exchange, extended)
@@ -131,7 +142,7 @@ class FilePlane:
         return self._calls.receive_result(exchange, result)
 
     def _extended(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
-        """A list with our own entries in it; None where there is nothing to add."""
+        """Returns a list result with the entries of the proxy added; None if there is nothing to add."""
         server = link.plan
         if exchange.method == "tools/list":
             is_first = rpc.member_of(exchange.params, "cursor") in (None, b"null")
@@ -146,14 +157,15 @@ class FilePlane:
         return None
 
     def learn(self, link: Link, result: bytes, *, is_first: bool) -> None:
-        """A page of the server's list of tools came by: it says what they take.
+        """Reads a page of the server's list of tools for what the tools take. Beyond `tools_known_max` tools, a page is
+        ignored.
 
         Raises:
-            RemoteProtocolError: it cannot be read.
+            RemoteProtocolError: the page cannot be read.
         """
         known: dict[str, Hints] = {} if is_first or link.hints is None else link.hints
         found = read_hints(result)
-        if len(known) + len(found) <= self._desk.limits.tools_known_max:
+        if len(known) + len(found) <= self._context.limits.tools_known_max:
             known = known | found
         link.hints = known
 
@@ -177,8 +189,8 @@ class FilePlane:
         self._resources.receive_subscription(link, exchange, uri)
         return True
 
-    def granted(self, link: Link, session: Session, wanted: Filter) -> Filter:
-        """What of a subscription is for us to tell."""
+    def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter:
+        """Returns the part of a subscription that the proxy itself serves."""
         return self._resources.granted(link, session, wanted)
 
     # --- Tools ------------------------------------------------------------------------------------------------------
@@ -190,11 +202,11 @@ class FilePlane:
             return True
         return self._calls.receive_call(link, exchange)
 
-    # --- Uploads are offered ----------------------------------------------------------------------------------------
+    # --- Upload links -----------------------------------------------------------------------------------------------
 
     def _offer_upload(self, link: Link, exchange: Exchange) -> None:
-        session, limits = link.session_of(exchange), self._desk.limits
-        base = base_url(self._desk, session)
+        session, limits = link.session_of(exchange), self._context.limits
+        base = base_url(self._context, session)
         if not base:
             self._finish(link, exchange, tool_error("Uploads need an HTTP listener, and this proxy has none."))
             return
@@ -203,22 +215,22 @@ class FilePlane:
         if problem is not None:
             self._finish(link, exchange, tool_error(problem))
             return
-        self._nonces.drop_expired(self._desk.now)
+        self._nonces.drop_expired(self._context.now)
         ttl = limits.upload_link_ttl_s
         nonce = self._nonces.mint(
-            self._desk.entropy,
+            self._context.entropy,
             server=session.server,
             sid=session.sid,
-            expires_at=self._desk.now + ttl,
+            expires_at=self._context.now + ttl,
             principal=session.principal,
             is_bearer=session.is_stateless,
         )
         query = handles.sign_upload(
-            self._desk.plan.link_key,
+            self._context.plan.link_key,
             server=session.server,
             sid=session.sid,
             nonce=nonce,
-            expires_at_unix=int(self._desk.now_unix + ttl),
+            expires_at_unix=int(self._context.now_unix + ttl),
         )
         offer = offers.upload_offer(
             server_id=session.server,
@@ -226,34 +238,34 @@ class FilePlane:
             sid=session.sid,
             ttl_seconds=int(ttl),
             max_file_bytes=limits.upload_size_max_bytes,
-            sha256_required=self._desk.plan.require_sha256,
+            sha256_required=self._context.plan.require_sha256,
             max_files=limits.upload_files_max,
         )
         self._finish(link, exchange, offer)
 
     # --- Resources that results link to -----------------------------------------------------------------------------
 
-    def receive_errand(self, errand: Errand, frame: Frame) -> None:
-        self._reading.receive_errand(errand, frame)
+    def receive_own_response(self, own_request: OwnRequest, frame: Frame) -> None:
+        self._linked_resources.receive_own_response(own_request, frame)
 
     def handle_linked(self, key: ExchangeKey) -> None:
-        self._reading.handle_timeout(key)
+        self._linked_resources.handle_timeout(key)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, exchange: Exchange) -> None:
-        self._reading.forget(exchange)
+        self._linked_resources.forget(exchange)
         self._resources.forget(exchange)
         self._calls.forget(exchange)
 
     def close_session(self, session: Session) -> None:
-        if self._desk.servers[session.server].has_files:
-            self._shelf.close_session(session.sid)
+        if self._context.servers[session.server].has_files:
+            self._file_store.close_session(session.sid)
             self._resources.close_session(session)
 
     def sweep(self, session: Session) -> None:
-        """Nothing works in the session's folders any more: they go."""
-        if self._desk.servers[session.server].has_files:
+        """Removes the session's folders, in which no server process works any more."""
+        if self._context.servers[session.server].has_files:
             self._calls.sweep(session.workspace)
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:

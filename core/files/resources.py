@@ -1,7 +1,8 @@
-"""The artifacts of a session among its resources: listed page by page, read, subscribed to, and told of when they come
-and go.
+"""The artifacts of a session as resources: listed page by page, read, subscribed to, and announced when they come or
+go.
 
-They stand after the server's own resources. An artifact never changes; who subscribes to one hears when it is gone.
+They are listed after the server's own resources. An artifact never changes; its subscribers are notified when it is
+gone.
 
 Source: 2025-11-25 server/resources, server/utilities/pagination.
 """
@@ -13,60 +14,64 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..base.effects import Fetch, Fetched, StorageAnswer
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RESOURCE_NOT_FOUND
 from ..base.plan import ServerPlan
+from ..base.storage import Fetch, Fetched, StorageAnswer
 from ..jsonrpc import envelope as rpc
 from ..jsonrpc.splice import set_member
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.link import Link
-from ..state.listen import Filter
+from ..state.listen_filter import ListenFilter
 from ..state.session import Session
-from ..state.storage_orders import Waiting, reason_of
+from ..state.storage_orders import StorageOrders, reason_of
 from .calls import offers
 from .calls.uris import describe
 from .store import handles
-from .store.store import Change, Shelf, StoredArtifact
+from .store.store import FileChange, FileStore, StoredArtifact
 
 CURSOR: Final = "isthmus-artifact:"
-"""How a cursor of ours begins; a server's own goes to that server."""
+"""Prefix of the cursors that the proxy gives out. Any other cursor goes to the server."""
 LIST_CHANGED: Final = "notifications/resources/list_changed"
 UPDATED: Final = "notifications/resources/updated"
 
 
 class Finish(Protocol):
+    """The part of the engine that answers exchanges."""
+
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
 
-class OwnResources:
-    """
+class ArtifactResources:
+    """Answers requests for artifacts, and announces their changes.
+
     Args:
-        session_by: a live session by its public name.
+        session_by: returns the live session of a public name.
         tell: sends a client a notification, as if its server had.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        shelf: Shelf,
-        waiting: Waiting,
+        context: Context,
+        file_store: FileStore,
+        storage_orders: StorageOrders,
         *,
         session_by: Callable[[str], Session | None],
         tell: Callable[[Session, str, bytes], None],
     ) -> None:
         self.onward: Finish
-        self._desk = desk
-        self._shelf = shelf
-        self._waiting = waiting
+        self._context = context
+        self._file_store = file_store
+        self._storage_orders = storage_orders
         self._session_by = session_by
         self._tell = tell
         self._reads: set[ExchangeKey] = set()
         self._subscribed: dict[str, set[str]] = {}  # URIs, by session
-        self._gone: dict[str, list[str]] = {}  # URIs that somebody is to be told of, by session
+        self._gone: dict[str, list[str]] = {}  # URIs that are yet to be announced as gone, by session
 
     def are_offered(self, server: ServerPlan) -> bool:
-        plan = self._desk.plan
+        """True if any artifact of the server's tools may be listed as a resource."""
+        plan = self._context.plan
         is_any = server.auto_files is not None and server.auto_files.expose_as_resource
         is_any = is_any or any(producer.expose_as_resource for producer in server.producers)
         return plan.artifacts_enabled and plan.expose_as_resources and is_any
@@ -74,7 +79,7 @@ class OwnResources:
     # --- Lists ------------------------------------------------------------------------------------------------------
 
     def receive_list(self, link: Link, exchange: Exchange) -> bool:
-        """True if the page that is asked for is one of ours, and is answered."""
+        """True if the requested page is one of the proxy's own, and was answered."""
         cursor = rpc.text_of(rpc.member_of(exchange.params, "cursor"))
         if cursor is None or not cursor.startswith(CURSOR) or not self.are_offered(link.plan):
             return False
@@ -86,16 +91,16 @@ class OwnResources:
         return True
 
     def extend(self, link: Link, exchange: Exchange, result: bytes, entries: list[bytes]) -> bytes | None:
-        """The last page of the server's own resources, with `entries` and the first of ours; None: nothing to add."""
+        """Returns the last page of the server's own resources with `entries` and the first artifacts added."""
         result = offers.extend_resources(result, entries)
         return self._page(link.session_of(exchange), result, None) if self.are_offered(link.plan) else result
 
     def _page(self, session: Session, result: bytes, after: tuple[float, str] | None) -> bytes:
-        records = [record for record in self._shelf.artifacts_of(session.sid) if record.is_exposed]
+        records = [record for record in self._file_store.artifacts_of(session.sid) if record.is_exposed]
         records.sort(key=_order)
         shown = [record for record in records if after is None or _order(record) > after]
-        page = shown[: self._desk.limits.artifact_page_max]
-        entries = [offers.resource_entry(describe(self._desk, session, record), record.tool) for record in page]
+        page = shown[: self._context.limits.artifact_page_max]
+        entries = [offers.resource_entry(describe(self._context, session, record), record.tool) for record in page]
         result = offers.extend_resources(result, entries)
         if len(shown) > len(page):
             result = set_member(result, "nextCursor", msgspec.json.encode(_cursor(page[-1])))
@@ -104,15 +109,16 @@ class OwnResources:
     # --- Reading ----------------------------------------------------------------------------------------------------
 
     def receive_read(self, link: Link, exchange: Exchange, uri: str) -> None:
-        """Answer a read of an `artifact://` URI. Foreign ones, and those that are not exposed, do not exist."""
+        """Answers a read of an `artifact://` URI. One of another owner, or one that is not exposed, counts as not
+        found."""
         session = link.session_of(exchange)
         record = self._find(session, uri)
         if record is None:
             self.miss(link, exchange, uri, self._why_gone(session, uri))
             return
-        limit = self._desk.limits.inline_size_max_bytes
+        limit = self._context.limits.inline_size_max_bytes
         if record.size_bytes > limit:
-            url = describe(self._desk, session, record).download_url
+            url = describe(self._context, session, record).download_url
             text = f"{uri} has {record.size_bytes} bytes, more than the {limit} that are put into a message"
             self._fail(link, exchange, OVERLOADED, text + (f": download it from {url}" if url else ""))
             return
@@ -126,14 +132,18 @@ class OwnResources:
             else:
                 self._fail(link, exchange, INTERNAL_ERROR, f"{uri} could not be read: {reason_of(answer)}")
 
-        self._waiting.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), contents)
+        self._storage_orders.order(
+            lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), contents
+        )
 
     def _find(self, session: Session, uri: str) -> StoredArtifact | None:
         try:
             sid, aid = handles.parse_artifact(uri)
         except handles.HandleError:
             return None
-        found = self._shelf.find(session.server, session.sid, session.principal, of_sid=sid, id=aid, kind="artifact")
+        found = self._file_store.find(
+            session.server, session.sid, session.principal, of_sid=sid, id=aid, kind="artifact"
+        )
         return found.record if found is not None and found.record.is_exposed else None
 
     def _why_gone(self, session: Session, uri: str) -> str:
@@ -142,9 +152,10 @@ class OwnResources:
         except handles.HandleError:
             return ""
         whose = session.server, session.sid, session.principal
-        return self._shelf.gone(*whose, of_sid=sid, id=aid, kind="artifact") or ""
+        return self._file_store.gone(*whose, of_sid=sid, id=aid, kind="artifact") or ""
 
     def miss(self, link: Link, exchange: Exchange, uri: str, why: str = "") -> None:
+        """Answers that a resource was not found. `why` says what became of it."""
         message = f"Resource not found: {uri}" + (f": {why}" if why else "")
         error = rpc.encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, message, {"uri": uri})
         self.onward.finish(link, exchange, error)
@@ -152,7 +163,7 @@ class OwnResources:
     # --- Subscriptions ----------------------------------------------------------------------------------------------
 
     def receive_subscription(self, link: Link, exchange: Exchange, uri: str) -> None:
-        """A client with a session wants to hear of an artifact, or does not any more."""
+        """Answers `resources/subscribe` or `resources/unsubscribe` for an artifact, of a client with a session."""
         session = link.session_of(exchange)
         subscribed = self._subscribed.get(session.sid, set())
         if exchange.method == "resources/unsubscribe":
@@ -160,8 +171,8 @@ class OwnResources:
         elif self._find(session, uri) is None:
             self.miss(link, exchange, uri, self._why_gone(session, uri))
             return
-        elif len(subscribed) >= self._desk.limits.subscriptions_per_session_max:
-            limit = self._desk.limits.subscriptions_per_session_max
+        elif len(subscribed) >= self._context.limits.subscriptions_per_session_max:
+            limit = self._context.limits.subscriptions_per_session_max
             self._fail(link, exchange, OVERLOADED, f"{limit} resources are subscribed to, the most a session may have")
             return
         else:
@@ -172,27 +183,30 @@ class OwnResources:
             self._subscribed.pop(session.sid, None)
         self._finish(link, exchange, b"{}")
 
-    def granted(self, link: Link, session: Session, wanted: Filter) -> Filter:
-        """What of a subscription of a client without sessions is for us to tell, whatever its server does."""
+    def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter:
+        """Returns the part of a subscription of a client without sessions that the proxy itself serves, whatever the
+        server does."""
         if not self.are_offered(link.plan):
-            return Filter()
-        return Filter(resources=wanted.resources, uris=frozenset(uri for uri in wanted.uris if is_own(uri)))
+            return ListenFilter()
+        return ListenFilter(resources=wanted.resources, uris=frozenset(uri for uri in wanted.uris if is_own(uri)))
 
-    # --- They come and go -------------------------------------------------------------------------------------------
+    # --- Changes ----------------------------------------------------------------------------------------------------
 
-    def receive_change(self, change: Change) -> None:
-        """An artifact is there, or is not any more: its session hears of all that changed at one moment together."""
+    def receive_change(self, change: FileChange) -> None:
+        """Schedules the notifications about an artifact that came or went. All changes of one moment are announced
+        together."""
         record = change.record
-        if not record.is_exposed or not self._desk.plan.expose_as_resources:
+        if not record.is_exposed or not self._context.plan.expose_as_resources:
             return
         if self._session_by(record.sid) is None:
             return
         gone = self._gone.setdefault(record.sid, [])
         if not change.is_there:
             gone.append(handles.format_artifact(record.sid, record.aid, record.filename))
-        self._desk.timers.set(("resources", record.sid), self._desk.now, "change of resources")
+        self._context.timers.set(("resources", record.sid), self._context.now, "change of resources")
 
     def handle_change(self, sid: str) -> None:
+        """Notifies a session of the changes that were scheduled."""
         gone = self._gone.pop(sid, [])
         session = self._session_by(sid)
         assert session is not None
@@ -210,7 +224,7 @@ class OwnResources:
     def close_session(self, session: Session) -> None:
         self._subscribed.pop(session.sid, None)
         self._gone.pop(session.sid, None)
-        self._desk.timers.cancel(("resources", session.sid))
+        self._context.timers.cancel(("resources", session.sid))
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
         self.onward.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))
@@ -224,7 +238,8 @@ def is_own(uri: str) -> bool:
 
 
 def _order(record: StoredArtifact) -> tuple[float, str]:
-    """Oldest first, since all live equally long; a place that lasts when others go."""
+    """Returns the sort key: oldest first, since all live equally long. A position stays valid when other artifacts
+    go."""
     return record.expires_at_unix, record.aid
 
 

@@ -1,54 +1,56 @@
-"""The `requestState` that a call's questions go out with: it says the same of each call, whatever that waits for."""
+"""The `requestState` tokens that questions are sent with: one form of claims, whatever a call waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..bridge.request_state import Claims, Kind, Seal, digest_of, target_of
-from ..state.context import Desk
+from ..bridge.request_state import Claims, ClaimsKind, RequestStateSigner, digest_of, target_of
+from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.session import Session
 
 
-class Stating:
-    """
+class CallState:
+    """Mints the `requestState` tokens of calls.
+
     Args:
-        owner: this run of the proxy. Calls of another one are not here.
+        owner: names this run of the proxy. The calls of another run are not in its memory.
     """
 
-    def __init__(self, desk: Desk, seal: Seal, owner: str) -> None:
-        self._desk = desk
-        self._seal = seal
+    def __init__(self, context: Context, signer: RequestStateSigner, owner: str) -> None:
+        self._context = context
+        self._signer = signer
         self._owner = owner
 
     def is_own(self, claims: Claims) -> bool:
-        """Whether it was this run that made it."""
+        """True if this run of the proxy minted the token."""
         return claims.owner == self._owner
 
     def state(
         self,
         session: Session,
         exchange: Exchange,
-        kind: Kind,
+        kind: ClaimsKind,
         *,
-        park: str = "",
+        suspended_call: str = "",
         round: int = 0,
         questions: Mapping[str, str] | None = None,
     ) -> str:
-        """The state for a call: good for its principal, its server and its own request, for `Limits.park_ttl_s`."""
-        now_unix = self._desk.now_unix
+        """Returns a token for a call. It is valid for the call's principal, server and request, during
+        `Limits.suspended_call_ttl_s`."""
+        now_unix = self._context.now_unix
         claims = Claims(
             kind=kind,
             issued_at_unix=int(now_unix),
-            expires_at_unix=int(now_unix + self._desk.limits.park_ttl_s),
+            expires_at_unix=int(now_unix + self._context.limits.suspended_call_ttl_s),
             owner=self._owner,
-            park=park,
+            suspended_call=suspended_call,
             round=round,
             server=session.server,
-            principal=self._seal.tag(session.principal),
+            principal=self._signer.tag(session.principal),
             method=exchange.method,
             target=target_of(exchange.method, exchange.said),
             digest=digest_of(exchange.said),
             questions=dict(questions or {}),
         )
-        return self._seal.mint(claims)
+        return self._signer.mint(claims)

@@ -1,8 +1,9 @@
-"""Calls that were lost while their client fetched answers: which are made again, and with what is known by then.
+"""Suspended calls that were lost in a restart: which of them may be run again, and with which answers.
 
-A call that is parked is kept in memory, so that a restart of the proxy loses it. Its client comes back with answers all
-the same. Where running the call twice is the same as once, it is made again, and what the server asks anew is answered
-with what the client brought, matched by what was asked. Any other call ends with an error that says it was lost.
+A suspended call is kept in memory, so a restart of the proxy loses it. Its client retries with the answers all the
+same. If running the call twice has the same effect as running it once, the proxy runs it again. Questions that the
+server asks again are then answered from the retry, matched by their digest. Any other call ends with an error that
+says it was lost.
 """
 
 from __future__ import annotations
@@ -18,33 +19,43 @@ from ..jsonrpc.splice import elements
 from ..state.session import Audience
 
 READS: Final = frozenset({"prompts/get", "resources/read"})
-"""Of the requests in whose course servers ask, those that change nothing."""
+"""The requests that change nothing, among those during which a server may ask questions."""
 
 MARKS: Final = ("readOnlyHint", "idempotentHint")
-"""Annotations of a tool that promise the same of it (2025-03-26 server/tools, "Tool Annotations")."""
+"""Annotations of a tool that promise that a second run has no further effect (2025-03-26 server/tools, "Tool
+Annotations")."""
 
 QUESTIONS_MAX: Final = 32
-"""So many digests fit into a token with room to spare; of a round with more, none is kept."""
+"""The most questions of a round whose digests go into the token, where so many fit with room to spare. A larger round
+has no digests at all."""
 
 
 class Replays:
-    """Which tools may be called twice, by whom their lists were shown to. Who was shown one longest ago is forgotten
-    first."""
+    """The tools that may be called twice, by the audience that was shown their list.
+
+    Bounded by `Limits.audiences_max` (the audience whose list was shown longest ago is forgotten first) and
+    `Limits.tools_known_max` per audience.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._tools: dict[Audience, set[str]] = {}
         self._limits = limits
 
     def learn(self, audience: Audience, result: bytes, *, is_first: bool) -> None:
-        """A page of a server's tools came by. What cannot be read is not learned from."""
+        """Learns from one page of a `tools/list` result. A page that cannot be read makes the audience's tools unknown.
+
+        Args:
+            is_first: the page begins a new list, so what earlier lists said no longer holds.
+        """
         if not any(mark.encode() in result for mark in MARKS):
-            if is_first:  # a list that is new promises nothing of what the last one did
+            if is_first:  # the promises of the previous list no longer hold
                 self._tools.pop(audience, None)
             return
         known = self._tools.pop(audience, set())
         self._tools[audience] = known
         if len(self._tools) > self._limits.audiences_max:
             del self._tools[next(iter(self._tools))]
+        # Forgetting is safe: a call of an unknown tool is not repeated.
         if is_first or len(known) >= self._limits.tools_known_max:
             known.clear()
         try:
@@ -58,7 +69,11 @@ class Replays:
             known.clear()
 
     def may_repeat(self, audience: Audience, method: str, params: bytes | None) -> bool:
-        """Whether a request is the same when it is made twice."""
+        """True if running a request twice has the same effect as running it once.
+
+        Raises:
+            RemoteProtocolError: the params are no object, or have a member twice.
+        """
         if method in READS:
             return True
         name = envelope.text_of(envelope.member_of(params, "name"))
@@ -66,19 +81,19 @@ class Replays:
 
 
 def digests(entries: Mapping[str, bytes]) -> dict[str, str]:
-    """What a token says of the questions of its round."""
+    """Returns the digests of a round's questions by their keys, for its token; empty above `QUESTIONS_MAX`."""
     if len(entries) > QUESTIONS_MAX:
         return {}
     return {key: digest_of_value(entry)[:16] for key, entry in entries.items()}
 
 
 def answers(claims: Claims, responses: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What the client brought, by the digest of what it was asked."""
+    """Returns the answers of a retry by the digests of their questions."""
     return {digest: responses[key] for key, digest in claims.questions.items() if key in responses}
 
 
 def take_answer(known: dict[str, bytes], entry: bytes) -> bytes | None:
-    """The answer to a question that is asked anew, once."""
+    """Removes and returns the known answer to a question that is asked again; None if there is none."""
     return known.pop(digest_of_value(entry)[:16], None) if known else None
 
 

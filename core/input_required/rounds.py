@@ -1,7 +1,7 @@
-"""Questions of a server without sessions, put to a client that has one, and the request sent again with the answers.
+"""Questions of a stateless server (`input_required`) for a client with a session.
 
-Each question travels as a request of the server on the stream of the call it belongs to. Once all are answered, the
-call is repeated with what they brought; the client waits for its answer all the while.
+Each question is sent to the client as a server request, on the stream of the call it belongs to. Once all questions of
+a round are answered, the call is sent upstream again with the answers. The client waits for its response all the while.
 
 Source: 2026-07-28 basic/patterns/mrtr.
 """
@@ -18,22 +18,20 @@ from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.content import tool_error
 from ..bridge.input_requests import Question
-from ..downstream.responder import Courier
+from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
-from ..state.context import Desk
-from ..state.exchange import Exchange, ExchangeKey
-from ..state.exchange import Input as ExchangeInput
-from ..state.exchange import State as ExchangeState
-from ..state.input_round import Round
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
+from ..state.input_round import InputRound
 from ..state.link import Link
-from ..state.session import Ask, Session
+from ..state.session import PendingQuestion, Session
 
 CANCELLED_FORM = b'{"action":"cancel"}'
 
 
-class Onward(Protocol):
-    """Where requests go that can be sent again."""
+class RequestSender(Protocol):
+    """Sends a client's request to its server again, or answers it."""
 
     def resend(self, link: Link, exchange: Exchange) -> None: ...
 
@@ -41,25 +39,27 @@ class Onward(Protocol):
 
 
 class Rounds:
-    """
+    """The rounds of questions of all requests.
+
     Args:
         roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
     """
 
-    def __init__(self, desk: Desk, courier: Courier, *, roots_of: Callable[[Session], bytes]) -> None:
-        self.onward: Onward
-        self._desk = desk
-        self._courier = courier
+    def __init__(self, context: Context, responder: Responder, *, roots_of: Callable[[Session], bytes]) -> None:
+        self.onward: RequestSender
+        self._context = context
+        self._responder = responder
         self._roots_of = roots_of
 
     # --- From the server --------------------------------------------------------------------------------------------
 
     def receive_questions(self, link: Link, exchange: Exchange, result: bytes) -> None:
-        """The server wants to know more before it answers."""
+        """Handles an `InputRequiredResult`: asks the client its questions. One without questions is a request to retry,
+        which happens after a pause."""
         session = link.session_of(exchange)
         exchange.step(ExchangeInput.ASKED)
-        round = exchange.round = exchange.round or Round(exchange.params)
-        self._say_visited(session, exchange, round)
+        round = exchange.round = exchange.round or InputRound(exchange.params)
+        self._send_complete(session, exchange, round)
         try:
             asked, round.state_raw = input_requests.read_questions(result)
             self._check(session, link, exchange, asked)
@@ -72,72 +72,75 @@ class Rounds:
             return
         round.pauses = 0
         round.count += 1
-        if round.count > self._desk.limits.rounds_max:
-            text = f"the server asked {self._desk.limits.rounds_max} times and was not content: given up"
+        if round.count > self._context.limits.rounds_max:
+            text = f"the server asked {self._context.limits.rounds_max} times and was not content: given up"
             self._fail(link, exchange, TOO_MANY_ROUNDS, text, is_tools=True)
             return
         try:
             for question in asked:
                 self._ask(link, session, exchange, round, question)
                 if exchange.state is not ExchangeState.ASKING:
-                    return  # it could not be asked, and that ended the call
+                    return  # the question could not be asked, and that ended the call
         except RemoteProtocolError as error:
             self._fail(link, exchange, INTERNAL_ERROR, f"the server asked what cannot be shown: {error.message}")
             return
-        self._go_on(link, exchange)
+        self._resend_if_answered(link, exchange)
 
     def _check(self, session: Session, link: Link, exchange: Exchange, asked: tuple[Question, ...]) -> None:
-        """A server must not ask what the client has not declared (2026-07-28 basic/patterns/mrtr)."""
-        if len(asked) > self._desk.limits.asks_per_session_max - len(session.asks):
+        """Raises RemoteProtocolError for questions that must not be asked: too many at once, or beyond what the client
+        has declared (2026-07-28 basic/patterns/mrtr)."""
+        if len(asked) > self._context.limits.questions_per_session_max - len(session.questions):
             raise RemoteProtocolError(f"got {len(asked)} questions at once, more than the client can be asked")
         for question in asked:
             if question.method == "roots/list" and link.plan.owns_roots:
                 continue
-            who = exchange.leg or session.client
-            lacking = missing(who.capabilities, question.method, question.params)
+            client = exchange.request or session.client
+            lacking = missing(client.capabilities, question.method, question.params)
             if lacking is not None:
                 seen = f"got {question.method}, expected nothing that needs {lacking.decode(errors='replace')}"
                 raise RemoteProtocolError(seen)
 
-    def _ask(self, link: Link, session: Session, exchange: Exchange, round: Round, question: Question) -> None:
+    def _ask(self, link: Link, session: Session, exchange: Exchange, round: InputRound, question: Question) -> None:
         if question.method == "roots/list" and link.plan.owns_roots:
             round.answers[question.key] = self._roots_of(session)
             return
-        visit = self._desk.mint()
+        elicitation_id = self._context.mint()
         params = question.params
-        if not session.is_stateless:  # else the question is one of a task, whose client reads it as it is
+        if not session.is_stateless:  # a stateless client is asked through its task, in the words of the server
             params = input_requests.shown(
                 question.method,
                 question.params,
                 session.features,
-                elicitation_id=visit,
+                elicitation_id=elicitation_id,
                 capabilities=session.client.capabilities,
             )
-        number = session.last_ask + 1
+        number = session.last_question + 1
         round.open[number] = question
         if params is not None and b'"elicitationId"' in params:
-            round.visits[number] = visit
-        ask = Ask(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange)
-        self._courier.ask(session, ask, params, exchange)
+            round.visits[number] = elicitation_id
+        pending = PendingQuestion(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange)
+        self._responder.ask(session, pending, params, exchange)
 
-    def _pause(self, session: Session, exchange: Exchange, round: Round) -> None:
-        """It wants nothing but to be asked again."""
-        limits = self._desk.limits
+    def _pause(self, session: Session, exchange: Exchange, round: InputRound) -> None:
+        """Schedules a retry of a request whose round had no questions. The pause doubles with each such round in a row,
+        up to `Limits.round_pause_max_s`."""
+        limits = self._context.limits
         pause_s = min(limits.round_pause_s * 2.0 ** min(round.pauses, 16), limits.round_pause_max_s)
         round.pauses += 1
-        self._desk.timers.set(
-            ("round", (session.sid, exchange.key)), self._desk.now + pause_s, "request to be repeated"
+        self._context.timers.set(
+            ("round", (session.sid, exchange.key)), self._context.now + pause_s, "request to be repeated"
         )
 
     def handle_pause(self, link: Link, key: ExchangeKey) -> None:
         exchange = next((s.exchanges[key] for s in link.sessions.values() if key in s.exchanges), None)
         if exchange is not None:
-            self._go_on(link, exchange)
+            self._resend_if_answered(link, exchange)
 
     # --- From the client --------------------------------------------------------------------------------------------
 
     def receive_answer(self, link: Link, number: int, exchange: Exchange, answer: Frame) -> None:
-        """The client answered a question, or could not be asked."""
+        """Handles the client's response to a question. An error in it may also be our own: the client could not be
+        asked."""
         round, session = exchange.round, link.session_of(exchange)
         question = None if round is None else round.open.pop(number, None)
         if round is None or question is None or exchange.state is not ExchangeState.ASKING:
@@ -156,24 +159,26 @@ class Rounds:
         if number in round.visits and envelope.text_of(envelope.member_of(result, "action")) != "accept":
             del round.visits[number]
         round.answers[question.key] = result
-        self._go_on(link, exchange)
+        self._resend_if_answered(link, exchange)
 
-    def _receive_refusal(self, link: Link, exchange: Exchange, round: Round, question: Question, error: bytes) -> None:
-        """The client answers with an error, for which there is no place in a retry: a form counts as cancelled, and
-        everything else ends the call."""
+    def _receive_refusal(
+        self, link: Link, exchange: Exchange, round: InputRound, question: Question, error: bytes
+    ) -> None:
+        """Handles an error in place of an answer, for which `inputResponses` has no form: an elicitation counts as
+        cancelled, any other question ends the call."""
         if question.method == "elicitation/create":
             round.answers[question.key] = CANCELLED_FORM
-            self._go_on(link, exchange)
+            self._resend_if_answered(link, exchange)
             return
-        said = envelope.text_of(envelope.member_of(envelope.usable_error(error), "message")) or "no reason was given"
-        text = f"the server asked for {question.method}, which the client refused: {said}"
+        reason = envelope.text_of(envelope.member_of(envelope.usable_error(error), "message")) or "no reason was given"
+        text = f"the server asked for {question.method}, which the client refused: {reason}"
         if exchange.method == "tools/call":
             self._finish(link, exchange, envelope.encode_result(exchange.id_raw, tool_error(text)))
         else:
             self._finish(link, exchange, envelope.encode_error(exchange.id_raw, INPUT_REFUSED, text))
 
-    def _go_on(self, link: Link, exchange: Exchange) -> None:
-        """Repeat the request once everything is answered."""
+    def _resend_if_answered(self, link: Link, exchange: Exchange) -> None:
+        """Sends the request again once every question is answered."""
         round = exchange.round
         if round is None or round.open or exchange.state is not ExchangeState.ASKING:
             return
@@ -183,28 +188,35 @@ class Rounds:
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, session: Session, exchange: Exchange) -> None:
-        """The request is over, however it ended: what was asked in its course is withdrawn."""
+        """Ends the round of a request that is over, however it ended: withdraws its open questions."""
         round, exchange.round = exchange.round, None
         if round is None:
             return
-        self._desk.timers.cancel(("round", (session.sid, exchange.key)))
+        self._context.timers.cancel(("round", (session.sid, exchange.key)))
         for number in list(round.open):
-            self._courier.unask(session, number, msgspec.json.encode({"requestId": 0, "reason": "the call is over"}))
-        self._say_visited(session, exchange, round)
+            self._responder.cancel_question(
+                session, number, msgspec.json.encode({"requestId": 0, "reason": "the call is over"})
+            )
+        self._send_complete(session, exchange, round)
 
-    def _say_visited(self, session: Session, exchange: Exchange, round: Round) -> None:
-        """The pages that the client agreed to visit have served their purpose, now that the server goes on.
+    def _send_complete(self, session: Session, exchange: Exchange, round: InputRound) -> None:
+        """Sends `notifications/elicitation/complete` for the pages that the client agreed to visit: now that the server
+        goes on, they have served their purpose.
 
         Source: 2025-11-25 client/elicitation, "Completion Notifications for URL Mode Elicitation".
         """
         visits, round.visits = round.visits, {}
-        for visit in visits.values():
-            params = msgspec.json.encode({"elicitationId": visit})
+        for elicitation_id in visits.values():
+            params = msgspec.json.encode({"elicitationId": elicitation_id})
             method = "notifications/elicitation/complete"
-            self._courier.deliver(session, method, envelope.encode_notification(method, params), exchange)
+            self._responder.deliver(session, method, envelope.encode_notification(method, params), exchange)
 
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str, *, is_tools: bool = False) -> None:
-        """Args: is_tools: a tool's call ends with a result that says so, which its caller reads."""
+        """Ends a request with an error.
+
+        Args:
+            is_tools: a `tools/call` ends with an `isError` result instead, which the model reads.
+        """
         if is_tools and exchange.method == "tools/call":
             self._finish(link, exchange, envelope.encode_result(exchange.id_raw, tool_error(text)))
         else:

@@ -1,39 +1,40 @@
-"""Questions of servers with sessions for clients that have none: the call they belong to is parked until its client
-comes back with the answers.
+"""Questions of servers with sessions for stateless clients: the call they belong to is suspended until its client
+retries with the answers.
 
-The client's request is answered with the questions and a sealed note (`requestState`) that says which call they are
-for. It names nothing but that: whoever holds it still has to be the same principal, asking for the same thing.
+The client's request is answered with `input_required`: the questions, and a sealed token (`requestState`) that says
+which call they belong to. The token grants nothing else: whoever presents it must still be the same principal, with the
+same request. Upstream the call stays open all the while.
 
 Source: 2026-07-28 basic/patterns/mrtr.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
 
-from ..base.effects import Headers
 from ..base.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, OVERLOADED, RemoteProtocolError
+from ..base.events import Headers
 from ..base.log_levels import LEVELS
 from ..base.methods import MAY_ASK
 from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.discovery import server_info_of
 from ..bridge.input_shapes import METHODS
-from ..bridge.request_meta import Envelope
-from ..bridge.request_state import Claims, Kind
+from ..bridge.request_meta import RequestMeta
+from ..bridge.request_state import Claims, ClaimsKind
+from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
-from ..state.context import Desk
-from ..state.exchange import Exchange, Reply
-from ..state.exchange import State as ExchangeState
-from ..state.session import Ask, Session
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeState, Reply
+from ..state.session import PendingQuestion, Session
 from ..state.stream import Stream
-from ..state.suspended_call import Park, State, Wanted, invalid_state
-from .call_state import Stating
+from ..state.suspended_call import SuspendedCall, SuspendedCallState, SuspendedQuestion, invalid_state
+from .call_state import CallState
 from .replay import digests, take_answer
 
 NOT_ASKED: Final = msgspec.json.encode(
@@ -41,166 +42,180 @@ NOT_ASKED: Final = msgspec.json.encode(
 )
 
 
-class Upward(Protocol):
-    """Where answers go."""
+class ReplySender(Protocol):
+    """Sends clients' answers to the servers that asked."""
 
-    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None: ...
+    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None: ...
 
-    def tick(self, session: Session, ask: Ask, count: int) -> None:
-        """Tell the server that its question is still being answered."""
-
-
-class Deferral(Protocol):
-    """What can wait for a call."""
-
-    def take(self, session: Session, ask: Ask, params: bytes | None) -> bool:
-        """Raises RemoteProtocolError where the question cannot be read."""
+    def tick(self, session: Session, question: PendingQuestion, count: int) -> None:
+        """Sends progress of a question that the client has not answered yet, as number `count`."""
 
 
-class Legs(Protocol):
-    """How the requests of clients are answered."""
+class QuestionQueue(Protocol):
+    """Keeps questions that can wait for the next call."""
 
-    def end_leg(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Answer the request that a call goes on with; the call itself goes on."""
+    def take(self, session: Session, question: PendingQuestion, params: bytes | None) -> bool:
+        """Keeps a question. False if it cannot wait. Raises RemoteProtocolError if it cannot be read."""
+
+
+class RequestReplies(Protocol):
+    """Answers the requests that calls of stateless clients came with."""
+
+    def end_request(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Answers the request that a call currently goes on with; the call itself goes on."""
 
     def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Send a notification on the stream of a call's leg."""
+        """Sends a notification on the stream of a call's current request."""
 
 
-class Cancelling(Protocol):
-    """How calls end that nobody wants any more, and who must know that one is over."""
+class SuspendedCalls:
+    """The suspended calls of all sessions, and those that were suspended and go on.
 
-    over: Callable[[Session], None]
+    Bounded by `Limits.suspended_calls_max` and `Limits.suspended_calls_per_session_max`.
+    """
 
-    def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
-        """Nobody wants the call any more."""
-
-
-class Parking:
-    """The calls of all sessions that are parked, or may be."""
-
-    def __init__(self, desk: Desk, stating: Stating, legs: Legs, calls: Cancelling) -> None:
-        self.up: Upward
-        self.deferring: Deferral
-        self._desk = desk
-        self._stating = stating
-        self._legs = legs
-        self._calls = calls
+    def __init__(self, context: Context, call_state: CallState, requests: RequestReplies, responder: Responder) -> None:
+        self.up: ReplySender
+        self.deferred_questions: QuestionQueue
+        self._context = context
+        self._call_state = call_state
+        self._requests = requests
+        self._responder = responder
         self._by_id: dict[str, tuple[Session, Exchange]] = {}
 
     # --- From the server --------------------------------------------------------------------------------------------
 
-    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
-        """The server asks: its question belongs to the call on whose stream it came, or to the one most likely.
+    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
+        """Handles a question of a server: it is sent with the call it belongs to.
 
-        One that cannot be read is refused.
+        That is the call on whose stream it came (`related`), otherwise the latest open call, if possible one whose
+        client declared what the question needs. A question that cannot be read is refused.
         """
         try:
-            self._ask(session, ask, params, related)
+            self._ask(session, question, params, related)
         except RemoteProtocolError as fault:
             refusal = envelope.error_object(fault.rpc_code, fault.message)
-            self.up.reply(session, ask, Frame(error=refusal), session.headers)
+            self.up.reply(session, question, Frame(error=refusal), session.headers)
 
-    def _ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
-        """Raises RemoteProtocolError where the question cannot be read. Nothing has changed then."""
-        exchange = self._whose(session, ask, params, related)
+    def _ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
+        """Raises RemoteProtocolError if the question cannot be read. Nothing has changed then."""
+        exchange = self._call_for(session, question, params, related)
         if exchange is None:
-            self._answer_nobody(session, ask, params)
+            self._defer_or_answer(session, question, params)
             return
-        if ask.method not in METHODS:
-            self.up.reply(session, ask, Frame(error=NOT_ASKED), session.headers)
+        if question.method not in METHODS:
+            self.up.reply(session, question, Frame(error=NOT_ASKED), session.headers)
             return
-        lacking = None if exchange.leg is None else missing(exchange.leg.capabilities, ask.method, params)
+        lacking = None if exchange.request is None else missing(exchange.request.capabilities, question.method, params)
         if lacking is not None:
-            if related is not None or len(self._askers(session)) == 1:
+            if related is not None or len(self._open_calls(session)) == 1:
                 exchange.lacking = lacking
-            self.up.reply(session, ask, refusal_of(ask.method), session.headers)
+            self.up.reply(session, question, refusal_of(question.method), session.headers)
             return
-        abilities = None if exchange.leg is None else exchange.leg.capabilities
-        entry = input_requests.embed(ask.method, params, capabilities=abilities)
+        abilities = None if exchange.request is None else exchange.request.capabilities
+        entry = input_requests.embed(question.method, params, capabilities=abilities)
         known = take_answer(exchange.known, entry)
         if known is not None:
-            self.up.reply(session, ask, Frame(result=known), session.headers)
+            self.up.reply(session, question, Frame(result=known), session.headers)
             return
-        park = exchange.park or self._begin(session, exchange)
-        if park is None:
+        suspended_call = exchange.suspended_call or self._begin(session, exchange)
+        if suspended_call is None:
             text = "too many calls wait for answers of their clients: try again later"
-            self.up.reply(session, ask, Frame(error=envelope.error_object(INTERNAL_ERROR, text)), session.headers)
+            self.up.reply(session, question, Frame(error=envelope.error_object(INTERNAL_ERROR, text)), session.headers)
             return
-        number = session.record_ask(ask._replace(exchange=exchange))
-        park.receive_question(Wanted(number, ask.method, entry))
-        if park.state is State.COLLECT:
-            self._desk.timers.set(("collect", park.id), self._desk.now + self._desk.limits.collect_s, "more questions")
-        elif park.state is State.PARKED and ask.token_raw is not None:
-            self._tick_later(park)
+        number = session.record_question(question._replace(exchange=exchange))
+        suspended_call.receive_question(SuspendedQuestion(number, question.method, entry))
+        if suspended_call.state is SuspendedCallState.COLLECT:
+            self._context.timers.set(
+                ("collect", suspended_call.id), self._context.now + self._context.limits.collect_s, "more questions"
+            )
+        elif suspended_call.state is SuspendedCallState.WAITING and question.token_raw is not None:
+            self._tick_later(suspended_call)
 
-    def _whose(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> Exchange | None:
+    def _call_for(
+        self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None
+    ) -> Exchange | None:
         if related is not None:
             return related if related.method in MAY_ASK else None
-        calls = self._askers(session)
-        able = [e for e in calls if e.leg is None or missing(e.leg.capabilities, ask.method, params) is None]
-        return (able or calls)[-1] if calls else None
+        calls = self._open_calls(session)
+        capable = [
+            e for e in calls if e.request is None or missing(e.request.capabilities, question.method, params) is None
+        ]
+        return (capable or calls)[-1] if calls else None
 
-    def _askers(self, session: Session) -> list[Exchange]:
+    def _open_calls(self, session: Session) -> list[Exchange]:
         calls = [e for e in session.exchanges.values() if e.task is None and e.method in MAY_ASK]
         return [e for e in calls if e.upstream_id is not None or e.state is ExchangeState.TASKED]
 
-    def _answer_nobody(self, session: Session, ask: Ask, params: bytes | None) -> None:
-        """No call is open that the question could travel with: the server is told what it would hear of nobody."""
-        if self.deferring.take(session, ask, params):
+    def _defer_or_answer(self, session: Session, question: PendingQuestion, params: bytes | None) -> None:
+        """Keeps a question for the next call, or answers it with its fallback: no open call can carry it."""
+        if self.deferred_questions.take(session, question, params):
             return
-        self._desk.note("info", f"{ask.method} came while the client could not be asked", session.server)
-        self.up.reply(session, ask, fallback(ask.method), session.headers)
+        self._context.note("info", f"{question.method} came while the client could not be asked", session.server)
+        self.up.reply(session, question, fallback(question.method), session.headers)
 
-    def _begin(self, session: Session, exchange: Exchange) -> Park | None:
-        limits = self._desk.limits
+    def _begin(self, session: Session, exchange: Exchange) -> SuspendedCall | None:
+        limits = self._context.limits
         own = sum(1 for other, _ in self._by_id.values() if other is session)
-        if own >= limits.parks_per_session_max or len(self._by_id) >= limits.parks_max:
-            self._desk.note("warning", f"{len(self._by_id)} calls are parked, the most allowed", session.server)
+        if own >= limits.suspended_calls_per_session_max or len(self._by_id) >= limits.suspended_calls_max:
+            self._context.note("warning", f"{len(self._by_id)} calls are parked, the most allowed", session.server)
             return None
-        park = exchange.park = Park(self._desk.mint())
-        self._by_id[park.id] = session, exchange
-        return park
+        suspended_call = exchange.suspended_call = SuspendedCall(self._context.mint())
+        self._by_id[suspended_call.id] = session, exchange
+        return suspended_call
 
     def withdraw(self, session: Session, number: int) -> None:
-        """The server does not want to know it any more, or is gone."""
-        ask = session.asks.pop(number, None)
-        if ask is None or ask.exchange is None or ask.exchange.park is None:
+        """Drops a question that the server withdrew, or whose server is gone."""
+        question = session.questions.pop(number, None)
+        if question is None or question.exchange is None or question.exchange.suspended_call is None:
             return
-        park = ask.exchange.park
-        park.receive_withdrawal(number)
-        if park.state is State.RUN:
-            self._desk.timers.cancel(("collect", park.id))
+        suspended_call = question.exchange.suspended_call
+        suspended_call.receive_withdrawal(number)
+        if suspended_call.state is SuspendedCallState.RUN:
+            self._context.timers.cancel(("collect", suspended_call.id))
 
     def handle_collect(self, id: str) -> None:
-        """Nothing more was asked: the client hears what there is."""
+        """Asks the client what there is to ask: no further question came within `Limits.collect_s`."""
         session, exchange = self._by_id[id]
-        assert exchange.park is not None
-        self._issue(session, exchange, exchange.park)
+        assert exchange.suspended_call is not None
+        self._issue(session, exchange, exchange.suspended_call)
 
-    def _issue(self, session: Session, exchange: Exchange, park: Park) -> None:
-        self._desk.timers.cancel(("collect", park.id))
-        entries = park.issue()
-        state = self._stating.state(
-            session, exchange, Kind.PARK, park=park.id, round=park.round, questions=digests(entries)
+    def _issue(self, session: Session, exchange: Exchange, suspended_call: SuspendedCall) -> None:
+        self._context.timers.cancel(("collect", suspended_call.id))
+        entries = suspended_call.issue()
+        state = self._call_state.state(
+            session,
+            exchange,
+            ClaimsKind.PARK,
+            suspended_call=suspended_call.id,
+            round=suspended_call.round,
+            questions=digests(entries),
         )
-        self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
-        self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
-        if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
-            self._tick_later(park)
-        self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting)))
+        self._context.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits for the client now
+        self._context.timers.set(
+            ("park", suspended_call.id),
+            self._context.now + self._context.limits.suspended_call_ttl_s,
+            "client's answers",
+        )
+        if any(
+            question.token_raw is not None for question in session.questions.values() if question.exchange is exchange
+        ):
+            self._tick_later(suspended_call)
+        self._requests.end_request(
+            session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
+        )
 
     # --- From the client --------------------------------------------------------------------------------------------
 
     def find(self, claims: Claims) -> tuple[Session, Exchange] | None:
-        """The call that a token is for; None: it was another run of the proxy that had it.
+        """Returns the call that a token is for; None if another run of the proxy had it.
 
         Raises:
-            RemoteProtocolError: it was here, and has ended.
+            RemoteProtocolError: the call was in this run, and has ended.
         """
-        if not self._stating.is_own(claims):
+        if not self._call_state.is_own(claims):
             return None
-        found = self._by_id.get(claims.park)
+        found = self._by_id.get(claims.suspended_call)
         if found is None:
             raise invalid_state()
         return found
@@ -211,175 +226,201 @@ class Parking:
         exchange: Exchange,
         round: int,
         responses: Mapping[str, bytes],
-        leg: Envelope,
+        request: RequestMeta,
         token_raw: bytes | None,
         headers: Headers,
     ) -> bytes | None:
-        """The client is back. Returns the message that its call ended with meanwhile, if it did; else the call goes on,
-        with the leg that `exchange` has been given by now. `headers` came with the answers, and go on with them.
+        """Handles a retry, whose reply `exchange` has been given already.
+
+        Args:
+            round: the one that the token is for.
+            headers: came with the answers, and are sent on with them.
+
+        Returns:
+            The response that ended the call meanwhile; None if the call goes on, with the new request.
 
         Raises:
-            RemoteProtocolError: the round was claimed before, or an answer has not the form it must have. Nothing has
-                changed, and the round can still be claimed.
+            RemoteProtocolError: the round was claimed before, or an answer is malformed. Nothing has changed; in the
+                second case the round can still be claimed.
         """
-        park = exchange.park
-        assert park is not None
-        park.check_round(round)
+        suspended_call = exchange.suspended_call
+        assert suspended_call is not None
+        suspended_call.check_round(round)
         for key, response in responses.items():
-            if (wanted := park.open.get(key)) is not None:
+            if (wanted := suspended_call.open.get(key)) is not None:
                 input_requests.check_response(wanted.method, response)
-        outcome = park.outcome
-        answered = park.claim(round, responses)
-        exchange.leg, exchange.token_raw = leg, token_raw
-        if park.state is State.GONE:
-            self._forget(park)
-            self._tell_missed(session, exchange, park)
+        outcome = suspended_call.outcome
+        answered = suspended_call.claim(round, responses)
+        exchange.request, exchange.token_raw = request, token_raw
+        if suspended_call.state is SuspendedCallState.GONE:
+            self._forget(suspended_call)
+            self._tell_missed(session, exchange, suspended_call)
             return outcome or b""
-        self._desk.timers.cancel(("park", park.id))
+        self._context.timers.cancel(("park", suspended_call.id))
         for wanted, response in answered:
-            self.up.reply(session, session.asks.pop(wanted.number), Frame(result=response), headers)
+            self.up.reply(session, session.questions.pop(wanted.number), Frame(result=response), headers)
         return None
 
     def go_on(self, session: Session, exchange: Exchange) -> None:
-        """The leg is attached: what it missed, and what is still to be asked, comes at once."""
-        park = exchange.park
-        assert park is not None
-        self._tell_missed(session, exchange, park)
-        for key, wanted in list(park.open.items()):
-            if exchange.leg is not None and self._is_unable(exchange.leg, wanted):
-                del park.open[key]
-                ask = session.asks.pop(wanted.number)
-                self.up.reply(session, ask, refusal_of(ask.method), session.headers)
-        if park.state is State.COLLECT:
-            if park.open:
-                self._issue(session, exchange, park)
+        """Continues a call on the retry that `resume` accepted: sends what its client missed, then asks the questions
+        that are still open, at once. Those that the new request's capabilities do not cover are refused."""
+        suspended_call = exchange.suspended_call
+        assert suspended_call is not None
+        self._tell_missed(session, exchange, suspended_call)
+        for key, wanted in list(suspended_call.open.items()):
+            if exchange.request is not None and self._is_unable(exchange.request, wanted):
+                del suspended_call.open[key]
+                question = session.questions.pop(wanted.number)
+                self.up.reply(session, question, refusal_of(question.method), session.headers)
+        if suspended_call.state is SuspendedCallState.COLLECT:
+            if suspended_call.open:
+                self._issue(session, exchange, suspended_call)
             else:
-                park.receive_withdrawal(0)
+                # No question has the number 0. As none is open, the call goes from COLLECT back to RUN.
+                suspended_call.receive_withdrawal(0)
 
-    def _tell_missed(self, session: Session, exchange: Exchange, park: Park) -> None:
-        """What came for nobody, as far as this leg wants it: it may want less of the log than the one before."""
-        missed, park.missed = park.missed, []
+    def _tell_missed(self, session: Session, exchange: Exchange, suspended_call: SuspendedCall) -> None:
+        """Sends the notifications that came while the client was away. The new request may want fewer log messages than
+        the one before, or no progress."""
+        missed, suspended_call.missed = suspended_call.missed, []
         for message in missed:
             if wants(exchange, message):
-                self._legs.tell(session, exchange, message)
-        progress, park.progress = park.progress, None
+                self._requests.tell(session, exchange, message)
+        progress, suspended_call.progress = suspended_call.progress, None
         if progress is not None and exchange.token_raw is not None:
             params = set_member(progress, "progressToken", exchange.token_raw)
-            self._legs.tell(session, exchange, envelope.encode_notification("notifications/progress", params))
+            self._requests.tell(session, exchange, envelope.encode_notification("notifications/progress", params))
 
-    def _is_unable(self, leg: Envelope, wanted: Wanted) -> bool:
-        return missing(leg.capabilities, wanted.method, envelope.member_of(wanted.entry, "params")) is not None
+    def _is_unable(self, request: RequestMeta, question: SuspendedQuestion) -> bool:
+        return missing(request.capabilities, question.method, envelope.member_of(question.entry, "params")) is not None
 
-    # --- Meanwhile --------------------------------------------------------------------------------------------------
+    # --- While the client is away -------------------------------------------------------------------------------------
 
     def settle(self, session: Session, exchange: Exchange, message: bytes) -> bool:
-        """The call is over. True if `message`, its answer, is kept for a client that is away."""
-        park = exchange.park
-        if park is None or park.is_over:
+        """Handles the response to a call. True if `message`, the response, is kept for a client that is away.
+
+        All kept responses together may have `Limits.held_answers_max_bytes`. One that is too large is replaced by an
+        error that says so.
+        """
+        suspended_call = exchange.suspended_call
+        if suspended_call is None or suspended_call.is_over:
             return False
-        for number, ask in [(n, a) for n, a in session.asks.items() if a.exchange is exchange]:
-            del session.asks[number]
-            self.up.reply(session, ask, fallback(ask.method), session.headers)  # its server did not wait, and is told
-        self._desk.timers.cancel(("collect", park.id))
-        held_bytes = sum(len(e.park.outcome or b"") for _, e in self._by_id.values() if e.park is not None)
-        if not park.has_leg and held_bytes + len(message) > self._desk.limits.parks_held_max_bytes:
+        for number, question in [(n, a) for n, a in session.questions.items() if a.exchange is exchange]:
+            del session.questions[number]
+            # The server responded to the call without waiting for these answers.
+            self.up.reply(session, question, fallback(question.method), session.headers)
+        self._context.timers.cancel(("collect", suspended_call.id))
+        held_bytes = sum(
+            len(e.suspended_call.outcome or b"") for _, e in self._by_id.values() if e.suspended_call is not None
+        )
+        if not suspended_call.has_request and held_bytes + len(message) > self._context.limits.held_answers_max_bytes:
             text = "the answer came while its client was away, and was too large to be kept: the call has run"
             message = envelope.encode_error(exchange.id_raw, OVERLOADED, text, {"outcome": "executed"})
             exchange.is_native = True
-        if park.settle(message):
+        if suspended_call.settle(message):
             return True
-        self._forget(park)
+        self._forget(suspended_call)
         return False
 
     def handle_tick(self, id: str) -> None:
-        """Servers give up on a question after a minute or so, unless they hear of progress."""
+        """Sends progress for the questions of a suspended call: servers give up on a question after a minute or so
+        without it."""
         session, exchange = self._by_id[id]
-        park = exchange.park
-        assert park is not None
-        if park.state is not State.PARKED:
+        suspended_call = exchange.suspended_call
+        assert suspended_call is not None
+        if suspended_call.state is not SuspendedCallState.WAITING:
             return
-        park.ticks += 1
-        for ask in session.asks.values():
-            if ask.exchange is exchange and ask.token_raw is not None:
-                self.up.tick(session, ask, park.ticks)
-        self._tick_later(park)
+        suspended_call.ticks += 1
+        for question in session.questions.values():
+            if question.exchange is exchange and question.token_raw is not None:
+                self.up.tick(session, question, suspended_call.ticks)
+        self._tick_later(suspended_call)
 
-    def _tick_later(self, park: Park) -> None:
-        self._desk.timers.set(("tick", park.id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
+    def _tick_later(self, suspended_call: SuspendedCall) -> None:
+        self._context.timers.set(
+            ("tick", suspended_call.id), self._context.now + self._context.limits.suspended_call_tick_s, "sign of life"
+        )
 
     def keep(self, exchange: Exchange, method: str, message: bytes) -> None:
-        """Something came for a client that is away."""
-        park = exchange.park
-        assert park is not None
-        assert not park.has_leg
+        """Keeps a notification for a client that is away: the latest progress, and every other one as long as there is
+        room (`Limits.suspended_call_logs_max`, `Limits.suspended_call_logs_max_bytes`). The rest is dropped."""
+        suspended_call = exchange.suspended_call
+        assert suspended_call is not None
+        assert not suspended_call.has_request
         if method == "notifications/progress":
-            park.progress = envelope.decode(message).params
-        elif self._has_room(park, message):
-            park.missed.append(message)
+            suspended_call.progress = envelope.decode(message).params
+        elif self._has_room(suspended_call, message):
+            suspended_call.missed.append(message)
 
-    def _has_room(self, park: Park, message: bytes) -> bool:
-        limits = self._desk.limits
-        size_bytes = sum(map(len, park.missed)) + len(message)
-        return len(park.missed) < limits.park_logs_max and size_bytes <= limits.park_logs_max_bytes
+    def _has_room(self, suspended_call: SuspendedCall, message: bytes) -> bool:
+        limits = self._context.limits
+        size_bytes = sum(map(len, suspended_call.missed)) + len(message)
+        return (
+            len(suspended_call.missed) < limits.suspended_call_logs_max
+            and size_bytes <= limits.suspended_call_logs_max_bytes
+        )
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
-    def handle_park(self, id: str) -> None:
-        """The client has not come back."""
+    def handle_suspended_call(self, id: str) -> None:
+        """Ends a call whose client did not come back within `Limits.suspended_call_ttl_s`. If the response is here
+        already it is dropped; else the call is cancelled upstream."""
         session, exchange = self._by_id[id]
-        assert exchange.park is not None
-        self._desk.note(
+        assert exchange.suspended_call is not None
+        self._context.note(
             "info", f"{exchange.method} given up: its client did not come back with answers", session.server
         )
-        if exchange.park.state is State.HELD:
-            exchange.park.end()
-            self._forget(exchange.park)
-            self._calls.over(session)
+        if exchange.suspended_call.state is SuspendedCallState.HELD:
+            exchange.suspended_call.end()
+            self._forget(exchange.suspended_call)
+            self._responder.over(session)
         else:
             reason = msgspec.json.encode({"requestId": 0, "reason": "the client did not come back"})
-            self._calls.cancel(session, exchange, reason, session.headers)
+            self._responder.cancel(session, exchange, reason, session.headers)
 
     def cancel(self, session: Session, exchange: Exchange) -> None:
-        """The call is cancelled, or given up: whoever asked hears what a client would say that closes the form."""
-        park = exchange.park
-        if park is None:
+        """Ends the suspension of a call that is cancelled or given up. The server gets the fallback answer to each open
+        question, as from a user who closes the form."""
+        suspended_call = exchange.suspended_call
+        if suspended_call is None:
             return
-        for number, ask in [(n, a) for n, a in session.asks.items() if a.exchange is exchange]:
-            del session.asks[number]
-            self.up.reply(session, ask, fallback(ask.method), session.headers)
-        park.end()
-        self._forget(park)
+        for number, question in [(n, a) for n, a in session.questions.items() if a.exchange is exchange]:
+            del session.questions[number]
+            self.up.reply(session, question, fallback(question.method), session.headers)
+        suspended_call.end()
+        self._forget(suspended_call)
 
     def release(self, exchange: Exchange) -> None:
-        """The call goes on as a task: its questions take another way."""
-        park, exchange.park = exchange.park, None
-        if park is not None:
-            park.end()
-            self._forget(park)
+        """Ends the suspension of a call that goes on as a task: from now on its questions are those of the task."""
+        suspended_call, exchange.suspended_call = exchange.suspended_call, None
+        if suspended_call is not None:
+            suspended_call.end()
+            self._forget(suspended_call)
 
     def holds(self, session: Session) -> bool:
-        """Whether a call of the session is parked, or over and not told."""
+        """True if a call of the session is suspended, or has a response that its client has not fetched."""
         return any(other is session for other, _ in self._by_id.values())
 
     def close_session(self, session: Session) -> None:
-        """What its calls came to is not waited for any more."""
+        """Drops the suspended calls of a session that ends, with the responses that are kept for its client."""
         for other, exchange in list(self._by_id.values()):
-            if other is session and exchange.park is not None:
-                exchange.park.end()
-                self._forget(exchange.park)
+            if other is session and exchange.suspended_call is not None:
+                exchange.suspended_call.end()
+                self._forget(exchange.suspended_call)
 
-    def _forget(self, park: Park) -> None:
-        self._by_id.pop(park.id, None)
+    def _forget(self, suspended_call: SuspendedCall) -> None:
+        self._by_id.pop(suspended_call.id, None)
         for purpose in ("collect", "park", "tick"):
-            self._desk.timers.cancel((purpose, park.id))
+            self._context.timers.cancel((purpose, suspended_call.id))
 
 
 def wants(exchange: Exchange, message: bytes) -> bool:
-    """Whether the client of a call is to be told: of the log only what it has asked for with this request."""
+    """True if the client of a call is to get a notification. It gets log messages from the level up that its request
+    named, none if that named none, and any other notification."""
     frame = envelope.decode(message)
     if frame.method != "notifications/message":
         return True
-    wanted = None if exchange.leg is None else exchange.leg.log_level
+    wanted = None if exchange.request is None else exchange.request.log_level
     if wanted is None:
         return False
     level = envelope.text_of(envelope.member_of(frame.params, "level"))
@@ -387,8 +428,14 @@ def wants(exchange: Exchange, message: bytes) -> bool:
 
 
 def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str, server_info: bytes | None) -> bytes:
-    """The answer that asks: an `InputRequiredResult`. Like every result it says who the server is, if that is known
-    (2026-07-28 basic, "`_meta`")."""
+    """Returns a response with an `InputRequiredResult`. Like every result it says who the server is, if that is known
+    (2026-07-28 basic, "`_meta`").
+
+    Args:
+        entries: the JSON of each `InputRequest`, by its key.
+        state: the `requestState`.
+        server_info: the JSON of the server's `Implementation`.
+    """
     listed = b",".join(msgspec.json.encode(key) + b":" + entry for key, entry in entries.items())
     result = b'{"resultType":"input_required","inputRequests":{' + listed + b'},"requestState":'
     meta = b"" if server_info is None else b',"_meta":{"io.modelcontextprotocol/serverInfo":' + server_info + b"}"
@@ -396,19 +443,20 @@ def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str, server_info:
 
 
 def fallback(method: str) -> Frame:
-    """What a server hears whose question reaches nobody."""
-    kind, said = input_requests.FALLBACKS.get(method, ("error", NOT_ASKED))
-    return Frame(result=said) if kind == "result" else Frame(error=said)
+    """Returns the answer that a server gets to a question that reaches no user: an elicitation is cancelled, as by a
+    user who closes the form, and any other question gets an error."""
+    kind, body = input_requests.FALLBACKS.get(method, ("error", NOT_ASKED))
+    return Frame(result=body) if kind == "result" else Frame(error=body)
 
 
 def refusal_of(method: str) -> Frame:
-    """What a server hears whose client does not offer what it takes to be asked."""
-    _, said = input_requests.REFUSALS[method]
-    return Frame(error=said)
+    """Returns the answer that a server gets if the client has not declared the capability that its question needs."""
+    _, error = input_requests.REFUSALS[method]
+    return Frame(error=error)
 
 
 def detached() -> Reply:
-    """The reply of a call whose client is away: nothing can be sent there."""
+    """Returns the reply of a call that no client request waits for: nothing can be sent on it."""
     reply = Reply(Stream(None), ends_channel=True, can_stream=False)
     reply.remaining = 1
     return reply

@@ -1,8 +1,8 @@
-"""Calls that a server with sessions refuses until its user has visited a page (-32042), for clients without sessions.
+"""Calls that a server with sessions refuses until its user has visited a page (-32042), for stateless clients.
 
-The refusal becomes questions, one for each page; when the client comes back and has agreed to all, the call is made
-again, as the refusal itself wants it. If it is refused for the same pages, it waits a little for the server to say that
-the visits are done, since agreeing takes a moment and visiting takes longer.
+The refusal becomes `input_required` with one elicitation for each page. When the client retries and has accepted all of
+them, the call is sent to the server again, as the refusal demands. If the server refuses it for the same pages, the
+proxy waits a little for `notifications/elicitation/complete`, since accepting takes a moment and visiting takes longer.
 
 Source: 2025-11-25 client/elicitation, "URL Elicitation Required Error"; 2026-07-28 basic/patterns/mrtr.
 """
@@ -19,54 +19,53 @@ from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
-from ..bridge.request_state import Claims, Kind, digest_of_value
+from ..bridge.request_state import Claims, ClaimsKind, digest_of_value
+from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import elements
-from ..state.context import Desk
-from ..state.exchange import Exchange, ExchangeKey, State
-from ..state.exchange import Input as ExchangeInput
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
 from ..state.link import Link
 from ..state.session import Session
-from .call_state import Stating
+from .call_state import CallState
 from .suspended_calls import asking
 
 DONE_MAX: Final = 64
-"""Visits of a session that the server called done, and that nobody waited for yet."""
+"""The most visits of a session that are remembered as complete before a call waits for them."""
 
 PAGES_MAX: Final = 16
-"""Pages that one refusal may name: all of them are in one token, and a user would not visit more."""
+"""The most pages that one refusal may name: one token holds all of them, and a user would not visit more."""
 
 NAME_MAX: Final = 64
-"""Characters of a visit's name that stand in the token as they are, a UUID's with room to spare; of longer ones, a
-digest."""
+"""The most characters of an `elicitationId` that go into the token as they are, a UUID with room to spare. A longer one
+is replaced by its digest."""
 
 
-class Upward(Protocol):
+class RequestSender(Protocol):
+    """Sends client requests to their server."""
+
     def request(self, session: Session, exchange: Exchange) -> None: ...
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
-        """Send once more what the server has refused for now."""
+        """Sends a request again that the server refused for now."""
 
 
-class Down(Protocol):
-    def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
+class UrlElicitation:
+    """The calls of all sessions that wait until a page was visited."""
 
-
-class Visits:
-    """All visits that calls wait for."""
-
-    def __init__(self, desk: Desk, stating: Stating, down: Down) -> None:
-        self.up: Upward
-        self._desk = desk
-        self._stating = stating
-        self._down = down
+    def __init__(self, context: Context, call_state: CallState, responder: Responder) -> None:
+        self.up: RequestSender
+        self._context = context
+        self._call_state = call_state
+        self._responder = responder
         self._waiting: dict[tuple[str, ExchangeKey], tuple[Session, Exchange, set[str]]] = {}
         self._done: dict[str, list[str]] = {}
 
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """A call was refused. False if the refusal names no page, or too many."""
+        """Handles a refusal with -32042: asks the client to visit its pages. False if it names no page, or more than
+        `PAGES_MAX`."""
         session = link.session_of(exchange)
-        leg = exchange.leg
+        request = exchange.request
         try:
             pages = _pages(error)
             entries = {
@@ -76,25 +75,29 @@ class Visits:
             visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         except RemoteProtocolError:
             return False
-        if leg is None or not 0 < len(pages) <= PAGES_MAX:
+        if request is None or not 0 < len(pages) <= PAGES_MAX:
             return False
-        if exchange.visited >= set(visits.values()) and exchange.state is State.SENT:
+        if exchange.visited >= set(visits.values()) and exchange.state is ExchangeState.SENT:
             self._wait(session, exchange)
             return True
         exchange.step(ExchangeInput.REPLY)
         exchange.is_native = True
-        lacking = missing(leg.capabilities, "elicitation/create", pages[0])
+        lacking = missing(request.capabilities, "elicitation/create", pages[0])
         if lacking is not None:
             data = {"requiredCapabilities": msgspec.Raw(lacking)}
             text = "the server wants its user to visit a page, and the client cannot be asked for that"
-            self._down.answer(session, exchange, envelope.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data))
+            self._responder.answer(
+                session, exchange, envelope.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data)
+            )
             return True
-        state = self._stating.state(session, exchange, Kind.URL, questions=visits)
-        self._down.answer(session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting)))
+        state = self._call_state.state(session, exchange, ClaimsKind.URL, questions=visits)
+        self._responder.answer(
+            session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
+        )
         return True
 
     def resume(self, session: Session, exchange: Exchange, claims: Claims, responses: Mapping[str, bytes]) -> None:
-        """The client is back."""
+        """Handles a retry: sends the call to the server again if the client accepted every page, else ends it."""
         refused = [key for key in claims.questions if not _is_accepted(responses.get(key))]
         if refused:
             text = "the server wants its user to visit a page first, and that was declined"
@@ -102,14 +105,14 @@ class Visits:
                 message = envelope.encode_result(exchange.id_raw, tool_error(text))
             else:
                 message = envelope.encode_error(exchange.id_raw, INPUT_REFUSED, text)
-            self._down.answer(session, exchange, message)
+            self._responder.answer(session, exchange, message)
             return
         exchange.visited = frozenset(visit for visit in claims.questions.values() if visit)
         self.up.request(session, exchange)
 
     def _wait(self, session: Session, exchange: Exchange) -> None:
-        """The same pages again, which the user has agreed to visit: it takes until they are visited. Once only: then
-        the client is asked again."""
+        """Waits until the user has visited the pages, all of which the client accepted before. A call waits once only:
+        if the server refuses it again, the client is asked again."""
         exchange.step(ExchangeInput.REQUEUE)
         open_visits = set(exchange.visited.difference(self._done.get(session.sid, ())))
         exchange.visited = frozenset()
@@ -117,11 +120,14 @@ class Visits:
         if not open_visits:
             self.handle_visit(session.sid, exchange.key)
             return
-        at = self._desk.now + self._desk.limits.visit_wait_s
-        self._desk.timers.set(("visit", (session.sid, exchange.key)), at, "visit to a page")
+        at = self._context.now + self._context.limits.url_elicitation_wait_s
+        self._context.timers.set(("visit", (session.sid, exchange.key)), at, "visit to a page")
 
     def receive_done(self, session: Session, visit: str) -> None:
-        """The server says that a visit has served its purpose. Of unknown ones nothing follows."""
+        """Handles `notifications/elicitation/complete`: calls that wait for no other visit are sent again.
+
+        An id that no call waits for is remembered, at most `DONE_MAX` of a session, and has no other effect.
+        """
         visit = _short(visit)
         done = self._done.setdefault(session.sid, [])
         if visit not in done:
@@ -134,14 +140,14 @@ class Visits:
                     self.handle_visit(sid, key)
 
     def handle_visit(self, sid: str, key: ExchangeKey) -> None:
-        """Enough waited."""
+        """Sends a call to the server again: its pages are visited, or it waited long enough for that."""
         session, exchange, _ = self._waiting[sid, key]
         self.forget(session, exchange)
         self.up.repeat(session, exchange)
 
     def forget(self, session: Session, exchange: Exchange) -> None:
         if self._waiting.pop((session.sid, exchange.key), None) is not None:
-            self._desk.timers.cancel(("visit", (session.sid, exchange.key)))
+            self._context.timers.cancel(("visit", (session.sid, exchange.key)))
 
     def close_session(self, session: Session) -> None:
         self._done.pop(session.sid, None)

@@ -1,7 +1,7 @@
-"""Adding to a peer's result without disturbing it.
+"""Helpers that add to the JSON of a peer's result without disturbing the rest.
 
-What a server answered may have any shape. Where it does not have the one that could be added to, it stays as it came:
-a good answer is never lost over an addition.
+A server's result may have any shape. Where it lacks the shape that could be added to, it is returned unchanged: a good
+result is never lost over an addition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .splice import Span, elements, extend_array, members, set_member, take
 
 
 def readable_members(data: bytes | None) -> dict[str, Span]:
-    """The members of an object; none if `data` is anything else, or has a key twice."""
+    """Returns the spans of an object's members; empty if `data` is anything else, or has a key twice."""
     if data is None or not data.startswith(b"{"):
         return {}
     try:
@@ -25,7 +25,7 @@ def readable_members(data: bytes | None) -> dict[str, Span]:
 
 
 def readable_elements(data: bytes | None) -> list[bytes]:
-    """The JSON of an array's elements; none if `data` is anything else."""
+    """Returns the JSON of each element of an array; empty if `data` is anything else."""
     if data is None or not data.startswith(b"["):
         return []
     try:
@@ -35,7 +35,7 @@ def readable_elements(data: bytes | None) -> list[bytes]:
 
 
 def readable_text(raw: bytes | None) -> str | None:
-    """The text of a JSON string, halves of surrogate pairs replaced; None if it is something else."""
+    """Returns the text of a JSON string, each lone surrogate replaced by U+FFFD; None if `raw` is anything else."""
     text = text_of(raw)
     if text is not None or raw is None or not raw.startswith(b'"'):
         return text
@@ -48,7 +48,10 @@ def readable_text(raw: bytes | None) -> str | None:
 
 
 def add_items(result: bytes, key: str, items: Sequence[bytes]) -> bytes:
-    """The object `result` with `items` at the end of its array `key`, which is made if it is missing."""
+    """Returns the object `result` with `items` appended to its array `key`, which is created if absent.
+
+    `result` comes back unchanged if it is no readable object, or if `key` holds anything but an array.
+    """
     if not items or not _is_open(result):
         return result
     array = take(result, readable_members(result).get(key))
@@ -58,7 +61,10 @@ def add_items(result: bytes, key: str, items: Sequence[bytes]) -> bytes:
 
 
 def add_members(result: bytes, key: str, additions: Mapping[str, bytes]) -> bytes:
-    """The object `result` with members set in its object `key`, which is made if it is missing or null."""
+    """Returns the object `result` with members set in its object `key`, which is created if absent or null.
+
+    `result` comes back unchanged if it, or what `key` holds, is no readable object.
+    """
     if not additions or not _is_open(result):
         return result
     inner = take(result, readable_members(result).get(key)) or b"null"
@@ -72,7 +78,7 @@ def add_members(result: bytes, key: str, additions: Mapping[str, bytes]) -> byte
 
 
 def _is_open(data: bytes) -> bool:
-    """Whether `data` is an object that can be read and added to."""
+    """True if `data` is an object without duplicate keys, so that members can be added."""
     try:
         members(data)
     except RemoteProtocolError:

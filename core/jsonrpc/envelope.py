@@ -1,7 +1,7 @@
-"""The JSON-RPC 2.0 envelope: decoded once, its payloads left as the bytes they came in.
+"""The JSON-RPC 2.0 envelope: decoded once, its payloads kept as the bytes they arrived in.
 
-A `Frame` holds the JSON of params, result and error unread. Messages are built anew from their parts, so the members of
-the envelope itself are always exactly the standard's, and everything inside is exactly the sender's.
+A `Frame` holds the JSON of params, result and error unread. Messages are encoded anew from these parts, so the members
+of the envelope are always exactly the standard's, and everything inside is exactly the sender's.
 
 Source: JSON-RPC 2.0; MCP base protocol, "Messages" (ids are strings or integers, never null).
 """
@@ -18,7 +18,7 @@ from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Remot
 from .splice import DEPTH_SAFE, Edit, Span, check_depth, check_utf8, deeper, elements, look, members, splice, take
 
 IdKey = tuple[str, str | int]
-"""An id or token by value: ("s", text) or ("n", integer), so that 1 and "1" differ and 1 and 1.0 do not."""
+"""An id or token by value: ("s", text) or ("n", integer). 1 and "1" differ; 1 and 1.0 are the same."""
 
 _SPACES: Final = frozenset({b" ", b"\t", b"\r", b"\n"})
 
@@ -27,10 +27,11 @@ MARK: Final = b"\xef\xbb\xbf"
 
 _INTEGRAL: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
 LARGE_BYTES: Final = 64 * 1024
-"""From here on, looking through a message costs more than all else that is done about it."""
+"""The size from which a scan through a message costs more than everything else that is done with it."""
 
 _DIGITS_MAX: Final = 4000
-"""Python refuses to read longer integers by default; such an id is compared as text."""
+"""The longest integer that is read as a number. Python refuses longer ones by default; such an id is compared as
+text."""
 
 _string_decoder: Final = msgspec.json.Decoder(str)
 
@@ -46,7 +47,7 @@ class _Envelope(msgspec.Struct):
 
 _envelope_decoder: Final = msgspec.json.Decoder(_Envelope)
 
-# What each member takes beside its value, in a message without a space or an escape; the first has no comma.
+# The bytes of each member besides its value, in a message without spaces or escapes. The first one has no comma.
 _FRAME_BYTES: Final = len(b'{"jsonrpc":"2.0"}')
 _ID_BYTES: Final = len(b',"id":')
 _METHOD_BYTES: Final = len(b',"method":""')
@@ -56,7 +57,7 @@ _ERROR_BYTES: Final = len(b',"error":')
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One message.
+    """One decoded message.
 
     Attributes:
         id_raw: the id's JSON; None for a notification, and for an error without a usable id.
@@ -80,12 +81,15 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def decode(message: bytes) -> Frame:
-    """Read one message. A `null` for method or params counts as absence, and so does one for result or error beside the
-    other: some peers write every member that their types have.
+    """Decodes one message.
+
+    A `null` method or params counts as absent. So does a `null` result or error beside the other one: some peers write
+    every member that their types have.
 
     Raises:
-        RemoteProtocolError: not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST); `id_raw` is set
-            where the sender can be answered under its own id, and `shape` where it can be told.
+        RemoteProtocolError: the message is not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST). The
+            error's `id_raw` is set where the sender can be answered under its own id, and its `shape` where the kind of
+            the message shows.
     """
     if not message.isascii():
         try:
@@ -113,7 +117,7 @@ def decode(message: bytes) -> Frame:
         raise RemoteProtocolError(f"got the id {described(id_raw)}, expected a string or an integer", shape=shape)
     answerable = None if is_null_id else id_raw
     seen = take(message, spans.get("jsonrpc"))
-    if seen != b'"2.0"' and text_of(seen) != "2.0":  # escapes in it are odd, and allowed
+    if seen != b'"2.0"' and text_of(seen) != "2.0":  # escapes in the version are odd, and allowed
         said = "no member jsonrpc" if seen is None else f"jsonrpc {described(seen)}"
         raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"', id_raw=answerable, shape=shape)
     if shape == "call":
@@ -132,10 +136,13 @@ def decode(message: bytes) -> Frame:
 
 
 def _decode_plain(message: bytes) -> Frame | None:
-    """Read a message as most are written: the members of the envelope, each once, and not a byte between them. None for
-    any other, which may be right or wrong.
+    """The fast path of `decode`, for a message of envelope members alone, each once, with no byte between them.
 
-    That nothing else is there shows by the length: whatever was passed over would have made the message longer.
+    Returns None for any other message, valid or not. Skipped are the scan for the members' positions and the search for
+    duplicate keys. The length shows that both would find nothing: the decoder ignores spaces, unknown members and all
+    but the last of duplicate keys, and each of them (or an escape) makes the message longer than the members that were
+    found. `test_a_message_without_spaces_means_the_same_as_one_with_them` (tests/core/jsonrpc/test_envelope.py)
+    compares both.
     """
     try:
         envelope = _envelope_decoder.decode(message)
@@ -171,7 +178,7 @@ def _decode_plain(message: bytes) -> Frame | None:
 
 
 def _recognized(error: RemoteProtocolError, readable: bytes) -> RemoteProtocolError:
-    """`error`, with what `readable`, the message with its fault mended, says of whose message it is."""
+    """Returns `error` with the `id_raw` and `shape` that `readable`, the message with its fault mended, shows."""
     try:
         frame = decode(readable)
     except RemoteProtocolError as other:
@@ -209,32 +216,37 @@ def _decode_call(message: bytes, spans: dict[str, Span], id_raw: bytes | None, i
 
 
 def is_marked(pieces: Sequence[bytes]) -> bool:
-    """Whether a message that came in pieces, none of them empty, begins with a byte order mark."""
+    """True if a message that arrived in `pieces`, none of them empty, begins with a byte order mark."""
     return b"".join(pieces[: len(MARK)]).startswith(MARK) if len(pieces[0]) < len(MARK) else pieces[0].startswith(MARK)
 
 
 def is_batch(message: bytes) -> bool:
-    """Whether the message is an array of messages, as 2025-03-26 allows."""
+    """True if the message is an array of messages, which 2025-03-26 allows."""
     first = message[:1]
     return first == b"[" or (first in _SPACES and message.lstrip(b" \t\r\n")[:1] == b"[")
 
 
 def split_batch(message: bytes) -> list[bytes]:
-    """The messages of a batch. Raises RemoteProtocolError when it is no JSON array."""
+    """Returns the messages of a batch.
+
+    Raises:
+        RemoteProtocolError: the batch is no JSON array.
+    """
     check_utf8(message)
     check_depth(message)
     return [message[start:stop] for start, stop in elements(message)]
 
 
 def id_key(id_raw: bytes) -> IdKey | None:
-    """The id by value, or None if it is neither a string nor integral. `1.0` and `1` are one id; `1.5` is none."""
+    """Returns the id by value, or None if it is neither a string nor integral. `1.0` and `1` are one id; `1.5` is no
+    id."""
     if id_raw[:1] == b'"':
         if b"\\" not in id_raw:
             return ("s", id_raw[1:-1].decode())
         try:
             return ("s", _string_decoder.decode(id_raw))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return ("s", "\0" + id_raw.decode())  # half a surrogate pair: equal to itself only
+            return ("s", "\0" + id_raw.decode())  # a lone surrogate: such an id equals only the same bytes
     if id_raw.isdigit() and len(id_raw) <= _DIGITS_MAX:  # JSON has no leading zeros
         return ("n", int(id_raw))
     match = _INTEGRAL.fullmatch(id_raw)
@@ -246,7 +258,8 @@ def id_key(id_raw: bytes) -> IdKey | None:
 
 
 def number_of(id_raw: bytes) -> int | None:
-    """The number of ours that a peer echoes in an id or a progress token; some echo it as a string."""
+    """Returns the number that a peer echoes in an id or a progress token, as a number or as a string; None for all
+    else."""
     if id_raw.isdigit() and len(id_raw) <= _DIGITS_MAX:
         return int(id_raw)
     key = id_key(id_raw)
@@ -257,7 +270,7 @@ def number_of(id_raw: bytes) -> int | None:
     return int(key[1]) if key[1].isdecimal() and key[1].isascii() and len(key[1]) <= _DIGITS_MAX else None
 
 
-# Joined, not formatted: that takes ten times as long for what is large.
+# Joined, not formatted: formatting takes ten times as long for large payloads.
 
 
 def encode_request(id_raw: bytes, method: str, params: bytes | None) -> bytes:
@@ -275,12 +288,12 @@ def encode_result(id_raw: bytes, result: bytes) -> bytes:
 
 
 def begin_result(id_raw: bytes) -> bytes:
-    """What `encode_result` has before the result; behind it is one brace."""
+    """Returns the bytes that `encode_result` writes before the result; after the result it writes one brace."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id_raw, b',"result":'))
 
 
 def encode_error_raw(id_raw: bytes | None, error: bytes) -> bytes:
-    """`error` is the JSON of a whole error object."""
+    """Encodes an error response; `error` is the JSON of a whole error object."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id_raw or b"null", b',"error":', error, b"}"))
 
 
@@ -292,9 +305,10 @@ def encode_error(id_raw: bytes | None, code: int, message: str, data: object = N
 
 
 def usable_error(error: bytes) -> bytes:
-    """An error object every client can read: integer code, string message; anything else is wrapped, not lost.
+    """Returns an error object that every client can read: integer code, string message.
 
-    Bytes that are not UTF-8 (a refusing response's body is not checked before) become U+FFFD.
+    Any other JSON is wrapped in such an object, not lost. Bytes that are not UTF-8 become U+FFFD: the body of an HTTP
+    error response is not checked earlier.
     """
     if not error.isascii():
         error = error.decode(errors="replace").encode()
@@ -310,16 +324,16 @@ def usable_error(error: bytes) -> bytes:
     return b'{"code":%d,"message":%b,"data":%b}' % (INTERNAL_ERROR, text, original)
 
 
-# --- Members the protocol itself puts into params -------------------------------------------------------------------
+# --- Members that the protocol itself defines -----------------------------------------------------------------------
 
 
 def error_object(code: int, message: str) -> bytes:
-    """The JSON of an error object without data."""
+    """Returns the JSON of an error object without data."""
     return msgspec.json.encode({"code": code, "message": message})
 
 
 def error_code(error: bytes) -> int | None:
-    """The code of an error object; None if there is none that can be read."""
+    """Returns the code of an error object; None if there is none that can be read."""
     try:
         raw = member_of(error, "code")
         code = None if raw is None else msgspec.json.decode(raw)
@@ -329,15 +343,15 @@ def error_code(error: bytes) -> int | None:
 
 
 def progress_token(params: bytes | None) -> bytes | None:
-    """The JSON of `params._meta.progressToken`; None if it is absent or null.
+    """Returns the JSON of `params._meta.progressToken`; None if it is absent or null.
 
     Raises:
-        RemoteProtocolError: it is neither a string nor an integer (INVALID_PARAMS): forwarded as it is, it could be
-            taken for the number of another request.
+        RemoteProtocolError: the token is neither a string nor an integer (INVALID_PARAMS). Forwarded unchanged, it
+            could be taken for the number of another request.
     """
     if params is None or not params.startswith(b"{"):
         return None
-    if b"progressToken" not in params and b"\\u" not in params:  # it may be spelled with escapes
+    if b"progressToken" not in params and b"\\u" not in params:  # the key may be spelled with escapes
         return None
     span = _token_span(params)
     if span is None:
@@ -352,7 +366,7 @@ def progress_token(params: bytes | None) -> bytes | None:
 
 
 def replace_progress_token(params: bytes, token_raw: bytes) -> bytes:
-    """`params` with the token that `progress_token` found replaced."""
+    """Returns `params` with the token that `progress_token` found replaced."""
     span = _token_span(params)
     assert span is not None
     return splice(params, [Edit(span[0], span[1], token_raw)])
@@ -367,14 +381,14 @@ def _token_span(params: bytes) -> tuple[int, int] | None:
 
 
 def member_of(params: bytes | None, key: str) -> bytes | None:
-    """The JSON of one member of an object; None if `params` is absent, no object, or lacks it."""
+    """Returns the JSON of one member of an object; None if `params` is absent, no object, or lacks the member."""
     if params is None or not params.startswith(b"{"):
         return None
     return take(params, look(params).get(key))
 
 
 def text_of(raw: bytes | None) -> str | None:
-    """The text of a JSON string, or None if it is something else."""
+    """Returns the text of a JSON string, or None if `raw` is anything else."""
     if raw is None or not raw.startswith(b'"'):
         return None
     try:
@@ -384,18 +398,21 @@ def text_of(raw: bytes | None) -> str | None:
 
 
 def _kind(raw: bytes) -> str:
-    """What a JSON value is, for messages that may be logged: they hold nothing of the payload."""
+    """Names the type of a JSON value, for messages that may be logged and must show nothing of the payload."""
     kinds = {b'"': "a string", b"[": "an array", b"{": "an object", b"t": "true", b"f": "false", b"n": "null"}
     return kinds.get(raw[:1], "a number that is no integer" if _INTEGRAL.fullmatch(raw) is None else "a number")
 
 
 def described(raw: bytes) -> str:
-    """A number as it is, or a version; of anything else, what it is."""
+    """Returns a number or a version as it is written, and the type of any other value."""
     return raw.decode() if re.fullmatch(rb'"?[-+.0-9Ee]{1,20}"?', raw) else _kind(raw)
 
 
 def parse_failure(error: RemoteProtocolError) -> bytes:
-    """The reply to a message that could not be read. The id of an answer is not its sender's to be answered under."""
+    """Returns the error response to a message that could not be read.
+
+    Its id is null if the message was a response: that id belongs to a request of the receiver's, not of the sender's.
+    """
     return encode_error(
         None if error.shape == "reply" else error.id_raw, error.rpc_code or INVALID_REQUEST, error.message
     )

@@ -1,11 +1,12 @@
-"""The envelope of a large answer, known by its edges: whatever lies between them is neither read nor copied.
+"""The fast path for large results: the envelope is recognized by the first and last bytes of the message.
 
-Servers write the members of an envelope in one of few ways: `jsonrpc` and `id` stand before the result or behind it.
-What begins or ends so is an answer, and of what it is one, whatever its result holds: in JSON, nothing within a string
-or a nested object can stand there. What is written otherwise, and what is no answer, is for `jsonrpc.decode`.
+Servers write the members of an envelope in one of few ways: `jsonrpc` and `id` stand before the result or after it. A
+message that begins or ends so is a response, and shows its id, whatever its result holds: in JSON, nothing inside a
+string or a nested object can stand at those places. Any other message is left to `envelope.decode`.
 
-Nothing is known of what was not looked at: it may have the id again, or be no JSON at all. Whoever passes it on gives
-its reader what its writer wrote.
+The bytes between the edges are neither read nor copied. They may contain a second id, or be no JSON at all; the reader
+of the forwarded message gets exactly what its writer wrote. tests/core/routing/test_passthrough.py compares the edges
+with `envelope.decode`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import re
 from typing import Final, NamedTuple
 
 EDGE_BYTES: Final = 128
-"""So much of either end shows the envelope: its members take 60 bytes with the longest number, and some spaces."""
+"""The bytes of either end that show the envelope: its members take 60 with the longest number, and some spaces."""
 
 PARTS_MIN_BYTES: Final = 256 * 1024
-"""A message below this is not passed on in parts: it is there after a read or two, and takes little memory."""
+"""The smallest message that is passed on in parts. A smaller one has arrived after a read or two, and takes little
+memory."""
 
 _VERSION: Final = rb'"jsonrpc": ?"2\.0"'
-_ID: Final = rb'"id": ?(?P<quote>"?)(?P<number>[0-9]{1,15})(?P=quote)'  # some echo the number as a string
+_ID: Final = rb'"id": ?(?P<quote>"?)(?P<number>[0-9]{1,15})(?P=quote)'  # some servers echo the number as a string
 _RESULT: Final = rb'"result": ?(?=\{)'
 _IN_FRONT: Final = (
     re.compile(rb"\{" + _VERSION + rb", ?" + _ID + rb", ?" + _RESULT),
@@ -34,38 +36,47 @@ _BEHIND: Final = (
 _CLOSED: Final = re.compile(rb"\}\}\s*\Z")
 
 
-class Front(NamedTuple):
-    """The result begins at `size_bytes`; `number` is the id before it."""
+class EnvelopeStart(NamedTuple):
+    """The start of a response: the result begins at offset `size_bytes`; `number` is the id before it."""
 
     number: int
     size_bytes: int
 
 
-class Answer(NamedTuple):
-    """A whole answer: what `number` was asked for, and the message but for its envelope, which ends with a brace."""
+class WholeAnswer(NamedTuple):
+    """A complete response.
+
+    Attributes:
+        number: the id of the request that it answers.
+        pieces: the result followed by one closing brace, without the rest of the envelope.
+    """
 
     number: int
     pieces: tuple[bytes, ...]
 
 
-def read_front(beginning: bytes) -> Front | None:
-    """The envelope of a message that begins with it. None: it does not, or `beginning` is too short to say."""
+def read_front(beginning: bytes) -> EnvelopeStart | None:
+    """Returns the envelope at the beginning of a message; None if there is none, or if `beginning` is too short to
+    tell."""
     for form in _IN_FRONT:
         found = form.match(beginning)
         if found is not None:
-            return Front(int(found["number"]), found.end())
+            return EnvelopeStart(int(found["number"]), found.end())
     return None
 
 
-def read_whole(pieces: tuple[bytes, ...]) -> Answer | None:
-    """A whole message in pieces, of which only the first and the last are looked at. None: it is no answer, or one
-    that has to be read."""
+def read_whole(pieces: tuple[bytes, ...]) -> WholeAnswer | None:
+    """Returns the response in a complete message that came in `pieces`, of which only the first and the last are looked
+    at.
+
+    Returns None for a message that is no response, or that has to be decoded to tell.
+    """
     first, last = pieces[0], pieces[-1]
     front = read_front(first)
     if front is not None:
         if _CLOSED.search(last[-EDGE_BYTES:]) is None:
             return None
-        return Answer(front.number, (first[front.size_bytes :], *pieces[1:]))
+        return WholeAnswer(front.number, (first[front.size_bytes :], *pieces[1:]))
     begun = _BEGUN.match(first)
     if begun is None:
         return None
@@ -75,6 +86,6 @@ def read_whole(pieces: tuple[bytes, ...]) -> Answer | None:
         if found is not None:
             start, stop = found.span(1)
             if len(pieces) == 1:
-                return Answer(int(found["number"]), (first[begun.end() : start], last[stop:]))
-            return Answer(int(found["number"]), (first[begun.end() :], *pieces[1:-1], last[:start], last[stop:]))
+                return WholeAnswer(int(found["number"]), (first[begun.end() : start], last[stop:]))
+            return WholeAnswer(int(found["number"]), (first[begun.end() :], *pieces[1:-1], last[:start], last[stop:]))
     return None

@@ -1,4 +1,4 @@
-"""Whether two JSON texts mean the same."""
+"""Equality of JSON texts by value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 
 def is_same(one: bytes, other: bytes) -> bool:
-    """Whether two JSON texts mean the same value, however they are written. What cannot be read is like itself only."""
+    """True if two JSON texts mean the same value, however they are written. Unreadable text equals only itself."""
     if one == other:
         return True
     if one.lstrip(b" \t\r\n")[:1] != other.lstrip(b" \t\r\n")[:1]:  # cheap, and nearly always enough
@@ -17,7 +17,10 @@ def is_same(one: bytes, other: bytes) -> bool:
 
 
 def _loaded(data: bytes) -> object:
-    """A value that equals another exactly when both mean the same: unlike Python's own, true is not 1."""
+    """Returns a value that equals another exactly when both texts mean the same; None if `data` cannot be read.
+
+    Python's own comparison does not do: it takes true for 1.
+    """
     try:
         return _typed(json.loads(data.decode(), parse_float=_number))
     except (ValueError, RecursionError):
@@ -26,7 +29,7 @@ def _loaded(data: bytes) -> object:
 
 def _number(lexeme: str) -> float | bytes:
     number = float(lexeme)
-    return number if math.isfinite(number) else lexeme.encode()
+    return number if math.isfinite(number) else lexeme.encode()  # beyond the range of floats, compared as text
 
 
 def _typed(loaded: object) -> object:

@@ -9,18 +9,19 @@ import re
 from typing import Final
 
 SAFE_INTEGER_MAX: Final = 2**53 - 1
-"""Integers up to here are the same for every reader, those that have only floating point included."""
+"""The largest integer that every reader takes for the same, including readers that have only floating point."""
 
 _NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)([0-9]+))?")
 _EXPONENT_DIGITS_MAX: Final = 18
-"""A longer exponent is of no number that anybody means: it is kept as text."""
+"""The longest exponent that is computed with. Nobody means a number with a longer one: it is kept as text."""
 
 
 def normal_form(text: str) -> str:
-    """One text for all the ways to write a number: its digits without zeros at the ends, `e`, and their exponent.
+    """Returns one text for all the ways to write a number: its digits without zeros at the ends, `e`, and their
+    exponent.
 
-    `text` is a JSON number. Zero is "0", whatever its sign. Beyond exponents of 18 digits two ways to write a number
-    may have two forms; different numbers never have the same.
+    `text` is a JSON number. Zero is "0", whatever its sign. Beyond exponents of 18 digits two ways to write one number
+    may have two forms; different numbers never have the same form.
     """
     match = _NUMBER.fullmatch(text)
     assert match is not None, "JSON's grammar of numbers is this one"
@@ -37,13 +38,13 @@ def normal_form(text: str) -> str:
 
 
 def is_integral(text: str) -> bool:
-    """Whether a JSON number is an integer, in whatever way it is written: 42, 42.0, 4.2e1."""
+    """True if a JSON number is an integer, however it is written: 42, 42.0, 4.2e1."""
     _, _, exponent = normal_form(text).partition("e")
     return not exponent.startswith("-")
 
 
 def safe_integer(text: str) -> int | None:
-    """The JSON number as an integer, if it is one within ±(2^53-1)."""
+    """Returns a JSON number as an integer; None if it is not an integer within ±(2^53-1)."""
     digits, _, exponent = normal_form(text).partition("e")
     if not exponent:
         return 0

@@ -1,7 +1,7 @@
-"""One level of JSON, taken apart once, changed, and put together once.
+"""An editor for one level of JSON: the object is taken apart once, changed, and written once.
 
-A value that nobody sets keeps its bytes, and so does the spelling of its key. Who changes nothing gets back the very
-object that came in, so that "unchanged" can be asked with `is`.
+A value that is not set keeps its bytes, and so does the spelling of its key. An object that is not changed comes back
+as the very object that came in, so that callers can test for "unchanged" with `is`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..base.errors import INVALID_REQUEST, RemoteProtocolError
 from .splice import Edit, elements, members, splice
 
 
-class Draft:
+class ObjectEditor:
     """A JSON object whose members can be set and removed.
 
     Raises:
@@ -44,15 +44,15 @@ class Draft:
         return bool(self._values)
 
     def get(self, key: str) -> bytes | None:
-        """The JSON of one member; None if it is absent."""
+        """Returns the JSON of one member; None if it is absent."""
         return self._values.get(key)
 
     def items(self) -> list[tuple[str, bytes]]:
-        """The members as they are now, in order."""
+        """Returns the current members, in order."""
         return list(self._values.items())
 
     def set(self, key: str, value: bytes) -> None:
-        """Replace a member in its place, or add it at the end."""
+        """Replaces a member in its place, or adds it at the end."""
         if self._values.get(key) == value:
             return
         if key not in self._keys:
@@ -61,7 +61,7 @@ class Draft:
         self._is_changed = True
 
     def remove(self, key: str) -> bytes | None:
-        """Take a member out. Gives back its JSON, or None if there was none."""
+        """Removes a member and returns its JSON, or None if there was none."""
         value = self._values.pop(key, None)
         if value is not None:
             del self._keys[key]
@@ -69,6 +69,7 @@ class Draft:
         return value
 
     def json(self) -> bytes:
+        """Returns the JSON of the object with its changes; the original bytes object if there are none."""
         if not self._is_changed:
             return self._data
         pieces = [self._keys[key] + value for key, value in self._values.items()]
@@ -76,7 +77,7 @@ class Draft:
 
 
 def each(array: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """The array with every element changed; what is no array comes back as it came.
+    """Returns the array with `change` applied to every element. Anything but an array comes back unchanged.
 
     Raises:
         RemoteProtocolError: whatever `change` raises.

@@ -1,4 +1,4 @@
-"""Dotted paths into JSON, such as `options.files[*].path`: the values they name, found as spans.
+"""Dotted paths into JSON, such as `options.files[*].path`, and the spans of the values they name.
 
 `[*]` stands for each element of an array. There is no escape: a key that holds a dot cannot be named.
 """
@@ -13,10 +13,10 @@ EACH: Final = "[*]"
 
 
 class Place(NamedTuple):
-    """One value: `data[start:stop]` is its JSON, `label` its path with indices (`files[0].path`).
+    """One value: `data[start:stop]` is its JSON, and `label` its path with indices (`files[0].path`).
 
-    With `fits` false the value is not what the path leads to but what stands in its way: it is neither an object (or
-    array, for `[*]`) nor null.
+    With `fits` false the value is not the target of the path but an obstacle before it: it is neither null nor an
+    object (or an array, for `[*]`).
     """
 
     label: str
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 def parse_path(path: str) -> tuple[str, ...]:
-    """The path's steps: keys, and `EACH`."""
+    """Returns the steps of a path: keys, and `EACH`."""
     steps: list[str] = []
     for part in path.split("."):
         key = part
@@ -39,10 +39,10 @@ def parse_path(path: str) -> tuple[str, ...]:
 
 
 def walk(data: bytes, path: str) -> list[Place]:
-    """The values at `path` in the JSON `data`, in order. Absent members, and members of null, are no values.
+    """Returns the values at `path` in the JSON `data`, in order. Absent members, and members of null, yield no values.
 
     Raises:
-        RemoteProtocolError: an object on the way has a key twice, or `data` is not JSON.
+        RemoteProtocolError: an object along the path has a key twice, or `data` is not JSON.
     """
     found = [Place("", 0, len(data), True)]
     for step in parse_path(path):

@@ -1,8 +1,8 @@
-"""Reading one level of JSON as spans, and editing by splicing, so that what nobody read travels byte for byte.
+"""Spans of one level of JSON, and edits by splicing, so that bytes nobody reads travel unchanged.
 
-`members` and `elements` say where the values of one object or array lie. Nothing below that level is decoded: numbers
-keep their digits, strings their escapes, objects their key order and duplicates. Within the level itself a duplicate
-key is refused, because two parsers that disagree about which of the two counts are a hole.
+`members` and `elements` return where the values of one object or array lie. Nothing below that level is decoded:
+numbers keep their digits, strings their escapes, objects their key order and duplicates. Within the level itself a
+duplicate key is refused: two parsers that disagree about which one counts are a security hole.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 class Span(NamedTuple):
-    """`data[start:stop]` is the value's JSON."""
+    """A range of bytes: `data[start:stop]` is the value's JSON."""
 
     start: int
     stop: int
 
 
 class Edit(NamedTuple):
-    """Replace `data[start:stop]` by `text`."""
+    """A replacement of `data[start:stop]` by `text`."""
 
     start: int
     stop: int
@@ -40,24 +40,28 @@ _array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _string_decoder: Final = msgspec.json.Decoder(str)
 
 DEPTH_SAFE: Final = 256
-"""So many levels can be read anywhere. Real messages have fewer than 30."""
+"""The number of levels that can be read on any stack. Real messages have fewer than 30."""
 
 DEPTH_SPARE: Final = 128
 """Levels of the stack that may lie between two readings of the same message."""
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
-# Possessive: a repetition that may be given back costs a hundred times the key's size in memory.
+# Possessive: a repetition that can be backtracked costs a hundred times the key's size in memory.
 _KEY: Final = re.compile(rb'[ \t\r\n]*"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _NEXT: Final = re.compile(rb"[ \t\r\n]*([,}\]])[ \t\r\n]*")
 _LONE_SURROGATE: Final = re.compile(
-    rb"\\\\"  # an escaped backslash: what follows it is no escape
+    rb"\\\\"  # an escaped backslash: the next character is no escape
     rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a proper pair
-    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # half a pair
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # a lone surrogate
 )
 
 
 def check_utf8(data: bytes) -> None:
-    """Raises RemoteProtocolError where `data` is not UTF-8 (JSON text is: RFC 8259, section 8.1)."""
+    """Checks that `data` is UTF-8, as JSON text is (RFC 8259, section 8.1).
+
+    Raises:
+        RemoteProtocolError: a byte is not UTF-8 (PARSE_ERROR).
+    """
     if not data.isascii():
         try:
             data.decode()
@@ -68,14 +72,18 @@ def check_utf8(data: bytes) -> None:
 
 
 def check_depth(data: bytes) -> None:
-    """Raises RemoteProtocolError where `data` is nested more deeply than can be read.
+    """Checks that `data` is not nested more deeply than can be read.
 
-    That depends on the stack it is read on. So it is tried with some levels more than it has: what passes here can be
-    read again by whoever is called later. `data` need not be JSON: what is not is judged by its reader.
+    The depth that can be read depends on the stack. So the reading is tried with `DEPTH_SPARE` levels more than `data`
+    has: what passes here can be read again by functions that are called later. `data` need not be JSON; that is for its
+    reader to judge.
+
+    Raises:
+        RemoteProtocolError: `data` is nested too deeply (PARSE_ERROR).
     """
     if data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
         return
-    for text in (data, _mended(data)):  # a decoder that stops at half a pair has not seen what follows
+    for text in (data, _mended(data)):  # a decoder that stops at a lone surrogate has not seen what follows
         try:
             _raw_decoder.decode(b"[" * DEPTH_SPARE + text + b"]" * DEPTH_SPARE)
         except RecursionError:
@@ -86,17 +94,18 @@ def check_depth(data: bytes) -> None:
 
 
 def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -> T:
-    """What `read` makes of `data` on a stack with fewer levels left: what it can read so, anybody can read later.
+    """Calls `read` with `data` on a stack with `levels` fewer levels left, and returns its result.
 
-    That is `check_depth` for a reader that goes through the data anyway.
+    What can be read so can be read again anywhere later. It takes the place of `check_depth` for a reader that goes
+    through the data anyway.
     """
     return deeper(read, data, levels - 1) if levels else read(data)
 
 
 def members(data: bytes) -> dict[str, Span]:
-    """Where each member's value lies in the JSON object `data`, in order.
+    """Returns where each member's value lies in the JSON object `data`, in order.
 
-    A key with half a surrogate pair, which no Unicode text can hold, is given with U+FFFD in its place.
+    A key with a lone surrogate, which no Unicode text can hold, is returned with U+FFFD in its place.
 
     Raises:
         RemoteProtocolError: `data` is not JSON (PARSE_ERROR), no object, or has a key twice (INVALID_REQUEST).
@@ -109,7 +118,7 @@ def members(data: bytes) -> dict[str, Span]:
         values = _decode_object(probe)
     spans = _compact_spans(values)
     if not spans or next(reversed(spans.values())).stop + 1 == len(probe):
-        # Whatever had been passed over, spaces, escapes or a key that comes again, would have made it longer.
+        # Anything passed over (spaces, escapes, a duplicate key) would have made the text longer.
         return spans
     spans = {}
     opening = _SPACE.match(probe)
@@ -122,7 +131,7 @@ def members(data: bytes) -> dict[str, Span]:
         key = _string_decoder.decode(b'"' + raw_key + b'"') if b"\\" in raw_key else raw_key.decode()
         at = key_match.end()
         if key in spans or not probe.startswith(value := bytes(values[key]), at):
-            # The decoder keeps the last of two values, so a first one that differs betrays the second.
+            # The decoder keeps the last of two values, so a first value that differs reveals the duplicate.
             raise _twice(key)
         spans[key] = Span(at, at + len(value))
         next_match = _NEXT.match(probe, at + len(value))
@@ -134,13 +143,13 @@ def members(data: bytes) -> dict[str, Span]:
 
 
 LOOKS_KEPT: Final = 16
-"""Objects whose members are remembered: more than are looked into in turn for one message."""
+"""Objects whose members are cached: more than are looked into in turn for one message."""
 LOOK_MAX_BYTES: Final = 16 * 1024
-"""A larger object is not worth keeping it for that."""
+"""The largest object that is cached. A larger one is not worth its memory."""
 
 
 def look(data: bytes) -> Mapping[str, Span]:
-    """`members`, remembered for a while: one message is looked into from many sides."""
+    """Returns `members`, cached for a while: one message is looked into from many places."""
     return _looks(data) if len(data) <= LOOK_MAX_BYTES else members(data)
 
 
@@ -150,7 +159,7 @@ def _looks(data: bytes) -> Mapping[str, Span]:
 
 
 def _compact_spans(values: dict[str, msgspec.Raw]) -> dict[str, Span]:
-    """Where the values lie if each key is there once, without escapes, and nothing between them."""
+    """Computes where the values lie if each key occurs once, without escapes, and no byte is between the members."""
     spans: dict[str, Span] = {}
     at = 1
     for key, value in values.items():
@@ -162,8 +171,13 @@ def _compact_spans(values: dict[str, msgspec.Raw]) -> dict[str, Span]:
 
 
 def compact_members(data: bytes) -> dict[str, slice] | None:
-    """`members`, of an object as most are written: no space between its members, no escape in their names, none of them
-    twice. None for anything else, which may be right or wrong."""
+    """The fast path of `members`, for an object with no space between its members, no escape in their names, no key
+    twice.
+
+    Returns None for anything else, valid or not. Skipped is the search for each key in the text: positions are computed
+    from the lengths of keys and values, and their sum is the length of `data` only if nothing else is in it.
+    tests/core/jsonrpc/test_splice_compact.py compares both.
+    """
     try:
         values = _object_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -179,7 +193,11 @@ def compact_members(data: bytes) -> dict[str, slice] | None:
 
 
 def elements(data: bytes) -> list[Span]:
-    """Where each element lies in the JSON array `data`. Raises as `members` does."""
+    """Returns where each element lies in the JSON array `data`.
+
+    Raises:
+        RemoteProtocolError: `data` is not JSON (PARSE_ERROR), or no array (INVALID_REQUEST).
+    """
     probe = data
     try:
         values = _array_decoder.decode(probe)
@@ -203,19 +221,19 @@ def elements(data: bytes) -> list[Span]:
 
 
 def items_of(data: bytes | None) -> list[bytes]:
-    """The JSON of each element; none, if `data` is absent or no array."""
+    """Returns the JSON of each element; empty if `data` is absent or no array."""
     if data is None or not data.startswith(b"["):
         return []
     return [data[span.start : span.stop] for span in elements(data)]
 
 
 def take(data: bytes, span: Span | None) -> bytes | None:
-    """The JSON at a span; None stays None."""
+    """Returns the JSON at a span; None for no span."""
     return None if span is None else data[span.start : span.stop]
 
 
 def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
-    """`data` with each edit made; spans are those of `data` and must not overlap."""
+    """Returns `data` with each edit made. Spans are those of `data` and must not overlap."""
     pieces: list[bytes] = []
     at = 0
     for edit in sorted(edits):
@@ -228,7 +246,7 @@ def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def set_member(data: bytes, key: str, value: bytes) -> bytes:
-    """The object `data` with member `key` set to the JSON `value`: replaced in place, or added at the end."""
+    """Returns the object `data` with member `key` set to the JSON `value`: replaced in place, or added at the end."""
     spans = members(data)
     span = spans.get(key)
     if span is not None:
@@ -239,7 +257,7 @@ def set_member(data: bytes, key: str, value: bytes) -> bytes:
 
 
 def remove_member(data: bytes, key: str) -> bytes:
-    """The object `data` without member `key`; the others keep their bytes, keys and order."""
+    """Returns the object `data` without member `key`. The others keep their bytes, keys and order."""
     spans = members(data)
     if key not in spans:
         return data
@@ -247,7 +265,7 @@ def remove_member(data: bytes, key: str) -> bytes:
     at = names.index(key)
     if at:
         return splice(data, [Edit(spans[names[at - 1]].stop, stop, b"")])
-    if len(spans) > 1:  # the first of several goes with the comma behind it
+    if len(spans) > 1:  # the first of several is removed with the comma after it
         comma = _NEXT.match(data, stop)
         assert comma is not None
         stop = comma.end()
@@ -255,10 +273,10 @@ def remove_member(data: bytes, key: str) -> bytes:
 
 
 def remove_members(data: bytes, names: Container[str]) -> bytes:
-    """The object `data` without the members of these names; the others keep their bytes, keys and order."""
+    """Returns the object `data` without the members of these names. The others keep their bytes, keys and order."""
     spans = members(data)
     edits: list[Edit] = []
-    before = data.index(b"{") + 1  # what goes first, goes with the comma behind it
+    before = data.index(b"{") + 1  # a member removed at the front goes with the comma after it
     has_kept = False
     for name, span in spans.items():
         if name not in names:
@@ -274,7 +292,7 @@ def remove_members(data: bytes, names: Container[str]) -> bytes:
 
 
 def insert_members(data: bytes, added: Mapping[str, bytes]) -> bytes:
-    """The object `data` with members it does not have yet, behind its own: `remove_members` takes them out again."""
+    """Returns the object `data` with new members after its own. `remove_members` takes them out again."""
     spans = members(data)
     assert not added.keys() & spans.keys(), "a member is there already"
     if not added:
@@ -284,12 +302,12 @@ def insert_members(data: bytes, added: Mapping[str, bytes]) -> bytes:
 
 
 def build_object(parts: Mapping[str, bytes]) -> bytes:
-    """The JSON object of these members, each value JSON already."""
+    """Returns the JSON object of these members, each value being JSON already."""
     return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in parts.items()) + b"}"
 
 
 def extend_array(data: bytes, items: Iterable[bytes], *, at_front: bool = False) -> bytes:
-    """The array `data` with the JSON `items` added."""
+    """Returns the array `data` with the JSON `items` added, at the end or at the front."""
     added = b",".join(items)
     if not added:
         return data
@@ -302,10 +320,10 @@ def extend_array(data: bytes, items: Iterable[bytes], *, at_front: bool = False)
 
 
 def _readable(data: bytes, error: Exception) -> bytes:
-    """`data` with half surrogate pairs made decodable, lengths unchanged.
+    """Returns `data` with lone surrogates made decodable, at the same length.
 
-    JSON allows a lone `\\ud800` and peers send them (cut strings); the decoder does not. A stand-in of the same length
-    gives the same spans, and the spans are applied to the original bytes.
+    JSON allows a lone `\\ud800` and peers send it (in truncated strings); the decoder refuses it. A replacement of the
+    same length gives the same spans, and the spans are applied to the original bytes.
     """
     if isinstance(error, RecursionError):
         raise _too_deep() from None

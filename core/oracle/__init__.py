@@ -1,4 +1,5 @@
-"""A second opinion: watches any MCP wire and says which clauses of the specification are broken. See `oracle`."""
+"""The conformance checker: watches any MCP wire and reports which clauses of the specification are broken. See
+`oracle`."""
 
 from .methods import METHODS, Use
 from .observations import (

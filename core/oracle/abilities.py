@@ -1,33 +1,33 @@
-"""Methods in their revisions, and capabilities: what was not declared is not used."""
+"""Checks of methods and capabilities: each method in its revisions, and no use of an undeclared capability."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .book import Book
+from .book import WireState
 from .methods import AUGMENTED, METHODS, V4, V5, declares, senders, takes_mode
 from .observations import Role, Transport
-from .seen import LOG_LEVEL, Breach, Frame, JsonObject, Kind, Memory, key_of, shown
-from .watch import Watch, breach
+from .seen import LOG_LEVEL, Finding, Frame, JsonObject, Memory, MessageKind, key_of, shown
+from .watch import Checker, breach
 
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
-class Abilities(Watch):
-    """Each method where it belongs, by whom it belongs to, after what it needs was declared."""
+class CapabilityChecker(Checker):
+    """Checks that each method is used in its revision, by its sender, after the capability it needs was declared."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: WireState) -> None:
         super().__init__(book)
         self._elicitations: Memory[str, None] = book.memory()
 
-    def frame(self, frame: Frame) -> Iterator[Breach]:
-        if frame.kind is Kind.ERROR:
+    def frame(self, frame: Frame) -> Iterator[Finding]:
+        if frame.kind is MessageKind.ERROR:
             self._keep_elicitations(frame)
         if frame.method not in METHODS:
             return
-        yield from self._place(frame)
+        yield from self._method(frame)
         if frame.sender in senders(frame.method, frame.revision):
-            yield from self._need(frame)
+            yield from self._capability(frame)
         if frame.sender is Role.CLIENT:
             return
         if frame.method == "elicitation/create":
@@ -35,25 +35,25 @@ class Abilities(Watch):
         elif frame.method == "sampling/createMessage":
             yield from self._sampling(frame)
         elif frame.method == "notifications/elicitation/complete":
-            yield from self._elicited(frame)
+            yield from self._elicitation_complete(frame)
         elif frame.method == "notifications/message" and frame.revision == V5:
             yield from self._log(frame)
 
-    def _place(self, frame: Frame) -> Iterator[Breach]:
+    def _method(self, frame: Frame) -> Iterator[Finding]:
         use = METHODS[frame.method]
-        if frame.revision == V5 and frame.sender is Role.SERVER and frame.kind is Kind.REQUEST:
+        if frame.revision == V5 and frame.sender is Role.SERVER and frame.kind is MessageKind.REQUEST:
             yield breach(frame, "request-by-server", f"got the request {frame.method}")
         elif frame.revision not in use.revisions:
             yield breach(frame, "method-foreign", f"got {frame.method}, which {frame.revision} does not have")
         elif frame.sender not in senders(frame.method, frame.revision):
             yield breach(frame, "method-direction", f"got {frame.method} from the {frame.sender.value}")
-        if use.is_request != (frame.kind is Kind.REQUEST):
+        if use.is_request != (frame.kind is MessageKind.REQUEST):
             what = "without" if use.is_request else "with"
             yield breach(frame, "method-kind", f"got {frame.method} {what} an id")
 
     # --- Capabilities -----------------------------------------------------------------------------------------------
 
-    def _need(self, frame: Frame) -> Iterator[Breach]:
+    def _capability(self, frame: Frame) -> Iterator[Finding]:
         use = METHODS[frame.method]
         if not use.needs or frame.revision not in use.needs_in:
             return
@@ -73,24 +73,24 @@ class Abilities(Watch):
     def _client(self) -> JsonObject:
         return self.book.capabilities[Role.CLIENT] or {}
 
-    def _elicitation(self, frame: Frame) -> Iterator[Breach]:
+    def _elicitation(self, frame: Frame) -> Iterator[Finding]:
         mode = frame.params.get("mode", "form")
         if declares(self._client, "elicitation") and not takes_mode(self._client["elicitation"], mode):
             yield breach(frame, "elicitation-mode", f"got the mode {shown(mode)}, which the client has not declared")
         self._keep_elicitation(frame.params)
 
-    def _sampling(self, frame: Frame) -> Iterator[Breach]:
+    def _sampling(self, frame: Frame) -> Iterator[Finding]:
         uses = [name for name in ("tools", "toolChoice") if name in frame.params]
         if uses and not declares(self._client, "sampling.tools"):
             yield breach(frame, "sampling-tools", f"got {' and '.join(uses)}, and sampling.tools is not declared")
 
-    def _keep_elicitation(self, said: JsonObject) -> None:
-        id = said.get("elicitationId")
+    def _keep_elicitation(self, params: JsonObject) -> None:
+        id = params.get("elicitationId")
         if isinstance(id, str):
             self._elicitations[id] = None
 
     def _keep_elicitations(self, frame: Frame) -> None:
-        """A refusal with -32042 names what has to be visited."""
+        """Remembers the elicitations in an error -32042, which lists the pages that the user has to visit."""
         error = frame.message["error"]
         detail = error.get("data") if isinstance(error, dict) else None
         listed = detail.get("elicitations") if isinstance(detail, dict) else None
@@ -98,22 +98,24 @@ class Abilities(Watch):
             if isinstance(each, dict):
                 self._keep_elicitation(each)
 
-    def _elicited(self, frame: Frame) -> Iterator[Breach]:
+    def _elicitation_complete(self, frame: Frame) -> Iterator[Finding]:
         id = frame.params.get("elicitationId")
         is_known = isinstance(id, str) and id in self._elicitations
         if not is_known and not self._elicitations.has_forgotten:
             yield breach(frame, "elicitation-id", f"got the elicitation {shown(id)}, which there was not")
 
-    # --- Log messages without sessions ------------------------------------------------------------------------------
+    # --- Log messages in the stateless era --------------------------------------------------------------------------
 
-    def _log(self, frame: Frame) -> Iterator[Breach]:
-        asks = frame.stream.origin.asks
-        if self.book.transport is not Transport.HTTP:  # all on one channel: some request must want it
-            asks = [ask for ask in self.book.open_asks() if ask.sender is Role.CLIENT]
-        elif any(ask.method == "subscriptions/listen" for ask in asks):
+    def _log(self, frame: Frame) -> Iterator[Finding]:
+        requests = frame.stream.origin.requests
+        if (
+            self.book.transport is not Transport.HTTP
+        ):  # all messages share one channel, so any open request may have asked for it
+            requests = [request for request in self.book.open_requests() if request.sender is Role.CLIENT]
+        elif any(request.method == "subscriptions/listen" for request in requests):
             yield breach(frame, "log-stream", "got a log message on the stream of subscriptions/listen")
             return
-        wanted = [key_of(ask.meta.get(LOG_LEVEL)) for ask in asks if ask.revision == V5]
+        wanted = [key_of(request.meta.get(LOG_LEVEL)) for request in requests if request.revision == V5]
         lowest = min((_LEVELS.index(level) for level in wanted if level in _LEVELS), default=len(_LEVELS))
         level = frame.params.get("level")
         if lowest == len(_LEVELS) or (level in _LEVELS and _LEVELS.index(level) < lowest):

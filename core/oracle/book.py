@@ -1,8 +1,8 @@
-"""What is known so far: the requests of both sides, the streams, and what the handshake said.
+"""The state of one wire: the requests of both sides, the streams, and the outcome of the handshake.
 
-Watches read the book as it was before the observation they judge; it is brought up to date after they have looked. Each
-table is bounded: beyond `remembered_max` entries the oldest is forgotten, and from then on nothing is said that rests
-on something never having been there.
+Checkers read the book as it was before the observation they judge; it is updated after all of them have run. Each table
+is bounded: beyond `remembered_max` entries the oldest is forgotten, and from then on nothing is reported that depends
+on the absence of an entry.
 """
 
 from __future__ import annotations
@@ -21,22 +21,35 @@ from ..base.revisions import (
 )
 from .methods import AUGMENTED, HANDSHAKE, NAMED, V4, V5, declares
 from .observations import Role, Transport, Verb
-from .seen import SUBSCRIPTION, VERSION, Ask, Frame, Id, JsonObject, Kind, Memory, State, Stream, key_of
+from .seen import (
+    SUBSCRIPTION,
+    VERSION,
+    Frame,
+    Id,
+    JsonObject,
+    Memory,
+    MessageKind,
+    Request,
+    RequestState,
+    Stream,
+    key_of,
+)
 
 
 def nearest(revision: str) -> str:
-    """The revision whose rules hold under this name: itself, or the newest older one that has a handshake."""
+    """Returns the revision whose rules apply to a name: itself, or the newest handshake-era revision that is older."""
     if is_known_legacy(revision) or is_known_modern(revision):
         return revision
     older = [name for name in LEGACY if not is_older(revision, name)]
     return older[-1] if older else HANDSHAKE[0]
 
 
-class Book:
-    """All that has been seen of one connection or session.
+class WireState:
+    """The state of one connection or session.
 
     Args:
-        revision: what is spoken before the traffic says; with a stateless one, always.
+        revision: the revision assumed until the traffic names one. If it is a stateless-era revision, it always
+            applies.
         remembered_max: entries of each table.
     """
 
@@ -44,42 +57,48 @@ class Book:
         self.transport = transport
         self.given = revision
         self.remembered_max = remembered_max
-        self.asks: dict[Role, Memory[Id, Ask]] = {role: self.memory() for role in Role}
-        self.tokens: dict[Role, Memory[Id, Ask]] = {role: self.memory() for role in Role}
+        self.requests: dict[Role, Memory[Id, Request]] = {role: self.memory() for role in Role}
+        """Requests of each side by id."""
+        self.tokens: dict[Role, Memory[Id, Request]] = {role: self.memory() for role in Role}
+        """Requests of each side by progress token."""
         self.shared_tokens: Memory[tuple[Role, Id], None] = self.memory()
-        """Tokens that two active requests have had, against the rules: whose progress it is does not show."""
+        """Tokens that two active requests have had, against the rules. Progress with them cannot be assigned to a
+        request."""
         self.streams: Memory[int, Stream] = self.memory()
         self.over: Memory[int, None] = self.memory()
+        """Numbers of channels that have ended."""
         self.events: Memory[str, tuple[Stream, bytes]] = self.memory()
+        """The stream and the message of each event, by event id."""
         self.garbled = dict.fromkeys(Role, 0)
-        """Messages of each side that could not be read, and were not answered by an error without id yet."""
-        self.hello: Ask | None = None
+        """Messages of each side that could not be read, and were not yet answered by an error without id."""
+        self.hello: Request | None = None
         """The `initialize` that counts: the newest one that was not refused."""
         self.offered: str | None = None
+        """The revision that `hello` asks for."""
         self.is_greeted = False
-        """`initialize` was answered with a result."""
+        """True once `initialize` was answered with a result."""
         self.is_ready = False
-        """`notifications/initialized` was said."""
+        """True once `notifications/initialized` was sent."""
         self.negotiated: str | None = None
         self.session: str | None = None
         self.capabilities: dict[Role, JsonObject | None] = dict.fromkeys(Role)
-        """What each side has declared, of a client only with a handshake; None: nobody has heard it."""
+        """Capabilities that each side has declared, of a client only in a handshake; None: they were not seen."""
         self.is_stateless_used = False
 
     def memory(self) -> Memory[Any, Any]:
-        """A table of the size that all have."""
+        """Returns a new table of the common size."""
         return Memory(self.remembered_max)
 
-    # --- Which revision ---------------------------------------------------------------------------------------------
+    # --- The revision that applies ----------------------------------------------------------------------------------
 
     @property
     def is_stateless(self) -> bool:
-        """Whether nothing else is spoken here than revisions without a handshake."""
+        """True if only stateless-era revisions are spoken on this wire."""
         return self.given is not None and is_known_modern(self.given)
 
     @property
     def ambient(self) -> str:
-        """What a message is judged by that does not say it."""
+        """The revision by which a message is judged that names none."""
         if self.given is not None and self.is_stateless:
             return self.given
         if self.negotiated is not None:
@@ -91,7 +110,7 @@ class Book:
         return nearest(self.given) if self.given is not None else LATEST_LEGACY
 
     def revision_of_head(self, stream: Stream) -> str:
-        """What a request without body is judged by."""
+        """Returns the revision by which an HTTP request without a body is judged."""
         if stream.revision is not None and is_known_modern(stream.revision):
             return stream.revision
         if self.hello is None and self.given is None and stream.verb is not None and not self.is_stateless_used:
@@ -99,22 +118,23 @@ class Book:
         return self.ambient
 
     def revision_of(self, frame: Frame) -> str:
-        """What a message is judged by: what it says itself, what it answers, where it came."""
+        """Returns the revision by which a message is judged: the one it names, that of its request, or that of its
+        stream."""
         if self.given is not None and self.is_stateless:
             return self.given
-        if frame.ask is not None:
-            return frame.ask.revision
+        if frame.request is not None:
+            return frame.request.revision
         if frame.sender is Role.CLIENT:
-            return self._revision_said(frame)
+            return self._revision_of_client(frame)
         if SUBSCRIPTION in frame.meta:
             return LATEST_MODERN
         token = key_of(frame.params.get("progressToken"))
         if token is not None and token in self.tokens[Role.CLIENT]:
             return self.tokens[Role.CLIENT][token].revision
-        asks = frame.stream.origin.asks
-        return asks[0].revision if asks else self.ambient
+        requests = frame.stream.origin.requests
+        return requests[0].revision if requests else self.ambient
 
-    def _revision_said(self, frame: Frame) -> str:
+    def _revision_of_client(self, frame: Frame) -> str:
         named = frame.meta.get(VERSION)
         if frame.method == "initialize":
             asked = frame.params.get("protocolVersion")
@@ -123,65 +143,68 @@ class Book:
             return named if isinstance(named, str) and is_known_modern(named) else LATEST_MODERN
         if frame.method == "notifications/cancelled":
             target = key_of(frame.params.get("requestId"))
-            if target is not None and target in self.asks[Role.CLIENT]:
-                return self.asks[Role.CLIENT][target].revision
+            if target is not None and target in self.requests[Role.CLIENT]:
+                return self.requests[Role.CLIENT][target].revision
         header = frame.stream.revision
         return header if header is not None and is_known_modern(header) else self.ambient
 
-    # --- Bringing it up to date -------------------------------------------------------------------------------------
+    # --- Updates ----------------------------------------------------------------------------------------------------
 
-    def find(self, sender: Role, id: Id, stream: Stream) -> Ask | None:
-        """The request that a response of `sender` with this id answers: of this very POST, before any other."""
-        for ask in stream.origin.asks:
-            if ask.id == id and sender is Role.SERVER:
-                return ask
-        return self.asks[sender.other].get(id)
+    def find(self, sender: Role, id: Id, stream: Stream) -> Request | None:
+        """Returns the request that a response of `sender` with this id answers. A request of the same POST comes
+        first."""
+        for request in stream.origin.requests:
+            if request.id == id and sender is Role.SERVER:
+                return request
+        return self.requests[sender.other].get(id)
 
-    def open_asks(self) -> Iterator[Ask]:
-        for asks in self.asks.values():
-            yield from (ask for ask in asks.values() if ask.state is State.OPEN)
+    def open_requests(self) -> Iterator[Request]:
+        """Yields the open requests of both sides."""
+        for requests in self.requests.values():
+            yield from (request for request in requests.values() if request.state is RequestState.OPEN)
 
     def note(self, frame: Frame) -> None:
-        """A message was judged: keep what it says."""
+        """Updates the book with a message that was judged."""
         frame.stream.messages += frame.sender is Role.SERVER
-        if frame.kind is Kind.REQUEST:
+        if frame.kind is MessageKind.REQUEST:
             self._note_request(frame)
-        elif frame.kind is Kind.NOTIFICATION:
+        elif frame.kind is MessageKind.NOTIFICATION:
             self._note_notification(frame)
-        elif frame.ask is not None:
-            self._note_response(frame, frame.ask)
-        if frame.sender is Role.CLIENT and frame.kind is not Kind.REQUEST:
-            frame.stream.notices += 1
+        elif frame.request is not None:
+            self._note_response(frame, frame.request)
+        if frame.sender is Role.CLIENT and frame.kind is not MessageKind.REQUEST:
+            frame.stream.notifications += 1
 
     def _note_request(self, frame: Frame) -> None:
-        ask = frame.made
-        assert ask is not None
-        earlier = self.asks[frame.sender].get(ask.id)
-        if earlier is not None and earlier.state is State.OPEN:
-            earlier.is_doubled = ask.is_doubled = True
-            ask.twins = earlier.twins + 1 if self._shares_channel(frame) else 0
-        self.asks[frame.sender][ask.id] = ask
-        if ask.token is not None:
-            self.tokens[frame.sender][ask.token] = ask
+        request = frame.made
+        assert request is not None
+        earlier = self.requests[frame.sender].get(request.id)
+        if earlier is not None and earlier.state is RequestState.OPEN:
+            earlier.is_doubled = request.is_doubled = True
+            request.duplicates = earlier.duplicates + 1 if self._shares_channel(frame) else 0
+        self.requests[frame.sender][request.id] = request
+        if request.token is not None:
+            self.tokens[frame.sender][request.token] = request
         if frame.sender is Role.CLIENT and frame.stream.verb is not None:
-            frame.stream.asks.append(ask)
-        if ask.revision == V5:
+            frame.stream.requests.append(request)
+        if request.revision == V5:
             self.is_stateless_used = True
-        if ask.method == "initialize" and ask.sender is Role.CLIENT and not self.is_greeted:
-            self.hello = ask
+        if request.method == "initialize" and request.sender is Role.CLIENT and not self.is_greeted:
+            self.hello = request
             asked = frame.params.get("protocolVersion")
             self.offered = asked if isinstance(asked, str) else None
             declared = frame.params.get("capabilities")
             self.capabilities[Role.CLIENT] = declared if isinstance(declared, dict) else {}
 
     def _shares_channel(self, frame: Frame) -> bool:
-        """Whether two requests with one id would be answered on the same channel."""
+        """True if two requests with one id are answered on the same channel."""
         return frame.sender is Role.SERVER or self.transport is not Transport.HTTP
 
-    def ask_of(self, frame: Frame) -> Ask:
+    def entry_for(self, frame: Frame) -> Request:
+        """Builds the entry for a request; `note` adds it to the book."""
         name = frame.params.get(NAMED.get(frame.method, "taskId"))
         sought = frame.params.get("notifications")
-        return Ask(
+        return Request(
             sender=frame.sender,
             id=frame.id,
             method=frame.method,
@@ -205,57 +228,66 @@ class Book:
             self.is_ready = True
         elif frame.method == "notifications/cancelled":
             target = key_of(frame.params.get("requestId"))
-            # A subscription can be ended by either side; all else by whoever asked.
-            ask = (
-                None if target is None else self.asks[Role.CLIENT if frame.revision == V5 else frame.sender].get(target)
+            # Either side can end a subscription; any other request is cancelled by its sender.
+            request = (
+                None
+                if target is None
+                else self.requests[Role.CLIENT if frame.revision == V5 else frame.sender].get(target)
             )
-            if ask is not None and ask.state is State.OPEN:
-                ask.state = State.CANCELLED
+            if request is not None and request.state is RequestState.OPEN:
+                request.state = RequestState.CANCELLED
 
-    def _note_response(self, frame: Frame, ask: Ask) -> None:
+    def _note_response(self, frame: Frame, request: Request) -> None:
         if frame.sender is Role.CLIENT and frame.stream.verb is not None:
-            frame.stream.given.append(ask)
-        if ask.twins:
-            ask.twins -= 1
+            frame.stream.given.append(request)
+        if request.duplicates:
+            # One of the earlier requests with this id may be meant: only the last response closes this one.
+            request.duplicates -= 1
             return
-        ask.state = State.ANSWERED
-        ask.is_task = ask.is_task and frame.kind is Kind.RESULT
-        if ask is self.hello:
-            if frame.kind is Kind.ERROR:
+        request.state = RequestState.ANSWERED
+        request.is_task = request.is_task and frame.kind is MessageKind.RESULT
+        if request is self.hello:
+            if frame.kind is MessageKind.ERROR:
                 self.hello, self.offered = None, None
                 return
             self.is_greeted = True
             version, declared = frame.result.get("protocolVersion"), frame.result.get("capabilities")
             self.negotiated = version if isinstance(version, str) else None
             self.capabilities[Role.SERVER] = declared if isinstance(declared, dict) else {}
-        elif ask.method == "server/discover" and frame.kind is Kind.RESULT and self.hello is None:
+        elif request.method == "server/discover" and frame.kind is MessageKind.RESULT and self.hello is None:
             declared = frame.result.get("capabilities")
             self.capabilities[Role.SERVER] = declared if isinstance(declared, dict) else {}
 
     def note_refused(self, stream: Stream) -> None:
-        """What was posted has not arrived: its answers may be given again, and what it asks on another stream is not
-        owed."""
-        for ask in stream.given:
-            ask.state = State.OPEN
+        """Updates the book for a POST that was refused, so that its body did not arrive.
+
+        Responses in it may be sent again. Requests in it need not be answered on another stream.
+        """
+        for request in stream.given:
+            request.state = RequestState.OPEN
         stream.given.clear()
         if self.transport is Transport.EVENTS:
-            for ask in stream.asks:
-                if ask.state is State.OPEN:
-                    ask.state = State.LOST
+            for request in stream.requests:
+                if request.state is RequestState.OPEN:
+                    request.state = RequestState.LOST
 
     def note_end(self, stream: Stream, by: Role | None) -> None:
-        """A channel is over. What only it could have brought is not owed any more, unless its server may be asked for
-        the rest."""
+        """Updates the book for a channel that ended.
+
+        Requests that could be answered only there need no response any more, unless the client can resume the stream.
+        """
         if stream.status is None and stream.verb is Verb.POST:
-            self.note_refused(stream)
+            self.note_refused(stream)  # without a response, the body may not have arrived
         if stream.verb is None or (self.transport is Transport.EVENTS and stream.verb is Verb.GET):
-            for ask in self.open_asks():
-                ask.state = State.LOST
+            for request in self.open_requests():
+                request.state = RequestState.LOST
         elif self.transport is Transport.EVENTS:
-            pass  # what was posted is answered on the event stream
+            pass  # responses come on the event stream, which goes on
         elif by is not Role.SERVER or not stream.has_event_id:
-            for ask in stream.origin.asks:
-                if ask.state is State.OPEN:
-                    ask.state = State.CANCELLED if by is Role.CLIENT and ask.revision == V5 else State.LOST
+            for request in stream.origin.requests:
+                if request.state is RequestState.OPEN:
+                    request.state = (
+                        RequestState.CANCELLED if by is Role.CLIENT and request.revision == V5 else RequestState.LOST
+                    )
         self.streams.pop(stream.number, None)
         self.over[stream.number] = None

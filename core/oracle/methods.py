@@ -1,8 +1,7 @@
-"""Every method of every revision: who may say it, as what, and which capability that takes.
+"""The methods of every revision: their senders, their kind, and the capability that each needs.
 
-The table is of the official schemas' unions `ClientRequest`, `ServerRequest`, `ClientNotification` and
-`ServerNotification`, and of the tasks extension. Names that are not in it are somebody's own, and nothing is said of
-them.
+The table follows the unions `ClientRequest`, `ServerRequest`, `ClientNotification` and `ServerNotification` of the
+official schemas, and the tasks extension. Other names are vendors' own and are not judged.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _BOTH = (Role.CLIENT, Role.SERVER)
 
 
 class Use(NamedTuple):
-    """Where a method has its place.
+    """The rules of a method.
 
     Attributes:
-        senders: who may say it.
-        is_request: it is a request; else a notification.
-        revisions: which know it.
+        senders: the roles that may send it.
+        is_request: True for a request, False for a notification.
+        revisions: the revisions that have it.
         needs: path of the capability that must be declared, such as "resources.subscribe"; "" for none.
-        of: who must have declared it, for those revisions of `needs_since` on; None: whoever receives it.
-        needs_since: revisions in which the capability exists.
+        of: the role that must have declared it; None: the receiver.
+        needs_in: the revisions in which the capability exists.
     """
 
     senders: tuple[Role, ...]
@@ -47,7 +46,9 @@ def _request(senders: tuple[Role, ...], revisions: tuple[str, ...], needs: str =
     return Use(senders, True, revisions, needs, None, ALL[since:])
 
 
-def _notice(senders: tuple[Role, ...], revisions: tuple[str, ...], needs: str = "", of: Role | None = None) -> Use:
+def _notification(
+    senders: tuple[Role, ...], revisions: tuple[str, ...], needs: str = "", of: Role | None = None
+) -> Use:
     return Use(senders, False, revisions, needs, of)
 
 
@@ -75,19 +76,19 @@ METHODS: Final[dict[str, Use]] = {
     "tasks/update": Use(_C, True, (V5,)),
     "server/discover": _request(_C, (V5,)),
     "subscriptions/listen": _request(_C, (V5,)),
-    "notifications/initialized": _notice(_C, HANDSHAKE),
-    "notifications/cancelled": _notice(_BOTH, ALL),
-    "notifications/progress": _notice(_BOTH, ALL),
-    "notifications/message": _notice(_S, ALL, "logging", Role.SERVER),
-    "notifications/tools/list_changed": _notice(_S, ALL, "tools.listChanged", Role.SERVER),
-    "notifications/prompts/list_changed": _notice(_S, ALL, "prompts.listChanged", Role.SERVER),
-    "notifications/resources/list_changed": _notice(_S, ALL, "resources.listChanged", Role.SERVER),
-    "notifications/resources/updated": _notice(_S, ALL, "resources.subscribe", Role.SERVER),
-    "notifications/roots/list_changed": _notice(_C, HANDSHAKE, "roots.listChanged", Role.CLIENT),
-    "notifications/elicitation/complete": _notice(_S, (V4,), "elicitation.url", Role.CLIENT),
-    "notifications/tasks/status": _notice(_BOTH, (V4,)),
-    "notifications/tasks": _notice(_S, (V5,)),
-    "notifications/subscriptions/acknowledged": _notice(_S, (V5,)),
+    "notifications/initialized": _notification(_C, HANDSHAKE),
+    "notifications/cancelled": _notification(_BOTH, ALL),
+    "notifications/progress": _notification(_BOTH, ALL),
+    "notifications/message": _notification(_S, ALL, "logging", Role.SERVER),
+    "notifications/tools/list_changed": _notification(_S, ALL, "tools.listChanged", Role.SERVER),
+    "notifications/prompts/list_changed": _notification(_S, ALL, "prompts.listChanged", Role.SERVER),
+    "notifications/resources/list_changed": _notification(_S, ALL, "resources.listChanged", Role.SERVER),
+    "notifications/resources/updated": _notification(_S, ALL, "resources.subscribe", Role.SERVER),
+    "notifications/roots/list_changed": _notification(_C, HANDSHAKE, "roots.listChanged", Role.CLIENT),
+    "notifications/elicitation/complete": _notification(_S, (V4,), "elicitation.url", Role.CLIENT),
+    "notifications/tasks/status": _notification(_BOTH, (V4,)),
+    "notifications/tasks": _notification(_S, (V5,)),
+    "notifications/subscriptions/acknowledged": _notification(_S, (V5,)),
 }
 
 ONE_WAY: Final[dict[tuple[str, str], tuple[Role, ...]]] = {
@@ -95,13 +96,13 @@ ONE_WAY: Final[dict[tuple[str, str], tuple[Role, ...]]] = {
     ("tasks/get", V5): _C,
     ("tasks/cancel", V5): _C,
 }
-"""Who may say it in a revision that lets fewer say it than others do."""
+"""The senders of a method in a revision that allows fewer than the others do."""
 
 INTERACTIVE: Final = ("tools/call", "prompts/get", "resources/read")
 """Requests that may be answered with `input_required` (2026-07-28 basic/patterns/mrtr, "Supported Requests")."""
 
 QUESTIONS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
-"""What an `input_required` result may ask."""
+"""Methods that an `input_required` result may contain."""
 
 CACHEABLE: Final = (
     "server/discover",
@@ -111,7 +112,7 @@ CACHEABLE: Final = (
     "resources/templates/list",
     "resources/read",
 )
-"""Requests whose results say how long they hold (2026-07-28 server/utilities/caching, "Cacheable Results")."""
+"""Requests whose results say how long they are valid (2026-07-28 server/utilities/caching, "Cacheable Results")."""
 
 NAMED: Final = {
     "tools/call": "name",
@@ -121,7 +122,7 @@ NAMED: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""Which of a request's params `Mcp-Name` says again (2026-07-28; ext-tasks, "Streamable HTTP: Routing Headers")."""
+"""The param of each request that `Mcp-Name` repeats (2026-07-28; ext-tasks, "Streamable HTTP: Routing Headers")."""
 
 AUGMENTED: Final = {
     "tools/call": "tasks.requests.tools.call",
@@ -132,19 +133,19 @@ AUGMENTED: Final = {
 
 
 def senders(method: str, revision: str) -> tuple[Role, ...]:
-    """Who may say a method of the table; nobody, where the revision has none of the name."""
+    """Returns the roles that may send a method of the table; none, if the revision does not have it."""
     use = METHODS[method]
     return ONE_WAY.get((method, revision), use.senders) if revision in use.revisions else ()
 
 
 def takes_mode(declared: object, mode: object) -> bool:
-    """Whether who declares this as `elicitation` can be asked in that mode. One who names no mode means forms."""
+    """True if a client with this `elicitation` capability accepts the mode. A capability without modes means forms."""
     modes = declared if isinstance(declared, dict) else {}
     return isinstance(mode, str) and (mode in modes or (mode == "form" and not modes))
 
 
 def declares(capabilities: dict[str, object], path: str) -> bool:
-    """Whether a capability is declared: each step of the path is there, and is not false or null."""
+    """True if a capability is declared: each step of the path is present, and neither false nor null."""
     found: object = capabilities
     for step in path.split("."):
         found = found.get(step) if isinstance(found, dict) else None

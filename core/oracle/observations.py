@@ -1,8 +1,8 @@
-"""What was seen on the wire of one connection or session, and what the oracle says of it.
+"""Observations on the wire of one connection or session, and violations that the oracle reports.
 
-An observation is a fact: a channel opened, a response's head came, a message was said, a channel ended. They are
-frozen, tagged structs, so a wire log is JSON Lines without further code: `msgspec.json.encode(observation)` writes a
-line, and `decode_observation` reads it.
+An observation is a fact: a channel opened, a response's head came, a message was sent, a channel ended. Observations
+are frozen, tagged structs, so a wire log is JSON Lines without further code: `msgspec.json.encode(observation)` writes
+a line, and `decode_observation` reads it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Role(enum.Enum):
 
 
 class Transport(enum.Enum):
-    """What carries the messages."""
+    """The carrier of the messages."""
 
     PIPE = "pipe"  # stdio, WebSocket, or any other two-way stream of messages
     HTTP = "http"  # Streamable HTTP
@@ -46,27 +46,27 @@ class Verb(enum.Enum):
 
 
 class Severity(enum.Enum):
-    """What the clause says: MUST (or MUST NOT), or SHOULD (or SHOULD NOT)."""
+    """The wording of the clause: MUST (or MUST NOT), or SHOULD (or SHOULD NOT)."""
 
     MUST = "must"
     SHOULD = "should"
 
 
 class Observation(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Something seen. `channel` is a number of the caller's, never used twice."""
+    """One fact that was observed. `channel` is a number of the caller's, never used twice."""
 
     channel: int
 
 
 class Opened(Observation, frozen=True):
-    """The client sent an HTTP request's head; a POST's body follows as `Said`.
+    """The client sent the head of an HTTP request; a POST's body follows as `Said`.
 
     Attributes:
         session: the `Mcp-Session-Id` header.
         revision: the `MCP-Protocol-Version` header.
-        accept: the `Accept` header; None: nobody looked.
+        accept: the `Accept` header; None: not observed.
         last_event_id: the `Last-Event-ID` header.
-        mirrored: the headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…` as they came; None: nobody looked.
+        mirrored: the headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…` as they came; None: not observed.
     """
 
     verb: Verb
@@ -78,10 +78,10 @@ class Opened(Observation, frozen=True):
 
 
 class Head(Observation, frozen=True):
-    """The server sent an HTTP response's head.
+    """The server sent the head of an HTTP response.
 
     Attributes:
-        content_type: without parameters, in lower case; "" for none; None: nobody looked.
+        content_type: without parameters, in lower case; "" for none; None: not observed.
         session: the `Mcp-Session-Id` header.
     """
 
@@ -97,7 +97,7 @@ class Said(Observation, frozen=True):
         message: its bytes, without framing.
         event: the type of the event it came in.
         event_id: the id of the event it came in.
-        at: seconds on any clock that does not run backwards; None: nobody looked.
+        at: seconds on any clock that does not run backwards; None: not observed.
     """
 
     sender: Role
@@ -108,10 +108,10 @@ class Said(Observation, frozen=True):
 
 
 class Ended(Observation, frozen=True):
-    """A channel is over.
+    """A channel ended.
 
     Attributes:
-        by: who ended it; None: it was cut, and nobody meant that.
+        by: the role that ended it; None: the connection was lost.
     """
 
     by: Role | None = None
@@ -123,10 +123,10 @@ _decoder: Final[msgspec.json.Decoder[AnyObservation]] = msgspec.json.Decoder(Any
 
 
 def decode_observation(line: bytes) -> AnyObservation:
-    """One line of JSON.
+    """Reads one line of JSON.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the line is no observation.
     """
     try:
         return _decoder.decode(line)
@@ -139,8 +139,8 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         rule: the id of the rule, a key of `RULES`; it stays the same from version to version.
-        who: who broke it.
-        text: what was seen, and what would have been right. It holds names, ids and codes, no other payload.
+        who: the role that broke it.
+        text: what was observed, and what would have been right. It has names, ids and codes, and no other payload.
         clause: revision, page and section, such as '2025-11-25 basic/transports, "Session Management"'.
         observations: numbers of the observations that show it, counted from 0 in the order they were received.
     """

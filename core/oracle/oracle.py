@@ -1,7 +1,7 @@
-"""Watches one connection or session and says which clauses of the specification are broken.
+"""The oracle: watches one connection or session and reports which clauses of the specification are broken.
 
-It is a second opinion: it shares tables of names with the engine and nothing else, keeps everything it has seen that a
-rule may need, and looks at one observation after the other. What is not in its rules it does not judge.
+It is a second opinion. It shares tables of names with the engine and nothing else. It keeps everything it has seen that
+a rule may need, and judges one observation after the other. It judges nothing that is not in its rules.
 """
 
 from __future__ import annotations
@@ -10,57 +10,57 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..base.errors import LocalProtocolError
-from .abilities import Abilities
-from .asking import Asking
-from .book import Book
-from .greeting import Greeting
-from .listens import Listens
+from .abilities import CapabilityChecker
+from .asking import RequestChecker
+from .book import WireState
+from .greeting import HandshakeChecker
+from .listens import SubscriptionChecker
 from .methods import V2
 from .observations import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Transport, Violation
-from .progress import Progress
+from .progress import ProgressChecker
 from .reading import Reading, read
-from .refusals import Refusals
+from .refusals import RefusalChecker
 from .rules import RULES
-from .seen import Breach, Frame, Kind, State, Stream, shown
-from .sessions import Mirrors, Sessions
-from .stateless import Envelope, Extension, Rounds
+from .seen import Finding, Frame, MessageKind, RequestState, Stream, shown
+from .sessions import HeaderChecker, SessionChecker
+from .stateless import ExtensionChecker, InputRoundChecker, MetaChecker
 from .streams import watches
-from .tasks import Tasks
-from .watch import SchemaCheck, Watch
+from .tasks import TaskChecker
+from .watch import Checker, SchemaCheck
 
 REMEMBERED_MAX: Final = 100_000
-"""Requests, tokens, streams and events, each: a day of a busy session, and some hundred MiB at most."""
+"""The most requests, tokens, streams and events, each: a day of a busy session, and some hundred MiB at most."""
 
 
-class Shapes(Watch):
-    """What a caller's schemas say of each message."""
+class SchemaChecker(Checker):
+    """Checks each message with the schemas of the caller."""
 
-    def __init__(self, book: Book, check: SchemaCheck) -> None:
+    def __init__(self, book: WireState, check: SchemaCheck) -> None:
         super().__init__(book)
         self._check = check
 
-    def frame(self, frame: Frame) -> Iterator[Breach]:
-        method = frame.method or (frame.ask.method if frame.ask is not None else "")
+    def frame(self, frame: Frame) -> Iterator[Finding]:
+        method = frame.method or (frame.request.method if frame.request is not None else "")
         problem = self._check(frame.revision, frame.sender, method, frame.message)
         if problem is not None:
-            yield Breach("schema", frame.sender, problem, frame.revision, (frame.index,))
+            yield Finding("schema", frame.sender, problem, frame.revision, (frame.index,))
 
 
 class Oracle:
-    """Everything that is seen of one connection (a pipe) or one client's session (HTTP) goes in; violations come out.
+    """The checker of one connection (a pipe) or one client's session (HTTP): observations go in, violations come out.
 
-    Observations are given in the order they happened. For the whole HTTP traffic of a client without sessions one
-    oracle is enough; two clients need two, or their ids meet.
+    Observations are given in the order they happened. One oracle is enough for the whole HTTP traffic of a client
+    without sessions. Two clients need two oracles, because their ids may be equal.
 
     Args:
-        revision: what both speak; with a stateless one everything is judged by it, with another what is said before the
-            handshake. None: the traffic says, message by message, and one connection may have both eras.
-        transport: what carries the messages. A pipe is channel `PIPE_CHANNEL`, which is never opened.
-        client_revisions: what the client supports; None: nobody knows, and rules that need it do not apply.
-        server_revisions: likewise of the server.
-        check: judges the shape of each message, such as by the official JSON Schemas.
-        remembered_max: how much is kept of each kind. Beyond it the oldest is forgotten, and nothing is reported that
-            rests on what may have been forgotten.
+        revision: the revision that both sides speak. A stateless-era one applies to everything, any other until the
+            handshake. None: the traffic shows it, message by message, and one connection may have both eras.
+        transport: the carrier of the messages. A pipe is channel `PIPE_CHANNEL`, which is never opened.
+        client_revisions: those that the client supports; None: unknown, and rules that need them do not apply.
+        server_revisions: those that the server supports; None: unknown, and rules that need them do not apply.
+        check: judges the shape of each message, for example by the official JSON Schemas.
+        remembered_max: the most entries kept of each kind. Beyond it the oldest is forgotten, and nothing is reported
+            that depends on what may have been forgotten.
     """
 
     def __init__(
@@ -74,29 +74,39 @@ class Oracle:
         remembered_max: int = REMEMBERED_MAX,
     ) -> None:
         assert remembered_max >= 1
-        self._book = Book(revision, transport, remembered_max)
+        self._book = WireState(revision, transport, remembered_max)
         self._count = 0
         if transport is Transport.PIPE:
             self._book.streams[PIPE_CHANNEL] = Stream(PIPE_CHANNEL, None, 0)
-        kinds: list[type[Watch]] = [Asking, Abilities, Progress, Envelope, Rounds, Extension, Listens, Tasks]
+        kinds: list[type[Checker]] = [
+            RequestChecker,
+            CapabilityChecker,
+            ProgressChecker,
+            MetaChecker,
+            InputRoundChecker,
+            ExtensionChecker,
+            SubscriptionChecker,
+            TaskChecker,
+        ]
         if transport is Transport.HTTP:
-            kinds += [Sessions, Mirrors, Refusals]
+            kinds += [SessionChecker, HeaderChecker, RefusalChecker]
         kinds += watches(transport)
-        self._watches: list[Watch] = [Greeting(self._book, client_revisions, server_revisions)]
+        self._watches: list[Checker] = [HandshakeChecker(self._book, client_revisions, server_revisions)]
         self._watches += [kind(self._book) for kind in kinds]
         if check is not None:
-            self._watches.append(Shapes(self._book, check))
+            self._watches.append(SchemaChecker(self._book, check))
 
     @property
     def count(self) -> int:
-        """How many observations there were: the number that the next one has."""
+        """The number of observations so far, which is the number of the next one."""
         return self._count
 
     def receive(self, observation: AnyObservation) -> list[Violation]:
-        """One more thing was seen. Returns what it breaks.
+        """Judges one more observation and returns the violations that it shows.
 
         Raises:
-            LocalProtocolError: it cannot have been: its channel was opened before, or is not open. Nothing has changed.
+            LocalProtocolError: the observation is impossible: its channel was opened before, or is not open. Nothing
+                has changed.
         """
         self._refuse_impossible(observation)
         index, self._count = self._count, self._count + 1
@@ -105,13 +115,13 @@ class Oracle:
         elif isinstance(observation, Head):
             found = self._head(observation, index)
         elif isinstance(observation, Said):
-            found = self._say(observation, index)
+            found = self._message(observation, index)
         else:
             found = self._end(observation, index)
         return self._violations(found)
 
     def finish(self) -> list[Violation]:
-        """Both sides are at rest, and say nothing more: what is still owed is a violation. Changes nothing."""
+        """Returns the violations that remain if both sides send nothing more: what is still owed. Changes nothing."""
         return self._violations(breach for watch in self._watches for breach in watch.finish(self._count))
 
     # --- One observation --------------------------------------------------------------------------------------------
@@ -128,7 +138,7 @@ class Oracle:
         elif isinstance(observation, Head) and streams[number].verb is None:
             raise LocalProtocolError("a pipe has no responses of HTTP")
 
-    def _open(self, seen: Opened, index: int) -> Iterator[Breach]:
+    def _open(self, seen: Opened, index: int) -> Iterator[Finding]:
         stream = Stream(
             number=seen.channel,
             verb=seen.verb,
@@ -145,7 +155,7 @@ class Oracle:
         for watch in self._watches:
             yield from watch.opened(stream)
 
-    def _head(self, seen: Head, index: int) -> Iterator[Breach]:
+    def _head(self, seen: Head, index: int) -> Iterator[Finding]:
         stream = self._book.streams[seen.channel]
         stream.status, stream.content_type = seen.status, seen.content_type
         for watch in self._watches:
@@ -153,7 +163,7 @@ class Oracle:
         if seen.status >= 400:
             self._book.note_refused(stream)
 
-    def _end(self, seen: Ended, index: int) -> Iterator[Breach]:
+    def _end(self, seen: Ended, index: int) -> Iterator[Finding]:
         stream = self._book.streams[seen.channel]
         for watch in self._watches:
             yield from watch.ended(stream, index, seen.by)
@@ -161,36 +171,36 @@ class Oracle:
 
     # --- Messages ---------------------------------------------------------------------------------------------------
 
-    def _say(self, seen: Said, index: int) -> Iterator[Breach]:
+    def _message(self, seen: Said, index: int) -> Iterator[Finding]:
         book, stream = self._book, self._book.streams[seen.channel]
         if seen.event_id is not None:
             stream.has_event_id = True
             known = book.events.get(seen.event_id)
             if known is not None:
                 if not (stream.resumes is not None and known[0] is stream.origin and known[1] == seen.message):
-                    yield self._about_event(stream, index, seen.event_id, known[0])
-                return  # it is sent again
+                    yield self._event_reused(stream, index, seen.event_id, known[0])
+                return  # the event is sent again after a resumption
             book.events[seen.event_id] = (stream.origin, seen.message)
         if seen.event_id is not None and not seen.message:
-            return  # it primes the client to come back
+            return  # an event without data only gives the client an id to resume from
         if book.transport is Transport.EVENTS and seen.event == "endpoint" and not stream.messages:
             stream.messages += 1
             return
         yield from self._read(seen, stream, index)
 
-    def _about_event(self, stream: Stream, index: int, id: str, owner: Stream) -> Breach:
+    def _event_reused(self, stream: Stream, index: int, id: str, owner: Stream) -> Finding:
         rule = "event-id-reused" if stream.resumes is None or owner is stream.origin else "replay-stream"
         text = f"the event id {shown(id)} was given before, to another event or on another stream"
-        revision = stream.origin.asks[0].revision if stream.origin.asks else self._book.ambient
-        return Breach(rule, Role.SERVER, text, revision, (owner.index, index))
+        revision = stream.origin.requests[0].revision if stream.origin.requests else self._book.ambient
+        return Finding(rule, Role.SERVER, text, revision, (owner.index, index))
 
-    def _read(self, seen: Said, stream: Stream, index: int) -> Iterator[Breach]:
+    def _read(self, seen: Said, stream: Stream, index: int) -> Iterator[Finding]:
         reading = read(seen.message)
         is_refusal = seen.sender is Role.SERVER and (stream.status or 0) >= 400
         if is_refusal and not reading.messages:
-            return  # the body of an error may be anything
+            return  # the body of an HTTP error may be anything
         if reading.is_batch or reading.is_ambiguous:
-            self._book.garbled[seen.sender] += 1  # it may be refused as a whole, or taken for unreadable
+            self._book.garbled[seen.sender] += 1  # the peer may refuse it as a whole, or be unable to read it
         if reading.problems:
             yield from self._garbled(reading, seen, stream, index)
         for number, (kind, message) in enumerate(reading.messages):
@@ -198,35 +208,37 @@ class Oracle:
             frame.is_batched, frame.is_first = reading.is_batch, number == 0
             yield from self._judge(frame)
 
-    def _garbled(self, reading: Reading, seen: Said, stream: Stream, index: int) -> Iterator[Breach]:
-        revision = stream.origin.asks[0].revision if stream.origin.asks else self._book.revision_of_head(stream)
+    def _garbled(self, reading: Reading, seen: Said, stream: Stream, index: int) -> Iterator[Finding]:
+        revision = stream.origin.requests[0].revision if stream.origin.requests else self._book.revision_of_head(stream)
         self._book.garbled[seen.sender] += 1
         for problem in reading.problems:
             if problem.is_echo and self._book.garbled[seen.sender.other] > 0:
-                continue  # who asks with an id that is none may be answered with it
-            yield Breach(problem.rule, seen.sender, problem.text, revision, (index,))
+                continue  # a request with an invalid id may be answered with the same id
+            yield Finding(problem.rule, seen.sender, problem.text, revision, (index,))
 
-    def _judge(self, frame: Frame) -> Iterator[Breach]:
+    def _judge(self, frame: Frame) -> Iterator[Finding]:
         book = self._book
-        if frame.kind in (Kind.RESULT, Kind.ERROR) and frame.message.get("id") is not None:
-            frame.ask = book.find(frame.sender, frame.id, frame.stream)
+        if frame.kind in (MessageKind.RESULT, MessageKind.ERROR) and frame.message.get("id") is not None:
+            frame.request = book.find(frame.sender, frame.id, frame.stream)
         frame.revision = book.revision_of(frame)
-        if frame.kind is Kind.REQUEST:
-            frame.made = book.ask_of(frame)
+        if frame.kind is MessageKind.REQUEST:
+            frame.made = book.entry_for(frame)
         if frame.is_batched and frame.is_first:
-            yield Breach("batch-unknown", frame.sender, "got an array of messages", frame.revision, (frame.index,))
+            yield Finding("batch-unknown", frame.sender, "got an array of messages", frame.revision, (frame.index,))
         if frame.is_batched and frame.method == "initialize" and frame.sender is Role.CLIENT:
-            yield Breach("batch-initialize", frame.sender, "got initialize in an array", frame.revision, (frame.index,))
+            yield Finding(
+                "batch-initialize", frame.sender, "got initialize in an array", frame.revision, (frame.index,)
+            )
         for watch in self._watches:
             yield from watch.frame(frame)
-        if frame.kind is Kind.ERROR and frame.message.get("id") is None:
+        if frame.kind is MessageKind.ERROR and frame.message.get("id") is None:
             book.garbled[frame.sender.other] = max(0, book.garbled[frame.sender.other] - 1)
         book.note(frame)
         if frame.made is not None and not _is_owed(frame):
-            frame.made.state = State.LOST
+            frame.made.state = RequestState.LOST
 
-    def _violations(self, breaches: Iterator[Breach]) -> list[Violation]:
-        """What of it the rules of the revision have."""
+    def _violations(self, breaches: Iterator[Finding]) -> list[Violation]:
+        """Returns the findings that the rules of their revision have."""
         out = []
         for found in breaches:
             rule = RULES[found.rule]
@@ -239,6 +251,9 @@ class Oracle:
 
 
 def _is_owed(frame: Frame) -> bool:
-    """Whether a request has to be answered: an array may be refused as a whole where there are none, and what has no
-    good params be taken for no message."""
+    """True if a request must be answered.
+
+    Where there are no batches, an array may be refused as a whole. A request without valid params may be taken for no
+    message.
+    """
     return isinstance(frame.message.get("params", {}), dict) and (not frame.is_batched or frame.revision == V2)

@@ -1,18 +1,18 @@
-"""Bytes to messages, by the standard library's parser: what is no message at all, and what it is no message of."""
+"""The parser from bytes to messages, based on the standard library's, with the problems it finds."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, NamedTuple, NoReturn
 
-from .seen import JsonObject, Kind, key_of, shown
+from .seen import JsonObject, MessageKind, key_of, shown
 
 
 class Problem(NamedTuple):
-    """Why something is no message, or not a good one: `rule`, and what was seen.
+    """A reason why some JSON is no message, or a faulty one: the `rule`, and a text of what was seen.
 
     Attributes:
-        is_echo: it may repeat what the other side has said: an id that is none.
+        is_echo: the value may repeat what the other side has sent: an invalid id.
     """
 
     rule: str
@@ -21,16 +21,16 @@ class Problem(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What came of some bytes.
+    """The messages and problems found in some bytes.
 
     Attributes:
         messages: those that can be judged further, each with its kind.
-        problems: of the rest, and of members that do not decide what a message is.
-        is_batch: they came in an array.
-        is_ambiguous: a name is in one object twice, so that others may read something else, or nothing.
+        problems: of the rest, and of members that do not decide the kind of a message.
+        is_batch: the messages came in an array.
+        is_ambiguous: an object has a key twice, so that other readers may read something else, or nothing.
     """
 
-    messages: list[tuple[Kind, JsonObject]]
+    messages: list[tuple[MessageKind, JsonObject]]
     problems: list[Problem]
     is_batch: bool
     is_ambiguous: bool = False
@@ -41,7 +41,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def read(text: bytes) -> Reading:
-    """What bytes say, whatever they are."""
+    """Reads any bytes as messages."""
     is_ambiguous = False
 
     def join(pairs: list[tuple[str, Any]]) -> JsonObject:
@@ -70,8 +70,8 @@ def _read_all(values: list[Any], *, is_batch: bool) -> Reading:
     return reading
 
 
-def _kind_of(value: Any, problems: list[Problem]) -> Kind | None:
-    """What a value is as a message; None if it is none, for which a problem is told."""
+def _kind_of(value: Any, problems: list[Problem]) -> MessageKind | None:
+    """Returns the kind of message that a value is; None if it is none, after adding a problem."""
     if not isinstance(value, dict):
         problems.append(Problem("not-jsonrpc", f"got {shown(value)}, expected an object"))
         return None
@@ -88,21 +88,21 @@ def _kind_of(value: Any, problems: list[Problem]) -> Kind | None:
     return _kind_of_response(value, problems)
 
 
-def _kind_of_call(value: JsonObject, problems: list[Problem]) -> Kind | None:
+def _kind_of_call(value: JsonObject, problems: list[Problem]) -> MessageKind | None:
     if not isinstance(value["method"], str):
         problems.append(Problem("not-jsonrpc", f"got the method {shown(value['method'])}, expected a string"))
         return None
     if not isinstance(value.get("params", {}), dict):
         problems.append(Problem("not-jsonrpc", f"got params {shown(value['params'])}, expected an object"))
     if "id" not in value:
-        return Kind.NOTIFICATION
+        return MessageKind.NOTIFICATION
     if key_of(value["id"]) is None:
         problems.append(Problem("id-type", f"got the id {shown(value['id'])} for {shown(value['method'])}"))
         return None
-    return Kind.REQUEST
+    return MessageKind.REQUEST
 
 
-def _kind_of_response(value: JsonObject, problems: list[Problem]) -> Kind | None:
+def _kind_of_response(value: JsonObject, problems: list[Problem]) -> MessageKind | None:
     if "result" in value and "error" in value:
         problems.append(Problem("response-shape", f"got both a result and an error for {shown(value.get('id'))}"))
         return None
@@ -113,7 +113,7 @@ def _kind_of_response(value: JsonObject, problems: list[Problem]) -> Kind | None
             return None
         if not isinstance(value["result"], dict):
             problems.append(Problem("result-type", f"got the result {shown(value['result'])}, expected an object"))
-        return Kind.RESULT
+        return MessageKind.RESULT
     error = value["error"]
     code, text = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(text, str):
@@ -121,4 +121,4 @@ def _kind_of_response(value: JsonObject, problems: list[Problem]) -> Kind | None
     if value.get("id") is not None and key_of(value["id"]) is None:
         problems.append(Problem("id-type", f"got an error with the id {shown(value['id'])}", is_echo=True))
         return None
-    return Kind.ERROR
+    return MessageKind.ERROR

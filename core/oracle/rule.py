@@ -1,4 +1,4 @@
-"""What a rule is, and the places of the specification that many rules rest on."""
+"""The rule type, and the places in the specification that many rules are based on."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Rule(msgspec.Struct, frozen=True):
     Attributes:
         id: stays the same from version to version.
         says: the rule in one sentence.
-        who: who can break it.
-        clauses: revision → page and section. The keys are the revisions it holds in.
+        who: the roles that can break it.
+        clauses: revision → page and section. The keys are the revisions in which the rule holds.
         only_should: those of these revisions in which it is a SHOULD.
     """
 
@@ -37,12 +37,12 @@ BY_SESSION: Final = (V2, V3, V4)
 
 
 def within(revisions: tuple[str, ...], place: str) -> dict[str, str]:
-    """One place for several revisions."""
+    """Returns the clauses of a rule that stands at one place in several revisions."""
     return dict.fromkeys(revisions, place)
 
 
 def page(handshake: str, stateless: str = "") -> dict[str, str]:
-    """A place for the revisions with a handshake, and one for that without."""
+    """Returns the clauses of a rule with one place in all handshake-era revisions and another in the stateless era."""
     return within(HANDSHAKE, handshake) | (within((V5,), stateless) if stateless else {})
 
 
@@ -65,6 +65,6 @@ RESUMING = 'basic/transports, "Resumability and Redelivery"'
 MRTR_SERVER = 'basic/patterns/mrtr, "Server Requirements (Basic Workflow)"'
 MRTR_CLIENT = 'basic/patterns/mrtr, "Client Requirements (Basic Workflow)"'
 ACK = 'basic/patterns/subscriptions, "Acknowledgment"'
-HEARING = 'basic/patterns/subscriptions, "Receiving Notifications"'
+RECEIVING = 'basic/patterns/subscriptions, "Receiving Notifications"'
 TASKS = "basic/utilities/tasks"
 EXTENSION = "ext-tasks, specification/draft/tasks"

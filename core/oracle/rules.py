@@ -1,7 +1,7 @@
-"""The rules: what each one says, which revisions have it, and where.
+"""The table of all rules: what each one requires, in which revisions, and where they say so.
 
-A rule holds in exactly the revisions that it has a clause for. The watches find what breaks one, and need not know when
-it holds: what they find is compared with this table, and dropped where the revision has no such rule.
+A rule holds in exactly the revisions that it has a clause for. Checkers find what breaks a rule, and need not know in
+which revisions it holds: their findings are compared with this table, and dropped where the revision has no such rule.
 """
 
 from __future__ import annotations

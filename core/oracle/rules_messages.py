@@ -1,4 +1,4 @@
-"""The rules of messages, requests, capabilities, the handshake and progress: whatever carries them."""
+"""The rules of messages, requests, capabilities, the handshake and progress, on any transport."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The rules of requests that say all, of subscriptions, and of tasks of both kinds."""
+"""The rules of self-contained requests (2026-07-28), of subscriptions, and of tasks of both kinds."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from .methods import HANDSHAKE, V3, V4, V5
-from .rule import ACK, CLIENT, EITHER, EXTENSION, HEARING, MRTR_CLIENT, MRTR_SERVER, SERVER, TASKS, Rule, within
+from .rule import ACK, CLIENT, EITHER, EXTENSION, MRTR_CLIENT, MRTR_SERVER, RECEIVING, SERVER, TASKS, Rule, within
 
 STATELESS_RULES: Final = (
     # --- Without sessions
@@ -91,14 +91,14 @@ STATELESS_RULES: Final = (
         SERVER,
         within((V5,), 'basic/patterns/subscriptions, "Opening a Stream"'),
     ),
-    Rule("subscription-id", "What a subscription has carries its id.", SERVER, within((V5,), HEARING)),
+    Rule("subscription-id", "What a subscription has carries its id.", SERVER, within((V5,), RECEIVING)),
     Rule(
         "subscription-unknown",
         "A subscription id is that of a `subscriptions/listen` that goes on.",
         SERVER,
-        within((V5,), HEARING),
+        within((V5,), RECEIVING),
     ),
-    Rule("subscription-stream", "A subscription's messages come on its own stream.", SERVER, within((V5,), HEARING)),
+    Rule("subscription-stream", "A subscription's messages come on its own stream.", SERVER, within((V5,), RECEIVING)),
     # --- Tasks
     Rule(
         "task-uncreated",

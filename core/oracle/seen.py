@@ -1,4 +1,4 @@
-"""What the watches speak of: requests, streams, messages, and what is found about them."""
+"""The types that checkers share: requests, streams, messages, and findings about them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class Memory(dict[K, V], Generic[K, V]):
-    """A dict of at most `size_max` entries: the one that was put in first is forgotten first."""
+    """A dict of at most `size_max` entries, which forgets the oldest entry first."""
 
     def __init__(self, size_max: int) -> None:
         super().__init__()
@@ -41,26 +41,29 @@ class Memory(dict[K, V], Generic[K, V]):
         super().__setitem__(key, value)
 
 
-class State(enum.Enum):
+class RequestState(enum.Enum):
+    """The state of a request."""
+
     OPEN = "open"
     CANCELLED = "cancelled"
     ANSWERED = "answered"
-    LOST = "lost"  # what carried it is gone: nobody can answer it
+    LOST = "lost"  # its channel is gone, so it cannot be answered
 
 
-class Ask(msgspec.Struct, eq=False):
-    """One request, with what later rules have to know of it.
+class Request(msgspec.Struct, eq=False):
+    """One request, with what later rules need to know about it.
 
     Attributes:
         index: of the observation it came in.
         token: its progress token.
         name: what it names: a tool, a prompt, a URI or a task.
         meta: `_meta` of its params.
-        sought: what a `subscriptions/listen` asks for.
-        twins: how many requests with this id were open when it came, against the rules, and are answered on the same
-            channel.
-        is_doubled: another with this id was open at once: which is answered or cancelled may not show.
-        is_task: it is to be a task, and its receiver has declared that it can be.
+        sought: the filter of a `subscriptions/listen`.
+        duplicates: how many requests with this id were open when it came, against the rules, and are answered on the
+            same channel.
+        is_doubled: another request with this id was open at the same time, so it may be unclear which of them is
+            answered or cancelled.
+        is_task: it asks to be run as a task, and its receiver has declared that it can be.
     """
 
     sender: Role
@@ -75,13 +78,13 @@ class Ask(msgspec.Struct, eq=False):
     sought: JsonObject | None = None
     is_task: bool = False
     is_task_over: bool = False
-    twins: int = 0
+    duplicates: int = 0
     is_doubled: bool = False
-    state: State = State.OPEN
+    state: RequestState = RequestState.OPEN
 
     @property
     def capabilities(self) -> JsonObject:
-        """What a request without session declares of its client."""
+        """The client capabilities that a stateless-era request declares."""
         found = self.meta.get(CAPABILITIES)
         return found if isinstance(found, dict) else {}
 
@@ -91,12 +94,12 @@ class Stream(msgspec.Struct, eq=False):
 
     Attributes:
         verb: None for a pipe.
-        resumes: the stream whose rest it brings, of a GET with `Last-Event-ID`, as far as that id is known.
-        asks: requests of the client that came in its body; of a pipe none, it has them all.
-        notices: how many other messages did.
-        given: requests of the server that were answered in it.
-        contradicts: what its head says that its body does not; empty if nothing.
-        has_event_id: an event of it had an id, so it can be taken up.
+        resumes: for a GET with `Last-Event-ID`, the stream that it continues, as far as that id is known.
+        requests: requests of the client that came in its body; none for a pipe, which has them all.
+        notifications: the number of other messages that came in its body.
+        given: requests of the server that were answered in its body.
+        contradicts: how its head contradicts its body; empty if it does not.
+        has_event_id: an event of it had an id, so it can be resumed.
     """
 
     number: int
@@ -108,9 +111,9 @@ class Stream(msgspec.Struct, eq=False):
     last_event_id: str | None = None
     mirrored: Headers | None = None
     resumes: Stream | None = None
-    asks: list[Ask] = []
-    notices: int = 0
-    given: list[Ask] = []
+    requests: list[Request] = []
+    notifications: int = 0
+    given: list[Request] = []
     status: int | None = None
     content_type: str | None = None
     contradicts: str = ""
@@ -119,14 +122,14 @@ class Stream(msgspec.Struct, eq=False):
 
     @property
     def origin(self) -> Stream:
-        """The stream that this one is the rest of, or itself."""
+        """The stream that this one continues, or itself."""
         stream = self
         while stream.resumes is not None:
             stream = stream.resumes
         return stream
 
 
-class Kind(enum.Enum):
+class MessageKind(enum.Enum):
     REQUEST = "request"
     NOTIFICATION = "notification"
     RESULT = "result"
@@ -137,21 +140,21 @@ class Frame(msgspec.Struct, eq=False):
     """One message, as it is judged.
 
     Attributes:
-        ask: what a response answers; None if that is unknown.
-        made: what the book will have of a request.
+        request: the request that a response answers; None if unknown.
+        made: the entry that the book will have for a request.
         is_batched: it came in an array.
         is_first: it is the first message of its observation.
     """
 
-    kind: Kind
+    kind: MessageKind
     sender: Role
     stream: Stream
     index: int
     message: JsonObject
     said: Said
     revision: str = LATEST_LEGACY
-    ask: Ask | None = None
-    made: Ask | None = None
+    request: Request | None = None
+    made: Request | None = None
     is_batched: bool = False
     is_first: bool = True
 
@@ -177,13 +180,13 @@ class Frame(msgspec.Struct, eq=False):
 
     @property
     def meta(self) -> JsonObject:
-        """`_meta` of the params or of the result."""
+        """The `_meta` of the params or of the result."""
         found = (self.params or self.result).get("_meta")
         return found if isinstance(found, dict) else {}
 
 
-class Breach(NamedTuple):
-    """A watch's finding. `revision` is that of the rule's clause."""
+class Finding(NamedTuple):
+    """A checker's finding. `revision` is that of the rule's clause."""
 
     rule: str
     who: Role
@@ -193,13 +196,13 @@ class Breach(NamedTuple):
 
 
 def key_of(value: object) -> Id | None:
-    """An id or a token; None for what can be neither. JSON's 1 and "1" are two, and 1.0 is an integer."""
+    """Returns an id or a token by value; None for an invalid one. JSON's 1 and "1" differ, and 1.0 is an integer."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 def shown(value: object) -> str:
-    """Something of a message, short enough for a sentence."""
+    """Returns the text of a value, short enough for a sentence."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "…'"

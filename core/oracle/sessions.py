@@ -1,4 +1,4 @@
-"""Headers of Streamable HTTP: sessions, versions, and what a request's head says again of its body."""
+"""Checks of the headers of Streamable HTTP: sessions, versions, and headers that repeat parts of the body."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..base.revisions import is_known_modern
-from .book import Book
+from .book import WireState
 from .methods import NAMED, V5
 from .observations import Headers, Role, Verb
-from .seen import VERSION, Breach, Frame, JsonObject, Kind, Memory, Stream, shown
-from .watch import Watch, breach
+from .seen import VERSION, Finding, Frame, JsonObject, Memory, MessageKind, Stream, shown
+from .watch import Checker, breach
 
 _NAME: Final = re.compile(r"[!-~]{1,64}")
 _BEGIN, _END = "=?base64?", "?="
@@ -24,101 +24,117 @@ _ACCEPTED: Final = {
 }
 
 
-class Sessions(Watch):
-    """The session's id and the version, in the heads of both sides."""
+class SessionChecker(Checker):
+    """Checks the session id and the version in the heads of both sides."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: WireState) -> None:
         super().__init__(book)
-        self._lost: int | None = None
-        """The observation that said that the session is over: a 404, or a success for DELETE."""
-        self._told: int | None = None
-        """The 404 that told the client so; what it says on its way after its own DELETE breaks nothing."""
+        self._ended_index: int | None = None
+        """The observation that showed the end of the session: a 404, or a success for DELETE."""
+        self._not_found_index: int | None = None
+        """The 404 that told the client of the end. Requests that the client sends after its own DELETE break nothing
+        before it."""
         self._has_listened = False
 
-    def opened(self, stream: Stream) -> Iterator[Breach]:
+    def opened(self, stream: Stream) -> Iterator[Finding]:
         if stream.verb is not Verb.POST:
             yield from self._head(stream, self.book.revision_of_head(stream), None)
 
-    def frame(self, frame: Frame) -> Iterator[Breach]:
+    def frame(self, frame: Frame) -> Iterator[Finding]:
         if frame.sender is Role.CLIENT and frame.is_first and frame.stream.verb is Verb.POST:
             yield from self._head(frame.stream, frame.revision, frame)
 
-    def headed(self, stream: Stream, index: int, session: str | None) -> Iterator[Breach]:
-        revision = stream.asks[0].revision if stream.asks else self.book.revision_of_head(stream)
-        is_mine = stream.session is not None and stream.session == self.book.session
-        if self._lost is not None and is_mine and stream.index > self._lost and (stream.status or 0) < 300:
+    def headed(self, stream: Stream, index: int, session: str | None) -> Iterator[Finding]:
+        revision = stream.requests[0].revision if stream.requests else self.book.revision_of_head(stream)
+        is_current = stream.session is not None and stream.session == self.book.session
+        if (
+            self._ended_index is not None
+            and is_current
+            and stream.index > self._ended_index
+            and (stream.status or 0) < 300
+        ):
             text = f"got {stream.status} for a session that is over, expected 404"
-            yield Breach("session-revived", Role.SERVER, text, revision, (self._lost, stream.index, index))
-        if self._lost is not None and is_mine and stream.index > self._lost and self._is_misnamed(stream):
+            yield Finding("session-revived", Role.SERVER, text, revision, (self._ended_index, stream.index, index))
+        if (
+            self._ended_index is not None
+            and is_current
+            and stream.index > self._ended_index
+            and self._is_misnamed(stream)
+        ):
             text = "got 400 for a session that is over, expected 404"
-            yield Breach("session-end-status", Role.SERVER, text, revision, (self._lost, stream.index, index))
-        if is_mine and self._ends(stream):
-            self._lost = index if self._lost is None else self._lost
-            if self._told is None and stream.status == 404:
-                self._told = index
+            yield Finding("session-end-status", Role.SERVER, text, revision, (self._ended_index, stream.index, index))
+        if is_current and self._ends(stream):
+            self._ended_index = index if self._ended_index is None else self._ended_index
+            if self._not_found_index is None and stream.status == 404:
+                self._not_found_index = index
         if session is not None:
             yield from (
-                Breach(rule, Role.SERVER, text, revision, (stream.index, index))
-                for rule, text in self._given(stream, session)
+                Finding(rule, Role.SERVER, text, revision, (stream.index, index))
+                for rule, text in self._session_header(stream, session)
             )
-        if session is not None and self._greets(stream):
-            self.book.session, self._lost, self._told = session, None, None
+        if session is not None and self._answers_initialize(stream):
+            self.book.session, self._ended_index, self._not_found_index = session, None, None
 
     def _is_misnamed(self, stream: Stream) -> bool:
-        """Whether a request is refused as a bad one, in which nothing else is bad that the head shows."""
+        """True if a request is refused with 400 although its head shows no other fault than the session id."""
         assert stream.verb is not None
         is_accepted = stream.accept is not None and all(kind in stream.accept for kind in _ACCEPTED[stream.verb])
         has_version = stream.revision is None or stream.revision == self.book.negotiated
         return stream.status == 400 and is_accepted and has_version
 
     def _ends(self, stream: Stream) -> bool:
-        """Whether a response says that the session is over. A server without event streams may answer any GET so."""
+        """True if a response shows that the session has ended.
+
+        A server without event streams may answer any GET with 404, so a GET counts only after one has succeeded.
+        """
         self._has_listened |= stream.verb is Verb.GET and stream.status == 200
         if stream.status == 404:
             return stream.verb is not Verb.GET or self._has_listened
         return stream.verb is Verb.DELETE and 200 <= (stream.status or 0) < 300
 
     @staticmethod
-    def _greets(stream: Stream) -> bool:
-        return (stream.status or 0) < 300 and any(ask.method == "initialize" for ask in stream.asks)
+    def _answers_initialize(stream: Stream) -> bool:
+        return (stream.status or 0) < 300 and any(request.method == "initialize" for request in stream.requests)
 
-    def _given(self, stream: Stream, session: str) -> Iterator[tuple[str, str]]:
-        if stream.asks and stream.asks[0].revision == V5:
-            if stream.revision is not None and is_known_modern(stream.revision):  # else it may pass for another's
+    def _session_header(self, stream: Stream, session: str) -> Iterator[tuple[str, str]]:
+        if stream.requests and stream.requests[0].revision == V5:
+            if stream.revision is not None and is_known_modern(
+                stream.revision
+            ):  # otherwise the request may be taken for one of the handshake era
                 yield "session-stateless", "got an Mcp-Session-Id header"
             return
         if not session or not all("!" <= each <= "~" for each in session):
             yield "session-id-form", f"got {shown(session)}"
-        if not self._greets(stream) and session != self.book.session and (stream.status or 0) < 400:
+        if not self._answers_initialize(stream) and session != self.book.session and (stream.status or 0) < 400:
             yield "session-id-given", "got a session's id with a response that is not that to initialize"
 
-    def _head(self, stream: Stream, revision: str, frame: Frame | None) -> Iterator[Breach]:
-        def found(rule: str, text: str) -> Breach:
+    def _head(self, stream: Stream, revision: str, frame: Frame | None) -> Iterator[Finding]:
+        def found(rule: str, text: str) -> Finding:
             numbers = (stream.index,) if frame is None else (stream.index, frame.index)
-            return Breach(rule, Role.CLIENT, text, revision, numbers)
+            return Finding(rule, Role.CLIENT, text, revision, numbers)
 
         assert stream.verb is not None
         missing = [kind for kind in _ACCEPTED[stream.verb] if stream.accept is not None and kind not in stream.accept]
         if missing:
             yield found("accept", f"got Accept {shown(stream.accept)}, expected {' and '.join(missing)} as well")
-        is_hello = frame is not None and frame.method == "initialize"
+        is_initialize = frame is not None and frame.method == "initialize"
         if revision == V5:
-            said = None if frame is None else frame.meta.get(VERSION)
+            value = None if frame is None else frame.meta.get(VERSION)
             if stream.revision is None:
                 yield found("version-header-missing", "got no MCP-Protocol-Version header")
-            elif said is not None and said != stream.revision:
-                stream.contradicts = f"got {shown(stream.revision)}, and {shown(said)} in the body"
+            elif value is not None and value != stream.revision:
+                stream.contradicts = f"got {shown(stream.revision)}, and {shown(value)} in the body"
                 yield found("version-header", stream.contradicts)
             return
-        if self._told is not None and stream.index > self._told and stream.session is not None:
+        if self._not_found_index is not None and stream.index > self._not_found_index and stream.session is not None:
             yield found("session-id-lost", "got the id of a session that is over")
-        if is_hello or not self.book.is_greeted:
+        if is_initialize or not self.book.is_greeted:
             return
         if self.book.session is not None and stream.session != self.book.session:
             what = "no Mcp-Session-Id header" if stream.session is None else "another session's id"
             yield found("session-id-missing", f"got {what}")
         if not _NAME.fullmatch(self.book.negotiated or ""):
-            return  # its server named none that a header can
+            return  # the server named a version that a header cannot carry
         if stream.revision is None:
             yield found("version-header-missing", "got no MCP-Protocol-Version header")
         elif stream.revision != self.book.negotiated:
@@ -126,16 +142,17 @@ class Sessions(Watch):
             yield found("version-header", text)
 
 
-class Mirrors(Watch):
-    """What 2026-07-28 has a request's head say of its body; of arguments, for tools whose list was seen."""
+class HeaderChecker(Checker):
+    """Checks the headers by which a request of 2026-07-28 repeats its body; arguments, for tools whose list was
+    seen."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: WireState) -> None:
         super().__init__(book)
         self._tools: Memory[str, dict[str, tuple[str, ...]]] = book.memory()
-        """Of each tool: header → path to the argument."""
+        """Headers and the paths of their arguments, by tool."""
 
-    def frame(self, frame: Frame) -> Iterator[Breach]:
-        if frame.ask is not None and frame.ask.method == "tools/list" and frame.kind is Kind.RESULT:
+    def frame(self, frame: Frame) -> Iterator[Finding]:
+        if frame.request is not None and frame.request.method == "tools/list" and frame.kind is MessageKind.RESULT:
             self._learn(frame.result)
         if frame.stream.mirrored is None or frame.sender is Role.SERVER or not frame.method or frame.revision != V5:
             return
@@ -143,11 +160,11 @@ class Mirrors(Watch):
             frame.stream.contradicts = found.text
             yield found
 
-    def _differences(self, frame: Frame, mirrored: Headers) -> Iterator[Breach]:
+    def _differences(self, frame: Frame, mirrored: Headers) -> Iterator[Finding]:
         lines: dict[str, list[str]] = {}
         for name, value in mirrored:
             lines.setdefault(name.lower(), []).append(value)
-        if frame.kind is Kind.REQUEST:
+        if frame.kind is MessageKind.REQUEST:
             yield from self._compare(frame, "mirrored-method", "Mcp-Method", lines, frame.method, is_plain=True)
             named = NAMED.get(frame.method)
             if named is not None and isinstance(frame.params.get(named), str):
@@ -155,7 +172,7 @@ class Mirrors(Watch):
         if frame.method == "tools/call":
             yield from self._arguments(frame, lines)
 
-    def _arguments(self, frame: Frame, lines: dict[str, list[str]]) -> Iterator[Breach]:
+    def _arguments(self, frame: Frame, lines: dict[str, list[str]]) -> Iterator[Finding]:
         name = frame.params.get("name")
         wanted = self._tools.get(name, {}) if isinstance(name, str) else {}
         for header, path in wanted.items():
@@ -170,13 +187,13 @@ class Mirrors(Watch):
 
     def _compare(
         self, frame: Frame, rule: str, header: str, lines: dict[str, list[str]], wanted: Any, *, is_plain: bool = False
-    ) -> Iterator[Breach]:
+    ) -> Iterator[Finding]:
         got = lines.get(header.lower(), [])
         if len(got) != 1:
             yield breach(frame, rule, f"got {len(got)} {header} headers, expected one")
             return
-        said = got[0] if is_plain else _unwrapped(got[0])
-        if said is None or not _is_same(said, wanted):
+        value = got[0] if is_plain else _unwrapped(got[0])
+        if value is None or not _is_same(value, wanted):
             yield breach(frame, rule, f"got {header} {shown(got[0])}, and {shown(wanted)} in the body")
 
     def _learn(self, result: JsonObject) -> None:
@@ -187,7 +204,8 @@ class Mirrors(Watch):
 
 
 def _mirrored_in(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(header, path) of each argument that a schema wants in a header: reached through `properties` alone."""
+    """Yields (header, path) of each argument that a schema maps to a header: those reached through `properties`
+    alone."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     for name, below in properties.items() if isinstance(properties, dict) else ():
         if isinstance(below, dict) and isinstance(below.get("x-mcp-header"), str):
@@ -196,7 +214,7 @@ def _mirrored_in(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tupl
 
 
 def _unwrapped(value: str) -> str | None:
-    """A header's value as it is meant; None: it says that it is Base64, and is not."""
+    """Returns the decoded value of a header; None if it is marked as Base64 and is not."""
     if not (value.startswith(_BEGIN) and value.endswith(_END)):
         return value.strip()
     try:
@@ -205,13 +223,13 @@ def _unwrapped(value: str) -> str | None:
         return None
 
 
-def _is_same(said: str, wanted: Any) -> bool:
-    """Whether a header says an argument: a text, true or false, or a number, which is compared as one."""
+def _is_same(value: str, wanted: Any) -> bool:
+    """True if a header has the value of an argument: a text, true or false, or a number, which is compared as one."""
     if isinstance(wanted, bool):
-        return said == ("true" if wanted else "false")
+        return value == ("true" if wanted else "false")
     if isinstance(wanted, int | float):
         try:
-            return float(said) == float(wanted)
+            return float(value) == float(wanted)
         except ValueError:
             return False
-    return bool(said == wanted)
+    return bool(value == wanted)

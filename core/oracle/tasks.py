@@ -1,4 +1,4 @@
-"""Tasks of both kinds: they begin once, end once, and have what their status wants."""
+"""Checks of tasks of both kinds: each begins once, ends once, and has the members that its status requires."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
-from .book import Book
+from .book import WireState
 from .methods import AUGMENTED, V4, V5
 from .observations import Role
-from .seen import RELATED_TASK, Ask, Breach, Frame, JsonObject, Kind, Memory, shown
-from .watch import Watch, breach
+from .seen import RELATED_TASK, Finding, Frame, JsonObject, Memory, MessageKind, Request, shown
+from .watch import Checker, breach
 
 WORKING: Final = "working"
 OVER: Final = ("completed", "failed", "cancelled")
@@ -21,49 +21,49 @@ _SELF_NAMED: Final = ("tasks/get", "tasks/list", "tasks/cancel")
 
 
 class Task(msgspec.Struct, eq=False):
-    """What is known of one task.
+    """The known state of one task.
 
     Attributes:
-        owner: who runs it.
-        ask: the request that became it, if that was seen.
-        status: the last one heard.
-        index: of the observation that said it.
-        questions: its keys, and what each asks.
-        next_poll_at: earliest moment at which it should be asked for.
+        owner: the role that runs it.
+        request: the request that became the task, if it was seen.
+        status: the last one observed.
+        index: of the observation with that status.
+        questions: its keys, and the question of each.
+        next_poll_at: the earliest moment for the next poll.
     """
 
     owner: Role
-    ask: Ask | None
+    request: Request | None
     status: str
     index: int
     questions: dict[str, str] = {}
     next_poll_at: float | None = None
 
 
-class Tasks(Watch):
-    """Every task that was told of, by who runs it and its id."""
+class TaskChecker(Checker):
+    """Checks every task that is mentioned, by its owner and its id."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: WireState) -> None:
         super().__init__(book)
         self._tasks: Memory[tuple[Role, str], Task] = book.memory()
-        self._over_when_cancelled: Memory[Ask, int] = book.memory()
+        self._over_when_cancelled: Memory[Request, int] = book.memory()
 
-    def frame(self, frame: Frame) -> Iterator[Breach]:
+    def frame(self, frame: Frame) -> Iterator[Finding]:
         if frame.revision not in (V4, V5):
             return
-        if frame.kind is Kind.REQUEST:
+        if frame.kind is MessageKind.REQUEST:
             yield from self._request(frame)
-        elif frame.kind is Kind.NOTIFICATION:
+        elif frame.kind is MessageKind.NOTIFICATION:
             if frame.method in ("notifications/tasks/status", "notifications/tasks"):
-                yield from self._heard(frame, frame.params, frame.sender)
+                yield from self._update(frame, frame.params, frame.sender)
             if frame.method == "notifications/tasks/status":
                 yield from self._needless(frame)
-        elif frame.ask is not None:
-            yield from self._response(frame, frame.ask)
+        elif frame.request is not None:
+            yield from self._response(frame, frame.request)
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
-    def _request(self, frame: Frame) -> Iterator[Breach]:
+    def _request(self, frame: Frame) -> Iterator[Finding]:
         task = self._tasks.get((frame.sender.other, str(frame.params.get("taskId"))))
         if frame.method in _SELF_NAMED:
             yield from self._needless(frame)
@@ -77,101 +77,115 @@ class Tasks(Watch):
 
     # --- Responses --------------------------------------------------------------------------------------------------
 
-    def _response(self, frame: Frame, ask: Ask) -> Iterator[Breach]:
+    def _response(self, frame: Frame, request: Request) -> Iterator[Finding]:
         owner = frame.sender
-        if ask.method == "tasks/cancel" and frame.revision == V4 and frame.kind is Kind.RESULT:
-            yield from self._cancelled(frame, ask)
-        if ask.method in _SELF_NAMED and frame.kind is Kind.RESULT and frame.revision == V4:
+        if request.method == "tasks/cancel" and frame.revision == V4 and frame.kind is MessageKind.RESULT:
+            yield from self._cancelled(frame, request)
+        if request.method in _SELF_NAMED and frame.kind is MessageKind.RESULT and frame.revision == V4:
             yield from self._needless(frame)
-        if ask.method == "tasks/result":
-            yield from self._outcome(frame, ask)
-        elif frame.kind is Kind.ERROR:
+        if request.method == "tasks/result":
+            yield from self._outcome(frame, request)
+        elif frame.kind is MessageKind.ERROR:
             return
-        elif ask.method == "tasks/get" or (ask.method == "tasks/cancel" and frame.revision == V4):
-            yield from self._heard(frame, frame.result, owner)
-        elif ask.method == "tasks/list":
+        elif request.method == "tasks/get" or (request.method == "tasks/cancel" and frame.revision == V4):
+            yield from self._update(frame, frame.result, owner)
+        elif request.method == "tasks/list":
             listed = frame.result.get("tasks")
             for each in listed if isinstance(listed, list) else ():
-                yield from self._heard(frame, each if isinstance(each, dict) else {}, owner)
+                yield from self._update(frame, each if isinstance(each, dict) else {}, owner)
         elif frame.revision == V5 and frame.result.get("resultType") == "task":
-            yield from self._begins(frame, ask, frame.result)
-        elif frame.revision == V4 and ask.method in AUGMENTED:
-            yield from self._answered(frame, ask)
+            yield from self._created(frame, request, frame.result)
+        elif frame.revision == V4 and request.method in AUGMENTED:
+            yield from self._answered(frame, request)
 
-    def _answered(self, frame: Frame, ask: Ask) -> Iterator[Breach]:
+    def _answered(self, frame: Frame, request: Request) -> Iterator[Finding]:
         found = frame.result.get("task")
         created: JsonObject = found if isinstance(found, dict) else {}
         is_task = "taskId" in created
-        if is_task and not ask.is_task:
-            yield breach(frame, "task-unasked", f"{ask.method} {shown(ask.id)} is answered with a task", ask.index)
-        elif ask.is_task and not is_task:
-            yield breach(frame, "task-uncreated", f"{ask.method} {shown(ask.id)} is answered without a task", ask.index)
+        if is_task and not request.is_task:
+            yield breach(
+                frame, "task-unasked", f"{request.method} {shown(request.id)} is answered with a task", request.index
+            )
+        elif request.is_task and not is_task:
+            yield breach(
+                frame,
+                "task-uncreated",
+                f"{request.method} {shown(request.id)} is answered without a task",
+                request.index,
+            )
         if is_task:
-            yield from self._begins(frame, ask, created)
+            yield from self._created(frame, request, created)
 
-    def _begins(self, frame: Frame, ask: Ask, said: JsonObject) -> Iterator[Breach]:
-        id, owner = said.get("taskId"), frame.sender
+    def _created(self, frame: Frame, request: Request, fields: JsonObject) -> Iterator[Finding]:
+        id, owner = fields.get("taskId"), frame.sender
         if isinstance(id, str) and (owner, id) in self._tasks:
             known = self._tasks[owner, id]
-            if known.ask is not None:
+            if known.request is not None:
                 yield breach(frame, "task-begins", f"task {shown(id)} was there before", known.index)
-            known.ask = ask
-        if frame.revision == V4 and said.get("status") != WORKING:
-            yield breach(frame, "task-begins", f"a task begins as {shown(said.get('status'))}")
-        yield from self._heard(frame, said, owner, ask)
+            known.request = request
+        if frame.revision == V4 and fields.get("status") != WORKING:
+            yield breach(frame, "task-begins", f"a task begins as {shown(fields.get('status'))}")
+        yield from self._update(frame, fields, owner, request)
 
-    def _cancelled(self, frame: Frame, ask: Ask) -> Iterator[Breach]:
-        if ask in self._over_when_cancelled:
-            yield breach(frame, "task-cancelled", "a task that was over is cancelled", self._over_when_cancelled[ask])
+    def _cancelled(self, frame: Frame, request: Request) -> Iterator[Finding]:
+        if request in self._over_when_cancelled:
+            yield breach(
+                frame, "task-cancelled", "a task that was over is cancelled", self._over_when_cancelled[request]
+            )
         elif frame.result.get("status") != "cancelled":
             yield breach(frame, "task-cancelled", f"a task is {shown(frame.result.get('status'))} after tasks/cancel")
 
-    def _outcome(self, frame: Frame, ask: Ask) -> Iterator[Breach]:
-        """A task's result is there, so it is over; whether it was completed or failed does not show."""
+    def _outcome(self, frame: Frame, request: Request) -> Iterator[Finding]:
+        """Checks the result of `tasks/result`, which shows that the task is over, but not whether it completed or
+        failed."""
         related = frame.meta.get(RELATED_TASK)
-        if frame.kind is Kind.RESULT and (not isinstance(related, dict) or related.get("taskId") != ask.name):
+        if frame.kind is MessageKind.RESULT and (
+            not isinstance(related, dict) or related.get("taskId") != request.name
+        ):
             yield breach(
-                frame, "related-task", f"the result of task {shown(ask.name)} names {shown(related)}", ask.index
+                frame, "related-task", f"the result of task {shown(request.name)} names {shown(related)}", request.index
             )
 
-    # --- What a task is ---------------------------------------------------------------------------------------------
+    # --- The state of a task ----------------------------------------------------------------------------------------
 
-    def _heard(self, frame: Frame, said: JsonObject, owner: Role, ask: Ask | None = None) -> Iterator[Breach]:
-        yield from self._shape(frame, said)
-        id, status = said.get("taskId"), said.get("status")
+    def _update(
+        self, frame: Frame, fields: JsonObject, owner: Role, request: Request | None = None
+    ) -> Iterator[Finding]:
+        yield from self._shape(frame, fields)
+        id, status = fields.get("taskId"), fields.get("status")
         if not isinstance(id, str) or status not in STATUSES:
             return
         task = self._tasks.get((owner, id))
         if task is None:
-            task = self._tasks[owner, id] = Task(owner, ask, status, frame.index)
+            task = self._tasks[owner, id] = Task(owner, request, status, frame.index)
         elif task.status in OVER and status != task.status:
             yield breach(frame, "task-status", f"task {shown(id)} was {task.status} and is {status}", task.index)
         task.status, task.index = status, frame.index
-        if status in OVER and task.ask is not None:
-            task.ask.is_task_over = True
-        interval = said.get("pollInterval" if frame.revision == V4 else "pollIntervalMs")
+        if status in OVER and task.request is not None:
+            task.request.is_task_over = True
+        interval = fields.get("pollInterval" if frame.revision == V4 else "pollIntervalMs")
         is_polled = frame.said.at is not None and isinstance(interval, int | float)
         task.next_poll_at = (frame.said.at or 0.0) + interval / 1000 if is_polled and interval is not None else None
         if frame.revision == V5:
-            yield from self._detail(frame, said, task)
+            yield from self._detail(frame, fields, task)
 
-    def _shape(self, frame: Frame, said: JsonObject) -> Iterator[Breach]:
+    def _shape(self, frame: Frame, fields: JsonObject) -> Iterator[Finding]:
         ttl = "ttl" if frame.revision == V4 else "ttlMs"
-        wrong = [name for name in ("taskId", "createdAt", "lastUpdatedAt") if not isinstance(said.get(name), str)]
-        if said.get("status") not in STATUSES:
+        wrong = [name for name in ("taskId", "createdAt", "lastUpdatedAt") if not isinstance(fields.get(name), str)]
+        if fields.get("status") not in STATUSES:
             wrong.append("status")
-        if ttl not in said or not _is_duration(said[ttl]):
+        if ttl not in fields or not _is_duration(fields[ttl]):
             wrong.append(ttl)
         if wrong:
             yield breach(frame, "task-shape", f"a task has no good {', '.join(wrong)}")
 
-    def _detail(self, frame: Frame, said: JsonObject, task: Task) -> Iterator[Breach]:
+    def _detail(self, frame: Frame, fields: JsonObject, task: Task) -> Iterator[Finding]:
         if frame.result.get("resultType") == "task":
-            return  # a handle, without detail
+            return  # a CreateTaskResult has no detail
         name, kind = _DETAIL.get(task.status, ("", object))
-        if name and not isinstance(said.get(name), kind):
+        if name and not isinstance(fields.get(name), kind):
             yield breach(frame, "task-detail", f"a task is {task.status} without {name}")
-        questions = said.get("inputRequests")
+        questions = fields.get("inputRequests")
         for key, question in questions.items() if isinstance(questions, dict) else ():
             text = repr(question)
             if task.questions.setdefault(key, text) != text:
@@ -179,9 +193,9 @@ class Tasks(Watch):
                     frame, "task-key-reused", f"the key {shown(key)} has another question than before", task.index
                 )
 
-    def _needless(self, frame: Frame) -> Iterator[Breach]:
+    def _needless(self, frame: Frame) -> Iterator[Finding]:
         if RELATED_TASK in frame.meta:
-            what = frame.method or (frame.ask.method if frame.ask is not None else "a response")
+            what = frame.method or (frame.request.method if frame.request is not None else "a response")
             yield breach(frame, "related-task-needless", f"got {RELATED_TASK} with {what}")
 
 

@@ -1,8 +1,8 @@
-"""An engine's inputs and effects as the wires that they are: each downstream session and each upstream one.
+"""The wires of an engine, one for each downstream session and each upstream one, read from its inputs and effects.
 
-On wires to clients the proxy is the server, on those to servers it is the client. `Wires` sorts what goes in and comes
-out, keeps an oracle for each wire and tells what it says; `read_trace` does that with a trace of `core.trace`. A wire
-log of one pipe, written by anything, is read by `read_log`.
+On wires to clients the proxy is the server; on wires to servers it is the client. `Wires` sorts inputs and effects by
+wire, keeps an oracle for each wire and reports its violations. `read_trace` does so with a trace of `core.trace`.
+`read_log` reads a log of one pipe, written by any program.
 """
 
 from __future__ import annotations
@@ -13,28 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ..base.effects import (
+from ..base.effects import Close, Delete, Dial, Effect, Join, Listen, Pass, Post, Send, SendEvents, Spawn
+from ..base.events import (
     Cause,
-    Close,
     Connected,
-    Delete,
     DeleteOpening,
-    Dial,
-    Effect,
     End,
     EventPipeOpening,
     GetOpening,
-    Join,
-    Listen,
     MessageOpening,
     Opening,
-    Pass,
     PipeOpening,
-    Post,
     PostOpening,
-    Send,
-    SendEvents,
-    Spawn,
 )
 from ..base.revisions import is_known_modern
 from .observations import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Transport, Verb, Violation
@@ -43,8 +33,8 @@ from .seen import VERSION, Memory
 
 Sink = Callable[["Wire", AnyObservation, list[Violation]], None]
 
-_MEETING: Final = frozenset({"id-reused", "progress-token-reused", "progress-stands", "progress-late"})
-"""Rules that cannot be judged where several clients are seen as one, since their ids meet."""
+_UNJUDGED_IF_MIXED: Final = frozenset({"id-reused", "progress-token-reused", "progress-stands", "progress-late"})
+"""Rules that cannot be judged where several clients appear as one, since their ids and tokens may be equal."""
 
 
 class Wire:
@@ -52,9 +42,9 @@ class Wire:
 
     Attributes:
         proxy: which end the proxy is.
-        server: the id of the server it leads to.
-        oracle: what judges it.
-        is_mixed: it may be several, whose ids meet.
+        server: the id of the server that it leads to.
+        oracle: the oracle that judges it.
+        is_mixed: it may consist of several, whose ids may be equal.
     """
 
     def __init__(self, proxy: Role, server: str, transport: Transport, *, is_mixed: bool = False) -> None:
@@ -66,7 +56,7 @@ class Wire:
 
 
 class _Channel:
-    """A channel of the engine's, as part of its wire."""
+    """A channel of the engine, as part of its wire."""
 
     def __init__(self, wire: Wire, number: int) -> None:
         self.wire = wire
@@ -79,21 +69,22 @@ class _Channel:
 
 
 class _Parts:
-    """What is there of a message in parts."""
+    """The parts of an incomplete message."""
 
     def __init__(self, size_bytes: int) -> None:
         self._left_bytes = size_bytes
         self._pieces: list[bytes] = []
 
     def receive(self, pieces: tuple[bytes, ...]) -> bytes | None:
-        """The message, if it is complete with these."""
+        """Adds parts and returns the message, if it is complete now."""
         self._pieces += pieces
         self._left_bytes -= sum(map(len, pieces))
         return None if self._left_bytes else b"".join(self._pieces)
 
 
 def _next_part(parts: Memory[int, _Parts], channel: int, pieces: tuple[bytes, ...], size_bytes: int) -> bytes | None:
-    """The message of a channel, if it is complete with this part of it, of which the first has its size."""
+    """Adds a part to a channel's message and returns the message, if it is complete. The first part has the message's
+    size."""
     if size_bytes:
         parts[channel] = _Parts(size_bytes)
     found = parts.get(channel)
@@ -104,13 +95,12 @@ def _next_part(parts: Memory[int, _Parts], channel: int, pieces: tuple[bytes, ..
 
 
 class Wires:
-    """Takes what an engine is told and what it orders, in that order, and has each wire judged.
+    """Takes the inputs and effects of an engine, in their order, and has each wire judged.
 
     Args:
-        tell: is called with each observation, and what it breaks.
-        origin: names who is behind an upstream channel, where several sessions with one server are kept apart by more
-            than their session ids; None: nobody knows, and rules that need it are not judged on servers without
-            sessions.
+        tell: called with each observation and its violations.
+        origin: names the session behind an upstream channel, where sessions with one server are kept apart by more than
+            their session ids. None: unknown, and rules that need it are not judged on servers without sessions.
     """
 
     def __init__(self, tell: Sink, origin: Callable[[int], str] | None = None) -> None:
@@ -119,24 +109,24 @@ class Wires:
         self._channels: Memory[int, _Channel] = Memory(REMEMBERED_MAX)
         self._wires: Memory[tuple[str, ...], Wire] = Memory(REMEMBERED_MAX)
         self._waiting: Memory[int, Opening] = Memory(REMEMBERED_MAX)
-        """Heads of requests whose body has to be seen to know whose they are."""
+        """Heads of requests whose wire is known only from their body."""
         self._new: Memory[int, tuple[str, ...]] = Memory(REMEMBERED_MAX)
-        """Handshakes whose session is not known yet: what it will be called but for its id."""
+        """Handshakes whose session is not known yet: the key of their wire, except for the session id."""
         self._endpoints: Memory[str, _Channel] = Memory(REMEMBERED_MAX)
-        self._coming: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
-        self._going: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
-        """Messages that come, or are passed on, in parts, and are not complete."""
+        self._incoming: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
+        self._outgoing: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
+        """Incomplete messages that come (`_incoming`), or are passed on (`_outgoing`), in parts."""
 
-    # --- What the engine is told ------------------------------------------------------------------------------------
+    # --- Inputs of the engine ---------------------------------------------------------------------------------------
 
     def receive_open(self, channel: int, opening: Opening) -> None:
-        """A channel opened, or one that was dialled is there."""
+        """Takes the opening of a channel, or the success of a dial."""
         if isinstance(opening, PipeOpening):
             self._channels[channel] = _Channel(Wire(Role.SERVER, opening.server, Transport.PIPE), PIPE_CHANNEL)
         elif isinstance(opening, EventPipeOpening):
             wire = Wire(Role.SERVER, opening.server, Transport.EVENTS)
             self._open(channel, wire, Opened(channel, Verb.GET))
-            self._see(channel, Head(channel, 200))
+            self._observe(channel, Head(channel, 200))
         elif isinstance(opening, PostOpening | MessageOpening):
             self._waiting[channel] = opening
         elif isinstance(opening, GetOpening | DeleteOpening):
@@ -149,7 +139,7 @@ class Wires:
             self._head(channel, 200, opening.session)
 
     def receive_message(self, channel: int, message: bytes) -> None:
-        """A message came: of a client, or of a server that was dialled."""
+        """Takes a message of a client, or of a server that was dialled."""
         opening = self._waiting.pop(channel, None)
         if isinstance(opening, PostOpening):
             self._open_post(channel, opening, message)
@@ -157,19 +147,21 @@ class Wires:
             self._open_message(channel, opening)
         found = self._channels.get(channel)
         if found is not None:
-            if found.wire.proxy is Role.CLIENT and channel not in self._new:  # what says the session is still to come
+            if (
+                found.wire.proxy is Role.CLIENT and channel not in self._new
+            ):  # its head, which names the session, is still to come
                 self._head(channel, 200, None)
-            self._see(channel, Said(found.number, found.wire.proxy.other, message))
+            self._observe(channel, Said(found.number, found.wire.proxy.other, message))
 
     def receive_part(self, channel: int, pieces: tuple[bytes, ...], size_bytes: int) -> None:
-        """A part of a message of a server came; the first with the size of the whole."""
-        message = _next_part(self._coming, channel, pieces, size_bytes)
+        """Takes a part of a server's message. The first part comes with the size of the whole."""
+        message = _next_part(self._incoming, channel, pieces, size_bytes)
         if message is not None:
             self.receive_message(channel, message)
 
     def receive_close(self, channel: int, cause: Cause) -> None:
-        """A channel is gone."""
-        self._coming.pop(channel, None)
+        """Takes the end of a channel."""
+        self._incoming.pop(channel, None)
         self._waiting.pop(channel, None)
         found = self._channels.get(channel)
         if found is None:
@@ -178,15 +170,15 @@ class Wires:
         if found.wire.proxy is Role.CLIENT and cause.end is End.REFUSED:
             self._head(channel, cause.status, None)
             if cause.body:
-                self._see(channel, Said(found.number, peer, cause.body))
+                self._observe(channel, Said(found.number, peer, cause.body))
         elif found.wire.proxy is Role.CLIENT and cause.end is End.DONE:
             self._head(channel, 202, None)
         self._end(channel, peer if cause.end in (End.DONE, End.GONE, End.REFUSED) else None)
 
-    # --- What it orders ---------------------------------------------------------------------------------------------
+    # --- Effects of the engine --------------------------------------------------------------------------------------
 
     def receive_effects(self, effects: Iterable[Effect]) -> None:
-        """What an input caused."""
+        """Takes the effects of an input."""
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(effect)
@@ -196,11 +188,11 @@ class Wires:
                     self._send(Send(effect.channel, message, event_id=event_id))
             elif isinstance(effect, Pass):
                 self._head(effect.channel, 200, None)
-                whole = _next_part(self._going, effect.channel, effect.pieces, effect.size_bytes)
+                whole = _next_part(self._outgoing, effect.channel, effect.pieces, effect.size_bytes)
                 if whole is not None:
                     self._send(Send(effect.channel, whole, is_last=True))
             elif isinstance(effect, Close):
-                is_cut = self._going.pop(effect.channel, None) is not None
+                is_cut = self._outgoing.pop(effect.channel, None) is not None
                 if effect.channel in self._channels and self._channels[effect.channel].wire.proxy is Role.SERVER:
                     self._head(effect.channel, effect.status, None)
                 self._end(effect.channel, None if is_cut else self._proxy(effect.channel))
@@ -210,7 +202,7 @@ class Wires:
 
     def _send(self, send: Send) -> None:
         channel = int(send.channel)
-        if isinstance(self._waiting.get(channel), PostOpening):  # refused before its body came
+        if isinstance(self._waiting.get(channel), PostOpening):  # the request is refused before its body came
             del self._waiting[channel]
         found = self._channels.get(channel)
         if found is None:
@@ -219,7 +211,7 @@ class Wires:
             self._head(channel, send.status, send.session)
         if send.event == "endpoint":
             self._endpoints[send.message.decode()] = found
-        self._see(channel, Said(found.number, found.wire.proxy, send.message, send.event, send.event_id))
+        self._observe(channel, Said(found.number, found.wire.proxy, send.message, send.event, send.event_id))
         if send.is_last:
             self._end(channel, found.wire.proxy)
 
@@ -232,16 +224,16 @@ class Wires:
             mirrored = target.mirrored if target.revision is not None and is_known_modern(target.revision) else None
             opened = Opened(channel, Verb.POST, target.session, target.revision, None, None, mirrored)
             self._open(channel, wire, opened)
-            self._see(channel, Said(channel, Role.CLIENT, target.message))
+            self._observe(channel, Said(channel, Role.CLIENT, target.message))
         else:
             assert isinstance(target, Listen | Delete)
-            key = ("up", target.server, self._behind(channel), target.session or "")
+            key = ("up", target.server, self._origin_of(channel), target.session or "")
             verb = Verb.GET if isinstance(target, Listen) else Verb.DELETE
             named = target.last_event_id if isinstance(target, Listen) else None
             seen = Opened(channel, verb, target.session, target.revision, None, named)
             self._open(channel, self._wire(key, Role.CLIENT, target.server), seen)
 
-    # --- Whose it is ------------------------------------------------------------------------------------------------
+    # --- The wire of each channel -----------------------------------------------------------------------------------
 
     def _open_post(self, channel: int, opening: PostOpening, message: bytes) -> None:
         base = ("down", opening.server, opening.principal)
@@ -261,7 +253,7 @@ class Wires:
                 self._open(channel, pipe.wire, Opened(channel, Verb.POST))
 
     def _wire_of_post(self, channel: int, post: Post) -> Wire:
-        base = ("up", post.server, self._behind(channel))
+        base = ("up", post.server, self._origin_of(channel))
         if _is_stateless(post.revision, post.message):
             key = (*base, "", "stateless")
             if key not in self._wires:
@@ -273,7 +265,7 @@ class Wires:
             return Wire(Role.CLIENT, post.server, Transport.HTTP, is_mixed=self._origin is None)
         return self._wire((*base, post.session or ""), Role.CLIENT, post.server)
 
-    def _behind(self, channel: int) -> str:
+    def _origin_of(self, channel: int) -> str:
         return "" if self._origin is None else self._origin(channel)
 
     def _wire(self, key: tuple[str, ...], proxy: Role, server: str) -> Wire:
@@ -281,7 +273,7 @@ class Wires:
             self._wires[key] = Wire(proxy, server, Transport.HTTP)
         return self._wires[key]
 
-    # --- Seeing it --------------------------------------------------------------------------------------------------
+    # --- Observations -----------------------------------------------------------------------------------------------
 
     def _proxy(self, channel: int) -> Role | None:
         found = self._channels.get(channel)
@@ -289,10 +281,10 @@ class Wires:
 
     def _open(self, channel: int, wire: Wire, opened: Opened) -> None:
         self._channels[channel] = _Channel(wire, channel)
-        self._see(channel, opened)
+        self._observe(channel, opened)
 
     def _head(self, channel: int, status: int, session: str | None) -> None:
-        """The response's head, once."""
+        """Observes the head of the response, once."""
         found = self._channels.get(channel)
         if found is None or found.is_pipe or found.is_headed:
             return
@@ -300,19 +292,19 @@ class Wires:
         base = self._new.pop(channel, None)
         if base is not None and status < 300:
             self._wires[*base, session or ""] = found.wire
-        self._see(channel, Head(found.number, status, None, session))
+        self._observe(channel, Head(found.number, status, None, session))
 
     def _end(self, channel: int, by: Role | None) -> None:
         found = self._channels.get(channel)
         if found is not None:
-            self._see(channel, Ended(found.number, by))
+            self._observe(channel, Ended(found.number, by))
             del self._channels[channel]
 
-    def _see(self, channel: int, observation: AnyObservation) -> None:
+    def _observe(self, channel: int, observation: AnyObservation) -> None:
         wire = self._channels[channel].wire
         found = wire.oracle.receive(observation)
         if wire.is_mixed:
-            found = [violation for violation in found if violation.rule not in _MEETING]
+            found = [violation for violation in found if violation.rule not in _UNJUDGED_IF_MIXED]
         self._tell(wire, observation, found)
 
 
@@ -329,7 +321,7 @@ def _decoded(message: bytes) -> dict[str, Any]:
 
 
 def _is_stateless(revision: str | None, message: bytes) -> bool:
-    """Whether a POST belongs to no session: its header says so, or its body."""
+    """True if a POST belongs to no session, by its header or its body."""
     if revision is not None and is_known_modern(revision):
         return True
     params = _decoded(message).get("params")
@@ -337,11 +329,11 @@ def _is_stateless(revision: str | None, message: bytes) -> bool:
     return isinstance(meta, dict) and VERSION in meta
 
 
-# --- Reading what was written down ------------------------------------------------------------------------------------
+# --- Traces and logs --------------------------------------------------------------------------------------------------
 
 
 class TraceLine(msgspec.Struct, frozen=True):
-    """What of a line of a trace is on a wire."""
+    """The members of a line of a trace that concern a wire."""
 
     input: str
     channel: int | None = None
@@ -363,13 +355,13 @@ _ON_A_WIRE: Final = ("Send", "SendEvents", "Pass", "Close", "Dial")
 
 
 def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, list[Violation]]]:
-    """The wires of a trace of `core.trace`: each observation, and what it breaks.
+    """Yields the observations of each wire in a trace of `core.trace`, and the violations of each.
 
     Raises:
-        ValueError: it is no trace.
+        ValueError: a line is no line of a trace.
     """
-    told: list[tuple[Wire, AnyObservation, list[Violation]]] = []
-    wires = Wires(lambda wire, observation, found: told.append((wire, observation, found)))
+    observed: list[tuple[Wire, AnyObservation, list[Violation]]] = []
+    wires = Wires(lambda wire, observation, found: observed.append((wire, observation, found)))
     for number, text in enumerate(lines, 1):
         try:
             line = _lines.decode(text)
@@ -390,8 +382,8 @@ def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, l
             if line.cause is not None:
                 wires.receive_close(line.channel, line.cause)
         wires.receive_effects(effects)
-        yield from told
-        told.clear()
+        yield from observed
+        observed.clear()
 
 
 class LogLine(msgspec.Struct, frozen=True, rename={"sender": "from"}):
@@ -406,10 +398,11 @@ _log: Final = msgspec.json.Decoder(LogLine)
 
 
 def read_log(lines: Iterable[bytes]) -> Iterator[Said]:
-    """A log of one pipe, a line a message. What was no JSON stands in it as a string.
+    """Yields the messages in a log of one pipe, which has one line for each. Invalid JSON stands in the log as a
+    string.
 
     Raises:
-        ValueError: a line is none of such a log.
+        ValueError: a line is no line of such a log.
     """
     for number, text in enumerate(lines, 1):
         try:

@@ -1,8 +1,9 @@
-"""Where a client and its server talk in different ways: what is done to requests before they go up, and to answers.
+"""Adapts requests and responses between a client and a server of different eras.
 
-Requests that only one side knows are answered here, or made into what the other side has for them: a log level told
-once and one told with each request, subscriptions of a session and subscriptions by name, a handshake and a discovery.
-What is left are the same requests with other metadata, for which `bridge` has the rules.
+Requests that only one side has are answered here, or turned into the other side's equivalent. `logging/setLevel` is
+sent once in the handshake era, while in the stateless era each request carries the log level. `resources/subscribe`
+corresponds to `subscriptions/listen`, and `initialize` to `server/discover`. All other requests differ in their
+metadata only, for which `bridge` has the rules.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..base.effects import Headers
 from ..base.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -22,6 +22,7 @@ from ..base.errors import (
     URL_REQUIRED,
     RemoteProtocolError,
 )
+from ..base.events import Headers
 from ..base.log_levels import LEVELS
 from ..base.methods import MAY_ASK
 from ..base.revisions import features_of
@@ -32,95 +33,102 @@ from ..input_required.rounds import Rounds
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import remove_member
-from ..state.context import Desk
-from ..state.exchange import Exchange
-from ..state.exchange import Input as ExchangeInput
-from ..state.exchange import State as ExchangeState
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeInput, ExchangeState
 from ..state.link import Link
 from ..state.session import Session
 from ..state.upstream_session import REMEMBERED
-from ..subscriptions.client_listens import Listens
-from ..subscriptions.server_listens import News
-from ..tasks.upstream_tasks import Tasked
-from ..upstream.shared_process import Crowd
+from ..subscriptions.client_listens import ClientListens
+from ..subscriptions.server_listens import ServerListens
+from ..tasks.upstream_tasks import UpstreamTasks
+from ..upstream.shared_process import SharedProcess
 from ..upstream.task_offers import shown_tools
-from ..upstream.tool_discovery import Schooling
-from ..upstream.writer import Uplink
+from ..upstream.tool_discovery import ToolDiscovery
+from ..upstream.writer import UpstreamWriter
 from ..wire.http.mcp_headers import headers_for
 
 ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen"})
-"""Requests that no client with a session can mean."""
+"""Requests of the stateless era, which are unknown to a client with a session."""
 
 
-class Visits(Protocol):
-    """Who asks clients without sessions to visit pages."""
+class UrlElicitor(Protocol):
+    """Asks clients without sessions to visit pages (URL elicitation)."""
 
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """A call was refused until pages are visited. False if its client cannot be asked to."""
+        """Handles a call that was refused until pages are visited. False if its client cannot be asked to."""
 
     def forget(self, session: Session, exchange: Exchange) -> None:
-        """The call is over, or goes on."""
+        """Handles the end of a call."""
 
 
-class Calling(Protocol):
-    """What servers are told of tasks with each call."""
+class Augmentation(Protocol):
+    """The offers of tasks to servers. Implemented by `TaskAugmentation`."""
 
-    def params_to_legacy(self, exchange: Exchange, params: bytes | None) -> bytes | None: ...
+    def params_to_legacy(self, exchange: Exchange, params: bytes | None) -> bytes | None:
+        """Returns the params of a call for a server with sessions, with or without the member `task`."""
 
-    def capabilities_up(self, exchange: Exchange, capabilities: bytes) -> bytes: ...
+    def capabilities_up(self, exchange: Exchange, capabilities: bytes) -> bytes:
+        """Returns the capabilities for a stateless server, with or without the tasks extension."""
 
-    def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool: ...
-
-
-class Finish(Protocol):
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
-
-    def resend(self, link: Link, exchange: Exchange) -> None: ...
-
-    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None: ...
+    def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool:
+        """True if the error means that the call must be sent again as a task."""
 
 
-class Crossings:
-    """
+class RequestControl(Protocol):
+    """Finishes and repeats requests. Implemented by `Router`."""
+
+    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
+        """Gives an exchange its response."""
+
+    def resend(self, link: Link, exchange: Exchange) -> None:
+        """Sends a requeued exchange again."""
+
+    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
+        """Determines the server's revision anew, then sends the exchange again."""
+
+
+class EraAdapter:
+    """The adaptation of all requests and responses.
+
     Args:
-        crowds: of links that several sessions share, by the links' ids.
+        shared_processes: of links that several sessions share, by the links' ids.
         write: sends a request up that has waited here.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        uplink: Uplink,
+        context: Context,
+        writer: UpstreamWriter,
         rounds: Rounds,
-        news: News,
-        listens: Listens,
-        tasked: Tasked,
-        crowds: Mapping[str, Crowd],
+        server_listens: ServerListens,
+        client_listens: ClientListens,
+        upstream_tasks: UpstreamTasks,
+        shared_processes: Mapping[str, SharedProcess],
         *,
         write: Callable[[Link, Exchange], None],
     ) -> None:
-        self.onward: Finish
-        self.visits: Visits
-        self.calling: Calling
-        self.schooling = Schooling(desk, uplink, write)
-        self.replays = Replays(desk.limits)
-        self._desk = desk
-        self._uplink = uplink
+        self.onward: RequestControl
+        self.visits: UrlElicitor
+        self.augmentation: Augmentation
+        self.tool_discovery = ToolDiscovery(context, writer, write)
+        self.replays = Replays(context.limits)
+        self._context = context
+        self._writer = writer
         self._rounds = rounds
-        self._news = news
-        self._listens = listens
-        self._tasked = tasked
-        self._crowds = crowds
+        self._server_listens = server_listens
+        self._client_listens = client_listens
+        self._upstream_tasks = upstream_tasks
+        self._shared_processes = shared_processes
         self._write = write
 
     # --- Up ---------------------------------------------------------------------------------------------------------
 
     def receive_request(self, link: Link, exchange: Exchange) -> bool:
-        """A request is about to go up. True if it is answered here, or waits."""
+        """Handles a request that is about to be sent to its server. True if it is answered here, or waits."""
         session = link.session_of(exchange)
         if session.is_stateless:
             return self._receive_stateless(link, session, exchange)
-        return link.is_stateless and self._receive_wish(link, session, exchange)
+        return link.is_stateless and self._receive_legacy(link, session, exchange)
 
     def _receive_stateless(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if exchange.method == "server/discover":
@@ -130,33 +138,34 @@ class Crossings:
             return True
         if exchange.method == "subscriptions/listen":
             exchange.step(ExchangeInput.SEND)
-            self._listens.begin(link, session, exchange)
+            self._client_listens.begin(link, session, exchange)
             return True
         if link.is_stateless:
-            return self._must_learn(link, session, exchange)
-        state = envelope.member_of(exchange.params, "requestState")  # its params were read when it came
-        if state not in (None, b"null"):  # it was none of ours that could still be honoured
+            return self._must_read_tools(link, session, exchange)
+        state = envelope.member_of(exchange.params, "requestState")  # cannot raise: the params were read on arrival
+        if state not in (None, b"null"):  # valid ones of ours were removed before, and the server knows none
             self._refuse(
                 link, exchange, INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"}
             )
             return True
-        return self._must_level(link, session, exchange)
+        return self._must_set_level(link, session, exchange)
 
-    def _receive_wish(self, link: Link, session: Session, exchange: Exchange) -> bool:
+    def _receive_legacy(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """Handles a request of a client with a session to a stateless server."""
         method = exchange.method
         if method == "logging/setLevel":
             self._set_level(link, session, exchange)
         elif method in ("resources/subscribe", "resources/unsubscribe"):
             exchange.step(ExchangeInput.SEND)
-            self._news.receive_wish(link, session, exchange)
+            self._server_listens.receive_setting(link, session, exchange)
         elif method in ONLY_STATELESS:
             self._refuse(link, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         else:
-            return self._must_learn(link, session, exchange)
+            return self._must_read_tools(link, session, exchange)
         return True
 
     def _set_level(self, link: Link, session: Session, exchange: Exchange) -> None:
-        """From now on each request of the session says it."""
+        """Records the log level of a session, which each later request will carry."""
         try:
             level = envelope.text_of(envelope.member_of(exchange.params, "level"))
         except RemoteProtocolError:
@@ -172,7 +181,7 @@ class Crossings:
             self._finish(link, exchange, b"{}")
 
     def receive_set(self, link: Link, exchange: Exchange) -> None:
-        """A server with sessions has set something: should it come back without them, it is wanted all the same."""
+        """Records a setting that a server with sessions accepted, in case the server comes back without sessions."""
         session = link.session_of(exchange)
         if link.is_shared or session.is_stateless or exchange.method not in REMEMBERED:
             return
@@ -184,18 +193,19 @@ class Crossings:
             session.level = value if value in LEVELS else session.level
         elif exchange.method == "resources/unsubscribe":
             session.subscriptions.pop(value, None)
-        elif len(session.subscriptions) < self._desk.limits.subscriptions_per_session_max:
+        elif len(session.subscriptions) < self._context.limits.subscriptions_per_session_max:
             session.subscriptions[value] = None
 
-    def _must_learn(self, link: Link, session: Session, exchange: Exchange) -> bool:
-        if not self.schooling.wants(link, session, exchange):
+    def _must_read_tools(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        if not self.tool_discovery.wants(link, session, exchange):
             return False
-        self.schooling.begin(link, exchange)
+        self.tool_discovery.begin(link, exchange)
         return True
 
-    def _must_level(self, link: Link, session: Session, exchange: Exchange) -> bool:
-        """A server with sessions is told once what it is to log: before the first request that wants so much."""
-        wanted = None if exchange.leg is None else exchange.leg.log_level
+    def _must_set_level(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """True if the request waits until a server with sessions has taken a log level. The level is set once, before
+        the first request that wants so much."""
+        wanted = None if exchange.request is None else exchange.request.log_level
         declared = link.upstream.capabilities or frozenset()
         if wanted is None or "logging" not in declared:
             return False
@@ -204,22 +214,22 @@ class Crossings:
         if link.levelling is not None:
             link.levelling[1].append(exchange)
             return True
-        crowd = self._crowds.get(link.id)
-        if crowd is not None:
-            wanted = crowd.want_level(session, wanted)
+        shared_process = self._shared_processes.get(link.id)
+        if shared_process is not None:
+            wanted = shared_process.want_level(session, wanted)
         link.levelling = (wanted, [exchange])
-        self._uplink.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
-        self._desk.timers.set(("level", link.id), self._desk.now + self._desk.limits.lookup_s, "log level")
+        self._writer.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
+        self._context.timers.set(("level", link.id), self._context.now + self._context.limits.lookup_s, "log level")
         return True
 
     def receive_levelled(self, link: Link, *, is_done: bool) -> None:
-        """The server was told what to log, or could not be."""
+        """Handles the outcome of `logging/setLevel`, and sends the requests that waited for it."""
         assert link.levelling is not None
-        self._desk.timers.cancel(("level", link.id))
+        self._context.timers.cancel(("level", link.id))
         (level, waiting), link.levelling = link.levelling, None
         for session in link.sessions.values():
             if session.is_stateless:
-                session.level = level if is_done else LEVELS[0]  # not to be tried again with each request
+                session.level = level if is_done else LEVELS[0]  # the lowest, so that it is not tried again
         if is_done:
             link.upstream.remember("logging/setLevel", msgspec.json.encode({"level": level}))
         for exchange in waiting:
@@ -227,44 +237,44 @@ class Crossings:
                 self._write(link, exchange)
 
     def handle_level(self, link: Link) -> None:
-        """It takes too long: its clients go without the log rather than without an answer."""
-        self._uplink.give_up(link, "level")
+        """Gives up on `logging/setLevel` after a time limit: the clients get their responses without the log."""
+        self._writer.give_up(link, "level")
         self.receive_levelled(link, is_done=False)
 
     def params_up(self, link: Link, exchange: Exchange) -> bytes | None:
-        """The params of a request as its server is to have them.
+        """Returns the params of a request for its server.
 
         Raises:
-            RemoteProtocolError: they cannot be brought there: they are no object, or have a member twice.
+            RemoteProtocolError: they cannot be translated: they are no object, or have a member twice.
         """
         session = link.session_of(exchange)
         if not link.is_stateless:
             params = request_meta.strip_retry(exchange.params) if session.is_stateless else exchange.params
-            return self.calling.params_to_legacy(exchange, params)
+            return self.augmentation.params_to_legacy(exchange, params)
         revision = link.upstream.revision
         assert revision is not None
         if session.is_stateless:
-            if exchange.leg is None:
+            if exchange.request is None:
                 return exchange.params
-            able = exchange.leg.capabilities
+            able = exchange.request.capabilities
             if link.plan.owns_roots:
                 able = remove_member(able, "roots")  # they are paths of another machine
-            able = self.calling.capabilities_up(exchange, able)
-            if able is exchange.leg.capabilities:
+            able = self.augmentation.capabilities_up(exchange, able)
+            if able is exchange.request.capabilities:
                 return exchange.params
-            return request_meta.add(exchange.params, msgspec.structs.replace(exchange.leg, capabilities=able))
+            return request_meta.add(exchange.params, msgspec.structs.replace(exchange.request, capabilities=able))
         params = exchange.params
         if params is not None and b'"task"' in params:
-            params = remove_member(params, "task")  # it has another word for it
-        able = self.calling.capabilities_up(exchange, session.client.capabilities)
+            params = remove_member(params, "task")  # the stateless era declares an extension instead
+        able = self.augmentation.capabilities_up(exchange, session.client.capabilities)
         who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
         return request_meta.add(params, who)
 
     def mirrored_up(self, link: Link, exchange: Exchange, params: bytes | None) -> Headers:
-        """What of a request its server wants in headers too.
+        """Returns the headers in which the server wants parts of a request repeated.
 
         Raises:
-            RemoteProtocolError: something of it fits into no header, or could be read in two ways.
+            RemoteProtocolError: a value fits into no header, or could be read in two ways.
         """
         if not link.is_stateless or link.is_pipe:
             return ()
@@ -272,20 +282,20 @@ class Crossings:
         mirrors = (link.mirrors or {}).get(tool or "", ())
         own = headers_for(exchange.method, params, mirrors)
         names = {name.lower() for name, _ in own}
-        # 2026-07-28 basic/transports/streamable-http: whoever stands between passes on what it does not know.
+        # 2026-07-28 basic/transports/streamable-http: intermediaries forward headers that they do not know.
         return own + tuple(pair for pair in exchange.mirrored if pair[0].lower() not in names)
 
     # --- Down -------------------------------------------------------------------------------------------------------
 
     def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
-        """A server answered a request. True if that is not the end of it, or was dealt with here."""
+        """Handles the response to a request. True if the request is not over with it, or was finished here."""
         session = link.session_of(exchange)
-        if frame.result is not None and self._tasked.receive_created(link, exchange, frame.result):
+        if frame.result is not None and self._upstream_tasks.receive_created(link, exchange, frame.result):
             return True
         if frame.error is not None:
             return self._receive_error(link, session, exchange, envelope.usable_error(frame.error))
         if not link.is_stateless:
-            return exchange.lacking is not None and self._lack(link, exchange, result=frame.result)
+            return exchange.lacking is not None and self._finish_lacking(link, exchange, result=frame.result)
         if frame.result is None or not is_input_required(frame.result):
             return False
         if exchange.method not in MAY_ASK:
@@ -305,16 +315,16 @@ class Crossings:
     def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
         code = envelope.error_code(error)
         if not link.is_stateless:
-            if self.calling.must_repeat(link, exchange, error):
+            if self.augmentation.must_repeat(link, exchange, error):
                 exchange.step(ExchangeInput.REQUEUE)
                 self.onward.renegotiate(link, exchange, for_tasks=True)
                 return True
             if exchange.lacking is not None:
-                return self._lack(link, exchange, error=error)
+                return self._finish_lacking(link, exchange, error=error)
             may_ask = session.is_stateless and exchange.task is None
             return may_ask and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
         if exchange.state is ExchangeState.SENT and self._repeat(link, exchange, code, error):
-            return True  # what a task came to is no word on how it was called
+            return True  # the error of a finished task (state TASKED) does not concern the way it was called
         if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
             exchange.step(ExchangeInput.REPLY)
             text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
@@ -331,10 +341,11 @@ class Crossings:
         return True
 
     def _repeat(self, link: Link, exchange: Exchange, code: int | None, error: bytes) -> bool:
-        """A server refused a request for how it was sent. True if it is sent once more, in another way."""
+        """Handles a refusal that concerns the form of a request. True if the request is sent once more, in another
+        form."""
         if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
             # Its tools may have changed since they were listed.
-            self.schooling.forget(link)
+            self.tool_discovery.forget(link)
             exchange.mirrored = ()
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.resend(link, exchange)
@@ -343,14 +354,17 @@ class Crossings:
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.renegotiate(link, exchange)
             return True
-        if self.calling.must_repeat(link, exchange, error):
+        if self.augmentation.must_repeat(link, exchange, error):
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.resend(link, exchange)
             return True
         return False
 
-    def _lack(self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None) -> bool:
-        """The server answered after it had asked in vain. True if that was why it failed, as far as can be told."""
+    def _finish_lacking(
+        self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None
+    ) -> bool:
+        """Finishes a call whose server had asked for a capability in vain. True if that was the reason of its failure,
+        as far as can be told: the client then gets an error that names the capability."""
         assert exchange.lacking is not None
         instead = errors.to_missing_capability(exchange.lacking, error=error, result=result)
         if instead is None:
@@ -361,20 +375,22 @@ class Crossings:
         return True
 
     def error_down(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
-        """An error of a server, as a client with a session may see it; others are shown theirs at the very end."""
+        """Returns a server's error for a client with a session. Clients without sessions get theirs translated in
+        `StatelessResponder`."""
         if link.is_stateless and not link.session_of(exchange).is_stateless:
             return errors.to_legacy(exchange.method, exchange.params, error)
         return error
 
     def result_down(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
-        """A result likewise.
+        """Returns a server's result for a client with a session. Clients without sessions get theirs translated in
+        `StatelessResponder`.
 
         Raises:
             RemoteProtocolError: it cannot be read.
         """
         session = link.session_of(exchange)
         if exchange.method == "tools/list":
-            result = self._listed(link, session, exchange, result)
+            result = self._learn_listed(link, session, exchange, result)
         if session.is_stateless:
             exchange.is_native = link.is_stateless
             return result
@@ -387,17 +403,17 @@ class Crossings:
         )
         return shown_tools(link, session, shown) if exchange.method == "tools/list" else shown
 
-    def _listed(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes:
-        """A list of tools, or a part of one: what it says of how they are called is remembered."""
+    def _learn_listed(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes:
+        """Records what a page of `tools/list` says about the way tools are called. Returns the page for the client."""
         is_first = envelope.member_of(exchange.params, "cursor") in (None, b"null")
-        self.schooling.learn_support(link, result, is_first=is_first)
+        self.tool_discovery.learn_support(link, result, is_first=is_first)
         if link.is_stateless and not link.is_pipe:
-            result = self.schooling.learn(link, session, result, is_first=is_first)
+            result = self.tool_discovery.learn(link, session, result, is_first=is_first)
         elif session.is_stateless:
-            self.schooling.advertise(link, session, result, is_first=is_first)
+            self.tool_discovery.advertise(link, session, result, is_first=is_first)
         if link.is_stateless:
             wrapped = results.wrapped_tools(result)
-            has_room = len(link.wrapped) + len(wrapped) <= self._desk.limits.tools_known_max
+            has_room = len(link.wrapped) + len(wrapped) <= self._context.limits.tools_known_max
             link.wrapped = link.wrapped | wrapped if has_room and not is_first else wrapped
         elif session.affinity is not None:
             self.replays.learn(session.affinity.audience, result, is_first=is_first)
@@ -406,22 +422,22 @@ class Crossings:
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
-        """A request is over, however it ended."""
-        if link is not None and exchange.remote is not None:
-            self._tasked.forget(link, exchange)
+        """Handles the end of a request, however it ended."""
+        if link is not None and exchange.upstream_task is not None:
+            self._upstream_tasks.forget(link, exchange)
         if session.is_stateless:
             self.visits.forget(session, exchange)
         if exchange.round is not None:
             self._rounds.forget(session, exchange)
         if exchange.key in session.listens:
-            self._listens.forget(link, session, exchange)
+            self._client_listens.forget(link, session, exchange)
 
     def let_go(self, link: Link) -> list[Exchange]:
-        """The server is lost. Returns the requests that waited here, and have not been sent."""
+        """Handles the loss of a server. Returns the requests that waited here and were not sent."""
         waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
         for exchange in link.subscribing:
             if not exchange.is_over:
-                self._uplink.expect_none(exchange)
+                self._writer.expect_none(exchange)
                 exchange.step(ExchangeInput.REQUEUE)
         link.learning, link.levelling, link.subscribing = [], None, []
         for session in link.sessions.values():

@@ -1,22 +1,25 @@
-"""How plain calls get across, where their client and their server do not talk in one way with sessions.
+"""One-step translations of plain calls between the eras of client and server.
 
-A ferry belongs to a link and its upstream session. It says what a request is that goes up, and what a result is that
-comes down, in a step each; or that it does not know: then all who may have a say are asked (`crossings`, `calling`,
-`legwork`). What it does know comes to the same.
+A translation belongs to a link and its upstream session. It makes the params for the server in one step, and the result
+for the client in another. Skipped are all modules that could have a say in a call: `era_adapter`, `augmentation` and
+`stateless_responder`. That comes to the same, because `translation_for` returns a translation only for links where none
+of them changes more than the metadata, and because each step returns None for a message that is not plainly written or
+could be a task, a question or part of a round; those go through the full translation.
+`tests/core/engine/test_fast_path.py` compares both ways.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from ..base.effects import Headers
+from ..base.events import Headers
 from ..base.memoize import remembered
 from ..bridge import plain, request_meta
 from ..bridge.content import TRACE
 from ..bridge.discovery import server_info_of
 from ..jsonrpc.splice import compact_members
 from ..state.exchange import Exchange
-from ..state.link import Crossed, Ferry, Link, Said
+from ..state.link import Link, PlainTranslation, StatelessParams, TranslatedParams
 from ..state.session import Session
 from ..upstream.task_offers import tool_of, without_extension
 from ..wire.http.mcp_headers import Named, named
@@ -24,23 +27,26 @@ from ..wire.http.mcp_headers import Named, named
 _info_of = remembered(server_info_of)
 
 
-def ferry_for(link: Link) -> Ferry | None:
-    """The one for the session of a link that is ready; None where something else has a say in each call."""
+def translation_for(link: Link) -> PlainTranslation | None:
+    """Returns the translation for a link that is ready; None if client and server are of the same era, or if files,
+    filters, tasks, roots or sharing have a say in each call."""
     if link.is_shared or link.has_files or link.is_filtered or link.abilities.calls or link.plan.owns_roots:
         return None
     if link.session.affinity is None:
-        return ToStateless() if link.is_stateless else None
-    return Straight() if link.is_stateless else ToSession()
+        return LegacyToModern() if link.is_stateless else None
+    return ModernToModern() if link.is_stateless else ModernToLegacy()
 
 
-class ToStateless:
-    """From a client with a session to a server without."""
+class LegacyToModern:
+    """The translation for a client with a session and a stateless server."""
 
     def __init__(self) -> None:
         self._told: tuple[object, ...] = ()
         self._metas: dict[bool, bytes] = {}
 
-    def up(self, link: Link, session: Session, method: str, params: bytes | None, said: Said | None) -> Crossed | None:
+    def up(
+        self, link: Link, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
+    ) -> TranslatedParams | None:
         spans = None if params is None else compact_members(params)
         if params is None or spans is None:
             return None
@@ -51,10 +57,11 @@ class ToStateless:
                 return None
             mirrored = what.headers
         meta = self._meta(link, session, is_call=method == "tools/call")
-        return Crossed(plain.with_envelope(params, spans, meta), mirrored)
+        return TranslatedParams(plain.with_envelope(params, spans, meta), mirrored)
 
     def _meta(self, link: Link, session: Session, *, is_call: bool) -> bytes:
-        """What goes with each of its requests, made anew when that has changed."""
+        """Returns the members of `_meta` that go with each request, made anew when the client's description, log level
+        or revision has changed."""
         told = (session.client, session.level, link.upstream.revision)
         if told != self._told:
             self._told, self._metas = told, {}
@@ -73,25 +80,35 @@ class ToStateless:
         return plain.to_legacy(exchange.method, result, session.features)
 
 
-class Straight:
-    """From a client without a session to a server without."""
+class ModernToModern:
+    """The translation for a client without a session and a stateless server."""
 
-    def up(self, link: Link, session: Session, method: str, params: bytes | None, said: Said | None) -> Crossed | None:
-        assert said is not None
+    def up(
+        self, link: Link, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
+    ) -> TranslatedParams | None:
+        assert stateless_params is not None
         if link.is_pipe:
-            return Crossed(params)
-        return None if _has_mirrors(link, method, said.named) else Crossed(params, said.named.headers)
+            return TranslatedParams(params)
+        return (
+            None
+            if _has_mirrors(link, method, stateless_params.named)
+            else TranslatedParams(params, stateless_params.named.headers)
+        )
 
     def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
         return None if _may_go_on(result) or TRACE in result else result
 
 
-class ToSession:
-    """From a client without a session to a server with sessions."""
+class ModernToLegacy:
+    """The translation for a client without a session and a server with sessions."""
 
-    def up(self, link: Link, session: Session, method: str, params: bytes | None, said: Said | None) -> Crossed | None:
-        assert said is not None
-        return Crossed(plain.without_envelope(said.params, said.spans, said.rest))
+    def up(
+        self, link: Link, session: Session, method: str, params: bytes | None, stateless_params: StatelessParams | None
+    ) -> TranslatedParams | None:
+        assert stateless_params is not None
+        return TranslatedParams(
+            plain.without_envelope(stateless_params.params, stateless_params.spans, stateless_params.rest)
+        )
 
     def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
         greeting = session.greeting
@@ -99,10 +116,11 @@ class ToSession:
 
 
 def _has_mirrors(link: Link, method: str, what: Named) -> bool:
-    """Whether arguments of a call are to be in headers as well, or nobody knows."""
+    """True if arguments of a call must be repeated in headers, or if that is not known."""
     return method == "tools/call" and (link.mirrors is None or bool(link.mirrors.get(what.name)))
 
 
 def _may_go_on(result: bytes) -> bool:
-    """Whether it may be a question or a task, and no result. Escapes may hide either word."""
+    """True if the result may be `input_required` or a task. JSON escapes could hide either word, so a result with a
+    Unicode escape counts as well."""
     return b"input_required" in result or b'"task"' in result or b"\\u" in result

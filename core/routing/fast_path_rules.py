@@ -1,8 +1,11 @@
-"""Calls that nothing here has a say in: they go up as they came, and what is answered comes down as it is.
+"""The rules for plain calls: requests that are sent to the server unchanged, and whose results are returned unchanged.
 
-Most servers are spoken to in the era and with the features of their clients, have no adapters, no filter and no tasks,
-and are nobody else's. That is found out once, when a call meets its server ready, and not asked again of each module by
-each call. What a call itself may want is asked each time.
+Most servers use the era and the features of their client, have no adapters, no filter and no tasks, and are not shared.
+That is determined once for each upstream session, when the first call meets a server that is ready. A plain call then
+skips the file plane, the filter, the task rules and the era adapter, none of which would change it. Only what differs
+from call to call is checked each time: the method, and words in the params or the result that could mean a task or need
+translation. `tests/core/routing/test_fast_path_rules.py` tests which calls are plain, and
+`tests/core/engine/test_passthrough.py` that their messages pass byte for byte.
 """
 
 from __future__ import annotations
@@ -15,17 +18,18 @@ from ..bridge.results import is_older
 from ..jsonrpc.envelope import Frame
 from ..state.exchange import Exchange
 from ..state.link import Link
-from .fast_path_eras import ferry_for
+from .fast_path_eras import translation_for
 
 METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
-"""Requests whose answers teach nothing about the server, and set nothing in it."""
+"""Requests whose responses teach the proxy nothing about the server, and which set nothing in it."""
 
 
 def may_go_up(link: Link, exchange: Exchange) -> bool:
-    """Whether a request for a server that is ready goes up as it is. It may want to be a task: then it does not."""
+    """True if a request for a server that is ready is sent unchanged. A request that may want to be a task is not; JSON
+    escapes could hide the word, so they count as well."""
     if link.is_plain is None:
         link.is_plain = _is_plain(link)
-        link.ferry = None if link.is_plain else ferry_for(link)
+        link.translation = None if link.is_plain else translation_for(link)
     if not link.is_plain or exchange.method not in METHODS:
         return False
     params = exchange.params
@@ -34,7 +38,7 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
 
 
 def may_come_down(link: Link, exchange: Exchange, frame: Frame) -> bool:
-    """Whether the answer to a request that went up so is its client's, as it is."""
+    """True if the response to such a request is returned unchanged."""
     return (
         exchange.is_plain
         and link.is_plain is True

@@ -1,13 +1,15 @@
-"""Large answers that nothing here has a say in: passed on in the pieces they came in, unread but for their envelope.
+"""Passes large results on without reading them, in the pieces in which they arrive.
 
-A call that went up as it came (`plain`) has an answer that comes down as it is. Where that is large, looking through it
-and copying it would be most of what it costs. So its envelope is known by its edges, the client's id put in place of
-ours, and the rest is nobody's business here. What a client gets of it that is no JSON is what its server wrote.
+The result of a plain call (see `fast_path_rules`) is returned unchanged. For a large one, parsing and copying would be
+most of the cost. Both are skipped here: only the edges of the envelope are read, the client's id is put in place of
+ours, and the rest is passed on unread. That comes to the same for every valid result, because nothing between server
+and client would change it; a result that is no JSON reaches the client as the server wrote it.
+`tests/core/routing/test_passthrough.py` compares the edges with what the decoder reads, and the pieces with the whole.
 
-An answer that is there whole is passed on whole. The reply to a POST, whose length is known from its head, need not be:
-it is passed on as it comes (`passes`), at the pace of its client. With its first part the request is answered, and the
-session has one more *passage* until the last. If the server breaks off, so does the reply. If the client is gone, the
-server is not heard to the end.
+A result that arrived whole is passed on whole. The response to a POST whose length is known from its head need not be
+whole: it is passed on as it arrives (`passes`), at the pace of its client. With its first part the request counts as
+answered, and `Session.passing` counts the transfer until its last part. If the server breaks off, the client's reply is
+cut off. If the client is gone, the server's response is closed.
 """
 
 from __future__ import annotations
@@ -15,44 +17,45 @@ from __future__ import annotations
 from ..base.errors import LocalProtocolError
 from ..base.ids import ChannelId
 from ..base.revisions import features_of
-from ..downstream.responder import Courier
+from ..downstream.responder import Responder
 from ..jsonrpc.envelope_edges import PARTS_MIN_BYTES, read_front, read_whole
-from ..state.context import Desk, Role
-from ..state.exchange import Exchange
-from ..state.exchange import Input as ExchangeInput
-from ..state.exchange import State as ExchangeState
-from ..state.link import ChildRole, Link, Passage, UpPostRole, UpStreamRole
-from ..state.upstream_session import State
-from ..upstream.failures import Losses
-from ..upstream.handshake import Handshakes
-from ..upstream.resumption import Resuming
-from ..upstream.writer import Uplink
+from ..state.context import ChannelRole, Context
+from ..state.exchange import Exchange, ExchangeInput, ExchangeState
+from ..state.link import Link
+from ..state.upstream_channels import DuplexRole, PartialAnswer, UpstreamPostRole, UpstreamStreamRole
+from ..state.upstream_session import UpstreamSessionState
+from ..upstream.failures import Failures
+from ..upstream.handshake import Handshaker
+from ..upstream.resumption import Resumption
+from ..upstream.writer import UpstreamWriter
 
 
-class Passing:
+class Passthrough:
+    """The transfers of large results."""
+
     def __init__(
         self,
-        desk: Desk,
-        courier: Courier,
-        uplink: Uplink,
-        resuming: Resuming,
-        handshakes: Handshakes,
-        losses: Losses,
+        context: Context,
+        responder: Responder,
+        writer: UpstreamWriter,
+        resumption: Resumption,
+        handshaker: Handshaker,
+        failures: Failures,
     ) -> None:
-        self._desk = desk
-        self._courier = courier
-        self._uplink = uplink
-        self._resuming = resuming
-        self._handshakes = handshakes
-        self._losses = losses
+        self._context = context
+        self._responder = responder
+        self._writer = writer
+        self._resumption = resumption
+        self._handshaker = handshaker
+        self._failures = failures
 
     def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
-        """Whether a message of so many bytes that begins so is to be given in parts. It must come on a POST of ours, be
-        the answer to what that asked, and show that first."""
-        role = self._desk.role_if_open(channel)
+        """True if a message of so many bytes with this beginning is to be given in parts. It must come on a POST of
+        ours, answer the request of that POST, and show both in its beginning."""
+        role = self._context.role_if_open(channel)
         if (
-            not isinstance(role, UpPostRole)
-            or not PARTS_MIN_BYTES <= size_bytes <= self._desk.limits.reply_size_max_bytes
+            not isinstance(role, UpstreamPostRole)
+            or not PARTS_MIN_BYTES <= size_bytes <= self._context.limits.reply_size_max_bytes
         ):
             return False
         front = read_front(beginning)
@@ -60,40 +63,47 @@ class Passing:
             front is not None and role.number == front.number and self._exchange_of(role.link, front.number) is not None
         )
 
-    def receive_whole(self, role: ChildRole | UpPostRole | UpStreamRole, pieces: tuple[bytes, ...]) -> bool:
-        """A large message came. True if it was passed on; else it has to be read."""
+    def receive_whole(
+        self, role: DuplexRole | UpstreamPostRole | UpstreamStreamRole, pieces: tuple[bytes, ...]
+    ) -> bool:
+        """Handles a large message. True if it was passed on; False if it must be read."""
         link = role.link
         answer = read_whole(pieces)
         exchange = None if answer is None else self._exchange_of(link, answer.number)
         if answer is None or exchange is None:
             return False
         self._begin(link, exchange, answer.number)
-        if not isinstance(role, ChildRole):
+        if not isinstance(role, DuplexRole):
             role.has_spoken = True
-        if isinstance(role, UpPostRole) and role.number == answer.number:
-            self._uplink.receive_settled(role)
-        self._courier.pass_answer(link.session_of(exchange), exchange, answer.pieces)
+        if isinstance(role, UpstreamPostRole) and role.number == answer.number:
+            self._writer.receive_settled(role)
+        self._responder.pass_answer(link.session_of(exchange), exchange, answer.pieces)
         return True
 
     def read(self, link: Link, number: int, message: bytes) -> tuple[bytes, ...] | None:
-        """What follows the envelope of a large message. None: it is not the answer to that call, or is to be read."""
+        """Returns what follows the envelope's beginning in a large message; None if it is not the response to that
+        call, or must be read."""
         answer = read_whole((message,))
         is_its = answer is not None and answer.number == number and self._exchange_of(link, number) is not None
         return answer.pieces if answer is not None and is_its else None
 
-    def check(self, channel: ChannelId, role: Role | None, pieces: tuple[bytes, ...], size_bytes: int) -> None:
-        """Raises LocalProtocolError where this cannot be a part: the message does not pass, or is larger than said."""
-        if not isinstance(role, UpPostRole):
-            return  # it crossed the end of its channel
-        passage = role.passage
-        if size_bytes and (passage is not None or not pieces or not self.passes(channel, pieces[0], size_bytes)):
+    def check(self, channel: ChannelId, role: ChannelRole | None, pieces: tuple[bytes, ...], size_bytes: int) -> None:
+        """Checks a part of a message.
+
+        Raises:
+            LocalProtocolError: it cannot be a part: the message is not to be passed on, or is larger than announced.
+        """
+        if not isinstance(role, UpstreamPostRole):
+            return  # the channel ended while the part was on its way: not the driver's fault
+        partial_answer = role.partial_answer
+        if size_bytes and (partial_answer is not None or not pieces or not self.passes(channel, pieces[0], size_bytes)):
             raise LocalProtocolError(f"channel {channel} gets the first part of a message that does not pass")
-        left_bytes = size_bytes or (None if passage is None else passage.left_bytes)
+        left_bytes = size_bytes or (None if partial_answer is None else partial_answer.left_bytes)
         if left_bytes is not None and sum(map(len, pieces)) > left_bytes:
             raise LocalProtocolError(f"channel {channel} gets more than the {left_bytes} bytes that were to come")
 
-    def receive_first(self, role: UpPostRole, pieces: tuple[bytes, ...], size_bytes: int) -> None:
-        """The first part of what `passes`."""
+    def receive_first(self, role: UpstreamPostRole, pieces: tuple[bytes, ...], size_bytes: int) -> None:
+        """Handles the first part of a message for which `passes` was true."""
         link, number, channel = role.link, role.number, role.channel
         front = read_front(pieces[0])
         assert front is not None
@@ -105,73 +115,73 @@ class Passing:
         self._begin(link, exchange, number)
         role.has_spoken = True
         left_bytes = size_bytes - sum(map(len, pieces))
-        sink = self._courier.pass_answer(
+        sink = self._responder.pass_answer(
             session,
             exchange,
             (pieces[0][front.size_bytes :], *pieces[1:]),
             size_bytes=size_bytes - front.size_bytes,
         )
         if not left_bytes:
-            self._uplink.receive_settled(role)
+            self._writer.receive_settled(role)
             return
-        role.passage = Passage(sink, session, left_bytes, heard_at=self._desk.now)
+        role.partial_answer = PartialAnswer(sink, session, left_bytes, heard_at=self._context.now)
         session.passing += 1
-        self._uplink.expect_part(role, self._desk.now)
+        self._writer.expect_part(role, self._context.now)
 
-    def receive_part(self, role: UpPostRole, pieces: tuple[bytes, ...]) -> None:
-        """The next part."""
-        passage, part_bytes = role.passage, sum(map(len, pieces))
-        if passage is None or not part_bytes:
-            return  # its client is gone, or nothing came
-        passage.heard_at = self._desk.now
-        passage.left_bytes -= part_bytes
-        assert passage.left_bytes >= 0
-        is_taken = self._desk.pass_on(passage.sink, pieces)
-        if not passage.left_bytes:
-            self._end(role, passage)
-            self._uplink.receive_settled(role)
+    def receive_part(self, role: UpstreamPostRole, pieces: tuple[bytes, ...]) -> None:
+        """Handles a further part."""
+        partial_answer, part_bytes = role.partial_answer, sum(map(len, pieces))
+        if partial_answer is None or not part_bytes:
+            return  # the client is gone, or the part is empty
+        partial_answer.heard_at = self._context.now
+        partial_answer.left_bytes -= part_bytes
+        assert partial_answer.left_bytes >= 0
+        is_taken = self._context.pass_on(partial_answer.sink, pieces)
+        if not partial_answer.left_bytes:
+            self._end(role, partial_answer)
+            self._writer.receive_settled(role)
         elif not is_taken:
-            self._end(role, passage)
-            self._desk.close(role.channel, reason="its client is gone")
+            self._end(role, partial_answer)
+            self._context.close(role.channel, reason="its client is gone")
 
-    def receive_close(self, role: UpPostRole, detail: str) -> None:
-        """The server's reply is over before all of it came."""
-        passage = role.passage
-        assert passage is not None
-        self._end(role, passage)
-        text = f"the server's answer was cut off, with {passage.left_bytes} bytes to come: {detail}"
-        self._desk.note("warning", text, role.link.plan.id)
-        self._desk.cut(passage.sink, "the server's answer was cut off")
+    def receive_close(self, role: UpstreamPostRole, detail: str) -> None:
+        """Handles the end of a server's response before all of it came."""
+        partial_answer = role.partial_answer
+        assert partial_answer is not None
+        self._end(role, partial_answer)
+        text = f"the server's answer was cut off, with {partial_answer.left_bytes} bytes to come: {detail}"
+        self._context.note("warning", text, role.link.plan.id)
+        self._context.cut(partial_answer.sink, "the server's answer was cut off")
 
-    def handle_silence(self, role: UpPostRole) -> bool:
-        """A part may be overdue. True if it is not."""
-        return role.passage is not None and self._uplink.expect_part(role, role.passage.heard_at)
+    def handle_silence(self, role: UpstreamPostRole) -> bool:
+        """Handles the reply timeout of a request. True if parts still arrive, so that a new one was set."""
+        return role.partial_answer is not None and self._writer.expect_part(role, role.partial_answer.heard_at)
 
-    def _end(self, role: UpPostRole, passage: Passage) -> None:
-        role.passage = None
-        passage.session.passing -= 1
+    def _end(self, role: UpstreamPostRole, partial_answer: PartialAnswer) -> None:
+        role.partial_answer = None
+        partial_answer.session.passing -= 1
 
     def _exchange_of(self, link: Link, number: int) -> Exchange | None:
-        """The call of that number, if its answer may be passed on unread.
-
-        Where client and server do not speak the same revision, there may be something to be restored in it.
-        """
+        """Returns the call of that number, if its result may be passed on unread. Where client and server use different
+        revisions, something may have to be restored in it."""
         exchange = link.pending.get(number)
         if not isinstance(exchange, Exchange) or not exchange.is_plain or not link.is_plain or link.leaving:
             return None
         if exchange.state is not ExchangeState.SENT or exchange.lacking is not None:
             return None
         session = link.session_of(exchange)
-        if link.upstream.state is State.CLOSED or session.features is not features_of(link.upstream.revision):
+        if link.upstream.state is UpstreamSessionState.CLOSED or session.features is not features_of(
+            link.upstream.revision
+        ):
             return None
-        return exchange if self._courier.can_pass(exchange) else None
+        return exchange if self._responder.can_pass(exchange) else None
 
     def _begin(self, link: Link, exchange: Exchange, number: int) -> None:
-        """The call is answered."""
+        """Marks the call as answered."""
         del link.pending[number]
-        self._resuming.forget(link, number)
-        self._uplink.expect_none(exchange)
+        self._resumption.forget(link, number)
+        self._writer.expect_none(exchange)
         link.upstream.receive_proof()
-        self._handshakes.health[link.plan.id].receive_proof()
+        self._handshaker.health[link.plan.id].receive_proof()
         exchange.step(ExchangeInput.REPLY)
-        self._losses.forget(link, exchange)
+        self._failures.forget(link, exchange)

@@ -1,8 +1,9 @@
-"""The engine's upstream half: which link a session's wishes go to.
+"""The upstream half of the engine: routes each request to a link, and builds the parts that work on links.
 
-A link is what stands between a session and its server; sessions that share a process share a link. How one comes about
-is told in `handshakes`, what is said on it in `uplink`, `hearing` and `asking`, what its channels report in
-`server_channels`, how it is lost in `losses`, and what is taken up again in `resuming`.
+A link stands between a session and its server; sessions that share a process share a link. Connections are made in
+`handshake`, messages written in `writer`, and messages of servers read in `dispatcher` and `server_messages`.
+`server_channels` handles the events of their channels, `failures` the loss of servers, and `resumption` the resumption
+of their streams.
 """
 
 from __future__ import annotations
@@ -12,212 +13,257 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..base.effects import Headers
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..base.events import Headers
 from ..base.methods import MAY_ASK
 from ..base.plan import Kind, ServerPlan, Sharing
 from ..base.revisions import LATEST_LEGACY, LEGACY, Era, features_of
 from ..bridge import related_task
 from ..bridge.discovery import initialize_params, introduction
-from ..downstream.responder import Courier
-from ..downstream.sessions import Clients
-from ..input_required.deferred_questions import Deferring
+from ..downstream.responder import Responder
+from ..downstream.sessions import Sessions
+from ..input_required.deferred_questions import DeferredQuestions
 from ..input_required.rounds import Rounds
-from ..input_required.url_elicitation import Visits
+from ..input_required.url_elicitation import UrlElicitation
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
-from ..state.context import Desk
-from ..state.exchange import Exchange, ExchangeKey
-from ..state.exchange import Input as ExchangeInput
-from ..state.exchange import State as ExchangeState
-from ..state.link import Link, Notice, UpPostRole
-from ..state.session import Ask, Session
-from ..state.upstream_session import Input, State
-from ..state.upstream_task import Remote
-from ..subscriptions.client_listens import Listens, OwnNews, Telling
-from ..subscriptions.server_listens import News
-from ..tasks.augmentation import Calling
-from ..tasks.local_tasks import Tasking
-from ..tasks.requests import TaskVerbs
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
+from ..state.link import Link, QueuedNotification
+from ..state.session import PendingQuestion, Session
+from ..state.upstream_channels import UpstreamPostRole
+from ..state.upstream_session import UpstreamSessionInput, UpstreamSessionState
+from ..state.upstream_task import UpstreamTask
+from ..subscriptions.client_listens import ClientListens, NotificationSender, OwnNotifications
+from ..subscriptions.server_listens import ServerListens
+from ..tasks.augmentation import TaskAugmentation
+from ..tasks.local_tasks import LocalTasks
+from ..tasks.requests import TaskRequests
 from ..tasks.store import TaskStore
 from ..tasks.table import TaskTable
-from ..tasks.upstream_tasks import Tasked
+from ..tasks.upstream_tasks import UpstreamTasks
 from ..upstream import filtering
-from ..upstream.failures import Losses, Memory
-from ..upstream.handshake import Adaptation, Handshakes
-from ..upstream.resumption import Resuming
-from ..upstream.server_messages import Asking
-from ..upstream.shared_process import Crowd, Share, greeting
-from ..upstream.tool_discovery import Pupil
-from ..upstream.writer import Uplink
+from ..upstream.failures import ExchangeRecords, Failures
+from ..upstream.handshake import HandshakeAdapter, Handshaker
+from ..upstream.resumption import Resumption
+from ..upstream.server_messages import ServerMessages
+from ..upstream.shared_process import Member, SharedProcess, shared_initialize_params
+from ..upstream.tool_discovery import ToolListener
+from ..upstream.writer import UpstreamWriter
 from . import fast_path_rules
-from .dispatcher import Hearing, Results, is_current
-from .era_adapter import Crossings
-from .passthrough import Passing
-from .server_channels import Folders, ServerChannels
+from .dispatcher import Dispatcher, FileResults, is_current
+from .era_adapter import EraAdapter
+from .passthrough import Passthrough
+from .server_channels import ServerChannels, WorkspaceSweeper
 
 
-class FileRules(Adaptation, Results, Memory, Folders, Pupil, OwnNews, Protocol):
-    """What the file plane decides about messages of servers that it serves."""
+class FileRules(
+    HandshakeAdapter, FileResults, ExchangeRecords, WorkspaceSweeper, ToolListener, OwnNotifications, Protocol
+):
+    """The file plane's decisions about messages of the servers it handles."""
 
     def receive_call(self, link: Link, exchange: Exchange) -> bool:
-        """A request is about to go up. True if the file plane answers it, or sends it on later."""
+        """Handles a request that is about to be sent up. True if the file plane answers it, or sends it on later."""
 
     def prepare(self, link: Link, exchange: Exchange) -> bool:
-        """A request is about to be written, to a server that is ready. True if it waits, or is answered."""
+        """Handles a request that is about to be written to a server that is ready. True if it waits, or is answered."""
 
     def roots_of(self, session: Session) -> bytes:
-        """The JSON result of `roots/list` in that session."""
+        """Returns the JSON result of `roots/list` in that session."""
 
-    def close_session(self, session: Session) -> None: ...
+    def close_session(self, session: Session) -> None:
+        """Handles the end of a session."""
 
 
-class Servers:
-    """The upstream half of the engine. It is the courier's `Upward`.
+class Router:
+    """The upstream half of the engine. The responder sees it as `SessionRouter`.
 
     Attributes:
-        links: by their ids.
-        by_sid: those of sessions, by the public names of these.
-        listens: subscriptions of clients without sessions.
-        channels: what is told of the channels of servers.
-        passing: large answers that come on them.
+        links: all links, by their ids.
+        by_sid: the links of sessions, by the sessions' public names.
+        writer: writes messages to servers.
+        handshaker: makes connections to servers.
+        client_listens: the subscriptions of clients without sessions.
+        upstream_tasks: the tasks of servers.
+        era_adapter: translates between eras.
+        passthrough: passes large results on.
+        channels: handles the events of servers' channels.
+        task_requests: answers the task requests of clients.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        clients: Clients,
-        courier: Courier,
-        telling: Telling,
-        deferring: Deferring,
-        visits: Visits,
-        tasking: Tasking,
+        context: Context,
+        sessions: Sessions,
+        responder: Responder,
+        notification_sender: NotificationSender,
+        deferred_questions: DeferredQuestions,
+        url_elicitation: UrlElicitation,
+        local_tasks: LocalTasks,
         store: TaskStore,
         table: TaskTable,
     ) -> None:
         self.links: dict[str, Link] = {}
         self._files: FileRules
-        self._desk = desk
-        self._clients = clients
-        self._courier = courier
-        self._deferring = deferring
+        self._context = context
+        self._sessions = sessions
+        self._responder = responder
+        self._deferring = deferred_questions
         self.by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
-        self.uplink = self._uplink = uplink = Uplink(desk)
-        self._resuming = resuming = Resuming(desk)
-        self.handshakes = handshakes = Handshakes(desk, clients, uplink)
-        self._losses = losses = Losses(desk, clients, courier, uplink, resuming, handshakes)
+        self.writer = self._writer = writer = UpstreamWriter(context)
+        self._resumption = resumption = Resumption(context)
+        self.handshaker = handshaker = Handshaker(context, sessions, writer)
+        self._failures = failures = Failures(context, sessions, responder, writer, resumption, handshaker)
 
         def roots_of(session: Session) -> bytes:
             return self._files.roots_of(session)
 
-        self._asking = Asking(desk, courier, uplink, handshakes.crowds, roots_of=roots_of)
-        self._rounds = Rounds(desk, courier, roots_of=roots_of)
-        self._news = news = News(desk, uplink, resuming, self._asking)
-        self.listens = listens = Listens(desk, uplink, telling, courier, handshakes.crowds)
-        self.tasked = tasked = Tasked(desk, uplink, courier, roots_of=roots_of, need=handshakes.need)
-        self.crossings = crossings = Crossings(
-            desk, uplink, self._rounds, news, listens, tasked, handshakes.crowds, write=self._send_up
+        self._server_messages = ServerMessages(
+            context, responder, writer, handshaker.shared_processes, roots_of=roots_of
         )
-        self._hearing = hearing = Hearing(
-            desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens, tasked
+        self._rounds = Rounds(context, responder, roots_of=roots_of)
+        self._server_listens = server_listens = ServerListens(context, writer, resumption, self._server_messages)
+        self.client_listens = client_listens = ClientListens(
+            context, writer, notification_sender, responder, handshaker.shared_processes
         )
-        self.passing = passing = Passing(desk, courier, uplink, resuming, handshakes, losses)
+        self.upstream_tasks = upstream_tasks = UpstreamTasks(
+            context, writer, responder, roots_of=roots_of, need=handshaker.need
+        )
+        self.era_adapter = era_adapter = EraAdapter(
+            context,
+            writer,
+            self._rounds,
+            server_listens,
+            client_listens,
+            upstream_tasks,
+            handshaker.shared_processes,
+            write=self._send_up,
+        )
+        self._dispatcher = dispatcher = Dispatcher(
+            context,
+            writer,
+            resumption,
+            self._server_messages,
+            handshaker,
+            failures,
+            era_adapter,
+            server_listens,
+            client_listens,
+            upstream_tasks,
+        )
+        self.passthrough = passthrough = Passthrough(context, responder, writer, resumption, handshaker, failures)
         self.channels = ServerChannels(
-            desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked, passing
+            context,
+            responder,
+            writer,
+            resumption,
+            handshaker,
+            failures,
+            dispatcher,
+            server_listens,
+            upstream_tasks,
+            passthrough,
         )
-        self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
-        self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, self)
-        tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses
-        handshakes.tasked = losses.tasked = tasked
-        crossings.calling = calling
-        calling.onward = self
-        tasking.remotes = self
-        handshakes.losses = losses
-        handshakes.forward = self._send_up
-        handshakes.news = news
-        handshakes.listens = listens
-        losses.crossings = crossings
-        losses.listens = listens
-        news.readiness = handshakes
-        news.listens = listens
-        listens.news = news
-        crossings.visits = visits
-        crossings.onward = news.onward = self._rounds.onward = self
+        self._augmentation = augmentation = TaskAugmentation(
+            context, responder, local_tasks, era_adapter.tool_discovery
+        )
+        self.task_requests = client_listens.tasks = TaskRequests(
+            context, responder, local_tasks, store, table, upstream_tasks, self
+        )
+        upstream_tasks.adopted, upstream_tasks.answers, upstream_tasks.ends = local_tasks, dispatcher, failures
+        handshaker.upstream_tasks = failures.upstream_tasks = upstream_tasks
+        era_adapter.augmentation = augmentation
+        augmentation.onward = self
+        local_tasks.upstream_tasks = self
+        handshaker.failures = failures
+        handshaker.forward = self._send_up
+        handshaker.server_listens = server_listens
+        handshaker.listens = client_listens
+        failures.era_adapter = era_adapter
+        failures.listens = client_listens
+        server_listens.readiness = handshaker
+        server_listens.listens = client_listens
+        client_listens.server_listens = server_listens
+        era_adapter.visits = url_elicitation
+        era_adapter.onward = server_listens.onward = self._rounds.onward = self
         self._due: Final[dict[str, Callable[[Link], None]]] = {
-            "start": handshakes.handle_start_timeout,
-            "probe": handshakes.handle_probe_timeout,
-            "listening": handshakes.handle_listening_timeout,
-            "relisten": handshakes.handle_relisten,
-            "restart": handshakes.need,
-            "news": news.handle_change,
-            "level": crossings.handle_level,
-            "schemas": crossings.schooling.handle_schemas,
+            "start": handshaker.handle_start_timeout,
+            "probe": handshaker.handle_probe_timeout,
+            "listening": handshaker.handle_listening_timeout,
+            "relisten": handshaker.handle_relisten,
+            "restart": handshaker.need,
+            "news": server_listens.handle_change,
+            "level": era_adapter.handle_level,
+            "schemas": era_adapter.tool_discovery.handle_schemas,
             "linger": self._handle_linger,
             "rest": self._handle_rest,
         }
 
     def use(self, files: FileRules) -> None:
-        """Let the file plane have its say."""
-        self._files = self.handshakes.files = self._losses.files = files
-        self._hearing.files = self.channels.files = files
-        self.listens.files = self.crossings.schooling.files = files
+        """Connects the file plane. Called once, before any input."""
+        self._files = self.handshaker.files = self._failures.files = files
+        self._dispatcher.files = self.channels.files = files
+        self.client_listens.files = self.era_adapter.tool_discovery.files = files
 
-    # --- From the downstream half ---------------------------------------------------------------------------------
+    # --- Orders of the downstream half ----------------------------------------------------------------------------
 
     def begin(self, session: Session, initialize: bytes) -> None:
-        plan = self._desk.servers[session.server]
+        """Opens a link for a session that sent `initialize`, and dials its server. A malformed `initialize` is
+        refused."""
+        plan = self._context.servers[session.server]
         try:
             if plan.owns_roots:
                 initialize = _with_roots(initialize)
             session.client = introduction(initialize)
             if plan.sharing is not Sharing.NONE:
-                self._share(session, plan, Share(session, initialize))
+                self._join_and_start(session, plan, Member(session, initialize))
                 return
         except RemoteProtocolError as error:
             text = f"initialize: {error.message}"
-            self._clients.refuse_session(session, msgspec.json.encode({"code": error.rpc_code, "message": text}))
+            self._sessions.refuse_session(session, msgspec.json.encode({"code": error.rpc_code, "message": text}))
             return
-        link = Link(session.sid, plan, session.workspace, initialize, self._desk.limits)
+        link = Link(session.sid, plan, session.workspace, initialize, self._context.limits)
         self._add(link, session)
-        self.handshakes.dial(link)
+        self.handshaker.dial(link)
 
     def begin_stateless(self, session: Session) -> None:
-        """The handshake, should there be one, is made with what the first request said; it waits for that."""
-        plan = self._desk.servers[session.server]
-        initialize = initialize_params(session.client, server=LEGACY[LATEST_LEGACY], version=self._desk.plan.version)
+        """Opens a link for a session of a client without sessions. The server is dialled with the first request.
+        `initialize`, should the server need it, is made from the client's description in that request."""
+        plan = self._context.servers[session.server]
+        initialize = initialize_params(session.client, server=LEGACY[LATEST_LEGACY], version=self._context.plan.version)
         if plan.sharing is not Sharing.NONE:
-            self._join(session, plan, Share(session, initialize))
+            self._join(session, plan, Member(session, initialize))
             return
         if plan.owns_roots:
             initialize = _with_roots(initialize)
-        link = Link(session.sid, plan, session.workspace, initialize, self._desk.limits)
+        link = Link(session.sid, plan, session.workspace, initialize, self._context.limits)
         self._add(link, session)
 
-    def _join(self, session: Session, plan: ServerPlan, share: Share) -> Link:
+    def _join(self, session: Session, plan: ServerPlan, member: Member) -> Link:
         link = self._shared_link(plan)
-        self._desk.timers.cancel(("linger", link.id))
-        self.handshakes.crowds[link.id].shares[session.sid] = share
+        self._context.timers.cancel(("linger", link.id))
+        self.handshaker.shared_processes[link.id].members[session.sid] = member
         self._add(link, session)
-        if session.is_stateless and link.upstream.state in (State.REPLAYING, State.READY):
-            self.handshakes.accept_all(link)
+        if session.is_stateless and link.upstream.state in (UpstreamSessionState.REPLAYING, UpstreamSessionState.READY):
+            self.handshaker.accept_all(link)
         return link
 
-    def _share(self, session: Session, plan: ServerPlan, share: Share) -> None:
-        link = self._join(session, plan, share)
-        if link.upstream.state is State.IDLE:
-            self.handshakes.need(link)
-        elif link.upstream.state not in (State.DIALING, State.INITIALIZING):
-            self.handshakes.accept_all(link)
+    def _join_and_start(self, session: Session, plan: ServerPlan, member: Member) -> None:
+        link = self._join(session, plan, member)
+        if link.upstream.state is UpstreamSessionState.IDLE:
+            self.handshaker.need(link)
+        elif link.upstream.state not in (UpstreamSessionState.DIALING, UpstreamSessionState.INITIALIZING):
+            self.handshaker.accept_all(link)
 
     def _shared_link(self, plan: ServerPlan) -> Link:
         link = self._shared.get(plan.id)
         if link is None:
-            id, workspace = self._desk.mint(), self._desk.mint()
-            link = Link(id, plan, workspace, greeting(self._desk.plan.version), self._desk.limits)
+            id, workspace = self._context.mint(), self._context.mint()
+            link = Link(id, plan, workspace, shared_initialize_params(self._context.plan.version), self._context.limits)
             self._shared[plan.id] = self.links[id] = link
-            self.handshakes.crowds[id] = Crowd(link)
+            self.handshaker.shared_processes[id] = SharedProcess(link)
         return link
 
     def _add(self, link: Link, session: Session) -> None:
@@ -226,199 +272,224 @@ class Servers:
         self.links[link.id] = link
 
     def request(self, session: Session, exchange: Exchange) -> None:
+        """Routes a client's request: as a plain call if it is one, else through the task rules, the settings of a
+        shared process, and the file plane."""
         link = self.by_sid[session.sid]
-        if link.upstream.state is State.READY and fast_path_rules.may_go_up(link, exchange):
+        if link.upstream.state is UpstreamSessionState.READY and fast_path_rules.may_go_up(link, exchange):
             self._rest_later(link)
             exchange.step(ExchangeInput.PREPARED)
-            self._uplink.write(link, exchange, exchange.params)
+            self._writer.write(link, exchange, exchange.params)
             return
-        if self.verbs.receive_request(link, session, exchange):
+        if self.task_requests.receive_request(link, session, exchange):
             return
         self._rest_later(link)
-        if self._calling.receive_request(link, session, exchange):
+        if self._augmentation.receive_request(link, session, exchange):
             return
-        crowd = self.handshakes.crowds.get(link.id)
-        if crowd is not None and not link.is_stateless and self._receive_wish(link, crowd, exchange):
+        shared_process = self.handshaker.shared_processes.get(link.id)
+        if (
+            shared_process is not None
+            and not link.is_stateless
+            and self._receive_setting(link, shared_process, exchange)
+        ):
             return
         if link.has_files and self._files.receive_call(link, exchange):
             return
         self.forward(link, exchange)
 
-    def _receive_wish(self, link: Link, crowd: Crowd, exchange: Exchange) -> bool:
+    def _receive_setting(self, link: Link, shared_process: SharedProcess, exchange: Exchange) -> bool:
         try:
-            if not crowd.receive_wish(exchange):
+            if not shared_process.receive_setting(exchange):
                 return False
         except RemoteProtocolError as error:
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message)
         else:
             message = envelope.encode_result(exchange.id_raw, b"{}")
-        self._losses.finish(link, exchange, message)
+        self._failures.finish(link, exchange, message)
         return True
 
     def has_room(self, session: Session) -> bool:
+        """True if messages for the session's server can be taken. HTTP clients cannot be paused, so they are refused
+        otherwise."""
         link = self.by_sid.get(session.sid)
-        return link is None or self._desk.unsent_bytes(link.channel) <= self._desk.limits.outbox_max_bytes
+        return link is None or self._context.unsent_bytes(link.channel) <= self._context.limits.outbox_max_bytes
 
     def forward(self, link: Link, exchange: Exchange) -> None:
-        """An exchange that is prepared goes up, or waits until the upstream is ready."""
+        """Sends a prepared exchange up, or queues it until the upstream is ready."""
         if link.is_filtered and (refused := filtering.refusal(link, exchange)) is not None:
             self.finish(link, exchange, refused)
             return
         exchange.step(ExchangeInput.PREPARED)
-        if link.upstream.state is State.READY:
+        if link.upstream.state is UpstreamSessionState.READY:
             self._send_up(link, exchange)
         else:
             link.enqueue(exchange)
-            self.handshakes.need(link)
+            self.handshaker.need(link)
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
-        """Write it; with serial sharing, when its turn comes."""
+        """Sends the request; with `sharing: serial`, queues it until the one before is answered."""
         if link.has_files and self._files.prepare(link, exchange):
             return
-        if self.crossings.receive_request(link, exchange) or self._calling.prepare(link, exchange):
+        if self.era_adapter.receive_request(link, exchange) or self._augmentation.prepare(link, exchange):
             return
-        crowd = self.handshakes.crowds.get(link.id)
-        if crowd is not None and link.plan.sharing is Sharing.SERIAL and exchange.method in MAY_ASK:
-            if crowd.turn is not None:
-                crowd.waiting[exchange] = None
+        shared_process = self.handshaker.shared_processes.get(link.id)
+        if shared_process is not None and link.plan.sharing is Sharing.SERIAL and exchange.method in MAY_ASK:
+            if shared_process.turn is not None:
+                shared_process.waiting[exchange] = None
                 return
-            crowd.turn = exchange
+            shared_process.turn = exchange
         try:
-            params = self.crossings.params_up(link, exchange)
-            mirrored = self.crossings.mirrored_up(link, exchange, params)
+            params = self.era_adapter.params_up(link, exchange)
+            mirrored = self.era_adapter.mirrored_up(link, exchange, params)
         except RemoteProtocolError as error:
             self.finish(link, exchange, envelope.encode_error(exchange.id_raw, error.rpc_code, error.message))
-            self.handshakes.advance(link, exchange)
+            self.handshaker.advance(link, exchange)
             return
-        self._uplink.write(link, exchange, params, mirrored)
+        self._writer.write(link, exchange, params, mirrored)
         session = link.session_of(exchange)
         if session.is_stateless:
             self._deferring.receive_sent(session, exchange)
 
     def resend(self, link: Link, exchange: Exchange) -> None:
-        """It goes up once more, with what its server wanted to know."""
+        """Sends an exchange once more, with the answers to its server's questions."""
         if exchange.state is ExchangeState.ASKING:
             exchange.step(ExchangeInput.PREPARED)
         exchange.upstream_id = None
-        if link.upstream.state is State.READY:
+        if link.upstream.state is UpstreamSessionState.READY:
             self._send_up(link, exchange)
         else:
             link.enqueue(exchange)
-            self.handshakes.need(link)
+            self.handshaker.need(link)
 
     def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
-        """Its server does not speak the revision that it did: find out what it speaks, and send it once more.
+        """Determines the server's revision anew, since it refused the known one, and sends the exchange once more.
 
         Args:
-            for_tasks: it has tasks in the other era, and wants the call to be one.
+            for_tasks: the server has tasks in the stateless era only, and wants the call to be one.
         """
-        verdict = self.handshakes.verdicts[link.plan.id]
-        verdict.forget(*Era)
-        verdict.has_stateless_tasks = verdict.has_stateless_tasks or for_tasks
+        server_era = self.handshaker.server_eras[link.plan.id]
+        server_era.forget(*Era)
+        server_era.has_stateless_tasks = server_era.has_stateless_tasks or for_tasks
         exchange.upstream_id = None
         link.enqueue(exchange)
         reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
-        self._losses.lose(link, reason)
+        self._failures.lose(link, reason)
 
-    def tick(self, session: Session, ask: Ask, count: int) -> None:
+    def tick(self, session: Session, question: PendingQuestion, count: int) -> None:
+        """Sends progress for a question of the server that still waits for its client, if the server asked for
+        progress."""
         link = self.by_sid.get(session.sid)
-        if link is not None and ask.token_raw is not None and ask.incarnation == link.upstream.incarnation:
-            params = b'{"progressToken":%b,"progress":%d}' % (ask.token_raw, count)
-            self._uplink.tell(link, envelope.encode_notification("notifications/progress", params))
+        if link is not None and question.token_raw is not None and question.incarnation == link.upstream.incarnation:
+            params = b'{"progressToken":%b,"progress":%d}' % (question.token_raw, count)
+            self._writer.tell(link, envelope.encode_notification("notifications/progress", params))
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
+        """Sends an exchange of the session once more."""
         self.resend(self.by_sid[session.sid], exchange)
 
     def expect_reply(self, session: Session, exchange: Exchange) -> None:
+        """Starts the reply timeout of an exchange anew."""
         if exchange.upstream_id is not None and exchange.state is ExchangeState.SENT:
-            self._uplink.expect_reply(self.by_sid[session.sid], exchange)
+            self._writer.expect_reply(self.by_sid[session.sid], exchange)
 
     def learn(self, link: Link, exchange: Exchange) -> None:
-        """The file plane wants to know more of a tool before it is called."""
-        self.crossings.schooling.begin(link, exchange)
+        """Reads the server's list of tools before the exchange is sent: the file plane must know more of its tool."""
+        self.era_adapter.tool_discovery.begin(link, exchange)
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
-        """The file plane gives an exchange its answer."""
-        self._losses.finish(link, exchange, message)
+        """Gives an exchange its response."""
+        self._failures.finish(link, exchange, message)
 
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
+        """Cancels an exchange upstream, after its client has cancelled it."""
         self._files.forget(exchange)
-        link = self.way_of(exchange)
-        if link is not None and exchange.remote is not None:
-            self.tasked.cancel(link, exchange)
-        self.crossings.forget(link, session, exchange)
+        link = self.link_of(exchange)
+        if link is not None and exchange.upstream_task is not None:
+            self.upstream_tasks.cancel(link, exchange)
+        self.era_adapter.forget(link, session, exchange)
         if link is None:
             return
-        crowd = self.handshakes.crowds.get(link.id)
+        shared_process = self.handshaker.shared_processes.get(link.id)
         if exchange.state is ExchangeState.QUEUED:
             if exchange in link.queue:
                 link.queue.remove(exchange)
-            if crowd is not None:
-                crowd.waiting.pop(exchange, None)
-        self._uplink.expect_none(exchange)
+            if shared_process is not None:
+                shared_process.waiting.pop(exchange, None)
+        self._writer.expect_none(exchange)
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
-        self._resuming.forget(link, exchange.upstream_id)
+        self._resumption.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
         if exchange.is_augmented:
-            self.tasked.expect_orphan(link, exchange)
-        role = None if exchange.post is None else self._desk.role_of(exchange.post)
-        if isinstance(role, UpPostRole):
-            self._uplink.receive_settled(role)
+            self.upstream_tasks.expect_orphan(link, exchange)
+        role = None if exchange.post is None else self._context.role_of(exchange.post)
+        if isinstance(role, UpstreamPostRole):
+            self._writer.receive_settled(role)
         if link.is_stateless and not link.is_pipe:
             # 2026-07-28 basic/patterns/cancellation: on HTTP, closing the stream is the cancellation.
-            self._desk.close(exchange.post, reason="the request was cancelled")
-        elif link.upstream.state is State.READY and (not isinstance(role, UpPostRole) or is_current(role)):
-            # Of a session that is lost, the one after it knows nothing.
+            self._context.close(exchange.post, reason="the request was cancelled")
+        elif link.upstream.state is UpstreamSessionState.READY and (
+            not isinstance(role, UpstreamPostRole) or is_current(role)
+        ):
+            # A request of a lost session is unknown in the session after it.
             params = set_member(params or b"{}", "requestId", b"%d" % exchange.upstream_id)
-            self._uplink.tell(link, envelope.encode_notification("notifications/cancelled", params), headers)
-        if crowd is not None:
+            self._writer.tell(link, envelope.encode_notification("notifications/cancelled", params), headers)
+        if shared_process is not None:
             if exchange.method in MAY_ASK:
-                crowd.remember_ghost(exchange, self._desk.now + self._desk.limits.ghost_timeout_s)
-            self.handshakes.advance(link, exchange)
+                shared_process.remember_cancelled(
+                    exchange, self._context.now + self._context.limits.cancelled_request_ttl_s
+                )
+            self.handshaker.advance(link, exchange)
 
     def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None:
+        """Sends a client's notification to the server; queues it while the server starts, up to
+        `Limits.notifications_waiting_max`."""
         link = self.by_sid[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
-            return  # its roots are not the client's
+            return  # the proxy answers `roots/list`, so the client's roots are unknown to the server
         if link.is_stateless:
-            return  # such a server knows no notification but one, which is not sent from here
+            return  # a stateless server knows no notification but `notifications/cancelled`, which `withdraw` sends
         if method == "notifications/progress":
-            restored = self._asking.restore_token(session, params)
+            restored = self._server_messages.restore_token(session, params)
             if restored is None:
                 return
             params = restored
         message = envelope.encode_notification(method, params)
-        if link.upstream.state is State.READY:
-            self._uplink.tell(link, message, headers)
-        elif link.upstream.state is State.IDLE:
-            self._desk.note("debug", f"{method} dropped: there is no upstream session", link.plan.id)
-        elif sum(isinstance(entry, Notice) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
-            self._desk.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
+        if link.upstream.state is UpstreamSessionState.READY:
+            self._writer.tell(link, message, headers)
+        elif link.upstream.state is UpstreamSessionState.IDLE:
+            self._context.note("debug", f"{method} dropped: there is no upstream session", link.plan.id)
+        elif (
+            sum(isinstance(entry, QueuedNotification) for entry in link.queue)
+            >= self._context.limits.notifications_waiting_max
+        ):
+            self._context.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
-            link.enqueue(Notice(message, headers))
+            link.enqueue(QueuedNotification(message, headers))
 
-    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
-        call = ask.exchange or ask.of_task
-        link = self.by_sid.get(session.sid) if call is None else self.way_of(call)
+    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None:
+        """Routes a client's response to a question: to a task of the server, to a round of questions, or to the server
+        itself."""
+        call = question.exchange or question.of_task
+        link = self.by_sid.get(session.sid) if call is None else self.link_of(call)
         if link is None:
             return
-        if ask.of_task is not None and answer.result is not None:
-            answer = _renamed(None if link.is_stateless else ask.of_task.remote, answer.result)
-        asker = ask.exchange
-        if asker is not None and asker.remote is not None and ask.number in asker.remote.open:
-            self.tasked.asking.receive_answer(link, ask.number, asker, answer)
+        if question.of_task is not None and answer.result is not None:
+            answer = _with_server_task(None if link.is_stateless else question.of_task.upstream_task, answer.result)
+        asker = question.exchange
+        if asker is not None and asker.upstream_task is not None and question.number in asker.upstream_task.open:
+            self.upstream_tasks.asking.receive_answer(link, question.number, asker, answer)
             return
         if asker is not None and (asker.round is not None or not session.is_stateless):
-            self._rounds.receive_answer(link, ask.number, asker, answer)
+            self._rounds.receive_answer(link, question.number, asker, answer)
             return
         server = features_of(link.upstream.revision)
         if server != session.features:
-            answer = self._asking.restore(session, ask, answer, server)
-        self._asking.reply(link, ask, answer, headers)
+            answer = self._server_messages.restore(session, question, answer, server)
+        self._server_messages.reply(link, question, answer, headers)
 
-    def end(self, session: Session, asks: list[Ask]) -> None:
+    def end(self, session: Session, questions: list[PendingQuestion]) -> None:
+        """Ends the links of a session that has ended. A shared link stays for the other sessions."""
         link = self.by_sid.pop(session.sid, None)
         for lent in [other for other in self.links.values() if other.is_lent and session.sid in other.sessions]:
             self._end(lent, "session over")
@@ -426,122 +497,133 @@ class Servers:
         if link is None:
             return
         if link.is_shared:
-            self._leave(link, session, asks)
+            self._leave(link, session, questions)
         else:
             self._end(link, "session over")
             if link.children == 0:
                 self._files.sweep(session)
 
-    def _leave(self, link: Link, session: Session, asks: list[Ask]) -> None:
-        """One of those that share a link is gone: nothing of it may stay behind, and nobody else notice."""
+    def _leave(self, link: Link, session: Session, questions: list[PendingQuestion]) -> None:
+        """Removes a session from a shared link: answers its questions, and ends its subscriptions, if no other session
+        needs them."""
         refusal = msgspec.json.encode({"code": INTERNAL_ERROR, "message": "the client is gone"})
-        for ask in asks:
-            self._asking.reply(link, ask, Frame(error=refusal), ())
+        for question in questions:
+            self._server_messages.reply(link, question, Frame(error=refusal), ())
         del link.sessions[session.sid]
-        self._news.receive_change(link)
-        for uri in self.handshakes.crowds[link.id].leave(session):
+        self._server_listens.receive_change(link)
+        for uri in self.handshaker.shared_processes[link.id].leave(session):
             link.upstream.forget_subscription(uri)
-            if link.upstream.state is State.READY and not link.is_stateless:
+            if link.upstream.state is UpstreamSessionState.READY and not link.is_stateless:
                 params = msgspec.json.encode({"uri": uri})
-                self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
+                self._writer.run(link, "unsubscribe", "resources/unsubscribe", params)
         if link.sessions:
             return
-        if link.upstream.state is State.IDLE:
+        if link.upstream.state is UpstreamSessionState.IDLE:
             self._end(link, "nobody uses it")
         else:
-            linger_s = link.plan.idle_stop_s or self._desk.limits.shared_linger_s
-            self._desk.timers.set(("linger", link.id), self._desk.now + linger_s, "shared process without sessions")
+            linger_s = link.plan.idle_stop_s or self._context.limits.shared_linger_s
+            self._context.timers.set(
+                ("linger", link.id), self._context.now + linger_s, "shared process without sessions"
+            )
 
     def _handle_linger(self, link: Link) -> None:
-        """Nobody has used it for a while."""
+        """Ends a shared process that no session has used for a while."""
         if not link.sessions:
             self._end(link, "nobody uses it")
 
     def _handle_rest(self, link: Link) -> None:
-        """It has not been asked anything for a while."""
-        if link.upstream.state is not State.READY:
+        """Stops a process that had no request for a while, unless something still depends on it."""
+        if link.upstream.state is not UpstreamSessionState.READY:
             return
-        asks = any(session.asks for session in link.sessions.values())
-        if link.pending or link.queue or asks or link.is_awaited or link.remotes:
+        questions = any(session.questions for session in link.sessions.values())
+        if link.pending or link.queue or questions or link.is_awaited or link.upstream_tasks:
             self._rest_later(link)
         else:
-            self._losses.rest(link)
+            self._failures.rest(link)
 
     def _rest_later(self, link: Link) -> None:
         if link.plan.kind is Kind.PIPE and link.plan.idle_stop_s is not None:
-            self._desk.timers.set(("rest", link.id), self._desk.now + link.plan.idle_stop_s, "idle server process")
+            self._context.timers.set(
+                ("rest", link.id), self._context.now + link.plan.idle_stop_s, "idle server process"
+            )
 
     # --- Orders of an operator ----------------------------------------------------------------------------------------
 
     def kind_of(self, id: str) -> str:
-        return self._desk.servers[id].kind.value
+        """Returns the kind of a server, as the plan spells it."""
+        return self._context.servers[id].kind.value
 
     def start_server(self, id: str) -> None:
-        """Let it run, whatever has been, and start what needs no client: a shared process, or the spare ones."""
-        plan, health = self._desk.servers[id], self.handshakes.health[id]
+        """Lets a server run, whatever has happened, and starts what needs no client: a shared process, or the spare
+        ones."""
+        plan, health = self._context.servers[id], self.handshaker.health[id]
         health.receive_order(is_stopped=False)
         if plan.sharing is not Sharing.NONE:
             link = self._shared_link(plan)
-            if link.upstream.state is State.IDLE:
-                self.handshakes.dial(link)
-        self.handshakes.nursery.refill(plan, health)
+            if link.upstream.state is UpstreamSessionState.IDLE:
+                self.handshaker.dial(link)
+        self.handshaker.warm_pool.refill(plan, health)
 
     def stop_server(self, id: str) -> None:
-        """End what runs. Requests under way learn that their fate is unknown, later ones that it is stopped."""
-        self.handshakes.health[id].receive_order(is_stopped=True)
-        self.handshakes.nursery.let_go(id)
+        """Stops a server. Requests under way fail with an unknown outcome, later ones because it is stopped."""
+        self.handshaker.health[id].receive_order(is_stopped=True)
+        self.handshaker.warm_pool.let_go(id)
         for link in [link for link in self.links.values() if link.plan.id == id]:
-            self._losses.lose(link, "it was stopped by order")
+            self._failures.lose(link, "it was stopped by order")
             if link.is_shared and not link.sessions and link.id in self.links:
                 self._end(link, "it was stopped by order")
 
     def stop(self) -> None:
-        """No session is left, and none will come."""
+        """Ends all links. No session is left, and none will come."""
         for link in list(self.links.values()):
             self._end(link, "the proxy is shutting down")
-        self.handshakes.nursery.let_go()
+        self.handshaker.warm_pool.let_go()
 
     def _end(self, link: Link, reason: str) -> None:
-        """Let go of the server."""
+        """Ends a link: sends DELETE for its upstream session, if it has one, and closes its channels."""
         del self.links[link.id]
         if link.is_shared:
             del self._shared[link.plan.id]
-            del self.handshakes.crowds[link.id]
-        self._losses.cancel_timers(link)
+            del self.handshaker.shared_processes[link.id]
+        self._failures.cancel_timers(link)
         upstream = link.upstream
-        is_told = upstream.state is not State.IDLE and self._losses.say_farewell(link)
-        upstream.step(Input.CLOSE)
-        self._losses.leave(link, reason)
-        self._losses.leave_stream(link, reason, is_told=is_told)
+        is_told = upstream.state is not UpstreamSessionState.IDLE and self._failures.send_delete(link)
+        upstream.step(UpstreamSessionInput.CLOSE)
+        self._failures.leave(link, reason)
+        self._failures.leave_stream(link, reason, is_told=is_told)
         link.pending.clear()
-        self._resuming.forget_all(link)
-        self._losses.close_posts(link, reason)
+        self._resumption.forget_all(link)
+        self._failures.close_posts(link, reason)
 
     # --- Time -------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, purpose: str, id: str) -> None:
-        """Something that a link waited for is due, if there still is such a link."""
+        """Handles a timer of a link, if the link still exists."""
         if (link := self.links.get(id)) is not None:
             self._due[purpose](link)
 
     def handle_look(self, session: Session, key: ExchangeKey) -> None:
+        """Handles the timeout of a `tasks/get` to a server."""
         exchange = session.exchanges.get(key)
-        link = None if exchange is None else self.way_of(exchange)
+        link = None if exchange is None else self.link_of(exchange)
         if link is not None and exchange is not None:
-            self.tasked.handle_look(link, exchange)
+            self.upstream_tasks.handle_look(link, exchange)
 
     # --- Tasks ------------------------------------------------------------------------------------------------------
 
     def is_live(self, sid: str) -> bool:
+        """True if the session has a link."""
         return sid in self.by_sid
 
-    def way_of(self, exchange: Exchange) -> Link | None:
-        """The link that a call goes by."""
+    def link_of(self, exchange: Exchange) -> Link | None:
+        """Returns the link that carries a call; None if it has ended."""
         return self.by_sid.get(exchange.sid) if exchange.link is None else self.links.get(exchange.link)
 
-    def way_back(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
-        """The link by which a task of an earlier run is asked for: in the session that it was begun in, if it was in
-        one, for there are servers that know it by that only. One that has forgotten the session is asked in a new one.
+    def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+        """Returns the link on which a task of an earlier run is polled.
+
+        It uses the upstream session that the task was begun in, if there was one, because some servers know a task in
+        that session only. A server that has forgotten the session is asked in a new one.
         """
         own = self.by_sid[session.sid]
         if not upstream:
@@ -549,52 +631,62 @@ class Servers:
         lent = [link for link in self.links.values() if link.is_lent and session.sid in link.sessions]
         link = next((link for link in lent if link.upstream.session == upstream), None)
         if link is None:
-            link = Link(self._desk.mint(), own.plan, session.workspace, own.upstream.initialize, self._desk.limits)
+            link = Link(
+                self._context.mint(), own.plan, session.workspace, own.upstream.initialize, self._context.limits
+            )
             link.is_lent = True
             link.sessions[session.sid] = session
             self.links[link.id] = link
-            self.handshakes.go_on(link, upstream, revision)
+            self.handshaker.go_on(link, upstream, revision)
         exchange.link = link.id
         return link
 
     def session_with(self, session: Session) -> tuple[str, str]:
+        """Returns the upstream's `Mcp-Session-Id` and the revision of that session; empty texts if it has none."""
         link = self.by_sid[session.sid]
         if link.is_stateless or link.upstream.session is None:
             return "", ""
         return link.upstream.session, link.upstream.revision or ""
 
     def is_http(self, server: str) -> bool:
-        return self._desk.servers[server].kind is Kind.HTTP
+        """True if the server is reached over Streamable HTTP."""
+        return self._context.servers[server].kind is Kind.HTTP
 
     def leave(self, session: Session, exchange: Exchange) -> None:
-        assert exchange.remote is not None
-        exchange.remote.is_left = True
-        if (link := self.way_of(exchange)) is not None:
+        """Leaves a server's task running when this process ends."""
+        assert exchange.upstream_task is not None
+        exchange.upstream_task.is_left = True
+        if (link := self.link_of(exchange)) is not None:
             link.is_left = True
 
     def handle_round(self, session: Session, key: ExchangeKey) -> None:
+        """Handles the end of a pause before a request is repeated."""
         if (link := self.by_sid.get(session.sid)) is not None:
             self._rounds.handle_pause(link, key)
 
     def handle_ack(self, session: Session, key: ExchangeKey) -> None:
-        self.listens.handle_ack(session, key)
+        """Handles the time limit for the acknowledgment of a subscription."""
+        self.client_listens.handle_ack(session, key)
 
     def handle_resume(self, id: str, number: int) -> None:
+        """Handles the end of a pause before a reply stream is resumed."""
         if (link := self.links.get(id)) is not None:
-            self._resuming.handle_resume(link, number)
+            self._resumption.handle_resume(link, number)
 
 
-def _renamed(remote: Remote | None, result: bytes) -> Frame:
-    """A client's answer to a question of a task: it names that as the server knows it, if it is one there."""
+def _with_server_task(upstream_task: UpstreamTask | None, result: bytes) -> Frame:
+    """Returns a client's response to a question of a task, with the related-task metadata that the server knows: that
+    of its own task, or none."""
     try:
         bare = related_task.without_related(result) or b"{}"
-        return Frame(result=bare if remote is None else related_task.with_related(bare, remote.id))
+        return Frame(result=bare if upstream_task is None else related_task.with_related(bare, upstream_task.id))
     except RemoteProtocolError as error:
         return Frame(error=envelope.error_object(error.rpc_code, error.message))
 
 
 def _with_roots(initialize: bytes) -> bytes:
-    """The client's initialize params, declaring roots: with a file plane they are its session's own folders."""
+    """Returns the params of `initialize` with the capability `roots` declared: with a file plane, the proxy answers
+    `roots/list` with the session's own folders."""
     capabilities = envelope.member_of(initialize, "capabilities")
     if capabilities is None or not capabilities.startswith(b"{"):
         capabilities = b"{}"

@@ -1,9 +1,10 @@
-"""What the parts of the engine share: the channel table, flow control, timers, tickets and the list of effects.
+"""The context that all parts of the engine share: the channel table, flow control, timers, tickets and the list of
+effects.
 
-Flow control: every message sent is counted against its channel until the driver says that it left. While a channel
-holds more than `outbox_high_bytes`, whatever feeds it is paused; below `outbox_low_bytes`, or when it is gone, that is
-resumed. What feeds several sessions is not paused, for one that takes nothing must not hold up the others: such a
-channel is closed once it holds more than `outbox_max_bytes`.
+Flow control: every message sent is counted against its channel until the driver reports that it left. While a channel
+holds more than `outbox_high_bytes`, the channels that feed it are paused. Below `outbox_low_bytes`, or when the full
+channel is gone, they are resumed. A channel that feeds several sessions is not paused, since one client that reads
+nothing must not hold up the others; the full channel is closed once it holds more than `outbox_max_bytes`.
 """
 
 from __future__ import annotations
@@ -13,48 +14,52 @@ from typing import Final
 
 import msgspec
 
-from ..base.effects import Close, Dial, Effect, Headers, Note, Pass, Pause, Resume, Send, SendEvents, Target
+from ..base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents, Target
 from ..base.errors import LocalProtocolError
+from ..base.events import Headers
 from ..base.ids import ChannelId, Entropy, Ticket, mint
 from ..base.limits import Limits
 from ..base.plan import Plan, ServerPlan
 from ..base.timers import Timers
 
 TimerKey = tuple[str, object]
-"""(purpose, whose)."""
+"""A timer's purpose, and the object it is for."""
 
 
-_NOBODY: Final[frozenset[ChannelId]] = frozenset()
+_NO_FEEDERS: Final[frozenset[ChannelId]] = frozenset()
 
 
-class Role:
-    """What a channel is for, each part of the engine having its own; and what is on its way there.
+class ChannelRole:
+    """The purpose of a channel, and the state of its outbox. Each part of the engine has its own subclasses.
 
     Attributes:
-        unsent_bytes: of messages that have not left yet.
+        unsent_bytes: bytes of the messages that have not left yet.
         is_ending: nothing more can be sent.
         feeders: the channels that are paused because this one is full.
-        then: what goes on when most of it was taken.
+        then: a callback for when most of the outbox has left.
     """
 
-    # Most channels carry one message, and few are ever full: what is usual is the class's.
+    # Most channels carry one message, and few are ever full: class attributes hold the usual values, to save memory.
     unsent_bytes: int = 0
     is_ending: bool = False
-    feeders: set[ChannelId] | frozenset[ChannelId] = _NOBODY
+    feeders: set[ChannelId] | frozenset[ChannelId] = _NO_FEEDERS
     then: Callable[[], None] | None = None
 
     @property
     def feeds_many(self) -> bool:
-        """Whether what comes on it may be for any of several sessions."""
+        """True if messages from this channel may be for any of several sessions. Such a channel is never paused."""
         return False
 
 
-class Desk:
-    """Shared by reference; only the engine's public methods set `now`, `source` and `out`.
+class Context:
+    """The shared state of one engine. Only the engine's public methods set `now`, `source` and `out`.
 
     Attributes:
-        source: the channel that this input came on, if it may be held back.
-        ends_source: it is known to end with this input.
+        now: the time of the current input, in seconds on the driver's monotonic clock.
+        out: the effects of the current input so far, in order.
+        source: the channel that the current input came on, if that channel may be paused.
+        ends_source: the current input is known to be the last on `source`.
+        unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
     """
 
     def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits) -> None:
@@ -69,85 +74,98 @@ class Desk:
         self.ends_source = False
         self.is_draining = False
         self.unix_at_zero = unix_at_zero
-        self._channels: dict[ChannelId, Role] = {}
+        self._channels: dict[ChannelId, ChannelRole] = {}
         self._paused: dict[ChannelId, int] = {}
         self._last_channel = 0
         self._last_ticket = 0
 
     @property
     def now_unix(self) -> float:
+        """The wall time, in seconds since 1970."""
         return self.unix_at_zero + self.now
 
     def mint(self) -> str:
+        """Returns a fresh unguessable name."""
         return mint(self.entropy)
 
     def new_channel(self) -> ChannelId:
+        """Returns a channel number that was never used."""
         self._last_channel += 1
         return ChannelId(self._last_channel)
 
     def new_ticket(self) -> Ticket:
+        """Returns a ticket that was never used."""
         self._last_ticket += 1
         return Ticket(self._last_ticket)
 
     def order(self, effect: Effect) -> None:
+        """Adds an effect."""
         self.out.append(effect)
 
     def note(self, level: str, text: str, server: str = "") -> None:
+        """Orders a log note. `text` must hold no secrets or payloads."""
         self.out.append(Note(level=level, text=text, server=server))
 
     # --- Channels -----------------------------------------------------------------------------------------------
 
-    def register(self, channel: ChannelId, role: Role) -> None:
+    def register(self, channel: ChannelId, role: ChannelRole) -> None:
+        """Puts a channel that the driver opened into the table.
+
+        Raises:
+            LocalProtocolError: the number was not given out by `new_channel`, or is in use.
+        """
         if channel in self._channels or channel > self._last_channel:
             raise LocalProtocolError(f"channel {channel} was not given out by new_channel, or is open already")
         self._channels[channel] = role
 
-    def dial(self, role: Role, target: Target) -> ChannelId:
+    def dial(self, role: ChannelRole, target: Target) -> ChannelId:
+        """Orders a channel to a server, and puts it into the table at once."""
         self._last_channel += 1
         channel = ChannelId(self._last_channel)
         self._channels[channel] = role
         self.out.append(Dial(channel=channel, target=target))
         return channel
 
-    def assign(self, channel: ChannelId, role: Role) -> None:
-        """The channel is for something else from now on."""
+    def assign(self, channel: ChannelId, role: ChannelRole) -> None:
+        """Gives an open channel another role. The new role takes over the outbox."""
         before = self._channels[channel]
         role.unsent_bytes, role.is_ending = before.unsent_bytes, before.is_ending
         role.feeders, role.then = before.feeders, before.then
         self._channels[channel] = role
 
-    def role_of(self, channel: ChannelId) -> Role | None:
+    def role_of(self, channel: ChannelId) -> ChannelRole | None:
+        """Returns the role of a channel; None if the channel is gone."""
         return self._channels.get(channel)
 
-    def role_if_open(self, channel: ChannelId) -> Role | None:
-        """The same, of a channel where something can still be sent."""
+    def role_if_open(self, channel: ChannelId) -> ChannelRole | None:
+        """Returns the role of a channel to which something can still be sent; else None."""
         found = self._channels.get(channel)
         return None if found is None or found.is_ending else found
 
     def is_open(self, channel: ChannelId | None) -> bool:
-        """Whether something can still be sent there."""
+        """True if something can still be sent to the channel."""
         found = None if channel is None else self._channels.get(channel)
         return found is not None and not found.is_ending
 
     def unsent_bytes(self, channel: ChannelId | None) -> int:
-        """How much was sent there that has not left yet."""
+        """Returns the number of bytes that were sent to the channel and have not left yet."""
         found = None if channel is None else self._channels.get(channel)
         return 0 if found is None else found.unsent_bytes
 
-    def release(self, channel: ChannelId) -> Role | None:
-        """The channel is gone. Returns what it was for."""
+    def release(self, channel: ChannelId) -> ChannelRole | None:
+        """Removes a channel that is gone, and resumes its feeders. Returns its role; None if it was gone before."""
         found = self._channels.pop(channel, None)
         if found is None:
             return None
         if found.feeders:
-            self._feed_again(found)
+            self._resume_feeders(found)
         if self._paused.pop(channel, 0):
             for other in self._channels.values():
                 other.feeders -= {channel}
         return found
 
-    def channels(self) -> list[tuple[ChannelId, Role]]:
-        """All open ones, oldest first."""
+    def channels(self) -> list[tuple[ChannelId, ChannelRole]]:
+        """Returns all channels, oldest first."""
         return list(self._channels.items())
 
     def send(
@@ -164,13 +182,14 @@ class Desk:
         challenge: str = "",
         headers: Headers = (),
     ) -> bool:
-        """Order one message. False if the channel is gone or ending: nothing is ordered then."""
+        """Orders one message. Returns False, and orders nothing, if the channel is gone or ending."""
         found = self._channels.get(channel)
         if found is None or found.is_ending:
             return False
         self.out.append(Send(channel, message, is_last, status, session, event, event_id, retry_ms, challenge, headers))
         found.is_ending = is_last
         held_bytes = found.unsent_bytes
+        # The last message on the channel that caused it needs no pause: nothing follows it there.
         found.unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
             self._receive_full(found, channel, held_bytes)
@@ -179,7 +198,8 @@ class Desk:
     def send_events(
         self, channel: ChannelId, messages: tuple[bytes, ...], event_ids: tuple[str, ...], size_bytes: int
     ) -> bool:
-        """Order several messages, `size_bytes` together, on an HTTP reply that goes on. False as `send` says it."""
+        """Orders several messages, `size_bytes` together, on an HTTP reply that goes on. Returns False, and orders
+        nothing, if the channel is gone or ending."""
         found = self._channels.get(channel)
         if found is None or found.is_ending:
             return False
@@ -190,8 +210,9 @@ class Desk:
             self._receive_full(found, channel, held_bytes)
         return True
 
-    def _receive_full(self, full: Role, channel: ChannelId, held_bytes: int) -> None:
-        """More waits to leave on a channel than should; so much did before."""
+    def _receive_full(self, full: ChannelRole, channel: ChannelId, held_bytes: int) -> None:
+        """Handles a channel over its limit: pauses the source, or, if the source feeds many sessions, closes a channel
+        that held too much (`held_bytes`) before this message."""
         role = None if self.source is None else self.role_of(self.source)
         if role is None or not role.feeds_many:
             self._hold_back(full, channel)
@@ -199,10 +220,10 @@ class Desk:
             self.close(channel, reason="too much waits to be read")
 
     def pass_on(self, channel: ChannelId, pieces: tuple[bytes, ...], size_bytes: int = 0) -> bool:
-        """Order a part of the last message of a channel. False if the channel is gone: nothing is ordered then.
+        """Orders a part of the last message of a channel. Returns False, and orders nothing, if the channel is gone.
 
         Args:
-            size_bytes: of the whole message, with its first part: the channel is ending from then on.
+            size_bytes: size of the whole message, given with its first part only: the channel is ending from then on.
         """
         found = self._channels.get(channel)
         if found is None:
@@ -216,16 +237,16 @@ class Desk:
         return True
 
     def cut(self, channel: ChannelId, reason: str) -> None:
-        """Order the end of a channel in the midst of its last message."""
+        """Orders the end of a channel in the middle of its last message."""
         if channel in self._channels:
             self.out.append(Close(channel=channel, reason=reason))
 
     def refuse(self, channel: ChannelId, status: int, body: dict[str, object], headers: Headers = ()) -> None:
-        """Answer an HTTP request outside the protocol with a status and a JSON body."""
+        """Answers an HTTP request outside the protocol with a status and a JSON body."""
         self.send(channel, msgspec.json.encode(body), is_last=True, status=status, headers=headers)
 
     def close(self, channel: ChannelId | None, *, status: int = 202, reason: str = "", code: int = 1000) -> None:
-        """Order the end of a channel, once."""
+        """Orders the end of a channel, unless that was ordered before."""
         found = None if channel is None else self._channels.get(channel)
         if channel is None or found is None or found.is_ending:
             return
@@ -235,6 +256,12 @@ class Desk:
     # --- Flow control -------------------------------------------------------------------------------------------
 
     def receive_sent(self, channel: ChannelId, size_bytes: int) -> None:
+        """Handles the report that `size_bytes` left a channel: resumes its feeders and runs its callback if few bytes
+        are left.
+
+        Raises:
+            LocalProtocolError: more bytes are reported than were ordered.
+        """
         found = self._channels.get(channel)
         if found is None:
             return
@@ -244,14 +271,14 @@ class Desk:
         if found.unsent_bytes > self.limits.outbox_low_bytes:
             return
         if found.feeders:
-            self._feed_again(found)
+            self._resume_feeders(found)
         if found.then is not None:
             then, found.then = found.then, None
             then()
 
     def when_taken(self, channel: ChannelId, then: Callable[[], None]) -> bool:
-        """Whether more can be sent to a channel at once. If not, `then` is called when most was taken, unless the
-        channel has ended by then."""
+        """True if more can be sent to a channel at once. If not, `then` is called when most of its outbox has left,
+        unless the channel ends before."""
         found = self._channels.get(channel)
         if found is None or found.is_ending or found.unsent_bytes <= self.limits.outbox_high_bytes:
             return True
@@ -259,10 +286,10 @@ class Desk:
         return False
 
     def hold_back(self, channel: ChannelId) -> None:
-        """Pause whatever caused the current input until `channel`, which took too much of it, is gone."""
+        """Pauses the source of the current input until `channel`, which took too much of it, is gone."""
         self._hold_back(self._channels[channel], channel)
 
-    def _hold_back(self, full: Role, channel: ChannelId) -> None:
+    def _hold_back(self, full: ChannelRole, channel: ChannelId) -> None:
         source = self.source
         if source is None or source in full.feeders or source not in self._channels:
             return
@@ -272,7 +299,7 @@ class Desk:
         if count == 0:
             self.out.append(Pause(channel=source))
 
-    def _feed_again(self, drained: Role) -> None:
+    def _resume_feeders(self, drained: ChannelRole) -> None:
         for source in sorted(drained.feeders):
             count = self._paused.get(source, 0)
             if count > 1:
@@ -281,4 +308,4 @@ class Desk:
                 del self._paused[source]
                 if source in self._channels:
                     self.out.append(Resume(channel=source))
-        drained.feeders = _NOBODY
+        drained.feeders = _NO_FEEDERS

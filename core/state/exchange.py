@@ -1,102 +1,119 @@
-"""One client request, from acceptance to its one answer.
+"""One client request, from acceptance to its one response.
 
 An exchange is known by (channel, ordinal), never by the id its client chose: clients reuse ids, even at the same time.
-The id is kept as bytes and only echoed. Upstream it travels under a number of our own.
+The id is kept as bytes and only echoed. Upstream, the request travels under a number of ours.
+
+The state says how far the request has come. PREPARING lasts while handles of uploads in its arguments are resolved;
+most requests have none, and PREPARED follows at once. In QUEUED the request waits for the upstream session, or, with
+serial sharing, for its turn. SEND means that it was written to the server: from SENT on it may have run. REQUEUE leads
+back to QUEUED, and is given only if the request provably did not run, or may safely run again.
+
+Servers may answer a sent request in three ways. REPLY is the final result or error: in CAPTURING the files that it
+names are taken in. ASKED is an `input_required` result of a stateless server: the request has ended upstream, and in
+ASKING the client is asked; with its answers, PREPARED queues the request again. TASKED is a task handle in place of the
+result: the outcome is fetched by other requests, and arrives as REPLY.
+
+Two inputs end an exchange in every state. ANSWER means that its client was given the response. CANCEL means that the
+client wants none; a late response of the server is dropped.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ..base.effects import Headers
+from ..base.events import Headers
 from ..base.ids import ChannelId
 from ..base.methods import SAFE_TO_REPEAT
 from ..base.state_machine import Machine, Symbol
-from ..bridge.request_meta import Envelope
+from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
-from .input_round import Round
+from .input_round import InputRound
 from .stream import Stream
-from .suspended_call import Park
+from .suspended_call import SuspendedCall
 from .task import Task
-from .upstream_task import Remote
+from .upstream_task import UpstreamTask
 
 
-class State(Symbol):
-    PREPARING = "preparing"  # its file handles are being resolved
-    QUEUED = "queued"  # ready to go; the upstream is not
+class ExchangeState(Symbol):
+    """The states of an exchange."""
+
+    PREPARING = "preparing"  # file handles in its arguments are being resolved
+    QUEUED = "queued"  # ready to be sent; the upstream is not ready, or it is not the request's turn
     SENT = "sent"  # written upstream: from here on it may have run
-    TASKED = "tasked"  # the server made a task of it: its answer is fetched
-    ASKING = "asking"  # the server wants to know more first, and ended the request with its questions
-    CAPTURING = "capturing"  # the reply is in hand; files it names are being taken in
-    ANSWERED = "answered"
-    CANCELLED = "cancelled"  # the client does not want an answer any more
+    TASKED = "tasked"  # the server made a task of it; the outcome will be fetched
+    ASKING = "asking"  # the server ended the request with questions (`input_required`), and the client is asked
+    CAPTURING = "capturing"  # the response is here; files it names are being taken in
+    ANSWERED = "answered"  # the client was given the response
+    CANCELLED = "cancelled"  # the client wants no response
 
 
-class Input(Symbol):
-    PREPARED = "prepared"
-    SEND = "send"
-    REQUEUE = "requeue"  # provably did not run, or may safely run again
-    REPLY = "reply"
-    ASKED = "asked"
-    TASKED = "tasked"
-    ANSWER = "answer"
-    CANCEL = "cancel"
+class ExchangeInput(Symbol):
+    """The inputs that move an exchange from state to state."""
+
+    PREPARED = "prepared"  # the arguments are resolved, or the client has answered
+    SEND = "send"  # written to the server
+    REQUEUE = "requeue"  # the request provably did not run, or may safely run again
+    REPLY = "reply"  # the final response came
+    ASKED = "asked"  # an `input_required` result came
+    TASKED = "tasked"  # a task handle came
+    ANSWER = "answer"  # the client was given the response
+    CANCEL = "cancel"  # the client cancelled the request, or is gone
 
 
-# An input missing from a row is illegal in that state; an empty row is terminal. Only SENT can be requeued: what was
-# never written needs no second chance, and what was answered must not run again.
-TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
-    State.PREPARING: {
-        Input.PREPARED: State.QUEUED,
-        Input.ANSWER: State.ANSWERED,
-        Input.CANCEL: State.CANCELLED,
+# An input missing from a row is illegal in that state; an empty row is terminal. Only SENT can be requeued: a request
+# that was never written is queued still, and one that was answered must not run again.
+TRANSITIONS: Final[dict[ExchangeState, dict[ExchangeInput, ExchangeState]]] = {
+    ExchangeState.PREPARING: {
+        ExchangeInput.PREPARED: ExchangeState.QUEUED,
+        ExchangeInput.ANSWER: ExchangeState.ANSWERED,
+        ExchangeInput.CANCEL: ExchangeState.CANCELLED,
     },
-    State.QUEUED: {
-        Input.SEND: State.SENT,
-        Input.ANSWER: State.ANSWERED,
-        Input.CANCEL: State.CANCELLED,
+    ExchangeState.QUEUED: {
+        ExchangeInput.SEND: ExchangeState.SENT,
+        ExchangeInput.ANSWER: ExchangeState.ANSWERED,
+        ExchangeInput.CANCEL: ExchangeState.CANCELLED,
     },
-    State.SENT: {
-        Input.REQUEUE: State.QUEUED,
-        Input.REPLY: State.CAPTURING,
-        Input.ASKED: State.ASKING,
-        Input.TASKED: State.TASKED,
-        Input.ANSWER: State.ANSWERED,
-        Input.CANCEL: State.CANCELLED,
+    ExchangeState.SENT: {
+        ExchangeInput.REQUEUE: ExchangeState.QUEUED,
+        ExchangeInput.REPLY: ExchangeState.CAPTURING,
+        ExchangeInput.ASKED: ExchangeState.ASKING,
+        ExchangeInput.TASKED: ExchangeState.TASKED,
+        ExchangeInput.ANSWER: ExchangeState.ANSWERED,
+        ExchangeInput.CANCEL: ExchangeState.CANCELLED,
     },
-    State.TASKED: {
-        Input.REPLY: State.CAPTURING,
-        Input.ANSWER: State.ANSWERED,
-        Input.CANCEL: State.CANCELLED,
+    ExchangeState.TASKED: {
+        ExchangeInput.REPLY: ExchangeState.CAPTURING,
+        ExchangeInput.ANSWER: ExchangeState.ANSWERED,
+        ExchangeInput.CANCEL: ExchangeState.CANCELLED,
     },
-    State.ASKING: {
-        Input.PREPARED: State.QUEUED,
-        Input.ANSWER: State.ANSWERED,
-        Input.CANCEL: State.CANCELLED,
+    ExchangeState.ASKING: {
+        ExchangeInput.PREPARED: ExchangeState.QUEUED,
+        ExchangeInput.ANSWER: ExchangeState.ANSWERED,
+        ExchangeInput.CANCEL: ExchangeState.CANCELLED,
     },
-    State.CAPTURING: {
-        Input.ANSWER: State.ANSWERED,
-        Input.CANCEL: State.CANCELLED,
+    ExchangeState.CAPTURING: {
+        ExchangeInput.ANSWER: ExchangeState.ANSWERED,
+        ExchangeInput.CANCEL: ExchangeState.CANCELLED,
     },
-    State.ANSWERED: {},
-    State.CANCELLED: {},
+    ExchangeState.ANSWERED: {},
+    ExchangeState.CANCELLED: {},
 }
 
 
 class ExchangeKey(NamedTuple):
-    """Where a request came in, and which of that channel's requests it was."""
+    """The identity of an exchange: the channel of the request, and its ordinal among the requests of that channel."""
 
     channel: ChannelId
     ordinal: int
 
 
-class Wish(NamedTuple):
-    """What the client of a call said of tasks.
+class TaskOptions(NamedTuple):
+    """The client's instructions about tasks for one call.
 
     Attributes:
-        is_asked: it wants the call to be one (2025-11-25), and nothing else.
-        ttl_ms: how long it wants that to be kept.
-        knows_tasks: it can be told of one in place of the result (the tasks extension).
+        is_asked: the client wants the call to run as a task (2025-11-25), and nothing else.
+        ttl_ms: the requested life of the task, in milliseconds.
+        knows_tasks: the client accepts a task handle in place of the result (the tasks extension).
     """
 
     is_asked: bool = False
@@ -104,22 +121,24 @@ class Wish(NamedTuple):
     knows_tasks: bool = False
 
 
-NO_WISH: Final = Wish()
-_NOBODY: Final[frozenset[str]] = frozenset()
-_NOTHING: Final[dict[str, bytes]] = {}  # nobody puts anything into it: it is replaced
+NO_TASK_OPTIONS: Final = TaskOptions()
+"""The wish of a client that said nothing about tasks."""
+_NO_PAGES: Final[frozenset[str]] = frozenset()
+_NO_ANSWERS: Final[dict[str, bytes]] = {}  # shared, so never changed but replaced
 
 
 class Reply:
-    """What answers one incoming body: one request's answer, or all answers of a batch.
+    """The reply to one incoming body: one request's response, or all responses of a batch.
 
     Attributes:
-        stream: where it travels.
-        remaining: answers still owed.
-        ends_channel: an HTTP reply, which is over after its last answer; a pipe goes on.
-        gathered: answers are kept and sent as one array (those of a batch); else None.
-        can_stream: messages other than the answers may travel here too.
+        stream: the stream that the reply travels on.
+        remaining: responses still owed.
+        ends_channel: True for an HTTP reply, which is over after its last response; a pipe goes on.
+        gathered: the responses of a batch so far, sent as one array at the end; None if it is no batch.
+        can_stream: messages other than the responses may travel here too.
         session: the `Mcp-Session-Id` to hand out with the first bytes.
-        status, challenge: the HTTP status and the `WWW-Authenticate` header it has if it is a single message.
+        status: the HTTP status, if the reply is a single message.
+        challenge: the `WWW-Authenticate` header, likewise.
     """
 
     gathered: list[bytes] | None = None
@@ -134,62 +153,65 @@ class Reply:
         self.remaining = 0
 
 
-class Exchange(Machine[State, Input]):
-    """Moves along `TRANSITIONS` only.
+class Exchange(Machine[ExchangeState, ExchangeInput]):
+    """One client request.
 
     Attributes:
-        sid: the public name of the session it belongs to.
+        key: its identity.
+        reply: the reply that carries its response.
+        sid: the public name of its session.
         id_raw: the client's id, echoed byte for byte.
-        params: what is sent upstream: the client's, with handles and tokens replaced.
-        said: the client's own.
-        token_raw: the client's progress token, if it wants progress.
-        headers: what of the client's HTTP headers goes on to the server.
-        upstream_id: the number it travels under, once sent.
+        id_key: the same id in a form that can be compared.
+        params: the params that are sent upstream: the client's, with handles and tokens replaced.
+        said: the params as the client sent them.
+        token_raw: the client's progress token; None if it wants no progress.
+        headers: the client's HTTP headers that go on to the server.
+        upstream_id: the number it travels under upstream, once sent.
         post: the channel of its POST to an HTTP upstream, while that is open.
-        attempts: how often it was written upstream.
-        told: how far its client was told that it is.
-        may_have_run: whether an earlier attempt may have reached the server.
-        leg: what the client said of itself with the request, if it says that with each (2026-07-28).
-        park: what its server asks of such a client, once it does.
-        lacking: a capability that its server asked for in vain, as the JSON of `requiredCapabilities`.
-        round: what its server, without sessions, wants to know before it answers.
-        mirrored: what of the request its client said in headers.
-        known: answers to what its server asks, from before the call was lost, by what was asked.
-        visited: the pages that its user has agreed to visit, by their names.
-        is_native: its answer is of the client's own era already.
-        is_plain: it went up as it came. See `plain`.
-        is_ferried: it went up in one step, though not as it came. See `ferries`.
-        wish: what its client said of tasks.
-        is_augmented: the server may make a task of it.
-        must_augment: it refused it otherwise.
-        remote: the task that the server has made of it.
-        link: the id of the way it goes by, where that is not its session's.
-        task: the one that its client was told of: what comes of the exchange becomes what comes of that.
-        awaits: the task whose outcome it waits for, by its id.
+        attempts: times that it was written upstream.
+        told: the last `progress` value that the client was sent; further values must be greater.
+        may_have_run: an earlier attempt may have reached the server.
+        request: the client's description of itself in the request's `_meta` (2026-07-28).
+        suspended_call: the questions of a server with sessions to a client without, once it asks.
+        lacking: a capability that the server asked for in vain, as the JSON of `requiredCapabilities`.
+        round: the questions of a stateless server to a client with a session, once it asks.
+        mirrored: the `Mcp-Param-…` headers that the client sent with the request.
+        known: answers that the client gave before the call was lost, by digests of the questions.
+        visited: ids of the URL elicitations that the user has agreed to.
+        is_native: the response needs no translation into the client's era.
+        is_plain: the request went up unchanged. See `fast_path_rules`.
+        is_plainly_translated: the request went up by a one-step translation. See `fast_path_eras`.
+        wish: the client's instructions about tasks.
+        is_augmented: the server was offered to make a task of it.
+        must_augment: the server refused to run it other than as a task.
+        upstream_task: the task that the server has made of it.
+        link: the id of the link it goes by, if that is not its session's.
+        task: the task that the client was given for it. The outcome of the exchange becomes the outcome of the task.
+        awaits: the id of the task whose outcome it waits for.
     """
 
     TRANSITIONS = TRANSITIONS
 
-    # Most calls go up, come back and are over: what few of them need is the class's until then.
+    # Few calls need these attributes: until then the class's values are used, which saves memory and time.
     upstream_id: int | None = None
     post: ChannelId | None = None
     attempts = 0
     told = float("-inf")
     may_have_run = False
-    leg: Envelope | None = None
-    park: Park | None = None
+    request: RequestMeta | None = None
+    suspended_call: SuspendedCall | None = None
     lacking: bytes | None = None
-    round: Round | None = None
+    round: InputRound | None = None
     mirrored: Headers = ()
-    visited: frozenset[str] = _NOBODY
-    known = _NOTHING
+    visited: frozenset[str] = _NO_PAGES
+    known = _NO_ANSWERS
     is_native = False
     is_plain = False
-    is_ferried = False
-    wish = NO_WISH
+    is_plainly_translated = False
+    task_options = NO_TASK_OPTIONS
     is_augmented = False
     must_augment = False
-    remote: Remote | None = None
+    upstream_task: UpstreamTask | None = None
     link: str | None = None
     task: Task | None = None
     awaits: str | None = None
@@ -207,7 +229,7 @@ class Exchange(Machine[State, Input]):
         token_raw: bytes | None,
         headers: Headers = (),
     ) -> None:
-        self.state = State.PREPARING
+        self.state = ExchangeState.PREPARING
         self.key = key
         self.reply = reply
         self.sid = sid
@@ -221,25 +243,25 @@ class Exchange(Machine[State, Input]):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether it is its client's turn to say something, of one that is no task."""
+        """True if the call is suspended until its client answers the server's questions. Not to be asked of a task."""
         assert self.task is None
-        return self.park is not None and not self.park.has_leg
+        return self.suspended_call is not None and not self.suspended_call.has_request
 
     @property
     def is_upstream(self) -> bool:
-        """Whether its server is at work on it."""
-        return self.upstream_id is not None or self.state is State.TASKED
+        """True if the server is working on it."""
+        return self.upstream_id is not None or self.state is ExchangeState.TASKED
 
     @property
     def is_begun(self) -> bool:
-        """Whether its server may have worked on it, now or in an earlier attempt."""
-        return self.may_have_run or self.state not in (State.PREPARING, State.QUEUED)
+        """True if the server may have worked on it, now or in an earlier attempt."""
+        return self.may_have_run or self.state not in (ExchangeState.PREPARING, ExchangeState.QUEUED)
 
     def may_repeat(self, *, is_unsent: bool, retries: int) -> bool:
-        """Whether it can be written upstream again without the risk of running twice.
+        """True if it can be written upstream again without the risk of running twice.
 
         Args:
-            is_unsent: it is proved that the upstream did not run it.
-            retries: how many repetitions are allowed in all.
+            is_unsent: proven that the upstream did not run it.
+            retries: number of repetitions allowed in all.
         """
         return self.attempts <= retries and (is_unsent or self.method in SAFE_TO_REPEAT)

@@ -1,7 +1,7 @@
-"""What a server without sessions wants to know before it answers a request of a client that has one.
+"""The rounds of questions that a stateless server has for one request of a client with a session.
 
-The server ended the request with its questions (`input_required`); the client is asked them as its own revision has it,
-by requests on the stream of its call, and the request is sent again with the answers. That may happen several times.
+The server ended the request with its questions (`input_required`). The client is asked by requests of its own revision,
+on the stream of its call, and the request is sent again with the answers. That may happen several times.
 
 Source: 2026-07-28 basic/patterns/mrtr.
 """
@@ -11,16 +11,17 @@ from __future__ import annotations
 from ..bridge.input_requests import Question
 
 
-class Round:
-    """
+class InputRound:
+    """The rounds of one request.
+
     Attributes:
-        base: the params of the request as they were sent first: each retry is made of them.
+        base: the params of the request as they were sent first; each retry is made from them.
         count: rounds with questions so far.
-        pauses: retries in a row that had nothing to say.
-        open: the questions the client was asked, by their numbers among all it was asked.
-        answers: what is known by now, by the keys of the server.
-        state_raw: the server's own note, to be given back as it is.
-        visits: the questions about pages to visit, that the client agreed to, by `elicitationId`.
+        pauses: retries in a row that had no answers to send.
+        open: the questions the client was asked and has not answered, by their numbers in the session.
+        answers: the answers so far, by the server's keys.
+        state_raw: the server's `requestState`, to be returned unchanged.
+        visits: the `elicitationId` of pages that the client agreed to visit, by the numbers of their questions.
     """
 
     __slots__ = ("answers", "base", "count", "open", "pauses", "state_raw", "visits")

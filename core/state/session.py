@@ -1,8 +1,19 @@
 """One client's session with one server, as the client sees it.
 
-It outlives the upstream session behind it: that one may be lost and made anew, this one keeps its id, its open
-requests and what it is owed. The server's messages wait in it until the client has confirmed the handshake and has a
-stream open.
+A session outlives the upstream session behind it. If that is lost, a new one is made, while this session keeps its id,
+its open requests and the messages that its client has yet to receive.
+
+The machine starts in OPENING when a client sends `initialize`; until the server's response is known, there is no
+session that the client could use. ACCEPT means that the response was sent, and leads to INITIALIZED: the client may
+send requests, and the server's messages are held. CONFIRM means that the client sent `notifications/initialized`, or
+sent a request that shows that it considers the handshake done: in READY, held messages are released, and further ones
+go to the client's streams at once. A client without a stream gets them when it opens one.
+
+CLOSE ends the session in every state: the client ended it with DELETE or by closing its pipe, its handshake failed, it
+was idle for too long, or the proxy shuts down.
+
+Clients without sessions (2026-07-28) have such a session as well, one of ours, which several of their requests may
+share. It is accepted and confirmed at once.
 """
 
 from __future__ import annotations
@@ -10,43 +21,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ..base.effects import Headers
 from ..base.empty import NONE
+from ..base.events import Headers
 from ..base.ids import ChannelId
 from ..base.revisions import Features, features_of
 from ..base.state_machine import Machine, Symbol
-from ..bridge.request_meta import Envelope
+from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
 from .exchange import Exchange, ExchangeKey
 from .stream import Stream
-from .subscription import Listening
+from .subscription import Subscription
 
 
-class State(Symbol):
-    OPENING = "opening"  # initialize is on its way
-    INITIALIZED = "initialized"  # its result was sent; server messages are held
-    READY = "ready"  # the client said initialized, or behaved so
+class SessionState(Symbol):
+    """The states of a session."""
+
+    OPENING = "opening"  # `initialize` is not answered yet
+    INITIALIZED = "initialized"  # the result of `initialize` was sent; server messages are held
+    READY = "ready"  # the client confirmed the handshake
     CLOSED = "closed"
 
 
-class Input(Symbol):
-    ACCEPT = "accept"
-    CONFIRM = "confirm"
-    CLOSE = "close"
+class SessionInput(Symbol):
+    """The inputs that move a session from state to state."""
+
+    ACCEPT = "accept"  # the result of `initialize` is sent
+    CONFIRM = "confirm"  # `notifications/initialized`, or a request that implies it
+    CLOSE = "close"  # ended by either side, or by a timeout
 
 
 # Source: 2025-11-25 basic/lifecycle, "Initialization": the server "SHOULD NOT send requests other than pings and
 # logging before receiving the initialized notification".
-TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
-    State.OPENING: {Input.ACCEPT: State.INITIALIZED, Input.CLOSE: State.CLOSED},
-    State.INITIALIZED: {Input.CONFIRM: State.READY, Input.CLOSE: State.CLOSED},
-    State.READY: {Input.CLOSE: State.CLOSED},
-    State.CLOSED: {},
+TRANSITIONS: Final[dict[SessionState, dict[SessionInput, SessionState]]] = {
+    SessionState.OPENING: {SessionInput.ACCEPT: SessionState.INITIALIZED, SessionInput.CLOSE: SessionState.CLOSED},
+    SessionState.INITIALIZED: {SessionInput.CONFIRM: SessionState.READY, SessionInput.CLOSE: SessionState.CLOSED},
+    SessionState.READY: {SessionInput.CLOSE: SessionState.CLOSED},
+    SessionState.CLOSED: {},
 }
 
 
 class Audience(NamedTuple):
-    """For whom a server may look as it does: what one is shown of it is not for others.
+    """The clients to whom a server looks the same. Information that a server gave to one audience is not used for
+    another.
 
     Attributes:
         headers: as in `Affinities`.
@@ -58,14 +74,14 @@ class Audience(NamedTuple):
 
 
 class Affinities(NamedTuple):
-    """What requests of clients without sessions must have in common to share a session.
+    """The properties that requests of clients without sessions must have in common to share a session.
 
     Attributes:
-        fingerprint: of what the client can do; "" where the server is told that with each request.
-        group: the pipe they came on, the one request, or 0: any of the principal's.
-        headers: what goes on to the server of their headers, those left out that are about a request: by it the server
-            may know whose they are.
-        is_for_one: it is the one request, with what becomes of it.
+        fingerprint: a digest of the client's capabilities; "" where the server is told them with each request.
+        group: the channel of the pipe or of the single request; 0 for any of the principal's.
+        headers: the HTTP headers that go on to the server, without those that describe a request: the server may tell
+            clients apart by them.
+        is_for_one: the session is for one request, with its retries and tasks.
     """
 
     server: str
@@ -77,25 +93,27 @@ class Affinities(NamedTuple):
 
     @property
     def audience(self) -> Audience:
+        """The audience that these requests belong to."""
         return Audience(self.server, self.principal, self.headers)
 
 
-class Ask(NamedTuple):
-    """A request of the server that waits for the client.
+class PendingQuestion(NamedTuple):
+    """A server request that waits for the client's response.
 
     Attributes:
         id_raw: the server's own id, under which it is answered.
         token_raw: the server's progress token, if any.
-        incarnation: which upstream session asked; an answer for an earlier one is dropped.
-        stream: where the client was asked; None while held. Only who was asked can answer.
-        ordinal: which event of that stream the question is, if its events have ids.
-        exchange: the call in whose course it is asked, where the answer has a longer way: to a `Round`, or from another
-            request of the client.
-        number: under which the client is asked.
-        params: what the server said, where the client is shown it as its older revision has it.
-        of_task: the call whose client is asked in the course of a task.
-        told: how far the server was told that it is.
-        is_shown: it has left for the client, and is not only kept for it.
+        incarnation: the upstream session that asked; an answer for an earlier one is dropped.
+        stream: the stream that the request was sent on; None while it is held. Only the client that was asked can
+            answer.
+        ordinal: the number of its event on that stream, if its events have ids.
+        exchange: the call in whose course it is asked, if the answer does not go straight to the server: it is a
+            question of an `InputRound`, or is answered in another request of the client.
+        number: the id under which the client is asked.
+        params: the server's params, if the client was sent others, in the form of its older revision.
+        of_task: the call that the client was given a task for, if the question is asked in the course of that.
+        told: the last `progress` value that the server was sent; further values must be greater.
+        is_shown: the request was sent to the client, and is not only kept for it.
     """
 
     id_raw: bytes
@@ -113,45 +131,52 @@ class Ask(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A message of the server for which the client has no stream open. `about` names what it tells the state of."""
+    """A server message that waits until the client opens a stream. `about` names the object whose state it reports, and
+    `question` is the number of a server request."""
 
     message: bytes
     method: str
-    ask: int | None
+    question: int | None
     about: str = ""
 
 
-class Session(Machine[State, Input]):
-    """Moves along `TRANSITIONS` only.
+class Session(Machine[SessionState, SessionInput]):
+    """The state of one session.
 
     Attributes:
         id: the secret the client proves itself with (`Mcp-Session-Id`). Never in a handle, link, path or log.
-        sid: the public name used in handles and links; knowing it gives nothing.
+        sid: the public name used in handles and links; knowing it gives no access.
         workspace: the name of its folders.
+        server: the id of its server.
         pipe: its channel, if it is a pipe; None on HTTP.
-        streams: its GET streams that are connected, the newest last; a pipe's only stream.
+        features: the features of its revision.
+        streams: its connected GET streams, the newest last; for a pipe, its only stream.
         resumable: its streams with event ids, by number.
         last_stream: the highest such number.
-        kept_bytes: what is kept of them in memory.
-        stored_bytes: what is kept of them in the storage.
-        opener: the initialize exchange, until it is answered.
-        sees_hidden: it is not a client's, and is shown what the plan hides from clients.
-        is_own: it is not a client's, and is told of tasks what the server says itself.
-        headers: what of its client's latest HTTP headers goes on to the server.
-        affinity: what its requests have in common, if its client has no sessions; it is then one of ours.
-        client: what its client said of itself.
-        greeting: what it is told of the server (a `DiscoverResult`), if its client has no sessions.
-        level: the least severe log message it wants, for a server that wants to be told with each request.
-        subscriptions: the resources it wants to hear of, for such a server.
-        listens: its subscriptions, if its client has no sessions.
-        adopted: how many of its exchanges are tasks, which no request of its client waits for.
-        passing: how many large answers are on their way to its client, and not here in full. See `passing`.
+        kept_bytes: bytes of its events kept in memory.
+        stored_bytes: bytes of its events kept in the storage.
+        opener: the `initialize` exchange, until it is answered.
+        exchanges: its open requests, in order of arrival.
+        questions: the server requests that wait for a response, by number.
+        held: server messages that wait for a stream.
+        last_question: the highest number of a server request.
+        sees_hidden: it is the driver's own, and sees the names that the plan hides from clients.
+        is_own: it is the driver's own, and sees the task abilities the server declared.
+        headers: the headers of the client's latest HTTP request that go on to the server.
+        affinity: the common properties of its requests, if its client has no sessions.
+        is_stateless: its client has no sessions.
+        client: the client's description of itself.
+        greeting: the description of the server for the client (a `DiscoverResult`), if its client has no sessions.
+        level: the least severe log level it wants, for a server that is told with each request.
+        subscriptions: the URIs of the resources it subscribes to, for such a server.
+        listens: its `subscriptions/listen` requests, if its client has no sessions.
+        adopted: number of its exchanges that are tasks, which no request of its client waits for.
+        passing: number of large responses that are being passed on in parts. See `passthrough`.
     """
 
     __slots__ = (
         "adopted",
         "affinity",
-        "asks",
         "base_url",
         "client",
         "exchanges",
@@ -163,7 +188,7 @@ class Session(Machine[State, Input]):
         "is_own",
         "is_stateless",
         "kept_bytes",
-        "last_ask",
+        "last_question",
         "last_stream",
         "level",
         "listens",
@@ -171,6 +196,7 @@ class Session(Machine[State, Input]):
         "passing",
         "pipe",
         "principal",
+        "questions",
         "resumable",
         "sees_hidden",
         "server",
@@ -186,7 +212,7 @@ class Session(Machine[State, Input]):
     def __init__(
         self, *, id: str, sid: str, workspace: str, server: str, principal: str, pipe: ChannelId | None, base_url: str
     ) -> None:
-        super().__init__(State.OPENING)
+        super().__init__(SessionState.OPENING)
         self.id = id
         self.sid = sid
         self.workspace = workspace
@@ -205,55 +231,57 @@ class Session(Machine[State, Input]):
         self.stored_bytes = 0
         self.opener: Exchange | None = None
         self.exchanges: dict[ExchangeKey, Exchange] = {}
-        self.asks: dict[int, Ask] = {}
+        self.questions: dict[int, PendingQuestion] = {}
         self.held: list[Held] = []
-        self.last_ask = 0
+        self.last_question = 0
         self.affinity: Affinities | None = None
         self.is_stateless = False
-        self.client = Envelope("", b"{}")
+        self.client = RequestMeta("", b"{}")
         self.greeting: bytes | None = None
         self.level: str | None = None
         self.subscriptions: dict[str, None] = {}
-        self.listens: Mapping[ExchangeKey, Listening] = NONE
+        self.listens: Mapping[ExchangeKey, Subscription] = NONE
         self.adopted = 0
         self.passing = 0
 
     def rest(self) -> None:
-        """All that is to come may take long: what was used once and is empty need not be kept."""
+        """Frees the memory of emptied tables, before a time in which nothing may happen for long."""
         for table in (self.exchanges, self.resumable):
             if not table:
                 table.clear()
 
     def receive_headers(self, headers: Headers) -> None:
-        """A request of the client brought these. Others than before are normal: credentials are renewed."""
+        """Takes over the headers of a client's request. Changes are normal: credentials are renewed."""
         self.headers = headers or self.headers
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is going on that idleness must not end. A question that nobody answers is not."""
+        """True if the session must not end for idleness. An unanswered question does not count."""
         return bool(self.exchanges or self.streams or self.passing)
 
     @property
     def in_flight(self) -> int:
-        """How many requests of its client are open: not answered, or not in full."""
+        """The number of its client's requests that are not answered, or not in full."""
         return len(self.exchanges) - self.adopted + self.passing
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
-        """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""
+        """Returns the open request with that id; None if there is none, or if there are several, which cannot be told
+        apart."""
         found = [exchange for exchange in self.exchanges.values() if exchange.id_key == id_key]
         return found[0] if len(found) == 1 else None
 
-    def record_ask(self, ask: Ask) -> int:
-        """Note a server's request. Returns the id under which the client is asked."""
-        self.last_ask += 1
-        self.asks[self.last_ask] = ask._replace(number=self.last_ask)
-        return self.last_ask
+    def record_question(self, question: PendingQuestion) -> int:
+        """Adds a server request. Returns the id under which the client is asked."""
+        self.last_question += 1
+        self.questions[self.last_question] = question._replace(number=self.last_question)
+        return self.last_question
 
     def only_call(self) -> Exchange | None:
-        """The one request in flight upstream that messages can travel with, if there is exactly one."""
+        """Returns the one request in flight upstream on whose stream messages can travel; None unless there is exactly
+        one."""
         found = [e for e in self.exchanges.values() if e.upstream_id is not None and e.reply.can_stream]
         return found[0] if len(found) == 1 else None
 
     def latest_call(self) -> Exchange | None:
-        """The most recently accepted request that messages can travel with."""
+        """Returns the most recently accepted request on whose stream messages can travel."""
         return next((e for e in reversed(self.exchanges.values()) if e.reply.can_stream), None)

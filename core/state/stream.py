@@ -1,8 +1,9 @@
-"""One way down to a client: a pipe, the reply to a POST, or a GET stream; and what of it can be had again.
+"""One stream of messages to a client: a pipe, the reply to a POST, or a GET stream, with the events kept for
+resumption.
 
 An event stream can outlive its connection. Each of its events has an id, `STREAM-EVENT` in decimal numbers, and is kept
-for a while, so that a client that was cut off says which it has seen last and is given the rest, then what comes. The
-numbers mean something within their session only, and whoever uses them has proved to be its owner.
+for a while. A client that was cut off names the last event it has seen, and is sent the ones after it. The numbers mean
+something within their session only, and a client that uses them has proved to be the session's owner.
 
 Source: 2025-03-26 to 2025-11-25 basic/transports, "Resumability and Redelivery".
 """
@@ -24,36 +25,37 @@ from ..base.ids import ChannelId
 _EVENT_ID: Final = re.compile(r"([1-9][0-9]{0,14})-([1-9][0-9]{0,14})", re.ASCII)
 
 
-class Place(enum.Enum):
-    """Where the message of an event is."""
+class EventPlace(enum.Enum):
+    """The place of an event's message."""
 
-    HELD = "held"  # here
-    SAVING = "saving"  # here, and on its way into the storage
+    HELD = "held"  # in memory
+    SAVING = "saving"  # in memory, and being written to the storage
     STORED = "stored"  # in the storage
-    GONE = "gone"  # nowhere: it was dropped
+    GONE = "gone"  # dropped
 
 
 class Kept(msgspec.Struct, eq=False, gc=False):
-    """An event that may be asked for again. One that is lossy may be dropped to make room: a notification."""
+    """An event that a client may ask for again. A lossy event (a notification) may be dropped to make room."""
 
     ordinal: int
     message: bytes | None
     size_bytes: int
     is_last: bool = False
     is_lossy: bool = False
-    place: Place = Place.HELD
+    place: EventPlace = EventPlace.HELD
 
 
-_NOTHING: Final[deque[Kept]] = deque(maxlen=0)
-"""What is kept of most streams, which have one message."""
+_NO_EVENTS: Final[deque[Kept]] = deque(maxlen=0)
+"""The kept events of most streams, which carry one message. Shared, so never changed but replaced."""
 
 
 class Replay:
-    """What a client missed, on its way to it.
+    """The replay of missed events on a resumed stream.
 
     Attributes:
+        channel: the connection that they are sent on.
         seen: the event that was sent last.
-        missed: to be told what was seen, whenever something that should follow may have been dropped.
+        missed: a callback that is given `seen` whenever an event after it may have been dropped.
     """
 
     __slots__ = ("channel", "missed", "seen")
@@ -65,23 +67,25 @@ class Replay:
 
 
 class Stream:
-    """
+    """One stream of messages to a client.
+
     Attributes:
         channel: the connection it travels on; None while there is none.
-        number: its name within the session, once an event with an id was sent; None before, and for what has no ids.
-        may_resume: whether its events have ids.
-        last_ordinal: of the event that was added last.
-        faded_ordinal: of the last one that was forgotten for its age: who has not seen it cannot come back.
+        number: its number within the session, from its first event with an id on; None before, and without ids.
+        may_resume: its events have ids.
+        last_ordinal: number of the latest event.
+        faded_ordinal: number of the latest event that was dropped for its age: a client that has not seen it cannot
+            resume.
         is_listening: it is a GET stream of the session's own, which has no last event.
         is_over: its last event was added.
-        replay: the client is still being told what it missed; what comes has to wait.
-        held_count: the events whose messages are here.
-        held_bytes: they together.
-        stored_count: the events whose messages are in the storage, or on their way there.
-        stored_bytes: they together.
+        replay: the client is still being sent missed events; new ones wait.
+        held_count: events whose messages are in memory.
+        held_bytes: size of those messages.
+        stored_count: events whose messages are in the storage, or being written there.
+        stored_bytes: size of those messages.
     """
 
-    # Most streams have one message, and nothing of it is kept.
+    # Most streams carry one message and keep none: class attributes hold the usual values, to save memory.
     number: int | None = None
     last_ordinal = 0
     faded_ordinal = 0
@@ -91,7 +95,7 @@ class Stream:
     held_bytes = 0
     stored_count = 0
     stored_bytes = 0
-    _kept = _NOTHING
+    _kept = _NO_EVENTS
 
     def __init__(self, channel: ChannelId | None, *, may_resume: bool = False, is_listening: bool = False) -> None:
         self.channel: ChannelId | None = channel
@@ -100,22 +104,24 @@ class Stream:
 
     @property
     def kept_count(self) -> int:
+        """The number of events kept."""
         return len(self._kept)
 
     def next_event_id(self) -> str:
-        """Name an event that is not kept: one that only says where to resume."""
+        """Returns the id for an event that is not kept: one that only tells the client where to resume."""
         assert self.number is not None
         self.last_ordinal += 1
         return self.event_id(self.last_ordinal)
 
     def event_id(self, ordinal: int) -> str:
+        """Returns the id of the event with that number."""
         return f"{self.number}-{ordinal}"
 
     def keep(self, message: bytes, *, is_last: bool, is_lossy: bool) -> str:
-        """Add an event. Returns its id."""
+        """Adds an event. Returns its id."""
         assert not self.is_over
         event_id = self.next_event_id()
-        if self._kept is _NOTHING:
+        if self._kept is _NO_EVENTS:
             self._kept = deque()
         self._kept.append(Kept(self.last_ordinal, message, len(message), is_last, is_lossy))
         self.held_count += 1
@@ -124,10 +130,10 @@ class Stream:
         return event_id
 
     def keep_lossy(self, messages: Sequence[bytes], size_bytes: int) -> tuple[str, ...]:
-        """Add lossy events, `size_bytes` together. Returns their ids."""
+        """Adds lossy events, `size_bytes` together. Returns their ids."""
         assert self.number is not None
         assert not self.is_over
-        if self._kept is _NOTHING:
+        if self._kept is _NO_EVENTS:
             self._kept = deque()
         first = self.last_ordinal + 1
         self.last_ordinal += len(messages)
@@ -138,27 +144,27 @@ class Stream:
         return tuple(map(f"{self.number}-".__add__, map(str, ordinals)))
 
     def drop_lossy(self, held_max: int) -> int:
-        """While more events than that are here, and the first that is kept is one of them and lossy, it goes. Returns
-        how many bytes went."""
+        """Drops events from the front until `held_max` are in memory, or the first one is not lossy or not in memory
+        only. Returns the number of bytes freed."""
         kept, before = self._kept, self.held_bytes
-        while self.held_count > held_max and kept[0].is_lossy and kept[0].place is Place.HELD:
+        while self.held_count > held_max and kept[0].is_lossy and kept[0].place is EventPlace.HELD:
             self.held_bytes -= kept.popleft().size_bytes
             self.held_count -= 1
         return before - self.held_bytes
 
     def next_victim(self, *, of_held: bool) -> Kept:
-        """What goes first to make room: the oldest lossy event, be it the newest of all, else the oldest.
+        """Returns the event to drop first: the oldest lossy one, even if it is the newest event, else the oldest.
 
         Args:
-            of_held: only those whose messages are here.
+            of_held: only events whose messages are in memory.
         """
         first = len(self._kept) - self.held_count if of_held else 0
         return next((kept for kept in islice(self._kept, first, None) if kept.is_lossy), self._kept[first])
 
     def drop(self, kept: Kept) -> None:
-        """One event goes. The caller sees to what the storage has of it."""
+        """Drops one event. The caller removes its message from the storage."""
         self._kept.remove(kept)
-        if kept.place is Place.HELD:
+        if kept.place is EventPlace.HELD:
             self.held_count -= 1
             self.held_bytes -= kept.size_bytes
         else:
@@ -166,13 +172,14 @@ class Stream:
             self.stored_bytes -= kept.size_bytes
 
     def oldest_held(self) -> Kept:
-        """The first event whose message is here. There is one. Those in the storage all came before it."""
+        """Returns the first event whose message is in memory. There must be one. All events in the storage are
+        older."""
         return self._kept[-self.held_count]
 
     def store_one(self) -> Kept:
-        """The oldest message that is here goes into the storage."""
+        """Marks the oldest message in memory as being written to the storage. Returns its event."""
         kept = self.oldest_held()
-        kept.place = Place.SAVING
+        kept.place = EventPlace.SAVING
         self.held_count -= 1
         self.held_bytes -= kept.size_bytes
         self.stored_count += 1
@@ -180,17 +187,17 @@ class Stream:
         return kept
 
     def keeps(self, ordinal: int) -> bool:
-        """Whether an event can still be had."""
+        """True if the event is still kept."""
         found = self.after(ordinal - 1)
         return found is not None and found.ordinal == ordinal
 
     def after(self, ordinal: int) -> Kept | None:
-        """The first event kept of those that followed."""
+        """Returns the first kept event after `ordinal`; None if there is none."""
         place = bisect_right(self._kept, ordinal, key=_ordinal_of)
         return self._kept[place] if place < len(self._kept) else None
 
     def clear(self) -> list[Kept]:
-        """Nothing is kept any more. Returns what was."""
+        """Drops all events. Returns them."""
         gone = list(self._kept)
         self._kept.clear()
         self.held_count = self.held_bytes = self.stored_count = self.stored_bytes = 0
@@ -202,6 +209,6 @@ def _ordinal_of(kept: Kept) -> int:
 
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
-    """(stream, event) of an id that `Stream` made; None for any other text."""
+    """Returns (stream, event) of an id that `Stream` made; None for any other text."""
     found = _EVENT_ID.fullmatch(text)
     return None if found is None else (int(found[1]), int(found[2]))

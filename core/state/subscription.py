@@ -1,21 +1,23 @@
-"""One subscription of a client without sessions, as far as a session keeps it."""
+"""The record that a session keeps of one `subscriptions/listen` of a client: the request and its `Listen` machine."""
 
 from __future__ import annotations
 
 from .exchange import Exchange
-from .listen import Filter, Listen
+from .listen import Listen
+from .listen_filter import ListenFilter
 
 
-class Listening:
-    """
+class Subscription:
+    """One subscription.
+
     Attributes:
         exchange: the request, which is open as long as the subscription.
-        machine: what was confirmed, and what waits for that.
-        awaited: the resources that the server has yet to confirm.
-        confirmed: those that it has.
-        is_asked: a server without sessions was asked for all of it, and has not answered.
-        granted: what of it such a server confirmed.
-        own: what of it is for us to tell, whatever the server does.
+        machine: the state of the listen, with its filter and the changes that wait for the acknowledgment.
+        awaited: the URIs that a server with sessions has yet to confirm.
+        confirmed: the URIs that it has confirmed.
+        is_asked: a stateless server was asked for all of the filter, and has not answered.
+        granted: the part of the filter that such a server confirmed.
+        own: the part whose notifications come from the proxy, whatever the server confirms.
     """
 
     __slots__ = ("awaited", "confirmed", "exchange", "granted", "is_asked", "machine", "own")
@@ -25,10 +27,11 @@ class Listening:
         self.machine = machine
         self.awaited: set[str] = set()
         self.confirmed: set[str] = set()
-        self.granted: Filter | None = None
+        self.granted: ListenFilter | None = None
         self.is_asked = False
-        self.own = Filter()
+        self.own = ListenFilter()
 
     @property
-    def wanted(self) -> Filter:
+    def wanted(self) -> ListenFilter:
+        """The filter of the request."""
         return self.machine.wanted

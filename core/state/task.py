@@ -1,10 +1,17 @@
-"""One task of ours: a call that its client does not wait for, from the handle it is told to the end of its time.
+"""One task: a call that its client does not wait for, from the handle it is given to the end of its life.
 
-A client asks how it fares (`tasks/get`) and is given the outcome when there is one. Both models of tasks have the same
-states; they differ in what `failed` means, which is decided by whoever steps the machine.
+A client polls the task (`tasks/get`), and gets the outcome when there is one. Both models of tasks, that of 2025-11-25
+and the tasks extension, have the same states. They differ in the meaning of `failed`, which is decided by the code that
+ends the task.
 
-What the server asks in its course waits here, each question under a key that is used once, until the client has
-answered it or the server has withdrawn it. Whoever answers first has answered.
+A task is WORKING while its call runs. ASK means that the server asked a question in its course: the task is
+INPUT_REQUIRED as long as any question is open. Each question waits under a key that is used once. ANSWER means that the
+last open question was answered by the client, or withdrawn by the server, and leads back to WORKING. If two requests
+answer one question, the first one counts.
+
+Three inputs end a task in both states: RETURN with a result, FAIL with an error (or, in one of the models, with a
+result that says so), and CANCEL. Open questions are dropped then. The three final states have no way out: the task
+keeps its outcome until its life (`ttl_ms`) is over and it is forgotten.
 
 Source: 2025-11-25 basic/utilities/tasks, "Task Status Lifecycle"; the tasks extension, "Task Status".
 """
@@ -17,48 +24,52 @@ from typing import Final, NamedTuple
 from ..base.state_machine import Machine
 
 
-class State(enum.Enum):
+class TaskState(enum.Enum):
+    """The states of a task."""
+
     WORKING = "working"
-    INPUT_REQUIRED = "input_required"  # the server waits for the client
+    INPUT_REQUIRED = "input_required"  # the server waits for answers of the client
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
 
-class Input(enum.Enum):
-    ASK = "ask"
-    ANSWER = "answer"  # nothing is asked any more
-    RETURN = "return"
-    FAIL = "fail"
-    CANCEL = "cancel"
+class TaskInput(enum.Enum):
+    """The inputs that move a task from state to state."""
+
+    ASK = "ask"  # the server asked
+    ANSWER = "answer"  # no question is open any more
+    RETURN = "return"  # the call has a result
+    FAIL = "fail"  # the call failed
+    CANCEL = "cancel"  # the client, the server or the proxy cancelled it
 
 
 # An input missing from a row is illegal in that state; an empty row is terminal.
-TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
-    State.WORKING: {
-        Input.ASK: State.INPUT_REQUIRED,
-        Input.RETURN: State.COMPLETED,
-        Input.FAIL: State.FAILED,
-        Input.CANCEL: State.CANCELLED,
+TRANSITIONS: Final[dict[TaskState, dict[TaskInput, TaskState]]] = {
+    TaskState.WORKING: {
+        TaskInput.ASK: TaskState.INPUT_REQUIRED,
+        TaskInput.RETURN: TaskState.COMPLETED,
+        TaskInput.FAIL: TaskState.FAILED,
+        TaskInput.CANCEL: TaskState.CANCELLED,
     },
-    State.INPUT_REQUIRED: {
-        Input.ANSWER: State.WORKING,
-        Input.RETURN: State.COMPLETED,
-        Input.FAIL: State.FAILED,
-        Input.CANCEL: State.CANCELLED,
+    TaskState.INPUT_REQUIRED: {
+        TaskInput.ANSWER: TaskState.WORKING,
+        TaskInput.RETURN: TaskState.COMPLETED,
+        TaskInput.FAIL: TaskState.FAILED,
+        TaskInput.CANCEL: TaskState.CANCELLED,
     },
-    State.COMPLETED: {},
-    State.FAILED: {},
-    State.CANCELLED: {},
+    TaskState.COMPLETED: {},
+    TaskState.FAILED: {},
+    TaskState.CANCELLED: {},
 }
 
 
-class Wanted(NamedTuple):
+class TaskQuestion(NamedTuple):
     """A question of the server.
 
     Attributes:
-        number: under which it is known among the questions to this client.
-        entry: what its client is shown of it: the JSON of an `InputRequest`, or the whole request.
+        number: its number among the session's server requests.
+        entry: the form in which the client sees it: the JSON of an `InputRequest`, or of the whole request.
     """
 
     number: int
@@ -67,36 +78,40 @@ class Wanted(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a task came to: the JSON of a result, or of an error object."""
+    """The outcome of a task: the JSON of a result, or of an error object."""
 
     data: bytes
     is_error: bool
 
 
-class Task(Machine[State, Input]):
-    """Moves along `TRANSITIONS` only.
+class Task(Machine[TaskState, TaskInput]):
+    """The state of one task. Times as text are ISO 8601, times as numbers seconds since 1970.
 
     Attributes:
-        id: what its client names it by; unguessable.
-        ordinal: how many tasks there were before it.
-        owner: a hash of whom it belongs to.
-        payer: a hash of the principal, among whose tasks it counts.
-        sid: the session it belongs to, where nothing else tells its clients apart; "" for all of an owner.
-        principal: who called, as far as this run knows.
-        is_legacy: its client has sessions, and is answered as of 2025-11-25.
-        created_at, updated_at: ISO 8601.
-        created_at_unix, updated_at_unix: the same as wall time.
-        expires_at_unix: when it is forgotten.
-        message: what is said of its state, for people.
-        upstream_task: the server's own name for it, if it is a task there.
-        is_remote: the server may be at work on it whatever becomes of this process.
+        id: its name for the client; unguessable.
+        ordinal: number of tasks created before it.
+        server: the id of its server.
+        tool: the name of the called tool.
+        owner: a hash of the client identity that may see it.
+        payer: a hash of the principal in whose quota it counts.
+        sid: the session it belongs to, where nothing else tells clients apart; "" for all of an owner.
+        principal: the caller, as far as this run knows.
+        is_legacy: its client has sessions, and gets answers as of 2025-11-25.
+        ttl_ms: its life from creation, in milliseconds.
+        poll_ms: the poll interval suggested to the client, in milliseconds.
+        expires_at_unix: time at which it is forgotten.
+        message: the status message, for people.
+        upstream_task: the server's own task id, if it is a task there; else "".
+        is_remote: the server may work on it whatever becomes of this process.
         upstream_session: the `Mcp-Session-Id` that it was begun with, and the revision of that session.
-        questions: those without an answer, by their keys.
-        told: the numbers of those that its client was asked.
-        outcome: what it came to, unless that is in `blob`.
-        size_bytes: of the outcome.
-        counted_for: the session in which it counts, by its public name.
-        ticks: signs of life that the server was given while it was asking.
+        questions: its open questions, by key.
+        told: the numbers of those that the client was sent.
+        outcome: its outcome, unless that is in `blob`.
+        is_error: the outcome is an error object.
+        blob: the name of the blob that holds a large outcome.
+        size_bytes: size of the outcome.
+        counted_for: the session in whose quota it counts, by its public name.
+        ticks: progress notifications that the server was sent while its questions waited.
     """
 
     __slots__ = (
@@ -150,7 +165,7 @@ class Task(Machine[State, Input]):
         ttl_ms: int,
         poll_ms: int,
     ) -> None:
-        super().__init__(State.WORKING)
+        super().__init__(TaskState.WORKING)
         self.id = id
         self.ordinal = ordinal
         self.server = server
@@ -167,7 +182,7 @@ class Task(Machine[State, Input]):
         self.upstream_task = ""
         self.is_remote = False
         self.upstream_session: tuple[str, str] = ("", "")
-        self.questions: dict[str, Wanted] = {}
+        self.questions: dict[str, TaskQuestion] = {}
         self.told: set[int] = set()
         self.outcome: Outcome | None = None
         self.is_error = False
@@ -178,34 +193,34 @@ class Task(Machine[State, Input]):
         self._last_key = 0
 
     def begin(self, created_at: str, created_at_unix: float) -> None:
-        """Its time is counted from here."""
+        """Starts its life at this time."""
         self.created_at = self.updated_at = created_at
         self.created_at_unix = self.updated_at_unix = created_at_unix
         self.expires_at_unix = created_at_unix + self.ttl_ms / 1000
 
-    def receive_question(self, wanted: Wanted) -> str:
-        """The server asks. Returns the key of the question, which no other ever had."""
+    def receive_question(self, question: TaskQuestion) -> str:
+        """Adds a question of the server. Returns its key, which no other question ever had."""
         self._last_key += 1
         key = f"q{self._last_key}"
-        if self.state is State.WORKING:
-            self.step(Input.ASK)
-        self.questions[key] = wanted
+        if self.state is TaskState.WORKING:
+            self.step(TaskInput.ASK)
+        self.questions[key] = question
         return key
 
     def receive_answer(self, number: int) -> bool:
-        """A question is settled: answered, or withdrawn. False if it was not open."""
+        """Removes a question that was answered or withdrawn. False if it was not open."""
         key = next((key for key, wanted in self.questions.items() if wanted.number == number), None)
         if key is None:
             return False
         del self.questions[key]
         self.told.discard(number)
-        if not self.questions and self.state is State.INPUT_REQUIRED:
-            self.step(Input.ANSWER)
+        if not self.questions and self.state is TaskState.INPUT_REQUIRED:
+            self.step(TaskInput.ANSWER)
         return True
 
-    def end(self, how: Input) -> None:
-        """It is over, in one of the three ways. What was asked is not wanted any more."""
-        assert how in (Input.RETURN, Input.FAIL, Input.CANCEL)
+    def end(self, how: TaskInput) -> None:
+        """Ends the task by one of the three final inputs, and drops its open questions."""
+        assert how in (TaskInput.RETURN, TaskInput.FAIL, TaskInput.CANCEL)
         self.step(how)
         self.questions.clear()
         self.told.clear()

@@ -1,4 +1,4 @@
-"""What is known of one tool's ways with files."""
+"""The facts about one tool's use of files, as far as its description gives them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _URI_NAME: Final = Pattern(
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one tool; nothing, by default.
+    """The hints about one tool; empty by default.
 
     Attributes:
-        is_harmless: it says that calling it twice is as calling it once.
+        is_harmless: the tool is declared idempotent or read-only, so that calling it twice is as calling it once.
         output_schema: the JSON of its `outputSchema`.
-        verdicts: which arguments the schema says to want a URI, and which a path, by labels without indices.
+        verdicts: for arguments whose schema says so, True if they take a URI and False if they take a path, by labels
+            without indices.
     """
 
     is_harmless: bool = False
@@ -30,6 +31,7 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, bool] = {}
 
     def wants_uri(self, label: str, key: str) -> bool:
-        """Whether the argument (as in `mentions.Mention`) takes URIs, as far as its schema, or else its name, says."""
+        """True if the argument (named as in `mentions.Mention`) takes URIs, according to its schema, or else to its
+        name."""
         verdict = self.verdicts.get(_INDEX.sub("", label))
         return _URI_NAME.search(key) is not None if verdict is None else verdict

@@ -1,8 +1,23 @@
-"""One session with an upstream server, as often as it has to be made.
+"""One session with an upstream server, through all its incarnations.
 
-The first handshake carries the client's own `initialize`; when the server later dies or forgets the session, the same
-parameters make a new one, and what the client had set (log level, subscriptions) is set again before any request
-passes. An upstream that will not start is left alone for a while, longer each time.
+The first handshake carries the client's own `initialize`. When the server later dies or forgets the session, the same
+parameters make a new one, and the settings that the client had made (log level, subscriptions) are restored before any
+request is sent. Each handshake is one incarnation. A server that does not start is left alone for a while, longer each
+time.
+
+The machine rests in IDLE, where there is no session. DIAL begins an incarnation: in DIALING a process is started, or a
+connection made; an HTTP server needs neither. CONNECTED leads to INITIALIZING: `initialize`, or, for a server of
+unknown era, `server/discover` was sent. REDIAL leads back, to try the server over another transport or in the other
+era.
+
+INITIALIZED means that the server answered `initialize`. In CONFIRMING `notifications/initialized` is sent, and must
+arrive before anything else; CONFIRMED says that it did. In LISTENING the GET stream is opened, so that no server
+request is lost; LISTENED says that it is open, that there is none, or that it takes too long. In REPLAYING the settings
+are restored, and REPLAYED leads to READY: requests pass. DISCOVERED skips CONFIRMING and LISTENING, since a stateless
+server has neither.
+
+LOST leads back to IDLE from every state in between: the server died, forgot the session, could not be reached, or was
+stopped because it was idle. CLOSE ends the machine: the link is not needed any more.
 """
 
 from __future__ import annotations
@@ -18,69 +33,79 @@ from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import members, remove_member, take
 
 REVISION: Final = re.compile(r"[!-~]{1,64}")
-"""What a revision may look like to be echoed in a header; real ones are dates."""
+"""The form of a revision that may be echoed in a header; real ones are dates."""
 
 REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-"""Requests that set what a new upstream session must be set to again."""
+"""Requests whose settings a new incarnation must restore."""
 
 
-class State(Symbol):
-    IDLE = "idle"  # nothing is there; the next need makes it
-    DIALING = "dialing"  # a process is being started
-    INITIALIZING = "initializing"  # initialize was sent, or server/discover
-    CONFIRMING = "confirming"  # initialized was sent, and must arrive before anything else
-    LISTENING = "listening"  # the GET stream is being opened, so that no question of the server is lost
-    REPLAYING = "replaying"  # log level and subscriptions are being set again
-    READY = "ready"
-    CLOSED = "closed"
+class UpstreamSessionState(Symbol):
+    """The states of an upstream session."""
+
+    IDLE = "idle"  # there is no session; the next request makes one
+    DIALING = "dialing"  # a process is being started, or a connection made
+    INITIALIZING = "initializing"  # `initialize` or `server/discover` was sent
+    CONFIRMING = "confirming"  # `notifications/initialized` was sent, and must arrive before anything else
+    LISTENING = "listening"  # the GET stream is being opened, so that no server request is lost
+    REPLAYING = "replaying"  # log level and subscriptions are being restored
+    READY = "ready"  # requests are sent as they come
+    CLOSED = "closed"  # the link has ended
 
 
-class Input(Symbol):
-    DIAL = "dial"
-    CONNECTED = "connected"
-    REDIAL = "redial"  # it is reached in another way
-    INITIALIZED = "initialized"
-    DISCOVERED = "discovered"  # it answered `server/discover`: there is no more to a handshake then
-    CONFIRMED = "confirmed"
-    LISTENED = "listened"
-    REPLAYED = "replayed"
-    LOST = "lost"
-    CLOSE = "close"
+class UpstreamSessionInput(Symbol):
+    """The inputs that move an upstream session from state to state."""
+
+    DIAL = "dial"  # a handshake begins
+    CONNECTED = "connected"  # the process runs, or the connection is open
+    REDIAL = "redial"  # another transport or era is tried
+    INITIALIZED = "initialized"  # `initialize` was answered
+    DISCOVERED = "discovered"  # `server/discover` was answered, which is the whole handshake then
+    CONFIRMED = "confirmed"  # `notifications/initialized` arrived
+    LISTENED = "listened"  # the GET stream is open, refused, or overdue
+    REPLAYED = "replayed"  # all settings are restored
+    LOST = "lost"  # the server is gone, or the session is
+    CLOSE = "close"  # the link is not needed any more
 
 
-_GONE: Final = {Input.LOST: State.IDLE, Input.CLOSE: State.CLOSED}
-TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
-    State.IDLE: {Input.DIAL: State.DIALING, Input.CLOSE: State.CLOSED},
-    State.DIALING: {Input.CONNECTED: State.INITIALIZING, **_GONE},
-    State.INITIALIZING: {
-        Input.INITIALIZED: State.CONFIRMING,
-        Input.DISCOVERED: State.REPLAYING,
-        Input.REDIAL: State.DIALING,
+_GONE: Final = {
+    UpstreamSessionInput.LOST: UpstreamSessionState.IDLE,
+    UpstreamSessionInput.CLOSE: UpstreamSessionState.CLOSED,
+}
+TRANSITIONS: Final[dict[UpstreamSessionState, dict[UpstreamSessionInput, UpstreamSessionState]]] = {
+    UpstreamSessionState.IDLE: {
+        UpstreamSessionInput.DIAL: UpstreamSessionState.DIALING,
+        UpstreamSessionInput.CLOSE: UpstreamSessionState.CLOSED,
+    },
+    UpstreamSessionState.DIALING: {UpstreamSessionInput.CONNECTED: UpstreamSessionState.INITIALIZING, **_GONE},
+    UpstreamSessionState.INITIALIZING: {
+        UpstreamSessionInput.INITIALIZED: UpstreamSessionState.CONFIRMING,
+        UpstreamSessionInput.DISCOVERED: UpstreamSessionState.REPLAYING,
+        UpstreamSessionInput.REDIAL: UpstreamSessionState.DIALING,
         **_GONE,
     },
-    State.CONFIRMING: {Input.CONFIRMED: State.LISTENING, **_GONE},
-    State.LISTENING: {Input.LISTENED: State.REPLAYING, **_GONE},
-    State.REPLAYING: {Input.REPLAYED: State.READY, **_GONE},
-    State.READY: _GONE,
-    State.CLOSED: {},
+    UpstreamSessionState.CONFIRMING: {UpstreamSessionInput.CONFIRMED: UpstreamSessionState.LISTENING, **_GONE},
+    UpstreamSessionState.LISTENING: {UpstreamSessionInput.LISTENED: UpstreamSessionState.REPLAYING, **_GONE},
+    UpstreamSessionState.REPLAYING: {UpstreamSessionInput.REPLAYED: UpstreamSessionState.READY, **_GONE},
+    UpstreamSessionState.READY: _GONE,
+    UpstreamSessionState.CLOSED: {},
 }
 
 
-class Upstream(Machine[State, Input]):
-    """Moves along `TRANSITIONS` only.
+class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
+    """The state of one upstream session.
 
     Args:
-        initialize: the JSON of the params every handshake is made with.
+        initialize: the JSON of the params of every `initialize`.
 
     Attributes:
-        incarnation: how many handshakes were begun.
+        incarnation: number of handshakes begun.
         session: the upstream's `Mcp-Session-Id`, if it gave one.
-        revision: what it negotiated.
-        capabilities: the names of the capabilities it declared; None before it has said so for the first time.
-        failure: how it was lost last, for error messages.
-        failures: such losses in a row as call for a pause.
+        revision: the negotiated revision.
+        capabilities: the names of the capabilities it declared; None before its first introduction.
+        failure: the reason of the latest loss, for error messages.
+        failures: losses in a row that call for a pause.
         forgettings: sessions it forgot since it last answered a request.
-        is_denied: it has just said that it does not know the session: nothing more is said in that.
+        is_denied: the server has just said that it does not know the session: nothing more is sent in it.
     """
 
     __slots__ = (
@@ -93,18 +118,18 @@ class Upstream(Machine[State, Input]):
         "capabilities",
         "failure",
         "failures",
-        "forgettings",
         "incarnation",
         "initialize",
         "is_denied",
         "revision",
         "session",
+        "times_forgotten",
     )
 
     TRANSITIONS = TRANSITIONS
 
     def __init__(self, initialize: bytes, limits: Limits) -> None:
-        super().__init__(State.IDLE)
+        super().__init__(UpstreamSessionState.IDLE)
         self.initialize = initialize
         self.incarnation = 0
         self.session: str | None = None
@@ -116,76 +141,78 @@ class Upstream(Machine[State, Input]):
         self._limits = limits
         self._not_before = float("-inf")
         self._ready_at = float("-inf")
-        self.forgettings = 0
-        self._is_suspect = False  # it was READY, and lost before it had answered anything
+        self.times_forgotten = 0
+        self._is_suspect = False  # was READY, and was lost before it had answered anything
         self._level: bytes | None = None
         self._subscriptions: dict[str, bytes] = {}
 
     def pause_left(self, now: float) -> float:
-        """Seconds until it may be dialled again; 0 when it may be now."""
+        """Returns the seconds until it may be dialled again; 0 if it may be now."""
         return max(0.0, self._not_before - now)
 
     def receive_need(self) -> None:
-        """Somebody wants it: a handshake begins."""
-        self.step(Input.DIAL)
+        """Begins a handshake: a new incarnation."""
+        self.step(UpstreamSessionInput.DIAL)
         self.incarnation += 1
         self.session = None
         self.is_denied = False
 
     def receive_head(self, session: str | None) -> None:
-        """The response to `initialize` began. What is said from now on is said in the session it names: the server may
-        ask before it answers.
+        """Handles the head of the response to `initialize`. All messages from now on name its session: the server may
+        send requests before it answers.
 
         Source: 2025-11-25 basic/transports, "Session Management": "all of their subsequent HTTP requests".
         """
-        assert self.state is State.INITIALIZING
+        assert self.state is UpstreamSessionState.INITIALIZING
         self.session = session
 
     def receive_initialized(self, result: bytes) -> None:
-        """It answered `initialize`.
+        """Handles the result of `initialize`.
 
         Raises:
             RemoteProtocolError: the result is no object, or has a member twice. Nothing has changed.
         """
         revision, names = _introduction(result)
-        self.step(Input.INITIALIZED)
+        self.step(UpstreamSessionInput.INITIALIZED)
         self.revision = revision
         self.capabilities = names
 
     def receive_discovered(self, result: bytes, revision: str) -> None:
-        """It answered `server/discover`, and is spoken to in a revision without sessions.
+        """Handles the result of `server/discover`, which chose a revision without sessions.
 
         Raises:
             RemoteProtocolError: the result is no object, or has a member twice. Nothing has changed.
         """
         _, names = _introduction(result)
-        self.step(Input.DISCOVERED)
+        self.step(UpstreamSessionInput.DISCOVERED)
         self.revision = revision
         self.session = None
         self.capabilities = names
 
     def receive_replayed(self, now: float) -> None:
-        self.step(Input.REPLAYED)
+        """Handles the end of the handshake: the settings are restored."""
+        self.step(UpstreamSessionInput.REPLAYED)
         self._ready_at = now
 
     def receive_proof(self) -> None:
-        """It answered a request, or stood for long: it works, whatever became of earlier ones."""
+        """Clears the record of failures: the server answered a request, or ran for long."""
         self.failures = 0
-        self.forgettings = 0
+        self.times_forgotten = 0
         self._is_suspect = False
 
     def receive_lost(self, reason: str, now: float, *, is_forgotten: bool = False) -> None:
-        """It died, forgot the session or could not be reached.
+        """Handles the loss of the session: the server died, forgot it or could not be reached.
 
-        What had become READY is made anew at once, and so is what forgot its session; what fails before, or again
-        without having answered anything, is left alone for a while.
+        A session that had become READY is made anew at once, and so is a forgotten one. If it fails before that, or
+        again without having answered anything, the server is left alone for a while (`Limits.restart_backoff_s`,
+        doubled each time).
         """
-        was_ready = self.state is State.READY
+        was_ready = self.state is UpstreamSessionState.READY
         if was_ready and now - self._ready_at >= self._limits.restart_backoff_max_s:
             self.receive_proof()
-        self.step(Input.LOST)
+        self.step(UpstreamSessionInput.LOST)
         self.failure = reason
-        self.forgettings += is_forgotten
+        self.times_forgotten += is_forgotten
         if was_ready and (is_forgotten or not self._is_suspect):
             self._is_suspect = self._is_suspect or not is_forgotten
             return
@@ -194,15 +221,14 @@ class Upstream(Machine[State, Input]):
         self._not_before = now + min(pause, self._limits.restart_backoff_max_s)
 
     def receive_rest(self) -> None:
-        """It is let go, for nobody uses it; it is made anew when somebody does."""
-        self.step(Input.LOST)
+        """Lets go of a server that is not in use. The next request makes a new session."""
+        self.step(UpstreamSessionInput.LOST)
 
     def remember(self, method: str, params: bytes | None) -> bool:
-        """A request that sets something succeeded: a later incarnation is set the same way. False if there are too many
-        such to remember this one.
+        """Records a setting that a request has made, for later incarnations. False if too many are recorded already.
 
-        Its `_meta` is left out: the progress token in it was the client's, for that one request. What no two readers
-        would read alike (a member twice) is not remembered.
+        The `_meta` of the params is left out: its progress token was for that one request. Params with a member twice
+        are not recorded, because two readers could read them differently.
         """
         if method not in REMEMBERED or params is None or not params.startswith(b"{"):
             return True
@@ -225,38 +251,38 @@ class Upstream(Machine[State, Input]):
         return True
 
     def replay(self) -> list[tuple[str, bytes]]:
-        """(method, params) of what a new incarnation must be told before anything else."""
+        """Returns (method, params) of the requests that restore the settings in a new incarnation."""
         level = [] if self._level is None else [("logging/setLevel", self._level)]
         return level + [("resources/subscribe", params) for params in self._subscriptions.values()]
 
     @property
     def agreed_revision(self) -> str | None:
         """The revision that headers name; None while it is being negotiated."""
-        return None if self.state is State.INITIALIZING else self.revision
+        return None if self.state is UpstreamSessionState.INITIALIZING else self.revision
 
     @property
     def ready_at(self) -> float:
-        """When requests could pass for the last time that they could not."""
+        """The time at which it became READY last."""
         return self._ready_at
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it was lost when it seemed to work, and has not answered anything since."""
+        """True if it was lost although it seemed to work, and has not answered anything since."""
         return self._is_suspect
 
     def forget_subscription(self, uri: str) -> None:
-        """Nobody is subscribed to it any more."""
+        """Drops a recorded subscription."""
         self._subscriptions.pop(uri, None)
 
     @property
     def has_subscriptions(self) -> bool:
-        """Whether the client waits for updates, so that a lost upstream is made anew without being asked."""
+        """True if the client waits for resource updates, so that a lost upstream is made anew without a request."""
         return bool(self._subscriptions)
 
 
 @remembered
 def _introduction(result: bytes) -> tuple[str | None, frozenset[str]]:
-    """The revision that a server names, if it can be said back in a header, and the names of what it can do.
+    """Returns the revision that a server names, if it can be echoed in a header, and the names of its capabilities.
 
     Raises:
         RemoteProtocolError: the result is no object, or has a member twice.

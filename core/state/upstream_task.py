@@ -1,6 +1,7 @@
-"""What is known of a task of a server's: the other way in which a call's answer comes.
+"""A task of a server, which answers a call in place of a plain result.
 
-The server said, in place of an answer, that the call is a task now. Its exchange waits on, and `tasked` asks for it.
+The server responded to the call with a task handle. The call's exchange stays open, and `upstream_tasks` fetches the
+outcome.
 """
 
 from __future__ import annotations
@@ -8,28 +9,29 @@ from __future__ import annotations
 from ..bridge.input_requests import Question
 
 
-class Remote:
-    """
+class UpstreamTask:
+    """The state of a server's task, as far as it is known.
+
     Attributes:
         id: the server's own name for it.
-        status: what the server said last, in its own words.
-        message: for people, likewise.
-        poll_s: how often it wants to be asked.
-        pause_s: how long the next look is put off.
-        looked_at: when it was seen last.
+        status: the latest status, in the server's words.
+        message: the latest status message, for people.
+        poll_s: the poll interval that the server suggests, in seconds.
+        pause_s: the pause before the next poll, in seconds.
+        looked_at: time of the latest status.
         is_looked_at: our `tasks/get` is under way.
-        is_fetched: our `tasks/result` is, which waits until the task is over.
-        is_left: its server goes on with it, and is not told that nobody is here any more.
-        is_overdue: it was seen to be over, so that what it is fetched as is the outcome.
-        failures: looks in a row that brought nothing.
-        fault: the error that `tasks/result` was answered with, while it is not known whether that is the outcome.
-        open: its questions by the numbers they are known by here; those that came under a key.
+        is_fetched: our `tasks/result` is under way, which the server answers when the task is over.
+        is_left: the server goes on with it, and is not told that this process stops waiting.
+        is_overdue: its status was final, so the response to `tasks/result` is the outcome.
+        failures: polls in a row that brought nothing.
+        fault: the error that `tasks/result` was answered with, while it is not known if that is the outcome.
+        open: its open questions that came under a key, by their numbers in the session.
         asked: the keys of all questions that it ever asked.
-        answers: what its client answered, and the server has not taken yet, by key.
-        sending: the keys of those that are on their way.
-        number: what its progress comes under.
-        requests: ours that are under way, by what they are for.
-        looks: how often something new was said of it.
+        answers: the client's answers that the server has not taken yet, by key.
+        sending: the keys of the answers that are being sent.
+        number: the number under which its progress comes.
+        requests: our requests about it that are under way, as numbers by purpose.
+        looks: status messages reported to the client as progress so far.
     """
 
     __slots__ = (

@@ -1,7 +1,8 @@
-"""Subscriptions of clients without sessions (`subscriptions/listen`), whatever their server has instead.
+"""`subscriptions/listen` of stateless clients, whether their server is stateless or has sessions.
 
-A server with sessions tells of its lists unasked, and of resources once each is subscribed; one without is asked by
-`news`. What it tells goes to every subscription that covers it, under that one's own id.
+A server with sessions notifies of list changes unasked, and of resources once each is subscribed. A stateless server is
+asked by `server_listens`. Each notification goes to every subscription that covers it, with the id of that
+subscription.
 
 Source: 2026-07-28 basic/patterns/subscriptions.
 """
@@ -18,79 +19,81 @@ from ..bridge.discovery import server_info_of
 from ..bridge.results import named
 from ..bridge.task_support import declares
 from ..jsonrpc import envelope
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
-from ..state.link import Errand, Link
-from ..state.listen import TASK, Change, Filter, Listen, State, parse_filter
+from ..state.link import Link, OwnRequest
+from ..state.listen import Listen, ListenState
+from ..state.listen_filter import TASK, Change, ListenFilter, parse_filter
 from ..state.session import Session
-from ..state.subscription import Listening
-from ..state.upstream_session import State as UpstreamState
-from ..upstream.shared_process import Crowd
+from ..state.subscription import Subscription
+from ..state.upstream_session import UpstreamSessionState as UpstreamState
+from ..upstream.shared_process import SharedProcess
 from ..upstream.task_offers import NEEDED
-from ..upstream.writer import Uplink
+from ..upstream.writer import UpstreamWriter
+from .server_listens import ServerListens
 
 
-class Telling(Protocol):
-    """How clients are told."""
+class NotificationSender(Protocol):
+    """Sends notifications on the stream of a client's request."""
 
     def tell(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
 
-class Answering(Protocol):
-    """How their requests are answered."""
+class ResponseSender(Protocol):
+    """Answers clients' requests."""
 
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
 
-class Tasks(Protocol):
-    """Which tasks there are."""
+class TaskStates(Protocol):
+    """Sends the state of tasks to those who may know of them."""
 
     def visible(self, session: Session, ids: frozenset[str]) -> frozenset[str]:
-        """Those of these that its client may know of."""
+        """Returns those of these tasks that the session's client may know of."""
 
     def tell_state(self, id: str) -> None:
-        """Somebody began to listen to a task: what is known of it is told."""
+        """Notifies the subscriptions to a task of its present state: one of them is new."""
 
 
-class OwnNews(Protocol):
-    """What is told of by us, whatever a server tells of."""
+class OwnNotifications(Protocol):
+    """Grants the part of a subscription that the proxy notifies of itself, whatever its server offers."""
 
-    def granted(self, link: Link, session: Session, wanted: Filter) -> Filter: ...
-
-
-class Wishes(Protocol):
-    """What servers without sessions are asked for."""
-
-    def receive_change(self, link: Link) -> None: ...
-
-    def offered(self, link: Link) -> Filter: ...
+    def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter: ...
 
 
-class Listens:
-    """The subscriptions of all clients without sessions."""
+class ClientListens:
+    """The subscriptions of all stateless clients."""
 
     def __init__(
-        self, desk: Desk, uplink: Uplink, telling: Telling, answering: Answering, crowds: dict[str, Crowd]
+        self,
+        context: Context,
+        writer: UpstreamWriter,
+        notifications: NotificationSender,
+        responses: ResponseSender,
+        shared_processes: dict[str, SharedProcess],
     ) -> None:
-        self.files: OwnNews
-        self.news: Wishes
-        self.tasks: Tasks
-        self._by_task: dict[str, list[tuple[Session, Listening]]] = {}
-        self._desk = desk
-        self._uplink = uplink
-        self._telling = telling
-        self._answering = answering
-        self._crowds = crowds
+        self.files: OwnNotifications
+        self.server_listens: ServerListens
+        self.tasks: TaskStates
+        self._by_task: dict[str, list[tuple[Session, Subscription]]] = {}
+        self._context = context
+        self._writer = writer
+        self._notifications = notifications
+        self._responses = responses
+        self._shared_processes = shared_processes
 
-    # --- They begin -------------------------------------------------------------------------------------------------
+    # --- Begin --------------------------------------------------------------------------------------------------------
 
     def begin(self, link: Link, session: Session, exchange: Exchange) -> None:
-        """The server can be asked."""
-        limits = self._desk.limits
+        """Begins a subscription, or refuses it. The server can be asked: what it offers is known.
+
+        The acknowledgment waits for the server to confirm, for at most `Limits.listen_ack_s`.
+        """
+        limits = self._context.limits
         try:
             named = sum(len(other.wanted.uris) + len(other.wanted.tasks) for other in session.listens.values())
             wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
-            if wanted.tasks and (exchange.leg is None or not declares(exchange.leg.capabilities)):
+            if wanted.tasks and (exchange.request is None or not declares(exchange.request.capabilities)):
                 text = "Missing required client capability: tasks are an extension, declare it with each request"
                 raise RemoteProtocolError(text, rpc_code=MISSING_CAPABILITY, data=NEEDED)
             if len(session.listens) >= limits.listens_per_session_max:
@@ -99,110 +102,122 @@ class Listens:
         except RemoteProtocolError as error:
             exchange.is_native = True
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
-            self._answering.answer(session, exchange, message)
+            self._responses.answer(session, exchange, message)
             return
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
-        listening = Listening(exchange, machine)
-        session.listens = {**session.listens, exchange.key: listening}
+        subscription = Subscription(exchange, machine)
+        session.listens = {**session.listens, exchange.key: subscription}
         if link.has_files:
-            listening.own = self.files.granted(link, session, wanted)
-        at = self._desk.now + limits.listen_ack_s
-        self._desk.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
+            subscription.own = self.files.granted(link, session, wanted)
+        at = self._context.now + limits.listen_ack_s
+        self._context.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
         if link.is_stateless:
-            self._share(link, session, wanted.uris)
-            listening.is_asked = bool(wanted & self.news.offered(link))
-            self.news.receive_change(link)
+            self._join(link, session, wanted.uris)
+            subscription.is_asked = bool(wanted & self.server_listens.offered(link))
+            self.server_listens.receive_change(link)
         else:
-            self._subscribe(link, session, listening)
-        self._acknowledge_if_complete(link, session, listening)
+            self._subscribe(link, session, subscription)
+        self._acknowledge_if_complete(link, session, subscription)
 
-    def _subscribe(self, link: Link, session: Session, listening: Listening) -> None:
-        """A server with sessions is subscribed to each resource once, however many want it."""
+    def _subscribe(self, link: Link, session: Session, subscription: Subscription) -> None:
+        """Subscribes to resources at a server with sessions: to each one once, however many subscriptions want it."""
         if not self._offered(session).uris_any:
             return
-        held = self._held(session, listening)
-        crowd = self._crowds.get(link.id)
-        own = listening.own.uris
-        for uri in sorted(listening.wanted.uris - own):
+        held = self._confirmed_by_others(session, subscription)
+        shared_process = self._shared_processes.get(link.id)
+        own = subscription.own.uris
+        for uri in sorted(subscription.wanted.uris - own):
             if uri in held:
-                listening.confirmed.add(uri)
+                subscription.confirmed.add(uri)
                 continue
-            if crowd is not None:
-                crowd.shares[session.sid].subscriptions[uri] = None
-            listening.awaited.add(uri)
+            if shared_process is not None:
+                shared_process.members[session.sid].subscriptions[uri] = None
+            subscription.awaited.add(uri)
             link.upstream.remember("resources/subscribe", msgspec.json.encode({"uri": uri}))
-            if not _is_asked(link, "unsubscribe", uri):  # the two may overtake one another: it comes after that
+            # Over HTTP the two requests may overtake one another: `receive_unsubscribed` sends this one later.
+            if not _is_pending(link, "unsubscribe", uri):
                 self._ask(link, "subscribe", uri)
 
-    def _ask(self, link: Link, wish: str, uri: str) -> None:
-        self._uplink.run(link, wish, f"resources/{wish}", msgspec.json.encode({"uri": uri}), about=uri)
+    def _ask(self, link: Link, verb: str, uri: str) -> None:
+        self._writer.run(link, verb, f"resources/{verb}", msgspec.json.encode({"uri": uri}), about=uri)
 
-    def _held(self, session: Session, but: Listening) -> set[str]:
-        return {uri for other in session.listens.values() if other is not but for uri in other.confirmed}
+    def _confirmed_by_others(self, session: Session, subscription: Subscription) -> set[str]:
+        return {uri for other in session.listens.values() if other is not subscription for uri in other.confirmed}
 
-    def receive_set_again(self, link: Link, uri: str, *, is_done: bool) -> None:
-        """A server that is back was asked again to tell of a resource, which somebody may have waited for since."""
+    def receive_resubscribed(self, link: Link, uri: str, *, is_done: bool) -> None:
+        """Handles the response to a `resources/subscribe` that was repeated after a reconnection. A subscription may
+        have begun to wait for that resource since."""
         if _is_awaited(link, uri):
             self.receive_subscribed(link, uri, is_done=is_done)
 
     def receive_subscribed(self, link: Link, uri: str, *, is_done: bool) -> None:
-        """The server was asked to tell of a resource."""
+        """Handles the response to a `resources/subscribe`.
+
+        Args:
+            is_done: it is a result, not an error.
+        """
         for session in link.sessions.values():
-            for listening in list(session.listens.values()):
-                if uri in listening.awaited:
-                    listening.awaited.discard(uri)
+            for subscription in list(session.listens.values()):
+                if uri in subscription.awaited:
+                    subscription.awaited.discard(uri)
                     if is_done:
-                        listening.confirmed.add(uri)
-                    self._acknowledge_if_complete(link, session, listening)
+                        subscription.confirmed.add(uri)
+                    self._acknowledge_if_complete(link, session, subscription)
         if not is_done:
             link.upstream.forget_subscription(uri)
-            crowd = self._crowds.get(link.id)
+            shared_process = self._shared_processes.get(link.id)
             for session in link.sessions.values():
-                if crowd is not None and session.is_stateless:
-                    crowd.shares[session.sid].subscriptions.pop(uri, None)
+                if shared_process is not None and session.is_stateless:
+                    shared_process.members[session.sid].subscriptions.pop(uri, None)
 
     def receive_unsubscribed(self, link: Link, uri: str) -> None:
-        """The server was asked not to tell of a resource any more: whoever wants it since may be subscribed now."""
-        is_asked = _is_asked(link, "subscribe", uri) or _is_asked(link, "unsubscribe", uri)
+        """Handles the response to a `resources/unsubscribe`: subscribes again if the resource is wanted by now."""
+        is_asked = _is_pending(link, "subscribe", uri) or _is_pending(link, "unsubscribe", uri)
         if _is_awaited(link, uri) and not is_asked:
             self._ask(link, "subscribe", uri)
 
-    def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
-        """A server without sessions confirmed what it tells of, of what it was asked for."""
-        for session in link.sessions.values():
-            for listening in list(session.listens.values()):
-                if not listening.is_asked:
-                    continue
-                listening.granted = granted & listening.wanted
-                if listening.wanted & asked == listening.wanted & self.news.offered(link):  # else it came later
-                    listening.is_asked = False
-                    self._acknowledge_if_complete(link, session, listening)
+    def receive_granted(self, link: Link, asked: ListenFilter, granted: ListenFilter) -> None:
+        """Handles the acknowledgment of a stateless server.
 
-    def _acknowledge_if_complete(self, link: Link, session: Session, listening: Listening) -> None:
-        if listening.awaited or listening.is_asked or listening.machine.state is not State.OPENING:
+        Args:
+            asked: the filter that it was sent.
+            granted: the part that it confirmed.
+        """
+        for session in link.sessions.values():
+            for subscription in list(session.listens.values()):
+                if not subscription.is_asked:
+                    continue
+                subscription.granted = granted & subscription.wanted
+                # If not, this subscription came after the request: a larger one will follow, and its acknowledgment.
+                if subscription.wanted & asked == subscription.wanted & self.server_listens.offered(link):
+                    subscription.is_asked = False
+                    self._acknowledge_if_complete(link, session, subscription)
+
+    def _acknowledge_if_complete(self, link: Link, session: Session, subscription: Subscription) -> None:
+        if subscription.awaited or subscription.is_asked or subscription.machine.state is not ListenState.OPENING:
             return
-        self._acknowledge(session, listening)
+        self._acknowledge(session, subscription)
 
     def handle_ack(self, session: Session, key: ExchangeKey) -> None:
-        """The server takes too long over the rest: it is left out."""
+        """Acknowledges a subscription after `Limits.listen_ack_s`: what the server has not confirmed is left out."""
         self._acknowledge(session, session.listens[key])
 
-    def _acknowledge(self, session: Session, listening: Listening) -> None:
-        self._desk.timers.cancel(("ack", (session.sid, listening.exchange.key)))
-        granted = listening.granted
+    def _acknowledge(self, session: Session, subscription: Subscription) -> None:
+        self._context.timers.cancel(("ack", (session.sid, subscription.exchange.key)))
+        granted = subscription.granted
         if granted is None:
             offered = self._offered(session)
-            granted = Filter(offered.tools, offered.prompts, offered.resources, frozenset(listening.confirmed))
-        granted |= listening.own
-        if listening.wanted.tasks:
-            granted |= Filter(tasks=self.tasks.visible(session, listening.wanted.tasks))
-        self._tell(session, listening, listening.machine.receive_acknowledged(granted))
+            granted = ListenFilter(offered.tools, offered.prompts, offered.resources, frozenset(subscription.confirmed))
+        granted |= subscription.own
+        if subscription.wanted.tasks:
+            granted |= ListenFilter(tasks=self.tasks.visible(session, subscription.wanted.tasks))
+        self._tell(session, subscription, subscription.machine.receive_acknowledged(granted))
         for id in sorted(granted.tasks):
-            self._by_task.setdefault(id, []).append((session, listening))
+            self._by_task.setdefault(id, []).append((session, subscription))
             self.tasks.tell_state(id)
 
-    def _offered(self, session: Session) -> Offer:
-        """What the client was told that its server tells of."""
+    def _offered(self, session: Session) -> ListenOffer:
+        """Returns the notifications that the server declared, in the capabilities that the client was shown."""
 
         def declares(name: str, ability: str) -> bool:
             try:
@@ -211,136 +226,153 @@ class Listens:
             except RemoteProtocolError:
                 return False
 
-        return Offer(
+        return ListenOffer(
             tools=declares("tools", "listChanged"),
             prompts=declares("prompts", "listChanged"),
             resources=declares("resources", "listChanged"),
             uris_any=declares("resources", "subscribe"),
         )
 
-    # --- They are told ----------------------------------------------------------------------------------------------
+    # --- Notifications ------------------------------------------------------------------------------------------------
 
     def deliver(self, session: Session, method: str, message: bytes) -> None:
-        """A change: to every subscription that covers it."""
+        """Sends a notification of a change to each subscription of the session that covers it."""
         params = envelope.decode(message).params
-        for listening in list(session.listens.values()):
+        for subscription in list(session.listens.values()):
             try:
-                changes = listening.machine.receive_change(method, params)
+                changes = subscription.machine.receive_change(method, params)
             except RemoteProtocolError as error:
-                self._desk.note("warning", f"server sent a broken {method}: {error.message}", session.server)
+                self._context.note("warning", f"server sent a broken {method}: {error.message}", session.server)
                 return
-            self._tell(session, listening, changes)
+            self._tell(session, subscription, changes)
 
-    def _tell(self, session: Session, listening: Listening, changes: list[Change]) -> None:
+    def _tell(self, session: Session, subscription: Subscription, changes: list[Change]) -> None:
         for change in changes:
             message = envelope.encode_notification(change.method, change.params)
-            self._telling.tell(session, listening.exchange, message)
+            self._notifications.tell(session, subscription.exchange, message)
 
     def is_watched(self, task: str) -> bool:
         return task in self._by_task
 
     def tell_task(self, task: str, message: bytes) -> None:
-        """How a task fares: to whoever asked for it."""
-        params = envelope.decode(message).params
-        for session, listening in list(self._by_task.get(task, ())):
-            self._tell(session, listening, listening.machine.receive_change(TASK, params))
+        """Sends the state of a task to the subscriptions that name it.
 
-    # --- The server is lost, and back -------------------------------------------------------------------------------
+        Args:
+            message: a `notifications/tasks`.
+        """
+        params = envelope.decode(message).params
+        for session, subscription in list(self._by_task.get(task, ())):
+            self._tell(session, subscription, subscription.machine.receive_change(TASK, params))
+
+    # --- Loss and recovery of the server ------------------------------------------------------------------------------
 
     def receive_lost(self, link: Link) -> None:
-        """What was asked and not answered is asked again when it is back, by `upstream.replay` or `news.open`."""
+        """Marks the subscriptions of a lost server as stale. Those without an acknowledgment go on waiting: when the
+        server is back, `UpstreamSession.replay` or `ServerListens.open` asks it again."""
         for session in link.sessions.values():
-            for listening in session.listens.values():
-                if listening.machine.state is State.LIVE:
-                    listening.machine.receive_lost()
+            for subscription in session.listens.values():
+                if subscription.machine.state is ListenState.LIVE:
+                    subscription.machine.receive_lost()
 
     def receive_ready(self, link: Link) -> None:
-        """Something may have been missed: whoever is subscribed reads anew."""
+        """Notifies stale subscriptions of a change of all that they cover, now that the server is back: some may have
+        been missed."""
         for session in link.sessions.values():
-            for listening in session.listens.values():
-                if listening.machine.state is State.STALE:
-                    self._tell(session, listening, listening.machine.receive_recovered())
+            for subscription in session.listens.values():
+                if subscription.machine.state is ListenState.STALE:
+                    self._tell(session, subscription, subscription.machine.receive_recovered())
 
-    # --- They end ---------------------------------------------------------------------------------------------------
+    # --- Ends ---------------------------------------------------------------------------------------------------------
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
-        """It is over: what nobody else wants is not subscribed any more."""
-        listening = session.listens[exchange.key]
+        """Ends a subscription, and unsubscribes from what no other one wants.
+
+        Args:
+            link: None: nothing is sent to the server.
+        """
+        subscription = session.listens[exchange.key]
         session.listens = without(session.listens, exchange.key)
-        self._forget_tasks(listening)
-        self._desk.timers.cancel(("ack", (session.sid, exchange.key)))
-        if listening.machine.state is not State.CLOSED:
-            listening.machine.receive_close()
+        self._forget_tasks(subscription)
+        self._context.timers.cancel(("ack", (session.sid, exchange.key)))
+        if subscription.machine.state is not ListenState.CLOSED:
+            subscription.machine.receive_close()
         if link is None:
             return
         if link.is_stateless:
-            self._unshare(link, session, listening.wanted.uris)
-            self.news.receive_change(link)
+            self._leave(link, session, subscription.wanted.uris)
+            self.server_listens.receive_change(link)
             return
-        crowd = self._crowds.get(link.id)
+        shared_process = self._shared_processes.get(link.id)
         held = {uri for other in session.listens.values() for uri in other.confirmed | other.awaited}
-        for uri in sorted((listening.confirmed | listening.awaited) - held):
-            if crowd is not None:
-                crowd.shares[session.sid].subscriptions.pop(uri, None)
-                if any(uri in share.subscriptions for share in crowd.shares.values()):
+        for uri in sorted((subscription.confirmed | subscription.awaited) - held):
+            if shared_process is not None:
+                shared_process.members[session.sid].subscriptions.pop(uri, None)
+                if any(uri in member.subscriptions for member in shared_process.members.values()):
                     continue
             link.upstream.forget_subscription(uri)
             if link.upstream.state is UpstreamState.READY:
                 self._ask(link, "unsubscribe", uri)
 
-    def _share(self, link: Link, session: Session, uris: frozenset[str]) -> None:
-        """On a process that is shared, a session hears of what it has subscribed to."""
-        crowd = self._crowds.get(link.id)
-        share = None if crowd is None else crowd.shares.get(session.sid)
-        if share is not None:
-            share.subscriptions.update(dict.fromkeys(uris))
+    def _join(self, link: Link, session: Session, uris: frozenset[str]) -> None:
+        """Adds resources to those that a session is notified of by a shared process."""
+        shared_process = self._shared_processes.get(link.id)
+        member = None if shared_process is None else shared_process.members.get(session.sid)
+        if member is not None:
+            member.subscriptions.update(dict.fromkeys(uris))
 
-    def _unshare(self, link: Link, session: Session, uris: frozenset[str]) -> None:
-        crowd = self._crowds.get(link.id)
-        share = None if crowd is None else crowd.shares.get(session.sid)
-        if share is not None:
+    def _leave(self, link: Link, session: Session, uris: frozenset[str]) -> None:
+        shared_process = self._shared_processes.get(link.id)
+        member = None if shared_process is None else shared_process.members.get(session.sid)
+        if member is not None:
             for uri in uris.difference(*(other.wanted.uris for other in session.listens.values())):
-                share.subscriptions.pop(uri, None)
+                member.subscriptions.pop(uri, None)
 
-    def _forget_tasks(self, listening: Listening) -> None:
-        for id in listening.wanted.tasks:
-            kept = [entry for entry in self._by_task.get(id, ()) if entry[1] is not listening]
+    def _forget_tasks(self, subscription: Subscription) -> None:
+        for id in subscription.wanted.tasks:
+            kept = [entry for entry in self._by_task.get(id, ()) if entry[1] is not subscription]
             if kept:
                 self._by_task[id] = kept
             else:
                 self._by_task.pop(id, None)
 
     def end_all(self, session: Session) -> None:
-        """The proxy is about to go: each subscription ends with its last word, the answer to its request.
+        """Ends the subscriptions of a session with the response to their request: the proxy is shutting down.
 
-        On a pipe it is cancelled as well: a server "MUST send `notifications/cancelled` referencing a
+        On a pipe each is cancelled as well: a server "MUST send `notifications/cancelled` referencing a
         `subscriptions/listen` request ID when it tears down that subscription stream" (2026-07-28
-        basic/patterns/cancellation). Whoever reads the first ignores the second.
+        basic/patterns/cancellation). A client that reads the response ignores the notification.
         """
-        for listening in list(session.listens.values()):
-            exchange = listening.exchange
-            result = named(listening.machine.receive_close(), server_info_of(session.greeting))
+        for subscription in list(session.listens.values()):
+            exchange = subscription.exchange
+            result = named(subscription.machine.receive_close(), server_info_of(session.greeting))
             self.forget(None, session, exchange)
-            self._answering.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
+            self._responses.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
             if not exchange.reply.ends_channel:
                 params = b'{"requestId":%b}' % exchange.id_raw
-                self._telling.tell(session, exchange, envelope.encode_notification("notifications/cancelled", params))
+                self._notifications.tell(
+                    session, exchange, envelope.encode_notification("notifications/cancelled", params)
+                )
 
 
 def _is_awaited(link: Link, uri: str) -> bool:
-    """Whether somebody waits to be told that the resource is subscribed."""
+    """True if a subscription waits for the server to confirm the resource."""
     return any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values())
 
 
-def _is_asked(link: Link, wish: str, uri: str) -> bool:
-    """Whether a request of ours about that resource is under way."""
+def _is_pending(link: Link, verb: str, uri: str) -> bool:
+    """True if our `resources/subscribe` or `resources/unsubscribe` for that resource has no response yet."""
     return any(
-        isinstance(each, Errand) and each.purpose == wish and each.about == uri for each in link.pending.values()
+        isinstance(each, OwnRequest) and each.purpose == verb and each.about == uri for each in link.pending.values()
     )
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """Which changes a server tells of. `uris_any`: of resources, of those that one subscribes to."""
+class ListenOffer(msgspec.Struct, frozen=True):
+    """The notifications that a server offers.
+
+    Attributes:
+        tools, prompts, resources: of changes of the list.
+        uris_any: of changes of a resource that is subscribed.
+    """
 
     tools: bool
     prompts: bool

@@ -1,8 +1,8 @@
-"""What servers without sessions are asked to tell of their own accord: their lists, and resources that changed.
+"""`subscriptions/listen` towards stateless servers: their notifications of changed lists and resources.
 
-One subscription (`subscriptions/listen`) at a time covers what all sessions of a link want. When that changes, a second
-one is opened, and the first is closed only when the server has confirmed the second: no change in between is missed,
-and what is told twice does no harm.
+One subscription at a time covers what all sessions of a link want. When that changes, a second one is opened, and the
+first is closed only when the server has acknowledged the second. No change in between is missed, and a duplicate does
+no harm.
 
 Source: 2026-07-28 basic/patterns/subscriptions.
 """
@@ -13,101 +13,106 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..base.effects import Cause
 from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
+from ..base.events import Cause
 from ..bridge.request_meta import add, own_envelope
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange
-from ..state.link import SUBSCRIPTION, Ear, Link, UpPostRole
-from ..state.listen import ACKNOWLEDGED, LISTS, Filter, format_filter, parse_filter, untagged
+from ..state.link import SUBSCRIPTION, Link, UpstreamListen
+from ..state.listen_filter import ACKNOWLEDGED, LISTS, ListenFilter, format_filter, parse_filter, untagged
 from ..state.session import Session
-from ..state.upstream_session import State
-from ..upstream.resumption import Resuming
-from ..upstream.server_messages import Asking
-from ..upstream.writer import Uplink
+from ..state.upstream_channels import UpstreamPostRole
+from ..state.upstream_session import UpstreamSessionState
+from ..upstream.handshake import Handshaker
+from ..upstream.resumption import Resumption
+from ..upstream.server_messages import ServerMessages
+from ..upstream.writer import UpstreamWriter
 
-VISITED: Final = "notifications/elicitation/complete"
-
-
-class Readiness(Protocol):
-    """Who waits for what is subscribed."""
-
-    def receive_news_open(self, link: Link) -> None: ...
+ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
 
-class Granted(Protocol):
-    """Whose clients hear what was confirmed."""
+class GrantReceiver(Protocol):
+    """Passes what a server acknowledged on to the subscriptions of clients."""
 
-    def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None: ...
+    def receive_granted(self, link: Link, asked: ListenFilter, granted: ListenFilter) -> None: ...
 
 
-class Finish(Protocol):
+class RequestFinisher(Protocol):
+    """Answers clients' requests."""
+
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
 
-class News:
-    """The subscriptions of all links."""
+class ServerListens:
+    """The subscriptions of all links to stateless servers."""
 
-    def __init__(self, desk: Desk, uplink: Uplink, resuming: Resuming, asking: Asking) -> None:
-        self.readiness: Readiness
-        self.onward: Finish
-        self.listens: Granted
-        self._desk = desk
-        self._uplink = uplink
-        self._resuming = resuming
-        self._asking = asking
+    def __init__(
+        self, context: Context, writer: UpstreamWriter, resumption: Resumption, server_messages: ServerMessages
+    ) -> None:
+        self.readiness: Handshaker
+        self.onward: RequestFinisher
+        self.listens: GrantReceiver
+        self._context = context
+        self._writer = writer
+        self._resumption = resumption
+        self._server_messages = server_messages
 
-    # --- What is wanted ---------------------------------------------------------------------------------------------
+    # --- Filters ------------------------------------------------------------------------------------------------------
 
-    def wanted(self, link: Link) -> Filter:
-        """What the sessions of a link want to hear of, as far as the server offers it."""
-        wanted = Filter()
+    def wanted(self, link: Link) -> ListenFilter:
+        """Returns what the sessions of a link want to be notified of, as far as the server offers it."""
+        wanted = ListenFilter()
         for session in link.sessions.values():
             if session.is_stateless:
                 for listening in session.listens.values():
                     wanted |= listening.wanted
             else:
-                wanted |= Filter(tools=True, prompts=True, resources=True, uris=frozenset(session.subscriptions))
+                wanted |= ListenFilter(tools=True, prompts=True, resources=True, uris=frozenset(session.subscriptions))
         return wanted & self.offered(link)
 
-    def offered(self, link: Link) -> Filter:
-        """What its server says that it tells of. Of resources, any: which it grants it says for each."""
+    def offered(self, link: Link) -> ListenFilter:
+        """Returns what the server declares that it notifies of. If it has resource subscriptions, that is each resource
+        that a session wants: its acknowledgment says which of them it grants."""
         assert link.handshake is not None
         declared = envelope.member_of(link.handshake, "capabilities")
         tools, prompts, resources = (_declares(declared, name, "listChanged") for name in LISTS.values())
-        everything = frozenset(
+        every_uri = frozenset(
             uri
             for session in link.sessions.values()
             for uri in {*session.subscriptions, *(u for each in session.listens.values() for u in each.wanted.uris)}
         )
-        uris = everything if _declares(declared, "resources", "subscribe") else frozenset()
-        return Filter(tools, prompts, resources, uris)
+        uris = every_uri if _declares(declared, "resources", "subscribe") else frozenset()
+        return ListenFilter(tools, prompts, resources, uris)
 
     # --- Opening ----------------------------------------------------------------------------------------------------
 
     def open(self, link: Link) -> bool:
-        """The server can be spoken to. True if nothing must be subscribed before requests may pass."""
-        for ear in link.ears.values():
-            link.missed |= ear.granted or Filter()
-        link.ears.clear()
+        """Opens the subscription of a link whose server is connected. True if requests may pass at once, as nothing is
+        to be subscribed. Else they wait for the acknowledgment, for at most `Limits.listen_wait_s`."""
+        for upstream_listen in link.upstream_listens.values():
+            link.missed |= upstream_listen.granted or ListenFilter()
+        link.upstream_listens.clear()
         wanted = self.wanted(link)
         if not wanted:
             return True
         self._listen(link, wanted)
-        at = self._desk.now + self._desk.limits.listen_wait_s
-        self._desk.timers.set(("listening", link.id), at, "upstream subscription")
+        at = self._context.now + self._context.limits.listen_wait_s
+        self._context.timers.set(("listening", link.id), at, "upstream subscription")
         return False
 
     def receive_change(self, link: Link) -> None:
-        """Something else is wanted than before; perhaps more follows at once."""
-        if link.is_stateless and link.upstream.state in (State.READY, State.REPLAYING):
-            self._desk.timers.set(("news", link.id), self._desk.now + self._desk.limits.news_pause_s, "subscriptions")
+        """Schedules a new subscription after `Limits.listen_pause_s`: what is wanted has changed, and may change again
+        at once."""
+        if link.is_stateless and link.upstream.state in (UpstreamSessionState.READY, UpstreamSessionState.REPLAYING):
+            self._context.timers.set(
+                ("news", link.id), self._context.now + self._context.limits.listen_pause_s, "subscriptions"
+            )
 
     def handle_change(self, link: Link) -> None:
         assert link.is_stateless
-        assert link.upstream.state in (State.READY, State.REPLAYING)
+        assert link.upstream.state in (UpstreamSessionState.READY, UpstreamSessionState.REPLAYING)
         wanted = self.wanted(link)
         newest = self._newest(link)
         if newest is not None and newest.wanted == wanted:
@@ -117,37 +122,40 @@ class News:
         elif wanted:
             self._listen(link, wanted)
         else:
-            for ear in list(link.ears.values()):
-                self._close(link, ear)
+            for upstream_listen in list(link.upstream_listens.values()):
+                self._close(link, upstream_listen)
             self._settle_subscribing(link)
 
-    def _listen(self, link: Link, wanted: Filter) -> None:
+    def _listen(self, link: Link, wanted: ListenFilter) -> None:
         revision = link.upstream.revision
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
-        who = own_envelope(revision, self._desk.plan.version)
-        number = self._uplink.run(link, SUBSCRIPTION, "subscriptions/listen", add(params, who))
-        link.ears[number] = Ear(number, wanted)
+        meta = own_envelope(revision, self._context.plan.version)
+        number = self._writer.run(link, SUBSCRIPTION, "subscriptions/listen", add(params, meta))
+        link.upstream_listens[number] = UpstreamListen(number, wanted)
 
-    def _newest(self, link: Link) -> Ear | None:
-        return next(reversed(link.ears.values()), None)
+    def _newest(self, link: Link) -> UpstreamListen | None:
+        return next(reversed(link.upstream_listens.values()), None)
 
-    def _close(self, link: Link, ear: Ear) -> None:
-        del link.ears[ear.number]
-        link.pending.pop(ear.number, None)
+    def _close(self, link: Link, upstream_listen: UpstreamListen) -> None:
+        del link.upstream_listens[upstream_listen.number]
+        link.pending.pop(upstream_listen.number, None)
         if link.is_pipe:
-            params = b'{"requestId":%d}' % ear.number
-            self._uplink.tell(link, envelope.encode_notification("notifications/cancelled", params))
+            params = b'{"requestId":%d}' % upstream_listen.number
+            self._writer.tell(link, envelope.encode_notification("notifications/cancelled", params))
             return
         for channel in sorted(link.posts):
-            role = self._desk.role_of(channel)
-            if isinstance(role, UpPostRole) and role.number == ear.number:
-                self._desk.close(channel, reason="subscribed anew")
+            role = self._context.role_of(channel)
+            if isinstance(role, UpstreamPostRole) and role.number == upstream_listen.number:
+                self._context.close(channel, reason="subscribed anew")
 
     # --- From the server --------------------------------------------------------------------------------------------
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
-        """A notification of a server without sessions.
+        """Handles a notification of a stateless server.
+
+        Args:
+            related: the request on whose stream it came.
 
         Raises:
             RemoteProtocolError: it cannot be read. Nothing has changed.
@@ -156,73 +164,85 @@ class News:
         number = None if id_raw is None else envelope.number_of(id_raw)
         if frame.method == "notifications/cancelled":
             cancelled = envelope.member_of(frame.params, "requestId")
-            ear = None if cancelled is None else link.ears.get(envelope.number_of(cancelled) or 0)
-            if ear is not None:  # anything else is not a server's to cancel (2026-07-28 basic/patterns/cancellation)
-                self.receive_end(link, ear.number)
+            upstream_listen = (
+                None if cancelled is None else link.upstream_listens.get(envelope.number_of(cancelled) or 0)
+            )
+            # A server may cancel nothing else (2026-07-28 basic/patterns/cancellation).
+            if upstream_listen is not None:
+                self.receive_end(link, upstream_listen.number)
             return
-        if frame.method == VISITED:
-            return  # it has not named any visit: the ids are ours (2026-07-28 changelog)
+        if frame.method == ELICITATION_COMPLETE:
+            return  # its elicitations have no ids: those that clients see are ours (2026-07-28 changelog)
         if frame.method == ACKNOWLEDGED:
-            ear = None if number is None else link.ears.get(number)
-            if ear is not None:
-                self._receive_granted(link, ear, parse_filter(params, names_max=self._names_max))
+            upstream_listen = None if number is None else link.upstream_listens.get(number)
+            if upstream_listen is not None:
+                self._receive_granted(link, upstream_listen, parse_filter(params, names_max=self._names_max))
             return
-        if id_raw is not None and number not in link.ears:
-            return  # of one that was closed
-        self._asking.receive_notification(link, msgspec.structs.replace(frame, params=params), related)
+        if id_raw is not None and number not in link.upstream_listens:
+            return  # it belongs to a subscription that was closed
+        self._server_messages.receive_notification(link, msgspec.structs.replace(frame, params=params), related)
 
     @property
     def _names_max(self) -> int:
-        return self._desk.limits.subscriptions_per_session_max * 16
+        return self._context.limits.subscriptions_per_session_max * 16
 
-    def _receive_granted(self, link: Link, ear: Ear, granted: Filter) -> None:
-        if ear.granted is not None:
+    def _receive_granted(self, link: Link, upstream_listen: UpstreamListen, granted: ListenFilter) -> None:
+        if upstream_listen.granted is not None:
             return
-        ear.granted = granted & ear.wanted
-        self.listens.receive_granted(link, ear.wanted, ear.granted)
+        upstream_listen.granted = granted & upstream_listen.wanted
+        self.listens.receive_granted(link, upstream_listen.wanted, upstream_listen.granted)
         link.listen_failures = 0
-        for older in [older for older in link.ears.values() if older.number < ear.number]:
+        for older in [older for older in link.upstream_listens.values() if older.number < upstream_listen.number]:
             self._close(link, older)
         self._settle_subscribing(link)
-        self._desk.timers.cancel(("listening", link.id))
-        self.readiness.receive_news_open(link)
-        missed, link.missed = link.missed & ear.granted, Filter()
+        self._context.timers.cancel(("listening", link.id))
+        self.readiness.receive_listen_open(link)
+        missed, link.missed = link.missed & upstream_listen.granted, ListenFilter()
         self.tell_all(link, missed)
 
-    def tell_all(self, link: Link, missed: Filter) -> None:
-        """Everything that could have changed while nobody listened may have."""
+    def tell_all(self, link: Link, missed: ListenFilter) -> None:
+        """Delivers a notification of change for everything in `missed`, which may have changed while no subscription
+        was open."""
         for change in missed.changes():
-            self._asking.receive_notification(link, Frame(method=change.method, params=change.params), None)
+            self._server_messages.receive_notification(link, Frame(method=change.method, params=change.params), None)
 
     def receive_end(self, link: Link, number: int, *, is_refused: bool = False) -> None:
-        """A subscription is over, though nobody wanted that: have it again, and tell everybody that something may have
-        been missed. One that was refused is asked for again when something else is wanted."""
-        ear = link.ears.pop(number, None)
+        """Handles the end of a subscription that the proxy did not close: opens it again after a pause. Once that is
+        acknowledged all sessions are notified of changes, as some may have been missed.
+
+        Args:
+            is_refused: the server answered with an error. It is asked again only when what is wanted changes.
+        """
+        upstream_listen = link.upstream_listens.pop(number, None)
         link.pending.pop(number, None)
-        if ear is None or link.upstream.state not in (State.READY, State.REPLAYING):
+        if upstream_listen is None or link.upstream.state not in (
+            UpstreamSessionState.READY,
+            UpstreamSessionState.REPLAYING,
+        ):
             return
-        link.missed |= ear.granted or Filter()
+        link.missed |= upstream_listen.granted or ListenFilter()
         newest = self._newest(link)
-        if newest is not None:  # another has taken its place, or is about to; or was to be replaced by this one
+        if newest is not None:  # the next one has taken its place or is about to, or the one before it is still open
             if newest.granted is not None:
                 self._settle_subscribing(link, is_lost=True)
             return
         if not is_refused:
-            at = self._desk.now + self._resuming.pause(None, link.listen_failures)
+            at = self._context.now + self._resumption.pause(None, link.listen_failures)
             link.listen_failures += 1
-            self._desk.timers.set(("news", link.id), at, "subscription to be had again")
+            self._context.timers.set(("news", link.id), at, "subscription to be had again")
         self._settle_subscribing(link, is_lost=True)
-        self.readiness.receive_news_open(link)
+        self.readiness.receive_listen_open(link)
 
     def receive_close(self, link: Link, number: int, cause: Cause) -> None:
-        """The stream of one ended, without a last word."""
-        if number in link.ears:
+        """Handles the end of a subscription's stream without a response."""
+        if number in link.upstream_listens:
             self.receive_end(link, number)
 
-    # --- Of clients with sessions -----------------------------------------------------------------------------------
+    # --- Resource subscriptions of clients with sessions --------------------------------------------------------------
 
-    def receive_wish(self, link: Link, session: Session, exchange: Exchange) -> None:
-        """`resources/subscribe` or `resources/unsubscribe`, for a server that knows neither."""
+    def receive_setting(self, link: Link, session: Session, exchange: Exchange) -> None:
+        """Handles a client's `resources/subscribe` or `resources/unsubscribe`, methods that a stateless server does not
+        have. The response to the first waits for the server's acknowledgment."""
         try:
             uri = envelope.text_of(envelope.member_of(exchange.params, "uri"))
         except RemoteProtocolError as error:
@@ -240,26 +260,30 @@ class News:
                 link.upstream.forget_subscription(uri)
             self.receive_change(link)
             self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
-        elif len(session.subscriptions) >= self._desk.limits.subscriptions_per_session_max:
-            limit = self._desk.limits.subscriptions_per_session_max
+        elif len(session.subscriptions) >= self._context.limits.subscriptions_per_session_max:
+            limit = self._context.limits.subscriptions_per_session_max
             self._refuse(link, exchange, INVALID_PARAMS, f"{limit} resources are subscribed, the most allowed")
         else:
             session.subscriptions[uri] = None
             link.subscribing.append(exchange)
-            self._uplink.expect_reply(link, exchange)
+            self._writer.expect_reply(link, exchange)
             self.receive_change(link)
 
     def _settle_dropped(self, link: Link, session: Session, uri: str) -> None:
-        """Who has waited to be subscribed and is not to be any more has nothing to wait for: over HTTP one request may
-        overtake the other."""
+        """Answers the `resources/subscribe` requests that still wait for a resource from which their session has
+        unsubscribed: over HTTP one request may overtake the other."""
         for exchange in list(link.subscribing):
             if exchange.sid == session.sid and not exchange.is_over and _uri_of(exchange) == uri:
                 link.subscribing.remove(exchange)
-                self._uplink.expect_none(exchange)
+                self._writer.expect_none(exchange)
                 self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
 
     def _settle_subscribing(self, link: Link, *, is_lost: bool = False) -> None:
-        """Who waits to be subscribed learns whether that worked."""
+        """Answers the `resources/subscribe` requests that wait, once the newest subscription is acknowledged or ended.
+
+        Args:
+            is_lost: a subscription has ended, so no later acknowledgment is waited for.
+        """
         newest = self._newest(link)
         if newest is not None and newest.granted is None and not is_lost:
             return
@@ -270,11 +294,12 @@ class News:
                 continue
             uri = _uri_of(exchange)
             if newest is not None and uri not in newest.wanted.uris and not is_lost:
-                link.subscribing.append(exchange)  # it came after that one was opened
+                link.subscribing.append(exchange)  # it came after the newest was opened: the next one includes it
                 continue
-            self._uplink.expect_none(exchange)
+            self._writer.expect_none(exchange)
             if uri in granted:
-                link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
+                # The server may come back in the handshake era.
+                link.upstream.remember(exchange.method, exchange.params)
                 self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
             else:
                 link.session_of(exchange).subscriptions.pop(uri, None)

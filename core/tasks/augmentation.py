@@ -1,5 +1,5 @@
-"""Calls before they go up: whether their client wants a task, whether their server may make one, and whether one is
-made here.
+"""Task augmentation of `tools/call` requests before they are sent upstream: whether the client wants a task, whether
+the server may make one of the call, and whether the proxy makes one itself.
 
 Source: 2025-11-25 basic/utilities/tasks, "Task Support and Handling"; the tasks extension, "Capability Negotiation".
 """
@@ -12,38 +12,42 @@ from ..base.errors import METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolEr
 from ..base.plan import Offer
 from ..bridge import task_support, tasks
 from ..bridge.task_support import Support
-from ..downstream.responder import Courier
+from ..downstream.responder import Responder
 from ..jsonrpc import envelope
-from ..state.context import Desk
-from ..state.exchange import NO_WISH, Exchange, Wish
+from ..state.context import Context
+from ..state.exchange import NO_TASK_OPTIONS, Exchange, TaskOptions
 from ..state.link import Link
 from ..state.session import Session
 from ..upstream import task_offers
 from ..upstream.task_offers import NEEDED, OURS, tool_of
-from ..upstream.tool_discovery import Schooling
-from .local_tasks import Tasking
+from ..upstream.tool_discovery import ToolDiscovery
+from .local_tasks import LocalTasks
 
 
-class Finish(Protocol):
+class RequestFinisher(Protocol):
+    """Answers clients' requests."""
+
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
 
-class Calling:
-    """All calls of tools."""
+class TaskAugmentation:
+    """The task augmentation of all tool calls."""
 
-    def __init__(self, desk: Desk, courier: Courier, tasking: Tasking, schooling: Schooling) -> None:
-        self.onward: Finish
-        self._desk = desk
-        self._courier = courier
-        self._tasking = tasking
-        self._schooling = schooling
+    def __init__(
+        self, context: Context, responder: Responder, local_tasks: LocalTasks, tool_discovery: ToolDiscovery
+    ) -> None:
+        self.onward: RequestFinisher
+        self._context = context
+        self._responder = responder
+        self._local_tasks = local_tasks
+        self._tool_discovery = tool_discovery
 
     # --- From the client --------------------------------------------------------------------------------------------
 
     def receive_request(self, link: Link, session: Session, exchange: Exchange) -> bool:
-        """A client with a session calls, and may want that to be a task. True if it is refused.
+        """Handles a call of a client with a session, which may ask for a task. True if the call is refused.
 
-        A `task` that was not offered means nothing: "Receivers that do not declare the task capability for a request
+        A `task` param that was not offered is ignored: "Receivers that do not declare the task capability for a request
         type MUST process requests of that type normally" (2025-11-25 basic/utilities/tasks).
         """
         if exchange.method != "tools/call" or session.is_stateless or not exchange.params:
@@ -58,35 +62,36 @@ class Calling:
                 return False
             if task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
                 raise _forbidden(tool_of(exchange))
-            exchange.wish = Wish(is_asked=True, ttl_ms=ttl_ms)
-            exchange.params = tasks.plain(exchange.params)
-            self._tasking.room.reserve(session, exchange)
+            exchange.task_options = TaskOptions(is_asked=True, ttl_ms=ttl_ms)
+            exchange.params = tasks.without_task(exchange.params)
+            self._local_tasks.task_quota.reserve(session, exchange)
         except RemoteProtocolError as error:
-            exchange.wish = NO_WISH
+            exchange.task_options = NO_TASK_OPTIONS
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message)
-            self._courier.answer(session, exchange, message)
+            self._responder.answer(session, exchange, message)
             return True
-        self._tasking.adopt_later(session, exchange, self._desk.limits.task_grace_s)
+        self._local_tasks.adopt_later(session, exchange, self._context.limits.task_grace_s)
         return False
 
-    # --- Up ---------------------------------------------------------------------------------------------------------
+    # --- To the server ------------------------------------------------------------------------------------------------
 
     def prepare(self, link: Link, exchange: Exchange) -> bool:
-        """A call is about to go up. True if it waits, or is refused."""
+        """Prepares a call that is about to be sent upstream. True if it must not be sent now: it waits until the
+        server's tools are known, or is refused, or is over."""
         if exchange.method != "tools/call":
             return False
         session = link.session_of(exchange)
-        if session.is_stateless and exchange.leg is not None:
-            knows = task_support.declares(exchange.leg.capabilities) and task_offers.are_offered(link)
+        if session.is_stateless and exchange.request is not None:
+            knows = task_support.declares(exchange.request.capabilities) and task_offers.are_offered(link)
             knows = knows and self._may_be_task(link, session, exchange)
-            if knows is not exchange.wish.knows_tasks:
-                exchange.wish = exchange.wish._replace(knows_tasks=knows)
-        if not (link.abilities.calls or exchange.wish.is_asked or exchange.wish.knows_tasks):
+            if knows is not exchange.task_options.knows_tasks:
+                exchange.task_options = exchange.task_options._replace(knows_tasks=knows)
+        if not (link.abilities.calls or exchange.task_options.is_asked or exchange.task_options.knows_tasks):
             exchange.is_augmented = False
             return False
         tool = tool_of(exchange)
         if link.abilities.calls and not link.is_stateless and not link.knows_supports:
-            self._schooling.begin(link, exchange)
+            self._tool_discovery.begin(link, exchange)
             return True
         try:
             self._decide(link, session, exchange, tool)
@@ -95,17 +100,18 @@ class Calling:
             exchange.is_native = True
             self.onward.finish(link, exchange, message)
             return True
-        if exchange.task is None and exchange.wish.knows_tasks:
+        if exchange.task is None and exchange.task_options.knows_tasks:
             self._begin_later(link, session, exchange, tool)
         return exchange.is_over
 
     def _decide(self, link: Link, session: Session, exchange: Exchange, tool: str) -> None:
-        """Raises RemoteProtocolError where it is no way to call the tool."""
-        wish, rules = exchange.wish, link.plan.tasks
+        """Decides whether the server may make a task of the call. Raises RemoteProtocolError if the tool cannot be
+        called so."""
+        task_options, rules = exchange.task_options, link.plan.tasks
         offered = task_offers.support_of(link, tool)
-        if wish.is_asked and exchange.task is None and offered is Support.FORBIDDEN:
+        if task_options.is_asked and exchange.task is None and offered is Support.FORBIDDEN:
             raise _forbidden(tool)
-        is_wanted = wish.is_asked or (wish.knows_tasks and offered is not Support.FORBIDDEN)
+        is_wanted = task_options.is_asked or (task_options.knows_tasks and offered is not Support.FORBIDDEN)
         exchange.is_augmented = False
         if not link.abilities.calls:
             return
@@ -118,29 +124,31 @@ class Calling:
                 raise _required(tool, is_stateless=session.is_stateless)
             exchange.is_augmented = True
         elif declared is Support.OPTIONAL and is_wanted:
-            exchange.is_augmented = wish.is_asked or exchange.token_raw is None
+            exchange.is_augmented = task_options.is_asked or exchange.token_raw is None
 
     def _may_be_task(self, link: Link, session: Session, exchange: Exchange) -> bool:
-        """Whether there is room for one: a place is kept before the server makes what could not be told of."""
+        """True if the call may become a task. Its place in the quota is reserved before the server can make a task for
+        which there is no room."""
         if exchange.task is not None or task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
             return exchange.task is not None
         try:
-            self._tasking.room.reserve(session, exchange)
+            self._local_tasks.task_quota.reserve(session, exchange)
         except RemoteProtocolError as fault:
-            self._desk.note("warning", f"a call can be no task: {fault.message}", session.server)
+            self._context.note("warning", f"a call can be no task: {fault.message}", session.server)
             return False
         return True
 
     def _begin_later(self, link: Link, session: Session, exchange: Exchange, tool: str) -> None:
-        """A client that may be told of a task either way: by what the plan says, and how long the call takes."""
+        """Makes a task of the call here, at once or after `Limits.task_after_s`, as the plan offers it for the tool.
+        The client accepts a task as well as a result."""
         offer = link.plan.tasks.offer_for(tool)
         if offer is Offer.ALWAYS:
-            self._tasking.adopt(session, exchange)
+            self._local_tasks.adopt(session, exchange)
         elif offer in OURS and not link.abilities.calls and exchange.token_raw is None:
-            self._tasking.adopt_later(session, exchange, self._desk.limits.task_after_s)
+            self._local_tasks.adopt_later(session, exchange, self._context.limits.task_after_s)
 
     def params_to_legacy(self, exchange: Exchange, params: bytes | None) -> bytes | None:
-        """The params of a request as a server with sessions is to have them.
+        """Returns the params of a request for a server with sessions, with or without `task`.
 
         Raises:
             RemoteProtocolError: they are no object, or have a member twice.
@@ -148,26 +156,29 @@ class Calling:
         if exchange.method != "tools/call":
             return params
         if exchange.is_augmented:
-            wanted_ms = exchange.wish.ttl_ms
-            limits = self._desk.limits
+            wanted_ms = exchange.task_options.ttl_ms
+            limits = self._context.limits
             ttl_ms = tasks.clamp_ttl(wanted_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000))
             return tasks.augmented(params, ttl_ms)
-        return tasks.plain(params) if params is not None and b"task" in params else params
+        return tasks.without_task(params) if params is not None and b"task" in params else params
 
     def capabilities_up(self, exchange: Exchange, capabilities: bytes) -> bytes:
-        """What a server without sessions is told that the client of a request can do."""
+        """Returns the client capabilities to send to a stateless server with a request: they include the tasks
+        extension if the server may make a task of it."""
         if exchange.method != "tools/call":
             return capabilities
         if exchange.is_augmented:
             return capabilities if task_support.declares(capabilities) else task_support.declare_modern(capabilities)
         return task_offers.without_extension(capabilities)
 
-    # --- Down -------------------------------------------------------------------------------------------------------
+    # --- From the server ----------------------------------------------------------------------------------------------
 
     def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """A server refused a call for want of tasks: it is called again as one, and waited for.
+        """True if a server refused a call because it needs tasks: the call is sent again, as one that may become a
+        task.
 
-        One with sessions can say so only if it also does without: it is spoken to in that way from then on.
+        A server with sessions can answer so only if it is stateless as well: it is used without a session from then
+        on.
 
         Source: the tasks extension, "Capability Negotiation": -32021, naming the extension.
         """

@@ -1,8 +1,8 @@
-"""Whose tasks are whose.
+"""The owners of tasks: which client may see which task.
 
-A principal's tasks are its own, whatever session they were made in. Of clients that nobody knows, those with sessions
-are told apart by these, as long as a session lives; afterwards, and among those without, whoever names a task is its
-owner: its id cannot be guessed (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control").
+A principal owns its tasks, whatever session they were made in. Anonymous clients with sessions own the tasks of their
+session, as long as that lasts. Afterwards, and for anonymous stateless clients, anyone who names a task owns it, since
+its id cannot be guessed (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control").
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ..state.task import Task
 
 
 def owner_of(session: Session) -> str:
-    """A hash of whom the tasks of a session belong to. Credentials that are passed on are a part of that: by them the
-    server may know whose a call is."""
+    """Returns a hash of the owner of a session's tasks: 32 hex digits. It covers the credentials that are passed on to
+    the server, which may tell users apart by them."""
     headers = () if session.affinity is None else session.affinity.audience.headers
-    said = (session.is_stateless, session.server, session.principal, headers)
-    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:32]
+    identity = (session.is_stateless, session.server, session.principal, headers)
+    return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:32]
 
 
 def payer_of(principal: str) -> str:
-    """A hash of a principal, for counting what is theirs."""
+    """Returns a hash of a principal, under which its tasks are counted: 32 hex digits."""
     return hashlib.sha256(principal.encode()).hexdigest()[:32]
 
 
 def may_see(session: Session, task: Task, *, is_live: Callable[[str], bool]) -> bool:
-    """Whether a session's client may know of a task.
+    """True if a session's client may see a task that it names.
 
     Args:
-        is_live: whether there still is a session of that public name.
+        is_live: returns True if a session of that public name still lasts.
     """
     if task.server != session.server or task.owner != owner_of(session):
         return False
@@ -41,7 +41,8 @@ def may_see(session: Session, task: Task, *, is_live: Callable[[str], bool]) -> 
 
 
 def is_shown(session: Session, task: Task) -> bool:
-    """Whether a task is in a session's list: what may be known, and of unknown clients only what is theirs already."""
+    """True if a task is in a session's `tasks/list`. Stricter than `may_see`: an anonymous client is shown only the
+    tasks of its own session."""
     if task.server != session.server or task.owner != owner_of(session):
         return False
     return task.sid == session.sid if task.sid else bool(session.principal)

@@ -1,8 +1,8 @@
-"""What servers ask in the course of tasks, and what clients answer.
+"""Questions of servers in the course of the proxy's tasks, and clients' answers to them.
 
-A client with a session is asked on the stream of its request for the outcome (`tasks/result`), as it expects; until it
-waits for that, the question waits. One without is shown the question with the task (`tasks/get`), and answers with
-another request (`tasks/update`).
+A client with a session gets the question as a server request, on the stream of its request for the outcome
+(`tasks/result`). Until it sends that, the question waits. A stateless client sees the question in the task
+(`tasks/get`), and answers with another request (`tasks/update`).
 
 Source: 2025-11-25 basic/utilities/tasks, "Input Required Status"; the tasks extension, "Task Update Requests".
 """
@@ -14,161 +14,176 @@ from typing import Protocol
 
 import msgspec
 
-from ..base.effects import Headers
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..base.events import Headers
 from ..bridge import input_requests, related_task
 from ..bridge.capabilities import missing
 from ..bridge.input_shapes import METHODS
-from ..downstream.responder import Courier
+from ..downstream.responder import Responder
 from ..input_required.suspended_calls import NOT_ASKED, fallback, refusal_of
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange
-from ..state.session import Ask, Session
-from ..state.task import State, Task, Wanted
-from .notifications import TaskTelling
+from ..state.session import PendingQuestion, Session
+from ..state.task import Task, TaskQuestion, TaskState
+from .notifications import TaskNotifications
 from .table import TaskTable
 
 
-class Upward(Protocol):
-    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None: ...
+class ReplySender(Protocol):
+    """Sends clients' answers to the servers that asked."""
 
-    def expect_reply(self, session: Session, exchange: Exchange) -> None: ...
+    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None: ...
+
+    def expect_reply(self, session: Session, exchange: Exchange) -> None:
+        """Starts the server's time to respond anew, after it waited for the client."""
 
 
-class TaskAsking:
-    """The questions of all tasks."""
+class TaskQuestions:
+    """The open questions of all tasks."""
 
-    def __init__(self, desk: Desk, courier: Courier, table: TaskTable, telling: TaskTelling) -> None:
-        self.up: Upward
-        self._desk = desk
-        self._courier = courier
+    def __init__(
+        self, context: Context, responder: Responder, table: TaskTable, task_notifications: TaskNotifications
+    ) -> None:
+        self.up: ReplySender
+        self._context = context
+        self._responder = responder
         self._table = table
-        self._telling = telling
+        self._task_notifications = task_notifications
 
-    def ask(self, session: Session, ask: Ask, params: bytes | None, exchange: Exchange) -> None:
-        """The server asks in the course of a task."""
+    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, exchange: Exchange) -> None:
+        """Handles a question of a server in the course of a task. One that cannot be asked is refused at once."""
         task = exchange.task
         assert task is not None
         try:
-            refused = self._ask(session, ask, params, exchange, task)
+            refused = self._ask(session, question, params, exchange, task)
         except RemoteProtocolError as fault:
             refused = Frame(error=envelope.error_object(fault.rpc_code, fault.message))
         if refused is not None:
-            number = session.record_ask(ask)
-            del session.asks[number]
-            self.up.reply(session, ask._replace(number=number), refused, session.headers)
+            number = session.record_question(question)
+            del session.questions[number]
+            self.up.reply(session, question._replace(number=number), refused, session.headers)
 
-    def _ask(self, session: Session, ask: Ask, params: bytes | None, exchange: Exchange, task: Task) -> Frame | None:
-        """Returns what the server is told if nobody can be asked."""
-        if len(task.questions) >= self._desk.limits.task_questions_max or task.is_over:
+    def _ask(
+        self, session: Session, question: PendingQuestion, params: bytes | None, exchange: Exchange, task: Task
+    ) -> Frame | None:
+        """Returns the refusal for the server if the client cannot be asked; None: the question is open now."""
+        if len(task.questions) >= self._context.limits.task_questions_max or task.is_over:
             text = f"{len(task.questions)} questions of one task are open, the most allowed"
             return Frame(error=envelope.error_object(INTERNAL_ERROR, text))
         bare = related_task.without_related(params)
         if session.is_stateless:
-            if ask.method not in METHODS:
+            if question.method not in METHODS:
                 return Frame(error=NOT_ASKED)
-            able = b"{}" if exchange.leg is None else exchange.leg.capabilities
-            if missing(able, ask.method, params) is not None:
-                return refusal_of(ask.method)
-            entry = input_requests.embed(ask.method, bare, capabilities=able)
+            capabilities = b"{}" if exchange.request is None else exchange.request.capabilities
+            if missing(capabilities, question.method, params) is not None:
+                return refusal_of(question.method)
+            entry = input_requests.embed(question.method, bare, capabilities=capabilities)
         else:
             entry = related_task.with_related(bare, task.id)
-        number = session.record_ask(ask._replace(of_task=exchange))
+        number = session.record_question(question._replace(of_task=exchange))
         if not session.is_stateless:
-            if ask.token_raw is not None:
+            if question.token_raw is not None:
                 entry = envelope.replace_progress_token(entry, b"%d" % number)
-            entry = envelope.encode_request(b"%d" % number, ask.method, entry)
+            entry = envelope.encode_request(b"%d" % number, question.method, entry)
         before = task.state
-        task.receive_question(Wanted(number, ask.method, entry))
-        self._desk.timers.cancel(("reply", (session.sid, exchange.key)))
-        if ask.token_raw is not None:
+        task.receive_question(TaskQuestion(number, question.method, entry))
+        self._context.timers.cancel(("reply", (session.sid, exchange.key)))
+        if question.token_raw is not None:
             self._tick_later(task)
         if before is not task.state:
-            self._telling.touch(task)
-            self._telling.tell(task)
+            self._task_notifications.touch(task)
+            self._task_notifications.tell(task)
         self.put_questions(session, task)
         return None
 
     def put_questions(self, session: Session, task: Task) -> None:
-        """The client waits for the outcome: on that request's stream it is asked what has not reached it yet."""
+        """Sends the open questions that have not reached the client on the stream of its `tasks/result`, if it waits
+        for one."""
         waiter = self._table.waiter_of(task)
         if not task.is_legacy or waiter is None or waiter.sid != session.sid:
             return
         for wanted in list(task.questions.values()):
-            ask = session.asks.get(wanted.number)
-            if ask is None:
+            question = session.questions.get(wanted.number)
+            if question is None:
                 continue
             is_lost = (
-                ask.stream is not None and ask.stream.number is None and not self._desk.is_open(ask.stream.channel)
+                question.stream is not None
+                and question.stream.number is None
+                and not self._context.is_open(question.stream.channel)
             )
             if wanted.number not in task.told or is_lost:
                 task.told.add(wanted.number)
-                self._courier.put_question(session, wanted.number, wanted.entry, waiter)
+                self._responder.put_question(session, wanted.number, wanted.entry, waiter)
 
-    def receive_settled_ask(self, exchange: Exchange, number: int) -> None:
-        """A question was answered, or withdrawn."""
+    def receive_settled_question(self, exchange: Exchange, number: int) -> None:
+        """Removes a question that was answered or withdrawn. The last one sets the task back to `working`."""
         task = exchange.task
         if task is None or not task.receive_answer(number):
             return
-        if task.state is State.WORKING:
-            self._telling.touch(task)
-            self._telling.tell(task)
+        if task.state is TaskState.WORKING:
+            self._task_notifications.touch(task)
+            self._task_notifications.tell(task)
             run = self._table.runs.get(task.id)
             if run is not None:
                 self.up.expect_reply(run.session, exchange)
 
     def answer_questions(self, task: Task, responses: Mapping[str, bytes], headers: Headers) -> None:
-        """A client without a session answers some of them.
+        """Sends the answers of a `tasks/update` to the server. Unknown keys are ignored.
 
         Raises:
-            RemoteProtocolError: an answer has not the form it must have. Nothing has changed.
+            RemoteProtocolError: an answer is malformed. Nothing has changed.
         """
         run = self._table.runs.get(task.id)
         found = [(task.questions[key], response) for key, response in responses.items() if key in task.questions]
         for wanted, response in found:
             input_requests.check_response(wanted.method, response)
         for wanted, response in found:
-            ask = None if run is None else run.session.asks.pop(wanted.number, None)
-            if ask is None or run is None:
+            question = None if run is None else run.session.questions.pop(wanted.number, None)
+            if question is None or run is None:
                 continue
-            self.receive_settled_ask(run.exchange, wanted.number)
-            self.up.reply(run.session, ask, Frame(result=response), headers or run.session.headers)
+            self.receive_settled_question(run.exchange, wanted.number)
+            self.up.reply(run.session, question, Frame(result=response), headers or run.session.headers)
 
     def withdraw(self, session: Session, number: int) -> bool:
-        """The server withdrew a question to a client without a session. False if it is none of a task."""
-        ask = session.asks.get(number)
-        if ask is None or ask.of_task is None:
+        """Drops a question to a stateless client that the server withdrew. False if it belongs to no task."""
+        question = session.questions.get(number)
+        if question is None or question.of_task is None:
             return False
-        del session.asks[number]
-        self.receive_settled_ask(ask.of_task, number)
+        del session.questions[number]
+        self.receive_settled_question(question.of_task, number)
         return True
 
     def _tick_later(self, task: Task) -> None:
-        at = self._desk.now + self._desk.limits.park_tick_s
-        self._desk.timers.set(("task-tick", task.id), at, "sign of life")
+        at = self._context.now + self._context.limits.suspended_call_tick_s
+        self._context.timers.set(("task-tick", task.id), at, "sign of life")
 
-    def handle_tick(self, id: str, tick: Callable[[Session, Ask, int], None]) -> None:
-        """Servers give up on a question after a minute or so, unless they hear of progress."""
+    def handle_tick(self, id: str, tick: Callable[[Session, PendingQuestion, int], None]) -> None:
+        """Sends progress for the open questions of a task: servers give up on a question after a minute or so without
+        it."""
         task, run = self._table.tasks.get(id), self._table.runs.get(id)
         if task is None or run is None or not task.questions:
             return
         for wanted in task.questions.values():
-            ask = run.session.asks.get(wanted.number)
-            if ask is not None and ask.token_raw is not None:
+            question = run.session.questions.get(wanted.number)
+            if question is not None and question.token_raw is not None:
                 task.ticks += 1
-                tick(run.session, ask, task.ticks)
+                tick(run.session, question, task.ticks)
         self._tick_later(task)
 
     def leave_all(self, session: Session, exchange: Exchange) -> None:
-        """The server goes on without us: nobody answers in its client's stead."""
-        for number in [n for n, ask in session.asks.items() if ask.of_task is exchange]:
-            self._courier.forget_ask(session, number)
+        """Forgets the questions of a task that its server goes on with while the proxy stops. They get no answer."""
+        for number in [n for n, question in session.questions.items() if question.of_task is exchange]:
+            self._responder.forget_question(session, number)
 
     def drop_all(self, session: Session, exchange: Exchange, task: Task) -> None:
-        """Whoever asked hears what a client would say that closes the form."""
-        for number, ask in [(n, a) for n, a in session.asks.items() if a.of_task is exchange]:
-            self._courier.unask(session, number, msgspec.json.encode({"requestId": 0, "reason": "the task is over"}))
-            if ask.exchange is None:  # else whoever made it a question of the client's is told that the call is over
-                self.up.reply(session, ask, fallback(ask.method), session.headers)
+        """Ends the questions of a task that is over: the client's are withdrawn, and the server gets the fallback
+        answer, as from a user who closes the form."""
+        for number, question in [(n, a) for n, a in session.questions.items() if a.of_task is exchange]:
+            self._responder.cancel_question(
+                session, number, msgspec.json.encode({"requestId": 0, "reason": "the task is over"})
+            )
+            # A question with an exchange came from `UpstreamQuestions` or `Rounds`, which end it with the call.
+            if question.exchange is None:
+                self.up.reply(session, question, fallback(question.method), session.headers)

@@ -1,4 +1,4 @@
-"""How many tasks there may be, and the places that are kept for calls which may become some."""
+"""The limits on the number of tasks, and the places reserved for calls that may become tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from ..base.errors import OVERLOADED, RemoteProtocolError
 from ..base.timestamps import format_time
 from ..bridge import tasks
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.session import Session
 from ..state.task import Task
@@ -18,20 +18,23 @@ from . import ownership
 from .table import TaskTable
 
 TTL_MIN_MS: Final = 1000
-"""A task that is gone before its client can look at it is of no use."""
+"""The shortest time to live: a task that expires before its client can poll it is of no use."""
 
 
-class TaskRoom:
-    """
+class TaskQuota:
+    """Counts tasks against `Limits.tasks_max`, `Limits.tasks_per_principal_max` and `Limits.tasks_per_session_max`.
+
+    A reserved place counts as a task.
+
     Attributes:
-        expire: removes a task whose time is over.
-        last_ordinal: how many tasks there ever were.
+        expire: removes a task whose time to live is over.
+        last_ordinal: the number of tasks that there ever were.
     """
 
-    def __init__(self, desk: Desk, table: TaskTable) -> None:
+    def __init__(self, context: Context, table: TaskTable) -> None:
         self.expire: Callable[[Task], None]
         self.last_ordinal = 0
-        self._desk = desk
+        self._context = context
         self._table = table
         self._reserved: dict[ExchangeKey, Task] = {}
         self._by_payer: Counter[str] = Counter()
@@ -41,10 +44,10 @@ class TaskRoom:
         return len(self._reserved) + len(self._by_payer) + len(self._by_sid)
 
     def reserve(self, session: Session, exchange: Exchange) -> None:
-        """Keep a place for the task that a call may become.
+        """Reserves a place for the task that a call may become, unless it has one.
 
         Raises:
-            RemoteProtocolError: there is none left. Nothing has changed.
+            RemoteProtocolError: no place is left (OVERLOADED). Nothing has changed but that expired tasks are removed.
         """
         if exchange.key in self._reserved:
             return
@@ -54,7 +57,7 @@ class TaskRoom:
         self._reserved[exchange.key] = self._new(session, exchange)
 
     def _full(self, session: Session) -> str | None:
-        limits = self._desk.limits
+        limits = self._context.limits
         payer = ownership.payer_of(session.principal)
         for name, limit in (
             ("tasks_max", limits.tasks_max),
@@ -63,7 +66,7 @@ class TaskRoom:
         ):
             if self._used(name, payer, session.sid) < limit:
                 continue
-            for task in [task for task in self._table.tasks.values() if task.expires_at_unix <= self._desk.now_unix]:
+            for task in [task for task in self._table.tasks.values() if task.expires_at_unix <= self._context.now_unix]:
                 self.expire(task)
             if (count := self._used(name, payer, session.sid)) >= limit:
                 return f"there are {count} tasks, the most allowed ({name}): wait until some are over their time"
@@ -75,12 +78,14 @@ class TaskRoom:
         return self._by_payer[payer] if name == "tasks_per_principal_max" else self._by_sid[sid]
 
     def _new(self, session: Session, exchange: Exchange) -> Task:
-        limits = self._desk.limits
+        limits = self._context.limits
         self.last_ordinal += 1
-        ttl_ms = tasks.clamp_ttl(exchange.wish.ttl_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000))
+        ttl_ms = tasks.clamp_ttl(
+            exchange.task_options.ttl_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000)
+        )
         ttl_ms = max(ttl_ms, TTL_MIN_MS)
         task = Task(
-            self._desk.mint(),
+            self._context.mint(),
             ordinal=self.last_ordinal,
             server=session.server,
             tool=tool_of(exchange),
@@ -89,8 +94,8 @@ class TaskRoom:
             sid="" if session.is_stateless or session.principal else session.sid,
             principal=session.principal,
             is_legacy=not session.is_stateless,
-            created_at=format_time(self._desk.now_unix),
-            created_at_unix=self._desk.now_unix,
+            created_at=format_time(self._context.now_unix),
+            created_at_unix=self._context.now_unix,
             ttl_ms=ttl_ms,
             poll_ms=int(limits.task_poll_s * 1000),
         )
@@ -105,11 +110,11 @@ class TaskRoom:
         task.counted_for = sid
 
     def take(self, exchange: Exchange) -> Task:
-        """The task that a place was kept for."""
+        """Removes and returns the task that a place was reserved for. It stays counted."""
         return self._reserved.pop(exchange.key)
 
     def release(self, exchange: Exchange) -> None:
-        """None will come of it."""
+        """Gives back the reserved place of a call, if it has one: it becomes no task."""
         task = self._reserved.pop(exchange.key, None)
         if task is not None:
             self.count(task, task.counted_for, -1)

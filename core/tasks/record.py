@@ -1,38 +1,39 @@
-"""A task as it is saved, so that its result outlives the process that made it."""
+"""The stored record of a task, with which its result outlives the process, and its status for operators."""
 
 from __future__ import annotations
 
 import msgspec
 
-from ..state.task import State
+from ..state.task import TaskState
 
 PREFIX = "task/"
-"""What the keys of all these records start with."""
+"""The beginning of the storage key of every record."""
 
 
 class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Attributes:
-    id: what its client names it by.
-    server, tool: whose call it is.
-    era: of its client, `handshake` or `stateless`: how its outcome is written.
-    owner: a hash of whom it belongs to (`owners`).
-    payer: a hash of the principal, among whose tasks it counts.
-    sid: the public name of the session it belongs to, where nothing else tells its clients apart; "" for all of
-        an owner.
-    status: the last that was said.
-    message: what was said with it, for people.
-    created_at, updated_at: ISO 8601, as shown.
-    expires_at_unix: when it is forgotten.
-    ttl_ms: from its creation.
-    poll_ms: how often its client is asked to look.
-    upstream_task: the server's own name for it, if it is a task there.
-    is_remote: the server may be at work on it, whatever becomes of this process.
-    upstream_session: the `Mcp-Session-Id` that it was begun with, if any: some servers know it by that only.
-    upstream_revision: the revision of that session.
-    outcome: the result, or the error object, as JSON text; "" if there is none, or it is in `blob`.
-    is_error: the outcome is an error object.
-    blob: where the outcome is, if it is too large for a record.
-    size_bytes: of the outcome.
+    """The stored record of one task. Its field names are those of the storage, and must not change.
+
+    Attributes:
+        id: the `taskId` that its client uses.
+        server, tool: what was called.
+        era: of its client, `handshake` or `stateless`: the form of the outcome.
+        owner: a hash of its owner (`ownership.owner_of`).
+        payer: a hash of the principal under which it counts (`ownership.payer_of`).
+        sid: the public name of the session that owns it, where clients are anonymous; "" for all of an owner.
+        status: the last one.
+        message: the status message, for people.
+        created_at, updated_at: ISO 8601, as clients see them.
+        expires_at_unix: when it is removed, wall time.
+        ttl_ms: its time to live from its creation.
+        poll_ms: the poll interval that its client is given.
+        upstream_task: the server's own `taskId`, if it is a task there.
+        is_remote: its server may go on with it without this process.
+        upstream_session: the `Mcp-Session-Id` that it was begun with, if any: some servers find it only with that.
+        upstream_revision: the revision of that session.
+        outcome: the result, or the error object, as JSON text; "" if there is none, or it is in `blob`.
+        is_error: the outcome is an error object.
+        blob: where the outcome is, if it is too large for a record.
+        size_bytes: of the outcome.
     """
 
     id: str
@@ -42,7 +43,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str
     payer: str = ""
     sid: str = ""
-    status: State
+    status: TaskState
     message: str = ""
     created_at: str
     updated_at: str
@@ -71,10 +72,10 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A task as an operator sees it.
 
     Attributes:
-        kind: `proxied` (a task of the server's), `local` (a call that goes on here).
+        kind: `proxied` (a task of its server too), `local` (a call that only the proxy made a task of).
         era: of its client, `handshake` or `stateless`.
-        principal: who called; "" for anonymous, and for tasks of an earlier run.
-        session: the public name of the session it is run in; "" if there is none any more.
+        principal: who called; "" if anonymous, and for tasks of an earlier run.
+        session: the public name of the session that it runs in; "" if it does not run.
         created_at_unix, updated_at_unix, expires_at_unix: wall time.
         size_bytes: of the outcome, once there is one.
     """

@@ -1,6 +1,6 @@
-"""What clients ask of their tasks.
+"""Requests of clients about tasks: `tasks/get`, `tasks/result`, `tasks/list`, `tasks/update`, `tasks/cancel`.
 
-Whoever may not know of a task is told what anybody is told of one that never was.
+A client that may not see a task gets the same error as for a task that never was.
 
 Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 """
@@ -14,81 +14,80 @@ from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISS
 from ..bridge import input_requests, related_task, task_support, tasks
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
-from ..downstream.responder import Courier
+from ..downstream.responder import Responder
 from ..jsonrpc import envelope
-from ..state.context import Desk
-from ..state.exchange import Exchange
-from ..state.exchange import State as ExchangeState
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeState
 from ..state.link import Link
 from ..state.session import Session
-from ..state.task import Outcome, State, Task
+from ..state.task import Outcome, Task, TaskState
 from ..upstream import task_offers
 from ..upstream.task_offers import NEEDED
-from .local_tasks import CANCELLED, Tasking
+from .local_tasks import CANCELLED, LocalTasks
 from .ownership import is_shown, may_see
 from .store import TaskStore
 from .table import TaskTable
+from .upstream_tasks import UpstreamTasks
 
 UNKNOWN: Final = "Task not found: there is none of that id, or its time is over"
 
-LEGACY_VERBS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
-MODERN_VERBS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+LEGACY_METHODS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
+MODERN_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 
 _CURSOR: Final = re.compile(r"after-([0-9]{1,18})")
 
 
-class Looking(Protocol):
-    """How tasks of servers are seen."""
-
-    def refresh(self, link: Link, exchange: Exchange) -> bool: ...
-
-    def revive(self, link: Link, exchange: Exchange, id: str, poll_s: float) -> None: ...
-
-
-class Ways(Protocol):
-    """The ways to servers."""
+class LinkFinder(Protocol):
+    """Finds the link that an exchange goes over."""
 
     def is_live(self, sid: str) -> bool:
-        """Whether there is a session of that public name."""
+        """True if a session of that public name still lasts."""
 
-    def way_of(self, exchange: Exchange) -> Link | None: ...
+    def link_of(self, exchange: Exchange) -> Link | None: ...
 
-    def way_back(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
-        """The way to what an earlier run began, in a session with its server that has this name, if any."""
+    def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+        """Returns a link to the server of a task that an earlier run began.
+
+        Args:
+            upstream: the `Mcp-Session-Id` that the task was begun with; "" if there is none.
+            revision: of that session.
+        """
 
 
-class TaskVerbs:
-    """All requests about tasks."""
+class TaskRequests:
+    """The requests about tasks of all clients, and those that wait for a change of a task."""
 
     def __init__(
         self,
-        desk: Desk,
-        courier: Courier,
-        tasking: Tasking,
+        context: Context,
+        responder: Responder,
+        local_tasks: LocalTasks,
         store: TaskStore,
         table: TaskTable,
-        looking: Looking,
-        ways: Ways,
+        upstream_tasks: UpstreamTasks,
+        links: LinkFinder,
     ) -> None:
-        self._desk = desk
-        self._courier = courier
-        self._tasking = tasking
+        self._context = context
+        self._responder = responder
+        self._local_tasks = local_tasks
         self._store = store
         self._table = table
-        self._looking = looking
-        self._ways = ways
-        tasking.tell_waiters, tasking.forget_waiter = self.tell, self.forget
+        self._upstream_tasks = upstream_tasks
+        self._links = links
+        local_tasks.tell_waiters, local_tasks.forget_waiter = self.tell, self.forget
 
     def receive_request(self, link: Link, session: Session, exchange: Exchange) -> bool:
-        """A request of a client. True if it was about tasks, and is answered here, now or later."""
+        """Handles a request of a client. True if it is about tasks, and is answered here, now or later."""
         method = exchange.method
         if not method.startswith("tasks/"):
             return False
-        verbs = MODERN_VERBS if session.is_stateless else LEGACY_VERBS
+        methods = MODERN_METHODS if session.is_stateless else LEGACY_METHODS
         exchange.is_native = True
-        if method not in verbs or not self._has_tasks(link, session):
+        if method not in methods or not self._has_tasks(link, session):
             self._refuse(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
-        elif session.is_stateless and (exchange.leg is None or not task_support.declares(exchange.leg.capabilities)):
+        elif session.is_stateless and (
+            exchange.request is None or not task_support.declares(exchange.request.capabilities)
+        ):
             text = "Missing required client capability: tasks are an extension, declare it with each request"
             self._refuse(session, exchange, MISSING_CAPABILITY, text, NEEDED)
         elif method == "tasks/list":
@@ -98,20 +97,22 @@ class TaskVerbs:
         return True
 
     def visible(self, session: Session, ids: frozenset[str]) -> frozenset[str]:
-        """Those of these tasks that a client may know of."""
+        """Returns those of these task ids that the session's client may see."""
         found = {id: self._table.tasks.get(id) for id in ids}
         return frozenset(
             id for id, task in found.items() if task is not None and may_see(session, task, is_live=self._is_live)
         )
 
     def tell_state(self, id: str) -> None:
-        """Somebody began to listen to a task: it may have changed since they were told of it."""
+        """Notifies the subscriptions to a task of its state, unless it is still `working`: one of them is new, and the
+        task may have changed since its client last saw it."""
         task = self._table.tasks.get(id)
-        if task is not None and task.state is not State.WORKING:
-            self._store.get(task, lambda outcome, fault: self._tasking.telling.tell_now(task, outcome))
+        if task is not None and task.state is not TaskState.WORKING:
+            self._store.get(task, lambda outcome, fault: self._local_tasks.task_notifications.tell_now(task, outcome))
 
     def _has_tasks(self, link: Link, session: Session) -> bool:
-        """Whether the client was told of tasks. Before its server was ever reached nobody was told anything."""
+        """True if the client was offered tasks. A stateless client was shown no capabilities before its server was ever
+        reached: it may use tasks if the plan offers them."""
         if not link.plan.tasks.are_offered:
             return False
         if not session.is_stateless:
@@ -138,62 +139,64 @@ class TaskVerbs:
         task = self._table.tasks.get(tasks.task_id(exchange.params) or "")
         if task is None or not may_see(session, task, is_live=self._is_live):
             return None
-        if task.expires_at_unix <= self._desk.now_unix:
-            return None  # it is about to go
+        if task.expires_at_unix <= self._context.now_unix:
+            return None  # its timer is about to remove it
         if task.sid and task.sid != session.sid:
-            self._tasking.pass_to(session, task)
+            self._local_tasks.pass_to(session, task)
         return task
 
     def _is_live(self, sid: str) -> bool:
-        return self._ways.is_live(sid)
+        return self._links.is_live(sid)
 
     def _take_up(self, session: Session, task: Task) -> None:
-        exchange = self._tasking.take_up(session, task)
-        link = self._ways.way_back(session, exchange, *task.upstream_session)
-        self._looking.revive(link, exchange, task.upstream_task, task.poll_ms / 1000)
+        exchange = self._local_tasks.take_up(session, task)
+        link = self._links.earlier_link_of(session, exchange, *task.upstream_session)
+        self._upstream_tasks.revive(link, exchange, task.upstream_task, task.poll_ms / 1000)
 
     # --- Get --------------------------------------------------------------------------------------------------------
 
     def _get(self, session: Session, exchange: Exchange, task: Task) -> None:
-        if self._must_look(task):
+        if self._poll(task):
             self._wait(session, exchange, task)
         else:
             self._show(session, exchange, task)
 
-    def _must_look(self, task: Task) -> bool:
-        """Whether the server is being asked how its task fares."""
+    def _poll(self, task: Task) -> bool:
+        """Polls the task's server if that is due. True if a poll is under way, for which the client's request then
+        waits."""
         run = self._table.runs.get(task.id)
         if task.is_over or run is None or run.exchange.state is not ExchangeState.TASKED or task.questions:
             return False
-        link = self._ways.way_of(run.exchange)
-        return link is not None and self._looking.refresh(link, run.exchange)
+        link = self._links.link_of(run.exchange)
+        return link is not None and self._upstream_tasks.refresh(link, run.exchange)
 
     def _wait(self, session: Session, exchange: Exchange, task: Task) -> None:
         exchange.awaits = task.id
         self._table.waiters.setdefault(task.id, []).append((session, exchange))
         if exchange.method != "tasks/result":
-            at = self._desk.now + self._desk.limits.task_look_s
-            self._desk.timers.set(("task-look", task.id), at, "look at a task")
+            at = self._context.now + self._context.limits.task_look_s
+            self._context.timers.set(("task-look", task.id), at, "look at a task")
 
     def handle_look(self, id: str) -> None:
-        """The server takes too long to say: what is known is told."""
+        """Answers the requests that wait for the state of a task: its server did not tell within
+        `Limits.task_look_s`."""
         task = self._table.tasks.get(id)
         if task is not None:
             self.tell(task)
 
     def _show(self, session: Session, exchange: Exchange, task: Task) -> None:
         if not session.is_stateless:
-            self._answer(session, exchange, self._tasking.telling.shown(task))
+            self._answer(session, exchange, self._local_tasks.task_notifications.shown(task))
             return
 
         def show(outcome: Outcome | None, fault: str) -> None:
             if exchange.is_over:
                 return
-            if outcome is None and task.state in (State.COMPLETED, State.FAILED):
+            if outcome is None and task.state in (TaskState.COMPLETED, TaskState.FAILED):
                 self._refuse(session, exchange, INTERNAL_ERROR, f"what task {task.id} came to cannot be read: {fault}")
                 return
             try:
-                shown = self._tasking.telling.detailed(task, outcome, is_result=True)
+                shown = self._local_tasks.task_notifications.detailed(task, outcome, is_result=True)
             except RemoteProtocolError as error:
                 self._refuse(session, exchange, INTERNAL_ERROR, f"the result cannot be shown: {error.message}")
                 return
@@ -205,27 +208,27 @@ class TaskVerbs:
 
     def _result(self, session: Session, exchange: Exchange, task: Task) -> None:
         if task.is_over:
-            self._give(session, exchange, task)
+            self._send_outcome(session, exchange, task)
             return
         self._wait(session, exchange, task)
-        self._tasking.asking.put_questions(session, task)
+        self._local_tasks.task_questions.put_questions(session, task)
 
-    def _give(self, session: Session, exchange: Exchange, task: Task) -> None:
-        if task.state is State.CANCELLED:
+    def _send_outcome(self, session: Session, exchange: Exchange, task: Task) -> None:
+        if task.state is TaskState.CANCELLED:
             self._refuse(session, exchange, INTERNAL_ERROR, f"{CANCELLED}: {task.message}")
             return
 
-        def give(outcome: Outcome | None, fault: str) -> None:
+        def send(outcome: Outcome | None, fault: str) -> None:
             if exchange.is_over:
                 return
             if outcome is None:
                 self._refuse(session, exchange, INTERNAL_ERROR, f"the result of task {task.id} cannot be had: {fault}")
             elif outcome.is_error:
-                self._courier.answer(session, exchange, envelope.encode_error_raw(exchange.id_raw, outcome.data))
+                self._responder.answer(session, exchange, envelope.encode_error_raw(exchange.id_raw, outcome.data))
             else:
                 self._answer_related(session, exchange, task, outcome.data)
 
-        self._store.get(task, give)
+        self._store.get(task, send)
 
     def _answer_related(self, session: Session, exchange: Exchange, task: Task, result: bytes) -> None:
         try:
@@ -235,7 +238,8 @@ class TaskVerbs:
             self._refuse(session, exchange, INTERNAL_ERROR, text)
 
     def tell(self, task: Task) -> None:
-        """Something is known of a task, or it is over, or gone: whoever waits for that is told."""
+        """Answers the requests that wait for a task: its state is known, or it is over, or it was removed. A
+        `tasks/result` waits until it is over."""
         waiting = self._table.waiters.get(task.id, [])
         is_gone = self._table.tasks.get(task.id) is not task
         for session, exchange in list(waiting):
@@ -245,14 +249,14 @@ class TaskVerbs:
             if is_gone:
                 self._refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
             elif exchange.method == "tasks/result":
-                self._give(session, exchange, task)
+                self._send_outcome(session, exchange, task)
             elif exchange.method == "tasks/cancel":
                 self._cancel_now(session, exchange, task)
             else:
                 self._show(session, exchange, task)
 
     def forget(self, exchange: Exchange) -> None:
-        """A request does not wait any more."""
+        """Removes a request from those that wait for a task."""
         id, exchange.awaits = exchange.awaits, None
         waiting = self._table.waiters.get(id or "")
         if id is None or waiting is None:
@@ -263,7 +267,7 @@ class TaskVerbs:
         else:
             del self._table.waiters[id]
         if all(other.method == "tasks/result" for _, other in kept):
-            self._desk.timers.cancel(("task-look", id))
+            self._context.timers.cancel(("task-look", id))
 
     # --- List -------------------------------------------------------------------------------------------------------
 
@@ -281,7 +285,7 @@ class TaskVerbs:
                 self._refuse(session, exchange, INVALID_PARAMS, text)
                 return
             after = int(match[1])
-        now_unix = self._desk.now_unix
+        now_unix = self._context.now_unix
         found = [
             task
             for task in self._table.tasks.values()
@@ -290,8 +294,8 @@ class TaskVerbs:
             and is_shown(session, task)
             and self._table.is_told(task)
         ]
-        page = found[: self._desk.limits.task_page_max]
-        result = b'{"tasks":[' + b",".join(map(self._tasking.telling.shown, page)) + b"]"
+        page = found[: self._context.limits.task_page_max]
+        result = b'{"tasks":[' + b",".join(map(self._local_tasks.task_notifications.shown, page)) + b"]"
         if len(found) > len(page):
             result += b',"nextCursor":"after-%d"' % page[-1].ordinal
         self._answer(session, exchange, result + b"}")
@@ -301,7 +305,7 @@ class TaskVerbs:
     def _update(self, session: Session, exchange: Exchange, task: Task) -> None:
         try:
             responses = input_requests.read_responses(exchange.params)
-            self._tasking.asking.answer_questions(task, responses, exchange.headers)
+            self._local_tasks.task_questions.answer_questions(task, responses, exchange.headers)
         except RemoteProtocolError as error:
             self._refuse(session, exchange, error.rpc_code, error.message)
             return
@@ -311,9 +315,9 @@ class TaskVerbs:
 
     def _cancel(self, session: Session, exchange: Exchange, task: Task) -> None:
         run = self._table.runs.get(task.id)
-        link = None if run is None else self._ways.way_of(run.exchange)
-        if run is not None and link is not None and run.exchange.remote is not None and not link.can_be_told:
-            self._wait(session, exchange, task)  # its server is being reached
+        link = None if run is None else self._links.link_of(run.exchange)
+        if run is not None and link is not None and run.exchange.upstream_task is not None and not link.can_be_told:
+            self._wait(session, exchange, task)  # until its server is reached, which must be told
         else:
             self._cancel_now(session, exchange, task)
 
@@ -323,16 +327,20 @@ class TaskVerbs:
             self._refuse(session, exchange, INVALID_PARAMS, text)
             return
         if not task.is_over:
-            self._tasking.cancel(task, "its client cancelled it")
-        self._answer(session, exchange, ACKNOWLEDGED if session.is_stateless else self._tasking.telling.shown(task))
+            self._local_tasks.cancel(task, "its client cancelled it")
+        self._answer(
+            session,
+            exchange,
+            ACKNOWLEDGED if session.is_stateless else self._local_tasks.task_notifications.shown(task),
+        )
 
     def _answer(self, session: Session, exchange: Exchange, result: bytes) -> None:
         if session.is_stateless:
             result = named(result, server_info_of(session.greeting))
-        self._courier.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
+        self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
 
     def _refuse(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
-        self._courier.answer(session, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
+        self._responder.answer(session, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
 
 
 ACKNOWLEDGED: Final = b'{"resultType":"complete"}'

@@ -1,6 +1,7 @@
-"""What is stored of tasks: a record each, and the outcomes that are too large for one.
+"""The storage of tasks: one record for each, and a blob for an outcome that is too large for the record.
 
-Records of one task are written one after the other, so that the last one stays: storages may carry out orders at once.
+Records of one task are written one after the other, so that the last one stays: a storage may carry out orders
+concurrently.
 """
 
 from __future__ import annotations
@@ -10,40 +11,25 @@ from typing import Final
 
 import msgspec
 
-from ..base.effects import (
-    Collect,
-    Collected,
-    Discard,
-    Fetch,
-    Fetched,
-    Forget,
-    InlineSource,
-    Save,
-    Saved,
-    StorageAnswer,
-)
+from ..base.storage import Collect, Collected, Discard, Fetch, Fetched, Forget, InlineSource, Save, Saved, StorageAnswer
 from ..base.timestamps import format_time
-from ..state.context import Desk
-from ..state.storage_orders import Waiting, reason_of
-from ..state.task import Outcome, State, Task
+from ..state.context import Context
+from ..state.storage_orders import StorageOrders, reason_of
+from ..state.task import Outcome, Task, TaskState
 from .record import StoredTask
 
 Done = Callable[[str], None]
-"""Told why it failed; "" if it did not."""
+"""Called with the reason of the failure; "" on success."""
 
 OUTCOME_NAME: Final = "outcome.json"
 
 
 class TaskStore:
-    """The records and outcomes of all tasks.
+    """The records and outcomes of all tasks."""
 
-    Attributes:
-        held_bytes: of outcomes that are in memory for want of storage.
-    """
-
-    def __init__(self, desk: Desk, waiting: Waiting) -> None:
-        self._desk = desk
-        self._waiting = waiting
+    def __init__(self, context: Context, storage_orders: StorageOrders) -> None:
+        self._context = context
+        self._storage_orders = storage_orders
         self._saving: dict[str, list[tuple[StoredTask, Done]]] = {}
         self._gone: set[str] = set()
 
@@ -53,7 +39,8 @@ class TaskStore:
     # --- Records ----------------------------------------------------------------------------------------------------
 
     def save(self, record: StoredTask, then: Done) -> None:
-        """Write a task's record; `then` is called when it lasts, or cannot be made to."""
+        """Saves a record, after those of the same task that are still being saved. `then` is called when it is stored,
+        or could not be."""
         waiting = self._saving.get(record.key)
         if waiting is not None:
             waiting.append((record, then))
@@ -66,6 +53,7 @@ class TaskStore:
 
         def saved(answer: StorageAnswer) -> None:
             waiting = self._saving[key]
+            # Of a task that was forgotten meanwhile no further record is written, and this one is deleted.
             dropped = list(waiting) if key in self._gone else []
             if dropped:
                 waiting.clear()
@@ -75,32 +63,32 @@ class TaskStore:
                 del self._saving[key]
                 if key in self._gone:
                     self._gone.discard(key)
-                    self._desk.order(Forget(key=key))
+                    self._context.order(Forget(key=key))
             then("" if isinstance(answer, Saved) else reason_of(answer))
             for _, other in dropped:
                 other("the task is gone")
 
         value = msgspec.json.encode(record)
         expires_at_unix = record.expires_at_unix
-        self._waiting.order(
+        self._storage_orders.order(
             lambda ticket: Save(ticket=ticket, key=key, value=value, expires_at_unix=expires_at_unix), saved
         )
 
     def forget(self, task: Task) -> None:
-        """Nothing of a task is wanted any more."""
+        """Deletes a task's record, after the save that is under way, and its blob."""
         record_key = StoredTask.key_of(task.id)
         if record_key in self._saving:
             self._gone.add(record_key)
         else:
-            self._desk.order(Forget(key=record_key))
+            self._context.order(Forget(key=record_key))
         if task.blob is not None:
-            self._desk.order(Discard(blob=task.blob))
+            self._context.order(Discard(blob=task.blob))
 
     # --- Outcomes ---------------------------------------------------------------------------------------------------
 
     def put(self, task: Task, outcome: Outcome, then: Callable[[str | None, str], None]) -> None:
-        """Store an outcome on its own. `then` gets the name of its blob, or None and why there is none."""
-        blob = self._desk.mint()
+        """Stores an outcome as a blob. `then` gets the name of the blob, or None and the reason of the failure."""
+        blob = self._context.mint()
         size_bytes = len(outcome.data)
 
         def collected(answer: StorageAnswer) -> None:
@@ -110,12 +98,12 @@ class TaskStore:
                 problem = answer.files[0].problem if isinstance(answer, Collected) and answer.files else ""
                 then(None, problem or reason_of(answer))
 
-        def late(answer: StorageAnswer) -> None:
+        def late(answer: StorageAnswer) -> None:  # `then` has been told of a failure already
             if isinstance(answer, Collected):
-                self._desk.order(Discard(blob=blob))
+                self._context.order(Discard(blob=blob))
 
         source = InlineSource(data=outcome.data, filename=OUTCOME_NAME, mime_type="application/json")
-        self._waiting.order(
+        self._storage_orders.order(
             lambda ticket: Collect(
                 ticket=ticket,
                 server=task.server,
@@ -130,11 +118,12 @@ class TaskStore:
         )
 
     def drop(self, blob: str) -> None:
-        """An outcome that was stored in vain."""
-        self._desk.order(Discard(blob=blob))
+        """Deletes a blob that no task needs."""
+        self._context.order(Discard(blob=blob))
 
     def get(self, task: Task, then: Callable[[Outcome | None, str], None]) -> None:
-        """The outcome of a task that is over: `then` gets it, or None and why it cannot be had."""
+        """Fetches the outcome of a task that is over. `then` gets it, or None and the reason of the failure; at once if
+        it is in memory."""
         if task.blob is None:
             then(task.outcome, "it has none")
             return
@@ -146,14 +135,18 @@ class TaskStore:
             else:
                 then(None, reason_of(answer))
 
-        self._waiting.order(lambda ticket: Fetch(ticket=ticket, blob=blob, size_max_bytes=size_bytes), fetched)
+        self._storage_orders.order(lambda ticket: Fetch(ticket=ticket, blob=blob, size_max_bytes=size_bytes), fetched)
 
 
 def record_of(
-    task: Task, *, state: State | None = None, outcome: Outcome | None = None, blob: str | None = None
+    task: Task, *, state: TaskState | None = None, outcome: Outcome | None = None, blob: str | None = None
 ) -> StoredTask:
-    """A task as it is saved; with what it is about to come to, if that is given."""
-    said = outcome or task.outcome
+    """Returns the record of a task.
+
+    Args:
+        state, outcome, blob: those that the task is about to get, in place of its own.
+    """
+    known = outcome or task.outcome
     is_over = state is not None and state is not task.state
     return StoredTask(
         id=task.id,
@@ -174,7 +167,7 @@ def record_of(
         is_remote=task.is_remote,
         upstream_session=task.upstream_session[0],
         upstream_revision=task.upstream_session[1],
-        outcome="" if blob is not None or task.blob is not None or said is None else said.data.decode(),
+        outcome="" if blob is not None or task.blob is not None or known is None else known.data.decode(),
         is_error=outcome.is_error if outcome is not None else task.is_error,
         blob=blob or task.blob,
         size_bytes=len(outcome.data) if outcome is not None and is_over else task.size_bytes,
@@ -182,7 +175,11 @@ def record_of(
 
 
 def restored(record: StoredTask, *, ordinal: int, now_unix: float) -> Task:
-    """A task as an earlier run saved it."""
+    """Returns a task from the record of an earlier run. One that was not over is `working`, without its questions.
+
+    Args:
+        now_unix: the wall time that it counts as updated at.
+    """
     created_at_unix = record.expires_at_unix - record.ttl_ms / 1000
     task = Task(
         record.id,
@@ -206,7 +203,7 @@ def restored(record: StoredTask, *, ordinal: int, now_unix: float) -> Task:
     task.upstream_task, task.is_remote = record.upstream_task, record.is_remote
     task.upstream_session = record.upstream_session, record.upstream_revision
     task.is_error, task.size_bytes, task.blob = record.is_error, record.size_bytes, record.blob
-    if record.status not in (State.WORKING, State.INPUT_REQUIRED):
+    if record.status not in (TaskState.WORKING, TaskState.INPUT_REQUIRED):
         task.state = record.status
         if record.outcome:
             task.outcome = Outcome(record.outcome.encode(), record.is_error)

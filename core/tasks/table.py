@@ -1,4 +1,4 @@
-"""Which tasks there are, and what runs for them."""
+"""The table of all tasks, of the calls that run for them, and of the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from ..state.task import Outcome, Task
 
 
 class Run:
-    """A call that goes on.
+    """A call that runs as a task.
 
     Attributes:
-        leg: the request that is to be answered with the handle, until it is; and its id.
-        outcome: what it came to, while that is being stored.
-        message: what the server said of that.
-        is_cancelled: the server has cancelled it.
-        saves: how often its record is being saved before its client is told.
-        created: what else the server said when it made a task of it.
+        request: the reply to answer with the handle; None once it is answered.
+        id_raw: the id of that request.
+        outcome: the result or error of the call, while it is being stored.
+        message: the server's status message for the outcome.
+        is_cancelled: the server has cancelled its task.
+        saves: the saves of its record that are under way before its client gets the handle.
+        created: an object with the `_meta` of the server's `CreateTaskResult`, which goes into ours.
     """
 
     __slots__ = (
@@ -24,9 +25,9 @@ class Run:
         "exchange",
         "id_raw",
         "is_cancelled",
-        "leg",
         "message",
         "outcome",
+        "request",
         "saves",
         "session",
     )
@@ -34,7 +35,7 @@ class Run:
     def __init__(self, session: Session, exchange: Exchange) -> None:
         self.session = session
         self.exchange = exchange
-        self.leg: Reply | None = exchange.reply
+        self.request: Reply | None = exchange.reply
         self.id_raw = exchange.id_raw
         self.outcome: Outcome | None = None
         self.message = ""
@@ -44,11 +45,12 @@ class Run:
 
 
 class TaskTable:
-    """
+    """The tasks of all clients.
+
     Attributes:
-        tasks: all that a client was told of, or is about to be, by their ids, those that began first first.
-        runs: the calls that are under way for them.
-        waiters: requests that wait for something to be known of a task, oldest first.
+        tasks: those whose handle a client has or is about to get, by id, oldest first.
+        runs: the calls that run for them, by the id of the task.
+        waiters: the client requests that wait for a task, with their sessions, by its id, oldest first.
     """
 
     def __init__(self) -> None:
@@ -57,13 +59,13 @@ class TaskTable:
         self.waiters: dict[str, list[tuple[Session, Exchange]]] = {}
 
     def is_told(self, task: Task) -> bool:
-        """Whether its client was given its id."""
+        """True if the client has been given the task's handle."""
         run = self.runs.get(task.id)
-        return run is None or run.leg is None
+        return run is None or run.request is None
 
     def waiter_of(self, task: Task) -> Exchange | None:
-        """The latest request that waits for its outcome in the session that it runs in: its principal may wait in
-        others, too, which know nothing of that one's questions and tokens."""
+        """Returns the latest `tasks/result` that waits in the session in which the task runs. Its principal may wait in
+        other sessions too, which do not know the questions and progress tokens of that one."""
         run, waiting = self.runs.get(task.id), self.waiters.get(task.id, [])
         if run is None:
             return None

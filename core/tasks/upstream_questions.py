@@ -1,7 +1,7 @@
-"""What servers without sessions ask in the course of their tasks: each question once, and each answer once.
+"""Questions of stateless servers in the course of their tasks: each is asked once, and answered once.
 
-They list what they ask whenever they are looked at, and are told the answers with requests of their own
-(`tasks/update`). Whoever the call belongs to is asked as if the call had asked.
+The server lists its open questions in every result of `tasks/get`, and takes the answers with `tasks/update`. The
+client of the call is asked as if the call itself had asked.
 
 Source: the tasks extension, "Task Update Requests".
 """
@@ -17,101 +17,113 @@ from ..base.errors import RemoteProtocolError
 from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.input_requests import Question
-from ..downstream.responder import Courier
+from ..downstream.responder import Responder
 from ..jsonrpc.envelope import Frame
-from ..state.context import Desk
-from ..state.exchange import Exchange
-from ..state.exchange import State as ExchangeState
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeState
 from ..state.link import Link
-from ..state.session import Ask, Session
-from ..state.upstream_session import State
-from ..state.upstream_task import Remote
+from ..state.session import PendingQuestion, Session
+from ..state.upstream_session import UpstreamSessionState
+from ..state.upstream_task import UpstreamTask
 
 OVER: Final = msgspec.json.encode({"requestId": 0, "reason": "what asked is over"})
 
 UPDATE: Final = "task-update"
 
 
-class Looking(Protocol):
-    """Who looks at tasks."""
+class TaskPoller(Protocol):
+    """Polls tasks of servers, and sends other requests about them."""
 
-    def look_later(self, link: Link, exchange: Exchange) -> None: ...
+    def poll_later(self, link: Link, exchange: Exchange) -> None: ...
 
     def run(
         self, link: Link, exchange: Exchange, purpose: str, method: str, params: object, about: str = ""
     ) -> int: ...
 
 
-class RemoteAsking:
-    """
+class UpstreamQuestions:
+    """The questions of all tasks of stateless servers.
+
     Args:
         roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
     """
 
-    def __init__(self, desk: Desk, courier: Courier, looking: Looking, *, roots_of: Callable[[Session], bytes]) -> None:
-        self.looking = looking
-        self._desk = desk
-        self._courier = courier
+    def __init__(
+        self, context: Context, responder: Responder, poller: TaskPoller, *, roots_of: Callable[[Session], bytes]
+    ) -> None:
+        self._poller = poller
+        self._context = context
+        self._responder = responder
         self._roots_of = roots_of
 
-    def ask_new(self, link: Link, exchange: Exchange, remote: Remote, asked: tuple[Question, ...]) -> None:
+    def ask_new(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, asked: tuple[Question, ...]) -> None:
+        """Asks those of a task's open questions that were not asked before, and withdraws those that are not open any
+        more. At most `Limits.task_questions_max` may be open at once, and that times `Limits.rounds_max` asked in all:
+        others are noted and left unanswered."""
         keys = {question.key for question in asked}
-        for number, question in list(remote.open.items()):
+        for number, question in list(upstream_task.open.items()):
             if question.key not in keys:
-                del remote.open[number]
+                del upstream_task.open[number]
                 reason = msgspec.json.encode({"requestId": 0, "reason": "it is not asked any more"})
-                self._courier.unask(link.session_of(exchange), number, reason)
+                self._responder.cancel_question(link.session_of(exchange), number, reason)
         for question in asked:
-            if question.key in remote.asked:
+            if question.key in upstream_task.asked:
                 continue
-            if len(remote.open) >= self._desk.limits.task_questions_max or len(remote.asked) >= self._asked_max:
-                self._desk.note("warning", "a task asks more than can be asked: left unanswered", link.plan.id)
+            if (
+                len(upstream_task.open) >= self._context.limits.task_questions_max
+                or len(upstream_task.asked) >= self._asked_max
+            ):
+                self._context.note("warning", "a task asks more than can be asked: left unanswered", link.plan.id)
                 return
-            remote.asked.add(question.key)
+            upstream_task.asked.add(question.key)
             try:
-                self._ask(link, exchange, remote, question)
+                self._ask(link, exchange, upstream_task, question)
             except RemoteProtocolError as fault:
-                self._desk.note("warning", f"a task asks what cannot be shown: {fault.message}", link.plan.id)
+                self._context.note("warning", f"a task asks what cannot be shown: {fault.message}", link.plan.id)
 
-    def settle(self, link: Link, exchange: Exchange, remote: Remote) -> None:
-        """It is over: a client that was asked in the course of a call is asked no more. Who knows the task hears so by
-        that."""
+    def settle(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask) -> None:
+        """Withdraws the open questions of a task that is over. A client that knows the task sees them end with it."""
         session = link.session_of(exchange)
-        for number in list(remote.open):
-            ask = session.asks.get(number)
-            if ask is not None and ask.of_task is None and not session.is_stateless:
-                self._courier.unask(session, number, OVER)
+        for number in list(upstream_task.open):
+            question = session.questions.get(number)
+            if question is not None and question.of_task is None and not session.is_stateless:
+                self._responder.cancel_question(session, number, OVER)
 
     @property
     def _asked_max(self) -> int:
-        return self._desk.limits.task_questions_max * self._desk.limits.rounds_max
+        return self._context.limits.task_questions_max * self._context.limits.rounds_max
 
-    def _ask(self, link: Link, exchange: Exchange, remote: Remote, question: Question) -> None:
+    def _ask(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, question: Question) -> None:
         session = link.session_of(exchange)
         if question.method == "roots/list" and link.plan.owns_roots:
-            self._answer(link, exchange, remote, question.key, self._roots_of(session))
+            self._answer(link, exchange, upstream_task, question.key, self._roots_of(session))
             return
-        who = exchange.leg or session.client
-        if missing(who.capabilities, question.method, question.params) is not None:
-            self._desk.note("info", f"a task asks for {question.method}, which its client does not offer", link.plan.id)
-            return  # a refusal is an error, and there is no word for it here
+        client = exchange.request or session.client
+        if missing(client.capabilities, question.method, question.params) is not None:
+            self._context.note(
+                "info", f"a task asks for {question.method}, which its client does not offer", link.plan.id
+            )
+            return  # a refusal would be an error, for which `tasks/update` has no form
         params = question.params
         if not session.is_stateless:
-            able = session.client.capabilities
-            visit = self._desk.mint()
+            capabilities = session.client.capabilities
+            elicitation_id = self._context.mint()
             params = input_requests.shown(
-                question.method, params, session.features, elicitation_id=visit, capabilities=able
+                question.method, params, session.features, elicitation_id=elicitation_id, capabilities=capabilities
             )
-        number = session.last_ask + 1
-        remote.open[number] = question
-        ask = Ask(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange, number=number)
-        self._courier.ask(session, ask, params, exchange)
+        number = session.last_question + 1
+        upstream_task.open[number] = question
+        pending = PendingQuestion(
+            b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange, number=number
+        )
+        self._responder.ask(session, pending, params, exchange)
 
     def receive_answer(self, link: Link, number: int, exchange: Exchange, answer: Frame) -> None:
-        """The client answered a question, or could not be asked."""
-        remote, session = exchange.remote, link.session_of(exchange)
-        question = None if remote is None else remote.open.pop(number, None)
-        if remote is None or question is None or exchange.state is not ExchangeState.TASKED:
+        """Handles the client's response to a question, or an error of ours in place of it. An error becomes the
+        fallback answer, or none at all."""
+        upstream_task, session = exchange.upstream_task, link.session_of(exchange)
+        question = None if upstream_task is None else upstream_task.open.pop(number, None)
+        if upstream_task is None or question is None or exchange.state is not ExchangeState.TASKED:
             return
         result = answer.result
         if result is not None and not session.is_stateless:
@@ -119,29 +131,31 @@ class RemoteAsking:
                 result = input_requests.answered(question.method, question.params, session.features, result)
                 input_requests.check_response(question.method, result)
             except RemoteProtocolError as fault:
-                self._desk.note("info", f"a client's answer cannot be given on: {fault.message}", link.plan.id)
+                self._context.note("info", f"a client's answer cannot be given on: {fault.message}", link.plan.id)
                 result = None
         if result is None:
-            kind, said = input_requests.FALLBACKS.get(question.method, ("error", b""))
+            kind, body = input_requests.FALLBACKS.get(question.method, ("error", b""))
             if kind != "result":
-                return  # there is no word for it: the server goes on without, or gives up
-            result = said
-        self._answer(link, exchange, remote, question.key, result)
+                return  # `tasks/update` has no form for an error: the server goes on without an answer, or gives up
+            result = body
+        self._answer(link, exchange, upstream_task, question.key, result)
 
-    def _answer(self, link: Link, exchange: Exchange, remote: Remote, key: str, result: bytes) -> None:
-        remote.answers[key] = result
-        remote.pause_s = remote.poll_s
+    def _answer(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, key: str, result: bytes) -> None:
+        upstream_task.answers[key] = result
+        upstream_task.pause_s = upstream_task.poll_s
         self.send(link, exchange)
-        if not remote.is_looked_at:
-            self.looking.look_later(link, exchange)
+        if not upstream_task.is_looked_at:
+            self._poller.poll_later(link, exchange)
 
     def send(self, link: Link, exchange: Exchange) -> None:
-        remote = exchange.remote
-        assert remote is not None
-        if link.upstream.state is not State.READY:
+        """Sends each answer that is not on its way in a `tasks/update` of its own, if the server is ready. An answer
+        that failed to arrive is sent again with the next poll."""
+        upstream_task = exchange.upstream_task
+        assert upstream_task is not None
+        if link.upstream.state is not UpstreamSessionState.READY:
             return
-        for key, result in remote.answers.items():
-            if key not in remote.sending:
-                remote.sending.add(key)
-                params = {"taskId": remote.id, "inputResponses": {key: msgspec.Raw(result)}}
-                self.looking.run(link, exchange, UPDATE, "tasks/update", params, about=key)
+        for key, result in upstream_task.answers.items():
+            if key not in upstream_task.sending:
+                upstream_task.sending.add(key)
+                params = {"taskId": upstream_task.id, "inputResponses": {key: msgspec.Raw(result)}}
+                self._poller.run(link, exchange, UPDATE, "tasks/update", params, about=key)

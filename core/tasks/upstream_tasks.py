@@ -1,12 +1,12 @@
-"""Calls that a server has made tasks of: their answers are asked for until they are there.
+"""Tasks of servers: calls that a server answered with a task, whose outcome the proxy fetches.
 
-To everybody else such a call is one like any other whose answer takes its time. Here it is looked at (`tasks/get`), its
-outcome fetched and given on as if it were the answer to the call, its questions asked of the client as if the call
-asked them, and the task cancelled when nobody wants the call any more.
+To the rest of the proxy such a call is an open call like any other. This module polls its task (`tasks/get`), fetches
+the outcome and delivers it as the response to the call, asks the client the task's questions as if the call asked them,
+and cancels the task when the call is cancelled.
 
-A server with sessions is asked for the outcome at once, with a request that it answers when there is one
-(`tasks/result`): that saves looking, and it is on that request's stream that such servers ask. One without is looked at
-as often as it wants to be while somebody waits, and less and less often while nobody does.
+A server with sessions is asked for the outcome at once, with a `tasks/result` that it answers when the task is over.
+That saves polling, and such servers send their questions on that request's stream. A stateless server is polled at the
+interval it names while a client waits, and less and less often while none does.
 
 Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 """
@@ -18,108 +18,96 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..base.effects import Cause
 from ..base.empty import NONE, without
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, RemoteProtocolError
+from ..base.events import Cause
 from ..base.ids import ChannelId
 from ..base.plan import Kind
 from ..bridge import related_task, task_support, tasks
-from ..bridge.request_meta import Envelope, add, own_envelope
-from ..downstream.responder import Courier
+from ..bridge.request_meta import RequestMeta, add, own_envelope
+from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
-from ..state.context import Desk
-from ..state.exchange import Exchange
-from ..state.exchange import Input as ExchangeInput
-from ..state.exchange import State as ExchangeState
-from ..state.link import CANCEL, Errand, Link, UpPostRole
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeInput, ExchangeState
+from ..state.link import CANCEL, Link, OwnRequest
 from ..state.session import Session
-from ..state.upstream_session import State
-from ..state.upstream_task import Remote
-from ..upstream.writer import Uplink
+from ..state.upstream_channels import UpstreamPostRole
+from ..state.upstream_session import UpstreamSessionState
+from ..state.upstream_task import UpstreamTask
+from ..upstream.failures import Failures
+from ..upstream.writer import UpstreamWriter
 from ..wire.http.failure import describe
-from .upstream_questions import UPDATE, RemoteAsking
+from .local_tasks import LocalTasks
+from .upstream_questions import UPDATE, UpstreamQuestions
 
 LOOK: Final = "task-get"
 FETCH: Final = "task-result"
 PURPOSES: Final = frozenset({LOOK, FETCH, UPDATE, CANCEL})
-"""Of requests of ours that are about tasks."""
+"""The purposes of our own requests that are about tasks."""
 
 FETCHES_MAX: Final = 64
-"""Requests for outcomes that wait with one server at once: each may be a connection. Further tasks are looked at."""
+"""The most `tasks/result` requests that are open with one server, as each may be a connection. Further tasks are polled
+only."""
 
 ORPHANS_MAX: Final = 256
-"""Calls of one server, cancelled before it answered, whose answers are looked at all the same."""
+"""The most calls of one server that were cancelled before it answered, and whose responses are still read in case they
+are tasks."""
 
 PAUSE_MIN_S: Final = 0.05
-"""The shortest pause between two looks at a task, whatever its server wants."""
+"""The shortest pause between two polls of a task, whatever interval its server names."""
 
 PAUSE_GROWTH: Final = 1.5
 
 CANCELLED: Final = msgspec.json.encode({"code": INTERNAL_ERROR, "message": "the server cancelled the task"})
 
 
-class Adopted(Protocol):
-    """Whose clients were told of a task of ours, or may be."""
+class ResponseDispatcher(Protocol):
+    """Delivers the outcome of a task as a server's response to the call."""
 
-    def receive_handle(self, session: Session, exchange: Exchange, created: tasks.Task, result: bytes) -> None:
-        """The server made a task of a call."""
-
-    def receive_status(self, session: Session, exchange: Exchange, seen: tasks.Task) -> None:
-        """The server said how it fares."""
-
-    def is_awaited(self, exchange: Exchange) -> bool:
-        """Whether somebody waits for what becomes of it."""
-
-    def receive_look(self, exchange: Exchange) -> None:
-        """What was to be seen of it was seen, or could not be."""
-
-
-class Answers(Protocol):
     def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None: ...
 
 
-class Ends(Protocol):
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
+class UpstreamTasks:
+    """The tasks of all servers.
 
-
-class Tasked:
-    """
     Attributes:
-        asking: what is asked in their course.
+        adopted: the proxy's own tasks. A call here may be one of them too, if its client was given a task.
+        asking: the questions of tasks of stateless servers.
 
     Args:
         roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
-        need: have a server dialled.
+        need: dials a server.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        uplink: Uplink,
-        courier: Courier,
+        context: Context,
+        writer: UpstreamWriter,
+        responder: Responder,
         *,
         roots_of: Callable[[Session], bytes],
         need: Callable[[Link], None],
     ) -> None:
-        self.adopted: Adopted
-        self.answers: Answers
-        self.ends: Ends
-        self._desk = desk
-        self._uplink = uplink
-        self._courier = courier
-        self.asking = RemoteAsking(desk, courier, self, roots_of=roots_of)
+        self.adopted: LocalTasks
+        self.answers: ResponseDispatcher
+        self.ends: Failures
+        self._context = context
+        self._writer = writer
+        self._responder = responder
+        self.asking = UpstreamQuestions(context, responder, self, roots_of=roots_of)
         self._need = need
 
-    # --- It becomes a task ------------------------------------------------------------------------------------------
+    # --- Calls become tasks -------------------------------------------------------------------------------------------
 
     def receive_created(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """A call was answered. False if that is its result.
+        """Handles a result of a server. True if it is a task: the call goes on, with the task polled. False if it is
+        the result of the call.
 
         Raises:
-            RemoteProtocolError: it is a task that cannot be one.
+            RemoteProtocolError: it is a task that is malformed, was not allowed, or has an id that is in use.
         """
-        if exchange.remote is not None or exchange.method != "tools/call":
+        if exchange.upstream_task is not None or exchange.method != "tools/call":
             return False
         if not exchange.is_augmented:
             if link.is_stateless and tasks.is_task(result):
@@ -128,324 +116,340 @@ class Tasked:
         created = tasks.read_created(result, is_stateless=link.is_stateless)
         if created is None:
             return False
-        if created.id in link.remotes:
+        if created.id in link.upstream_tasks:
             raise RemoteProtocolError("got the id of a task that is under way, expected another")
         number = exchange.upstream_id
-        remote = self._begin(link, exchange, created)
+        upstream_task = self._begin(link, exchange, created)
         if number is not None and exchange.token_raw is not None:
-            remote.number = number
+            upstream_task.number = number
             link.tokens = {**link.tokens, number: exchange}
         self.adopted.receive_handle(link.session_of(exchange), exchange, created, result)
         self._look_first(link, exchange, created.status)
         return True
 
     def revive(self, link: Link, exchange: Exchange, id: str, poll_s: float) -> None:
-        """A task that an earlier run began: it is asked for from now on."""
-        for wish in (ExchangeInput.PREPARED, ExchangeInput.SEND):
-            exchange.step(wish)
-        word = tasks.Task(
+        """Polls a task that an earlier run began, from now on.
+
+        Args:
+            exchange: a new one, which stands for the call.
+            id: the server's `taskId`.
+        """
+        for step in (ExchangeInput.PREPARED, ExchangeInput.SEND):
+            exchange.step(step)
+        fields = tasks.TaskFields(
             id=id, status="working", created_at="", updated_at="", ttl_ms=None, poll_ms=int(poll_s * 1000)
         )
-        self._begin(link, exchange, word)
-        if link.upstream.state is State.READY:
+        self._begin(link, exchange, fields)
+        if link.upstream.state is UpstreamSessionState.READY:
             self._look(link, exchange)
         else:
             self._need(link)
 
-    def _begin(self, link: Link, exchange: Exchange, created: tasks.Task) -> Remote:
+    def _begin(self, link: Link, exchange: Exchange, created: tasks.TaskFields) -> UpstreamTask:
         exchange.step(ExchangeInput.TASKED)
         exchange.upstream_id = exchange.post = None
-        poll_s = self._desk.limits.task_poll_s if created.poll_ms is None else created.poll_ms / 1000
-        poll_s = min(max(poll_s, PAUSE_MIN_S), self._desk.limits.task_poll_max_s)
-        remote = exchange.remote = Remote(
-            created.id, poll_s=poll_s, status=created.status, message=created.message or "", now=self._desk.now
+        poll_s = self._context.limits.task_poll_s if created.poll_ms is None else created.poll_ms / 1000
+        poll_s = min(max(poll_s, PAUSE_MIN_S), self._context.limits.task_poll_max_s)
+        upstream_task = exchange.upstream_task = UpstreamTask(
+            created.id, poll_s=poll_s, status=created.status, message=created.message or "", now=self._context.now
         )
-        link.remotes = {**link.remotes, created.id: exchange}
-        self._uplink.expect_reply(link, exchange)
-        return remote
+        link.upstream_tasks = {**link.upstream_tasks, created.id: exchange}
+        self._writer.expect_reply(link, exchange)
+        return upstream_task
 
     def _look_first(self, link: Link, exchange: Exchange, status: str) -> None:
         if exchange.state is not ExchangeState.TASKED:
-            return  # nobody wanted it any more
+            return  # the call was cancelled meanwhile
         if link.is_stateless:
             if status == "working":
-                self.look_later(link, exchange)
+                self.poll_later(link, exchange)
             else:
                 self._look(link, exchange)
             return
         if status == "cancelled":
             self._look(link, exchange)
             return
-        if len(link.remotes) <= FETCHES_MAX or status != "working":
+        if len(link.upstream_tasks) <= FETCHES_MAX or status != "working":
             self._fetch(link, exchange)
-        self.look_later(link, exchange)
+        self.poll_later(link, exchange)
 
-    # --- Looking ----------------------------------------------------------------------------------------------------
+    # --- Polling ------------------------------------------------------------------------------------------------------
 
     def refresh(self, link: Link, exchange: Exchange) -> bool:
-        """Its client asks how it fares. True if that is being found out."""
-        remote = exchange.remote
-        if remote is None or exchange.state is not ExchangeState.TASKED:
+        """Polls a task for a client's `tasks/get`, unless that was done less than half a poll interval ago. True if a
+        poll is under way."""
+        upstream_task = exchange.upstream_task
+        if upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return False
-        if not remote.is_looked_at and self._desk.now - remote.looked_at >= remote.poll_s / 2:
-            remote.pause_s = remote.poll_s
+        if not upstream_task.is_looked_at and self._context.now - upstream_task.looked_at >= upstream_task.poll_s / 2:
+            upstream_task.pause_s = upstream_task.poll_s
             self._look(link, exchange)
-        return remote.is_looked_at
+        return upstream_task.is_looked_at
 
     def handle_look(self, link: Link, exchange: Exchange) -> None:
-        """It is time to look, or a look takes too long."""
-        remote = exchange.remote
-        if remote is None or exchange.state is not ExchangeState.TASKED:
+        """Handles the timer of a task: it is time to poll, or the poll under way takes too long."""
+        upstream_task = exchange.upstream_task
+        if upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return
-        if remote.is_looked_at:
+        if upstream_task.is_looked_at:
             self._drop(link, exchange, LOOK)
-            remote.is_looked_at = False
+            upstream_task.is_looked_at = False
             self._receive_failure(link, exchange, "it does not say how its task fares")
             return
         self._look(link, exchange)
 
     def _look(self, link: Link, exchange: Exchange) -> None:
-        remote = exchange.remote
-        assert remote is not None
-        if link.upstream.state is not State.READY:
-            self.look_later(link, exchange)
+        upstream_task = exchange.upstream_task
+        assert upstream_task is not None
+        if link.upstream.state is not UpstreamSessionState.READY:
+            self.poll_later(link, exchange)
             self._need(link)
             return
-        remote.is_looked_at = True
-        self.run(link, exchange, LOOK, "tasks/get", {"taskId": remote.id})
-        self._set_timer(exchange, self._desk.limits.notice_timeout_s)
+        upstream_task.is_looked_at = True
+        self.run(link, exchange, LOOK, "tasks/get", {"taskId": upstream_task.id})
+        self._set_timer(exchange, self._context.limits.notification_timeout_s)
         self.asking.send(link, exchange)
 
-    def look_later(self, link: Link, exchange: Exchange) -> None:
-        remote, limits = exchange.remote, self._desk.limits
-        assert remote is not None
+    def poll_later(self, link: Link, exchange: Exchange) -> None:
+        """Schedules the next poll of a task. While no client waits, the pauses grow up to `Limits.task_poll_max_s`."""
+        upstream_task, limits = exchange.upstream_task, self._context.limits
+        assert upstream_task is not None
         is_hurried = exchange.task is None or self.adopted.is_awaited(exchange)
-        if remote.is_fetched and not (is_hurried and exchange.token_raw is not None):
-            remote.pause_s = limits.task_poll_max_s  # it says by itself when it is over
+        if upstream_task.is_fetched and not (is_hurried and exchange.token_raw is not None):
+            upstream_task.pause_s = limits.task_poll_max_s  # `tasks/result` is answered when it is over
         elif is_hurried:
-            remote.pause_s = remote.poll_s
-        self._set_timer(exchange, remote.pause_s)
-        remote.pause_s = min(remote.pause_s * PAUSE_GROWTH, limits.task_poll_max_s)
+            upstream_task.pause_s = upstream_task.poll_s
+        self._set_timer(exchange, upstream_task.pause_s)
+        upstream_task.pause_s = min(upstream_task.pause_s * PAUSE_GROWTH, limits.task_poll_max_s)
 
     def _set_timer(self, exchange: Exchange, pause_s: float) -> None:
-        self._desk.timers.set(("look", (exchange.sid, exchange.key)), self._desk.now + pause_s, "task of the server's")
+        self._context.timers.set(
+            ("look", (exchange.sid, exchange.key)), self._context.now + pause_s, "task of the server's"
+        )
 
     def _fetch(self, link: Link, exchange: Exchange) -> None:
-        remote = exchange.remote
-        assert remote is not None
-        remote.is_fetched = True
-        self.run(link, exchange, FETCH, "tasks/result", {"taskId": remote.id})
+        upstream_task = exchange.upstream_task
+        assert upstream_task is not None
+        upstream_task.is_fetched = True
+        self.run(link, exchange, FETCH, "tasks/result", {"taskId": upstream_task.id})
 
     def run(self, link: Link, exchange: Exchange, purpose: str, method: str, params: object, about: str = "") -> int:
+        """Sends a request about a task. A stateless server gets the metadata of the call's client with it. Returns the
+        number of the request."""
         encoded = msgspec.json.encode(params)
         if link.is_stateless:
             encoded = add(encoded, self._envelope(link, exchange))
-        return self._uplink.run(link, purpose, method, encoded, about=about, exchange=exchange)
+        return self._writer.run(link, purpose, method, encoded, about=about, exchange=exchange)
 
-    def _envelope(self, link: Link, exchange: Exchange) -> Envelope:
-        session = link.sessions.get(exchange.sid)  # of a shared process it may have left before its call was answered
-        who = exchange.leg or (own_envelope("", self._desk.plan.version) if session is None else session.client)
+    def _envelope(self, link: Link, exchange: Exchange) -> RequestMeta:
+        session = link.sessions.get(exchange.sid)  # None: on a shared process a session may end before its call does
+        meta = exchange.request or (own_envelope("", self._context.plan.version) if session is None else session.client)
         assert link.upstream.revision is not None
-        able = task_support.declare_modern(who.capabilities)
-        return msgspec.structs.replace(who, revision=link.upstream.revision, capabilities=able, log_level=None)
+        capabilities = task_support.declare_modern(meta.capabilities)
+        return msgspec.structs.replace(meta, revision=link.upstream.revision, capabilities=capabilities, log_level=None)
 
-    # --- What the server says ---------------------------------------------------------------------------------------
+    # --- From the server ----------------------------------------------------------------------------------------------
 
-    def receive_errand(self, link: Link, errand: Errand, frame: Frame) -> None:
-        """The answer to a request of ours."""
-        exchange = errand.exchange
+    def receive_own_response(self, link: Link, own_request: OwnRequest, frame: Frame) -> None:
+        """Handles the response to one of our own requests about a task."""
+        exchange = own_request.exchange
         assert exchange is not None
-        remote = exchange.remote
-        if errand.purpose == CANCEL or remote is None or exchange.state is not ExchangeState.TASKED:
+        upstream_task = exchange.upstream_task
+        if own_request.purpose == CANCEL or upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return
-        self._uplink.expect_reply(link, exchange)
-        if errand.purpose == UPDATE:
-            remote.answers.pop(errand.about, None)
-            remote.sending.discard(errand.about)
-        elif errand.purpose == FETCH:
-            remote.is_fetched = False
+        self._writer.expect_reply(link, exchange)
+        if own_request.purpose == UPDATE:
+            upstream_task.answers.pop(own_request.about, None)
+            upstream_task.sending.discard(own_request.about)
+        elif own_request.purpose == FETCH:
+            upstream_task.is_fetched = False
             try:
-                self._receive_outcome(link, exchange, remote, frame)
+                self._receive_outcome(link, exchange, upstream_task, frame)
             except RemoteProtocolError as fault:
                 self._deliver(link, exchange, _unreadable(fault))
-        elif remote.is_looked_at:
-            remote.is_looked_at = False
+        elif upstream_task.is_looked_at:
+            upstream_task.is_looked_at = False
             try:
-                self._receive_seen(link, exchange, remote, frame)
+                self._receive_seen(link, exchange, upstream_task, frame)
             except RemoteProtocolError as fault:
                 self._receive_failure(link, exchange, fault.message)
             self.adopted.receive_look(exchange)
 
-    def receive_failure(self, link: Link, errand: Errand, cause: Cause) -> None:
-        """A request of ours was not answered."""
-        exchange = errand.exchange
+    def receive_failure(self, link: Link, own_request: OwnRequest, cause: Cause) -> None:
+        """Handles the loss of one of our own requests about a task: it will have no response."""
+        exchange = own_request.exchange
         assert exchange is not None
-        remote = exchange.remote
-        if errand.purpose == CANCEL:
-            self._desk.note("warning", f"a task could not be cancelled: {describe(cause)}", link.plan.id)
+        upstream_task = exchange.upstream_task
+        if own_request.purpose == CANCEL:
+            self._context.note("warning", f"a task could not be cancelled: {describe(cause)}", link.plan.id)
             return
-        if remote is None or exchange.state is not ExchangeState.TASKED:
+        if upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return
-        if errand.purpose == UPDATE:
-            remote.sending.discard(errand.about)
-        elif errand.purpose == FETCH:
-            remote.is_fetched = False
-            remote.pause_s = remote.poll_s
-            self.look_later(link, exchange)
-        elif remote.is_looked_at:
-            remote.is_looked_at = False
+        if own_request.purpose == UPDATE:
+            upstream_task.sending.discard(own_request.about)
+        elif own_request.purpose == FETCH:
+            upstream_task.is_fetched = False
+            upstream_task.pause_s = upstream_task.poll_s
+            self.poll_later(link, exchange)
+        elif upstream_task.is_looked_at:
+            upstream_task.is_looked_at = False
             self._receive_failure(link, exchange, describe(cause))
             self.adopted.receive_look(exchange)
 
     def receive_notification(self, link: Link, frame: Frame) -> bool:
-        """`notifications/tasks/status`, or `notifications/tasks`. True if it was one, whosoever's.
+        """Handles `notifications/tasks/status` and `notifications/tasks`. True if it is one of them, even of an unknown
+        task.
 
         Raises:
             RemoteProtocolError: it cannot be read. Nothing has changed.
         """
         if frame.method not in ("notifications/tasks/status", "notifications/tasks"):
             return False
-        exchange = link.remotes.get(tasks.task_id(frame.params) or "")
-        if exchange is not None and exchange.remote is not None:
-            self._uplink.expect_reply(link, exchange)
-            self._receive_said(link, exchange, exchange.remote, frame.params or b"{}")
+        exchange = link.upstream_tasks.get(tasks.task_id(frame.params) or "")
+        if exchange is not None and exchange.upstream_task is not None:
+            self._writer.expect_reply(link, exchange)
+            self._receive_state(link, exchange, exchange.upstream_task, frame.params or b"{}")
         return True
 
-    def _receive_seen(self, link: Link, exchange: Exchange, remote: Remote, frame: Frame) -> None:
+    def _receive_seen(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, frame: Frame) -> None:
         if frame.error is None:
             assert frame.result is not None
-            self._receive_said(link, exchange, remote, frame.result)
+            self._receive_state(link, exchange, upstream_task, frame.result)
             return
         error = envelope.usable_error(frame.error)
-        if remote.fault is not None:  # it knows nothing of it, and said why before
-            self._deliver(link, exchange, Frame(error=remote.fault))
+        if upstream_task.fault is not None:  # the task is gone: the error that `tasks/result` had was its outcome
+            self._deliver(link, exchange, Frame(error=upstream_task.fault))
         elif envelope.error_code(error) == INVALID_PARAMS:
             text = "the server does not know the task any more: what became of it cannot be told"
             self._deliver(link, exchange, Frame(error=envelope.error_object(OUTCOME_UNKNOWN, text)))
         else:
-            said = envelope.text_of(envelope.member_of(error, "message")) or ""
-            self._receive_failure(link, exchange, f"it says of its task: {said}", error)
+            text = envelope.text_of(envelope.member_of(error, "message")) or ""
+            self._receive_failure(link, exchange, f"it says of its task: {text}", error)
 
     def _receive_failure(self, link: Link, exchange: Exchange, reason: str, error: bytes | None = None) -> None:
-        remote = exchange.remote
-        assert remote is not None
-        remote.failures += 1
-        remote.looked_at = self._desk.now
-        if exchange.task is None and remote.failures > self._desk.limits.resume_failures_max:
+        upstream_task = exchange.upstream_task
+        assert upstream_task is not None
+        upstream_task.failures += 1
+        upstream_task.looked_at = self._context.now
+        if exchange.task is None and upstream_task.failures > self._context.limits.resume_failures_max:
             text = f"the server was lost before its task was over: {reason}. The call may have run"
             self._deliver(link, exchange, Frame(error=error or envelope.error_object(OUTCOME_UNKNOWN, text)))
             return
-        self._desk.note("info", f"a task could not be looked at: {reason}", link.plan.id)
-        remote.pause_s = max(remote.pause_s, self._desk.limits.task_poll_s)
-        self._set_timer(exchange, remote.pause_s)
-        remote.pause_s = min(remote.pause_s * 2, self._desk.limits.task_poll_max_s)
+        self._context.note("info", f"a task could not be looked at: {reason}", link.plan.id)
+        upstream_task.pause_s = max(upstream_task.pause_s, self._context.limits.task_poll_s)
+        self._set_timer(exchange, upstream_task.pause_s)
+        upstream_task.pause_s = min(upstream_task.pause_s * 2, self._context.limits.task_poll_max_s)
 
-    def _receive_said(self, link: Link, exchange: Exchange, remote: Remote, data: bytes) -> None:
-        """How it fares, in the server's words."""
+    def _receive_state(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, data: bytes) -> None:
+        """Handles the state of a task as its server sent it, in a result of `tasks/get` or in a notification."""
         detailed = tasks.read_detailed(data) if link.is_stateless else None
         seen = tasks.read_task(data) if detailed is None else detailed.task
-        if seen.id != remote.id:
+        if seen.id != upstream_task.id:
             raise RemoteProtocolError("got another task than was asked for")
-        remote.failures = 0
-        remote.looked_at = self._desk.now
+        upstream_task.failures = 0
+        upstream_task.looked_at = self._context.now
         if seen.poll_ms is not None:
-            poll_s = min(max(seen.poll_ms / 1000, PAUSE_MIN_S), self._desk.limits.task_poll_max_s)
-            if poll_s != remote.poll_s:  # else it would never be looked at less often while nobody waits
-                remote.pause_s, remote.poll_s = min(remote.pause_s, poll_s), poll_s
-        is_new = seen.status != remote.status or (seen.message or "") != remote.message
-        remote.status, remote.message = seen.status, seen.message or ""
+            poll_s = min(max(seen.poll_ms / 1000, PAUSE_MIN_S), self._context.limits.task_poll_max_s)
+            if poll_s != upstream_task.poll_s:  # else the pauses could not grow while no client waits
+                upstream_task.pause_s, upstream_task.poll_s = min(upstream_task.pause_s, poll_s), poll_s
+        is_new = seen.status != upstream_task.status or (seen.message or "") != upstream_task.message
+        upstream_task.status, upstream_task.message = seen.status, seen.message or ""
         if is_new:
-            self._tell(link, exchange, remote, seen)
+            self._tell(link, exchange, upstream_task, seen)
         if seen.status == "cancelled":
             self._deliver(link, exchange, Frame(error=CANCELLED))
         elif detailed is not None:
             try:
-                self._receive_detailed(link, exchange, remote, detailed)
+                self._receive_detailed(link, exchange, upstream_task, detailed)
             except RemoteProtocolError as fault:
                 self._deliver(link, exchange, _unreadable(fault))
         elif seen.status not in tasks.TERMINAL:
-            remote.fault = None  # it was asked too early
-            if seen.status == "input_required" and not remote.is_fetched:
-                self._fetch(link, exchange)  # it asks where it is asked for the outcome
-            self.look_later(link, exchange)
+            upstream_task.fault = None  # `tasks/result` had that error because it came too early
+            if seen.status == "input_required" and not upstream_task.is_fetched:
+                self._fetch(link, exchange)  # its questions come on the stream of `tasks/result`
+            self.poll_later(link, exchange)
         else:
-            if remote.is_fetched and remote.is_overdue:
+            # The task was seen to be over before, and `tasks/result` has no response yet: it is sent again.
+            if upstream_task.is_fetched and upstream_task.is_overdue:
                 self._drop(link, exchange, FETCH)
-                remote.is_fetched = False
-            if not remote.is_fetched:
+                upstream_task.is_fetched = False
+            if not upstream_task.is_fetched:
                 self._fetch(link, exchange)
-            remote.is_overdue = True
-            self._set_timer(exchange, max(remote.poll_s, self._desk.limits.task_poll_s))
+            upstream_task.is_overdue = True
+            self._set_timer(exchange, max(upstream_task.poll_s, self._context.limits.task_poll_s))
 
-    def _receive_detailed(self, link: Link, exchange: Exchange, remote: Remote, said: tasks.Detailed) -> None:
-        if said.result is not None:
-            result = said.result
+    def _receive_detailed(
+        self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, detailed: tasks.Detailed
+    ) -> None:
+        if detailed.result is not None:
+            result = detailed.result
             if envelope.member_of(result, "resultType") is None:
                 result = b'{"resultType":"complete"' + (b"," if result[1:].strip() != b"}" else b"") + result[1:]
             self._deliver(link, exchange, Frame(result=related_task.without_related(result)))
             return
-        if said.error is not None:
-            self._deliver(link, exchange, Frame(error=said.error))
+        if detailed.error is not None:
+            self._deliver(link, exchange, Frame(error=detailed.error))
             return
-        self.asking.ask_new(link, exchange, remote, said.questions)
+        self.asking.ask_new(link, exchange, upstream_task, detailed.questions)
         if exchange.state is ExchangeState.TASKED:
-            self.look_later(link, exchange)
+            self.poll_later(link, exchange)
 
-    def _receive_outcome(self, link: Link, exchange: Exchange, remote: Remote, frame: Frame) -> None:
+    def _receive_outcome(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, frame: Frame) -> None:
         if frame.result is not None:
-            self._receive_result(link, exchange, remote, frame.result)
-        elif remote.is_overdue:
+            self._receive_result(link, exchange, upstream_task, frame.result)
+        elif upstream_task.is_overdue:
             self._deliver(link, exchange, Frame(error=frame.error))
-        else:  # the call's own error, or one of asking too early
+        else:  # the outcome, or an error for asking too early: the next `tasks/get` tells which
             assert frame.error is not None
-            remote.fault = envelope.usable_error(frame.error)
-            if not remote.is_looked_at:
+            upstream_task.fault = envelope.usable_error(frame.error)
+            if not upstream_task.is_looked_at:
                 self._look(link, exchange)
 
-    def _receive_result(self, link: Link, exchange: Exchange, remote: Remote, result: bytes) -> None:
-        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled,
-        and nothing but the status tells it from success."""
-        if envelope.member_of(result, "content") is not None or remote.status == "completed":
+    def _receive_result(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, result: bytes) -> None:
+        """Delivers a result of `tasks/result`. Python's `mcp` 1.x sends an object without `content` where a tool raised
+        or a task was cancelled, and nothing but the status tells it from success."""
+        if envelope.member_of(result, "content") is not None or upstream_task.status == "completed":
             self._deliver(link, exchange, Frame(result=related_task.without_related(result)))
-        elif remote.status == "failed":
-            text = remote.message or "the task failed, and the server says no more of it"
+        elif upstream_task.status == "failed":
+            text = upstream_task.message or "the task failed, and the server says no more of it"
             self._deliver(link, exchange, Frame(error=envelope.error_object(INTERNAL_ERROR, text)))
-        elif remote.status == "cancelled":
+        elif upstream_task.status == "cancelled":
             self._deliver(link, exchange, Frame(error=CANCELLED))
-        elif not remote.is_looked_at:
+        elif not upstream_task.is_looked_at:
             self._look(link, exchange)
 
-    def _tell(self, link: Link, exchange: Exchange, remote: Remote, seen: tasks.Task) -> None:
+    def _tell(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, seen: tasks.TaskFields) -> None:
         session = link.session_of(exchange)
         self.adopted.receive_status(session, exchange, seen)
         if exchange.task is None and exchange.token_raw is not None and seen.message:
-            remote.looks += 1
-            if remote.looks <= exchange.told:
-                return  # the server says itself how far it is
-            exchange.told = remote.looks
-            said = {"progress": remote.looks, "message": seen.message}
-            params = b'{"progressToken":' + exchange.token_raw + b"," + msgspec.json.encode(said)[1:]
+            upstream_task.looks += 1
+            if upstream_task.looks <= exchange.told:
+                return  # the server has sent progress of its own, further on
+            exchange.told = upstream_task.looks
+            progress = {"progress": upstream_task.looks, "message": seen.message}
+            params = b'{"progressToken":' + exchange.token_raw + b"," + msgspec.json.encode(progress)[1:]
             message = envelope.encode_notification("notifications/progress", params)
-            self._courier.tell_progress(session, exchange, message)
+            self._responder.tell_progress(session, exchange, message)
 
     def _deliver(self, link: Link, exchange: Exchange, frame: Frame) -> None:
-        """The answer to the call."""
-        if exchange.remote is not None:
-            self.asking.settle(link, exchange, exchange.remote)
+        """Ends the task, and delivers its outcome as the response to the call."""
+        if exchange.upstream_task is not None:
+            self.asking.settle(link, exchange, exchange.upstream_task)
         self.forget(link, exchange)
         self.answers.receive_answer(link, exchange, frame)
 
-    # --- The server is lost, and back -------------------------------------------------------------------------------
+    # --- Loss and recovery of the server ------------------------------------------------------------------------------
 
     def receive_lost(self, link: Link, reason: str) -> None:
-        """What it worked on goes on without us, unless it was in a process that is gone."""
-        for exchange in list(link.remotes.values()):
-            remote = exchange.remote
-            assert remote is not None
-            remote.is_looked_at = remote.is_fetched = False
-            remote.sending.clear()
+        """Handles the loss of a server. Its tasks go on without the proxy and are polled again, but those of a process
+        are lost with it."""
+        for exchange in list(link.upstream_tasks.values()):
+            upstream_task = exchange.upstream_task
+            assert upstream_task is not None
+            upstream_task.is_looked_at = upstream_task.is_fetched = False
+            upstream_task.sending.clear()
             if link.plan.kind is not Kind.PIPE:
-                self._set_timer(exchange, max(remote.poll_s, self._desk.limits.restart_backoff_s))
+                self._set_timer(exchange, max(upstream_task.poll_s, self._context.limits.restart_backoff_s))
                 continue
             text = f"the server was lost before its task was over: {reason}. The call may have run; it is not repeated"
             error = envelope.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
@@ -453,44 +457,46 @@ class Tasked:
         link.orphans = NONE
 
     def receive_ready(self, link: Link) -> None:
-        """It can be asked again, or for the first time."""
-        for exchange in list(link.remotes.values()):
-            if exchange.remote is not None and not exchange.remote.is_looked_at:
+        """Polls all tasks of a link: its server is connected, again or for the first time."""
+        for exchange in list(link.upstream_tasks.values()):
+            if exchange.upstream_task is not None and not exchange.upstream_task.is_looked_at:
                 self._look(link, exchange)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def cancel(self, link: Link, exchange: Exchange) -> None:
-        """Nobody wants the answer any more: the server is told so, before anything is waited for."""
-        remote = exchange.remote
-        if remote is None or exchange.state is not ExchangeState.TASKED:
+        """Handles the cancellation of a call: sends `tasks/cancel`, unless the task is left to its server, and forgets
+        the task without waiting for a response."""
+        upstream_task = exchange.upstream_task
+        if upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return
-        if not remote.is_left:
-            self._say_cancelled(link, exchange, remote)
+        if not upstream_task.is_left:
+            self._send_cancel(link, exchange, upstream_task)
         self.forget(link, exchange)
 
-    def _say_cancelled(self, link: Link, exchange: Exchange, remote: Remote) -> None:
+    def _send_cancel(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask) -> None:
         if not link.abilities.cancels:
-            self._desk.note("info", "a task goes on though nobody wants it: its server cannot cancel", link.plan.id)
-        elif link.upstream.state is State.READY:
-            number = self.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": remote.id})
+            self._context.note("info", "a task goes on though nobody wants it: its server cannot cancel", link.plan.id)
+        elif link.upstream.state is UpstreamSessionState.READY:
+            number = self.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": upstream_task.id})
             channel = self._channel_of(link, number)
             if channel is not None:
                 link.parting |= {channel}
-                at = self._desk.now + self._desk.limits.notice_timeout_s
-                self._desk.timers.set(("grace", channel), at, "cancellation of a task")
+                at = self._context.now + self._context.limits.notification_timeout_s
+                self._context.timers.set(("grace", channel), at, "cancellation of a task")
         else:
-            self._desk.note("warning", "a task could not be cancelled: its server cannot be reached", link.plan.id)
+            self._context.note("warning", "a task could not be cancelled: its server cannot be reached", link.plan.id)
 
     def expect_orphan(self, link: Link, exchange: Exchange) -> None:
-        """A call is not wanted any more, but its server may make a task of it yet."""
+        """Remembers a cancelled call whose server may still answer with a task. The oldest of more than `ORPHANS_MAX`
+        is forgotten."""
         assert exchange.upstream_id is not None
         link.orphans = {**link.orphans, exchange.upstream_id: exchange}
         if len(link.orphans) > ORPHANS_MAX:
             link.orphans = without(link.orphans, next(iter(link.orphans)))
 
     def receive_orphan(self, link: Link, number: int, frame: Frame) -> None:
-        """It has answered such a call: with a task that nobody knows of, perhaps."""
+        """Handles the response to a cancelled call: cancels the task if it is one."""
         exchange = link.orphans.get(number)
         link.orphans = without(link.orphans, number)
         if exchange is None or frame.result is None:
@@ -504,32 +510,32 @@ class Tasked:
 
     def _channel_of(self, link: Link, number: int) -> ChannelId | None:
         for channel in link.posts:
-            role = self._desk.role_of(channel)
-            if isinstance(role, UpPostRole) and role.number == number:
+            role = self._context.role_of(channel)
+            if isinstance(role, UpstreamPostRole) and role.number == number:
                 return channel
         return None
 
     def forget(self, link: Link, exchange: Exchange) -> None:
-        """It is over, however it ended: it is not asked for any more."""
-        remote = exchange.remote
-        if remote is None:
+        """Forgets a task that is over, however it ended: it is not polled any more, and its requests are given up."""
+        upstream_task = exchange.upstream_task
+        if upstream_task is None:
             return
-        if link.remotes.get(remote.id) is exchange:
-            link.remotes = without(link.remotes, remote.id)
-        if remote.number is not None:
-            link.tokens = without(link.tokens, remote.number)
-        self._desk.timers.cancel(("look", (exchange.sid, exchange.key)))
+        if link.upstream_tasks.get(upstream_task.id) is exchange:
+            link.upstream_tasks = without(link.upstream_tasks, upstream_task.id)
+        if upstream_task.number is not None:
+            link.tokens = without(link.tokens, upstream_task.number)
+        self._context.timers.cancel(("look", (exchange.sid, exchange.key)))
         for purpose in (LOOK, FETCH):
             self._drop(link, exchange, purpose)
-        remote.is_looked_at = remote.is_fetched = False
-        remote.open.clear()
-        remote.answers.clear()
+        upstream_task.is_looked_at = upstream_task.is_fetched = False
+        upstream_task.open.clear()
+        upstream_task.answers.clear()
 
     def _drop(self, link: Link, exchange: Exchange, purpose: str) -> None:
-        assert exchange.remote is not None
-        number = exchange.remote.requests.pop(purpose, None)
+        assert exchange.upstream_task is not None
+        number = exchange.upstream_task.requests.pop(purpose, None)
         if number is not None and number in link.pending:
-            self._uplink.give_up_numbers(link, [number])
+            self._writer.give_up_numbers(link, [number])
 
 
 def _unreadable(fault: RemoteProtocolError) -> Frame:

@@ -1,4 +1,5 @@
-"""How a server is reached: a process is started, or a spare one taken, or a stream joined; HTTP needs nothing."""
+"""Opens the connection to a server: starts a process or takes a warm one, or joins a two-way stream; HTTP needs
+neither."""
 
 from __future__ import annotations
 
@@ -6,28 +7,32 @@ from collections.abc import Callable
 
 from ..base.effects import Join, Spawn
 from ..base.plan import Kind
-from ..state.context import Desk
-from ..state.link import ChildRole, Link
+from ..state.context import Context
+from ..state.link import Link
+from ..state.upstream_channels import DuplexRole
 from .health import Health
-from .warm_pool import Nursery
+from .warm_pool import WarmPool
 
 
-class Reaching:
-    """
+class Dialer:
+    """Opens connections to servers.
+
     Args:
-        connected: to be told of each link that can be spoken on.
+        connected: called with each link whose server can be written to.
 
     Attributes:
-        nursery: the spare processes, and the number of all.
+        warm_pool: the spare processes, and the count of all processes.
     """
 
-    def __init__(self, desk: Desk, health: dict[str, Health], connected: Callable[[Link], None]) -> None:
-        self.nursery = Nursery(desk)
-        self._desk = desk
+    def __init__(self, context: Context, health: dict[str, Health], connected: Callable[[Link], None]) -> None:
+        self.warm_pool = WarmPool(context)
+        self._context = context
         self._health = health
         self._connected = connected
 
     def reach(self, link: Link) -> None:
+        """Connects to the link's server, or takes a spare process. HTTP needs no connection: the link is connected at
+        once."""
         if link.plan.kind is Kind.PIPE:
             self._spawn(link)
         elif link.is_pipe:
@@ -37,41 +42,44 @@ class Reaching:
             self._connected(link)
 
     def _spawn(self, link: Link) -> None:
-        spare = self.nursery.take(link.plan) if self._may_move(link) else None
+        spare = self.warm_pool.take(link.plan) if self._may_take_spare(link) else None
         if spare is not None:
             link.workspace = spare.workspace
             if not link.is_shared:
                 link.session.workspace = spare.workspace
             link.channel = spare.channel
             link.children += 1
-            role = ChildRole(link, is_process=True)
-            self._desk.assign(spare.channel, role)
+            role = DuplexRole(link, is_process=True)
+            self._context.assign(spare.channel, role)
             if spare.is_connected:
                 self._connected(link)
         else:
             self._health[link.plan.id].receive_start()
             target = Spawn(server=link.plan.id, workspace=link.workspace)
-            link.channel = self._desk.dial(ChildRole(link, is_process=True), target)
+            link.channel = self._context.dial(DuplexRole(link, is_process=True), target)
             link.children += 1
-            self.nursery.children += 1
+            self.warm_pool.children += 1
 
-    def _may_move(self, link: Link) -> bool:
-        """Where there are files, a session that has been served before has its own in its folders, and so may one whose
-        first call is what the process is started for."""
+    def _may_take_spare(self, link: Link) -> bool:
+        """True if the session may run in a spare process, whose workspace then becomes the session's.
+
+        A server with files keeps a session's workspace: one that was started before has files there, and so may one
+        whose process is started for its first call.
+        """
         return not link.has_files or (link.upstream.incarnation <= 1 and not link.is_furnished)
 
     def why_not(self, link: Link) -> str | None:
-        """Why nothing can be started for it now."""
-        needs_room = link.plan.kind is Kind.PIPE and not self.nursery.spare_count(link.plan.id)
-        if needs_room and not self.nursery.has_room:
-            return f"{self.nursery.children} server processes run, the most allowed; try again later"
-        return self._health[link.plan.id].why_not(self._desk.now)
+        """Returns why no connection can be opened for the link now; None if one can."""
+        needs_room = link.plan.kind is Kind.PIPE and not self.warm_pool.spare_count(link.plan.id)
+        if needs_room and not self.warm_pool.has_room:
+            return f"{self.warm_pool.children} server processes run, the most allowed; try again later"
+        return self._health[link.plan.id].why_not(self._context.now)
 
     def _join(self, link: Link) -> None:
         self._health[link.plan.id].receive_start()
         self.join(link)
 
     def join(self, link: Link, *, is_repeated: bool = False) -> None:
-        """Connect to the server's two-way stream."""
-        role = ChildRole(link, is_process=False, is_repeated=is_repeated)
-        link.channel = self._desk.dial(role, Join(link.plan.id, link.headers))
+        """Connects to the server's two-way stream."""
+        role = DuplexRole(link, is_process=False, is_repeated=is_repeated)
+        link.channel = self._context.dial(role, Join(link.plan.id, link.headers))

@@ -1,16 +1,16 @@
-"""Which of the two eras a server speaks, as far as has been found out, and which one to try for a client.
+"""The eras that a server speaks, as far as is known, and the era to try for a client.
 
-Each client is served in its own era if the server has it: then nothing needs translating. Only what the server was
-*heard* to say counts: a refusal that could have another cause leaves open what was open.
+A client is served in its own era if the server speaks it: then nothing needs translating. Only an answer of the server
+counts as evidence. A refusal that may have another cause changes nothing.
 
-A server may have been updated, so that a "no" is believed for a day only; "yes" until the server says otherwise.
+A server may be updated. So a denial of an era is believed for `Limits.server_era_ttl_s` only; a proof until the server
+denies it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ..base.effects import Cause, End
 from ..base.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -19,6 +19,7 @@ from ..base.errors import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
 )
+from ..base.events import Cause, End
 from ..base.limits import Limits
 from ..base.revisions import MODERN, Era
 from ..bridge.discovery import refused_revisions
@@ -26,23 +27,25 @@ from ..jsonrpc.envelope import error_code, number_of
 from ..wire.http.failure import BAD_REQUEST, NOT_FOUND, error_in, id_in
 
 NO_SESSION: Final = -32000
-"""What servers made after the official TypeScript examples say where a session is missing: none of it is in the text
-of the specification."""
+"""The error code with which servers made after the official TypeScript examples refuse a request without a session. The
+specification does not define it."""
 
 OTHER: Final = {Era.HANDSHAKE: Era.STATELESS, Era.STATELESS: Era.HANDSHAKE}
 
 NO_EVIDENCE: Final = frozenset({401, 403, 408, 429})
-"""Statuses, beside all from 500 on and redirects, that say nothing of a server's era."""
+"""Statuses that do not tell a server's era, beside redirects and all from 500 on."""
 
 
-class Verdict:
-    """What is known of one server.
+class ServerEra:
+    """The eras of one server.
 
     Attributes:
         discovered: its last `DiscoverResult`.
-        spoken: the eras it was spoken to in, with the revision of the last time; None: it named none.
-        has_stateless_tasks: with sessions it refuses calls that it would make tasks of without.
-        is_mute: over HTTP, its handshake began no session, without which it can ask and tell nobody anything.
+        spoken: the eras in which it has answered, with the revision of the last time; None: it named none.
+        has_stateless_tasks: it has tasks in the stateless era only: in a session it refuses calls that it would run as
+            tasks.
+        is_mute: its handshake over HTTP began no session, without which it can send neither server requests nor
+            notifications.
     """
 
     def __init__(self, forced: Era | None, limits: Limits) -> None:
@@ -57,16 +60,16 @@ class Verdict:
         self._asked_at = float("-inf")
 
     def speaks(self, era: Era, now: float) -> bool | None:
-        """Whether it speaks an era; None: nobody knows."""
+        """True if the server speaks an era, False if it does not; None: unknown."""
         if self._forced is not None:
             return era is self._forced
         known = self._speaks.get(era)
-        if known is False and now - self._denied_at[era] >= self._limits.verdict_ttl_s:
+        if known is False and now - self._denied_at[era] >= self._limits.server_era_ttl_s:
             return None
         return known
 
     def choose(self, wanted: Era, now: float) -> Era:
-        """What to try for a client that talks so."""
+        """Returns the era to try for a client of the era `wanted`."""
         other = OTHER[wanted]
         if wanted is Era.HANDSHAKE and self.is_mute and self.speaks(other, now):
             return other
@@ -76,42 +79,47 @@ class Verdict:
             return other
         return wanted
 
-    def may_turn(self, era: Era, now: float, *, is_said: bool = True) -> bool:
-        """Whether the other era is worth trying after this one failed. What a server said now weighs more than what it
-        said some time ago: it may have been replaced."""
+    def may_try_other_era(self, era: Era, now: float, *, is_said: bool = True) -> bool:
+        """True if the other era is worth trying after `era` failed.
+
+        An answer of this handshake (`is_said`) weighs more than what is known from before: the server may have been
+        replaced.
+        """
         return self._forced is None and (is_said or self.speaks(OTHER[era], now) is not False)
 
     def may_ask(self, now: float) -> bool:
-        """Whether it is worth asking one that has no sessions in its handshake if it speaks the era that needs none."""
+        """True if a server whose handshake began no session should be sent `server/discover`."""
         known = self.speaks(Era.STATELESS, now)
-        return known is True or (known is None and now - self._asked_at >= self._limits.verdict_ttl_s)
+        return known is True or (known is None and now - self._asked_at >= self._limits.server_era_ttl_s)
 
     def receive_question(self, now: float) -> None:
-        """It is asked that. Whatever comes of it, it is not asked again so soon."""
+        """Records that `server/discover` was sent, so that it is not sent again too soon, however it ends."""
         self._asked_at = now
 
     def receive_proof(self, era: Era, revision: str | None) -> None:
-        """It was spoken to in that era, and answered so."""
+        """Records that the server answered in that era, with that revision."""
         self._speaks[era] = True
         self.spoken[era] = revision
 
     def receive_denial(self, era: Era, now: float) -> None:
-        """It answered as one does who does not speak it."""
+        """Records that the server answered as one that does not speak the era."""
         self._speaks[era] = False
         self._denied_at[era] = now
         self._forget_discovered(era)
         self.spoken.pop(era, None)
 
     def receive_silence(self, era: Era, now: float) -> None:
-        """It said nothing, or died, when it was spoken to so, and works otherwise. Of one that is known to speak so,
-        that alone is no denial: once more, and it is."""
+        """Records that the server did not answer in that era, or died, but works in the other.
+
+        A server known to speak the era is only forgotten, not denied: a second silence is a denial.
+        """
         if self._speaks.get(era) is True:
             self.forget(era)
         else:
             self.receive_denial(era, now)
 
     def forget(self, *eras: Era) -> None:
-        """It does not do as it did: nothing is known of these."""
+        """Makes these eras unknown again, since the server has changed its behaviour."""
         for era in eras:
             self._speaks.pop(era, None)
             self.spoken.pop(era, None)
@@ -123,10 +131,10 @@ class Verdict:
 
 
 def denies_handshake(error: bytes) -> bool:
-    """Whether an error says that `initialize` is unknown, or lacks what every request must have since 2026-07-28.
+    """True if an error says that `initialize` is unknown, or lacks what 2026-07-28 requires of every request.
 
-    What a server that has sessions refuses it for has other codes, or is about the version asked for, of which it then
-    names some that have sessions.
+    A server with sessions refuses `initialize` with other codes, or with one about the version asked for. That error
+    then lists the supported revisions, none of them stateless.
     """
     code = error_code(error)
     if code == UNSUPPORTED_VERSION:
@@ -138,13 +146,13 @@ def denies_handshake(error: bytes) -> bool:
 
 
 def denies_stateless(cause: Cause) -> bool:
-    """Whether the end of a POST with `server/discover` says that its server has never heard of that.
+    """True if the end of a POST with `server/discover` says that the server does not know that method.
 
-    Source: 2026-07-28 basic/versioning, "Backward Compatibility": 400 without a modern error in the body, and by the
-    way servers are, any other refusal that is not about credentials, load or redirects.
+    Source: 2026-07-28 basic/versioning, "Backward Compatibility": 400 without a modern error in the body. Real servers
+    also send other refusals, so any counts that is not about credentials, load or redirects.
     """
     if cause.end is not End.REFUSED:
-        return cause.end is End.DONE  # it had nothing to say to a request
+        return cause.end is End.DONE  # it ended the reply without an answer
     if cause.status >= 500 or cause.status in NO_EVIDENCE or 300 <= cause.status < 400:
         return False
     error = error_in(cause)
@@ -152,8 +160,8 @@ def denies_stateless(cause: Cause) -> bool:
 
 
 def lacks_session(cause: Cause, number: int | None) -> bool:
-    """Whether a request that names no session is refused by a server that wants one: 400 or 404 without an error, or
-    with one that is not about the request, as official servers of 2025 write them.
+    """True if a server with sessions refused a request for naming none: 400 or 404 without an error, or with an error
+    that is not about the request, as official servers of 2025 write them.
 
     Args:
         number: the id of the request.
@@ -169,13 +177,13 @@ def lacks_session(cause: Cause, number: int | None) -> bool:
 
 
 def lacks_revision(cause: Cause) -> bool:
-    """Whether a request in a session is refused by a server that knows none: it serves only what has none."""
+    """True if a request in a session was refused by a server that serves only revisions without sessions."""
     error = error_in(cause)
     return error is not None and error_code(error) == UNSUPPORTED_VERSION and is_modern(error)
 
 
 def is_modern(error: bytes) -> bool:
-    """Whether only a server that speaks 2026-07-28 says so."""
+    """True if only a server that speaks 2026-07-28 sends such an error."""
     code = error_code(error)
     if code == UNSUPPORTED_VERSION:
         supported = refused_revisions(error)

@@ -1,7 +1,13 @@
-"""What becomes of open requests when a server, or the reply to one of them, is lost.
+"""Handles the loss of a server or of one reply: fails or retries open requests, and restarts what is lost.
 
-What provably did not run is sent again to a new session, what reads only is too, and every other open request ends in
-an error that says its outcome is unknown.
+A server is lost when its process dies, its connection ends, or it forgets the upstream session (404). `Failures.lose`
+settles the open requests, and has the handshake begin again: at once for a session that was forgotten, after a pause
+for a process that died (`health` ends crash loops). Which responses mean that a session is forgotten is decided in
+`wire/http/failure`.
+
+A request that provably did not run, or that only reads, is sent again in a new upstream session. Every other open
+request ends in an error that says its outcome is unknown. Sessions that are over are ended with their servers (DELETE),
+after the cancellations that are still to be sent.
 """
 
 from __future__ import annotations
@@ -11,77 +17,80 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..base.effects import Cause, Delete, End
+from ..base.effects import Delete
 from ..base.errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.events import Cause, End
 from ..base.ids import ChannelId
 from ..base.plan import Kind
-from ..downstream.responder import Courier
-from ..downstream.sessions import Clients
+from ..downstream.responder import Responder
+from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
-from ..state.context import Desk
-from ..state.exchange import Exchange
-from ..state.exchange import Input as ExchangeInput
-from ..state.link import CANCEL, NO_QUEUE, NOTHING, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
-from ..state.session import Ask, Session
-from ..state.upstream_session import State
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeInput
+from ..state.link import CANCEL, NO_QUEUE, NOTHING, Link, OwnRequest
+from ..state.session import PendingQuestion, Session
+from ..state.upstream_channels import DeleteRole, UpstreamPostRole, UpstreamStreamRole
+from ..state.upstream_session import UpstreamSessionState
 from ..wire.http.failure import describe, error_in, may_have_run
 from .auth_errors import error_of, is_denied
-from .handshake import Handshakes
-from .resumption import Resuming
-from .writer import Uplink
+from .handshake import Handshaker
+from .resumption import Resumption
+from .writer import UpstreamWriter
 
 TIMERS: Final = ("start", "probe", "listening", "relisten", "level", "schemas", "news", "restart", "linger", "rest")
-"""All that belong to a link."""
+"""Purposes of all timers of a link."""
 
 
-class Crossings(Protocol):
-    """What waits, or goes back and forth, between the eras."""
+class EraExchanges(Protocol):
+    """Exchanges that wait in the era adapter, or are translated by it."""
 
     def let_go(self, link: Link) -> list[Exchange]: ...
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None: ...
 
 
-class Listens(Protocol):
-    """Who must know that nobody tells of changes any more."""
+class LossListener(Protocol):
+    """A listener to the loss of links: subscriptions of clients, whose changes are not reported meanwhile."""
 
     def receive_lost(self, link: Link) -> None: ...
 
 
-class Memory(Protocol):
-    """Who must know that an exchange is over."""
+class ExchangeRecords(Protocol):
+    """Records that are kept for an exchange, and dropped when it is over."""
 
     def forget(self, exchange: Exchange) -> None: ...
 
 
-class Tasked(Protocol):
-    """What servers have made tasks of."""
+class TaskLossListener(Protocol):
+    """A listener to the loss of links: tasks of servers."""
 
     def receive_lost(self, link: Link, reason: str) -> None: ...
 
 
-class Losses:
+class Failures:
+    """Settles what is open when a server or a reply is lost, and ends upstream sessions."""
+
     def __init__(
         self,
-        desk: Desk,
-        clients: Clients,
-        courier: Courier,
-        uplink: Uplink,
-        resuming: Resuming,
-        handshakes: Handshakes,
+        context: Context,
+        sessions: Sessions,
+        responder: Responder,
+        writer: UpstreamWriter,
+        resumption: Resumption,
+        handshaker: Handshaker,
     ) -> None:
-        self.files: Memory
-        self.crossings: Crossings
-        self.listens: Listens
-        self.tasked: Tasked
-        self._desk = desk
-        self._clients = clients
-        self._courier = courier
-        self._uplink = uplink
-        self._resuming = resuming
-        self._handshakes = handshakes
-        self._partings: dict[str, Delete] = {}  # farewells that are put off, by the links' ids
-        self._left_streams: dict[ChannelId, str] = {}  # of sessions that are over, for these servers to end
+        self.files: ExchangeRecords
+        self.era_adapter: EraExchanges
+        self.listens: LossListener
+        self.upstream_tasks: TaskLossListener
+        self._context = context
+        self._sessions = sessions
+        self._responder = responder
+        self._writer = writer
+        self._resumption = resumption
+        self._handshaker = handshaker
+        self._postponed_deletes: dict[str, Delete] = {}  # by the links' ids; they wait for cancellations to arrive
+        self._left_streams: dict[ChannelId, str] = {}  # GET streams that servers are to end, with the servers' ids
 
     # --- A whole server ---------------------------------------------------------------------------------------------
 
@@ -95,210 +104,223 @@ class Losses:
         is_unknown: bool = False,
         stage: str = "",
     ) -> None:
-        """The upstream session is gone: settle what was open, and make a new one if somebody waits.
+        """Ends the upstream session: settles what was open, and makes a new one if anything waits for it.
 
         Args:
-            error: what it answered to `initialize`, if that was an error.
-            is_forgotten: it knew the session, and does not any more.
-            is_unknown: it never did, whatever it said before: there is none to end.
-            stage: how far it had come, for the data of the error that those who wait for the handshake get.
+            error: the error that the server answered to `initialize`, if it did.
+            is_forgotten: the server knew the session, and does not any more.
+            is_unknown: the server never knew the session, whatever it said before: there is none to end.
+            stage: how far the handshake had come, for the `data` of the error that its clients get.
         """
         upstream = link.upstream
-        if upstream.state in (State.IDLE, State.CLOSED):
+        if upstream.state in (UpstreamSessionState.IDLE, UpstreamSessionState.CLOSED):
             return
-        has_worked = upstream.state is State.READY and not upstream.is_suspect
-        self._handshakes.doubt(link)
-        reason = self._handshakes.describe(link, reason)
-        if link.babble:
-            reason, link.babble = f"{reason}; it wrote what is no message: {link.babble}", ""
+        has_worked = upstream.state is UpstreamSessionState.READY and not upstream.is_suspect
+        self._handshaker.forget_transport(link)
+        reason = self._handshaker.describe(link, reason)
+        if link.first_noise:
+            reason, link.first_noise = f"{reason}; it wrote what is no message: {link.first_noise}", ""
         if link.refusal is not None:
             error = error or error_in(link.refusal)
-        self._desk.note("warning", f"upstream lost: {reason}", link.plan.id)
+        self._context.note("warning", f"upstream lost: {reason}", link.plan.id)
         if not is_forgotten and not is_unknown:
-            self.say_farewell(link)
-        upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
+            self.send_delete(link)
+        upstream.receive_lost(reason, self._context.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
-        self._let_go(link, reason)
+        self._release(link, reason)
         if upstream.is_over:
             return
         if self._refuse_openers(link, reason, error, stage):
             return
-        pause = link.pause_left(self._desk.now)
+        pause = link.pause_left(self._context.now)
         if pause > 0:
             self.fail_queue(link, reason)
-        elif upstream.forgettings > 1 and not link.queue:
-            pause = self._desk.limits.restart_backoff_s  # who forgets and forgets must not keep us busy
+        elif upstream.times_forgotten > 1 and not link.queue:
+            pause = self._context.limits.restart_backoff_s  # a server may forget each new session: no busy loop
         if pause > 0 and link.is_awaited:
-            self._desk.timers.set(("restart", link.id), self._desk.now + pause, "upstream restart")
+            self._context.timers.set(("restart", link.id), self._context.now + pause, "upstream restart")
         elif link.queue or link.is_awaited:
-            self._handshakes.need(link)
+            self._handshaker.need(link)
 
     def _count(self, link: Link, reason: str, *, has_worked: bool) -> None:
-        """Failures, whichever session they were for, are counted together. Only of processes may they make a loop."""
-        health = self._handshakes.health[link.plan.id]
+        """Counts the failure of a server over all its sessions. Only processes can be in a crash loop."""
+        health = self._handshaker.health[link.plan.id]
         if has_worked:
             health.last_error = reason
         elif link.plan.kind is Kind.PIPE:
-            health.receive_failure(reason, self._desk.now)
+            health.receive_failure(reason, self._context.now)
         else:
             health.receive_refusal(reason)
 
     def rest(self, link: Link) -> None:
-        """Nobody uses the server for now: stop it. The next request starts it again."""
-        self._desk.note("info", "stopped: idle", link.plan.id)
+        """Stops a server that is not in use. The next request starts it again."""
+        self._context.note("info", "stopped: idle", link.plan.id)
         link.upstream.receive_rest()
-        self._let_go(link, "idle")
+        self._release(link, "idle")
 
-    def _let_go(self, link: Link, reason: str) -> None:
-        """Nothing of the lost session is waited for any more."""
+    def _release(self, link: Link, reason: str) -> None:
+        """Closes the channels of a lost upstream session, and settles all that waits on it."""
         self.cancel_timers(link)
-        for exchange in self.crossings.let_go(link):
+        for exchange in self.era_adapter.let_go(link):
             link.enqueue(exchange)
         self.listens.receive_lost(link)
-        self.tasked.receive_lost(link, reason)
+        self.upstream_tasks.receive_lost(link, reason)
         if link.upstream.is_over:
-            return  # it was there for one of those alone
+            return  # the link was kept for one of those tasks only
         for session in link.sessions.values():
-            for number, ask in list(session.asks.items()):
-                call = ask.exchange
-                if not link.carries(call or ask.of_task):
-                    continue  # who asked is still there
+            for number, question in list(session.questions.items()):
+                call = question.exchange
+                if not link.carries(call or question.of_task):
+                    continue  # another link carries the call, so its server still waits for the answer
                 if call is None or (
-                    call.round is None and not _outlives(ask, number)
-                ):  # else the call can be made again
-                    self._courier.unask(session, number, None)
+                    call.round is None and not _outlives_session(question, number)
+                ):  # else the answer is of use: the call can be made again, or its task goes on
+                    self._responder.cancel_question(session, number, None)
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None
-        self._desk.close(child, reason=reason)
-        self._desk.close(stream, reason=reason)
-        crowd = self._handshakes.crowds.get(link.id)
-        if crowd is not None:
-            crowd.forget_ghosts()
-            crowd.turn = None
-            link.queue = deque([*crowd.waiting, *link.queue])
-            crowd.waiting.clear()
+        self._context.close(child, reason=reason)
+        self._context.close(stream, reason=reason)
+        shared_process = self._handshaker.shared_processes.get(link.id)
+        if shared_process is not None:
+            shared_process.forget_all_cancelled()
+            shared_process.turn = None
+            link.queue = deque([*shared_process.waiting, *link.queue])
+            shared_process.waiting.clear()
         for number, entry in list(link.pending.items()):
-            if isinstance(entry, Errand):
+            if isinstance(entry, OwnRequest):
                 link.pending.pop(number, None)
             elif entry.post is None:  # on a pipe, or between two connections; else the end of its POST settles it
                 link.pending.pop(number, None)
                 self._settle_lost(link, entry, reason)
-                if link.upstream.state is State.CLOSED:
-                    return  # it was there for that request alone
-        self._resuming.forget_all(link)
+                if link.upstream.state is UpstreamSessionState.CLOSED:
+                    return  # the link served that request only
+        self._resumption.forget_all(link)
         self.close_posts(link, reason)
 
     def _refuse_openers(self, link: Link, reason: str, error: bytes | None, stage: str = "") -> bool:
-        """Who waits for the handshake learns that it failed. True if the link is over with that."""
+        """Refuses the sessions that wait for the handshake. True if the link is over with that."""
         openers = [session for session in link.sessions.values() if session.opener is not None]
         data = {"outcome": "not_executed", **({"stage": stage} if stage else {})}
         fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason), "data": data}
         for session in openers:
-            self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
+            self._sessions.refuse_session(session, error or msgspec.json.encode(fallback))
         return bool(openers) and (not link.is_shared or not link.sessions)
 
     def _settle_lost(self, link: Link, exchange: Exchange, reason: str) -> None:
-        self._uplink.expect_none(exchange)
+        self._writer.expect_none(exchange)
         if exchange.may_repeat(is_unsent=False, retries=link.plan.session_retries):
             exchange.may_have_run = True
             self._requeue(link, exchange)
         else:
             self._fail_unknown(link, exchange, reason)
 
-    def say_farewell(self, link: Link) -> bool:
-        """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
-        Management"). Returns whether its server is told now."""
+    def send_delete(self, link: Link) -> bool:
+        """Ends an upstream session with DELETE, as clients "SHOULD" (2025-03-26 basic/transports, "Session
+        Management").
+
+        Returns whether the server is told now. The DELETE waits for cancellations of tasks that are still to arrive.
+        """
         upstream = link.upstream
         if link.is_pipe or upstream.session is None or link.is_left or link.is_lent:
             return False
         target = Delete(link.plan.id, upstream.session, upstream.agreed_revision, link.headers, link.cookies.pairs)
         if link.parting:
-            self._partings[link.id] = target  # what ends there must have reached it before
+            self._postponed_deletes[link.id] = target  # cancellations must reach the session before its end
             return False
-        self._part(target)
+        self._delete(target)
         return True
 
     def leave_stream(self, link: Link, reason: str, *, is_told: bool) -> None:
-        """Close the GET stream; a server that is told that the session is over ends it by itself, if it is let, and
-        then its connection can be used again. Of a server no more are left than connections are kept."""
+        """Closes the GET stream.
+
+        A server that is told that the session is over ends the stream by itself, if given time, and its connection can
+        then be used again. No more than `Limits.pool_idle_max` streams of a server are left open for that.
+        """
         stream, link.stream = link.stream, None
-        role = None if stream is None else self._desk.role_if_open(stream)
+        role = None if stream is None else self._context.role_if_open(stream)
         left = list(self._left_streams.values()).count(link.plan.id)
-        is_left = is_told and isinstance(role, UpStreamRole) and role.is_open
-        if stream is not None and is_left and left < self._desk.limits.pool_idle_max:
+        is_left = is_told and isinstance(role, UpstreamStreamRole) and role.is_open
+        if stream is not None and is_left and left < self._context.limits.pool_idle_max:
             self._left_streams[stream] = link.plan.id
-            at = self._desk.now + self._desk.limits.stream_farewell_s
-            self._desk.timers.set(("grace", stream), at, "end of an upstream event stream")
+            at = self._context.now + self._context.limits.stream_farewell_s
+            self._context.timers.set(("grace", stream), at, "end of an upstream event stream")
         else:
-            self._desk.close(stream, reason=reason)
+            self._context.close(stream, reason=reason)
 
     def receive_left_stream(self, channel: ChannelId) -> None:
-        """A GET stream of a session that is over has ended."""
+        """Handles the end of a GET stream of a session that is over."""
         if self._left_streams.pop(channel, None) is not None:
-            self._desk.timers.cancel(("grace", channel))
+            self._context.timers.cancel(("grace", channel))
 
     def leave(self, link: Link, reason: str) -> None:
-        """Close the two-way stream: at once, or when the server has taken, in its time, that its tasks are not wanted:
-        some stop reading when their input ends."""
-        numbers = [n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == CANCEL]
+        """Closes the two-way stream: at once, or when the server has answered the cancellations of its tasks, or its
+        time for that is over. Some servers stop reading when their input ends."""
+        numbers = [n for n, entry in link.pending.items() if isinstance(entry, OwnRequest) and entry.purpose == CANCEL]
         if link.channel is None or not link.is_pipe or not numbers:
             link.leaving = NOTHING
-            self._desk.close(link.channel, reason=reason)
+            self._context.close(link.channel, reason=reason)
             return
         link.leaving = frozenset(numbers)
-        at = self._desk.now + self._desk.limits.task_farewell_s
-        self._desk.timers.set(("grace", link.channel), at, "cancellation of a task")
+        at = self._context.now + self._context.limits.task_farewell_s
+        self._context.timers.set(("grace", link.channel), at, "cancellation of a task")
 
     def receive_left(self, link: Link, channel: ChannelId, message: bytes) -> None:
-        """A server that is being left says something: the answer that is waited for, perhaps."""
+        """Handles a message of a server that is being left, perhaps the answer to one of the cancellations."""
         try:
             id_raw = envelope.decode(message).id_raw
         except RemoteProtocolError:
             return
+        # -1 stands for ids that are no number of ours: numbers begin at 1.
         link.leaving -= {-1 if id_raw is None else envelope.number_of(id_raw) or -1}
         if not link.leaving:
-            self._desk.timers.cancel(("grace", channel))
-            self._desk.close(channel, reason="its session is over")
+            self._context.timers.cancel(("grace", channel))
+            self._context.close(channel, reason="its session is over")
 
     def receive_parted(self, link: Link, channel: ChannelId) -> None:
-        """The server took, or will not take, that something there is not wanted any more."""
+        """Handles the end of a POST with a cancellation: after the last one, the session itself is ended."""
         if channel in link.parting:
             link.parting -= {channel}
-            if not link.parting and (target := self._partings.pop(link.id, None)) is not None:
-                self._part(target)
+            if not link.parting and (target := self._postponed_deletes.pop(link.id, None)) is not None:
+                self._delete(target)
 
-    def _part(self, target: Delete, *, is_repeated: bool = False) -> None:
-        channel = self._desk.dial(FarewellRole(target, is_repeated=is_repeated), target)
-        at = self._desk.now + self._desk.limits.notice_timeout_s
-        self._desk.timers.set(("grace", channel), at, "farewell to an upstream session")
+    def _delete(self, target: Delete, *, is_repeated: bool = False) -> None:
+        channel = self._context.dial(DeleteRole(target, is_repeated=is_repeated), target)
+        at = self._context.now + self._context.limits.notification_timeout_s
+        self._context.timers.set(("grace", channel), at, "farewell to an upstream session")
 
-    def receive_farewell_close(self, role: FarewellRole, channel: ChannelId, cause: Cause) -> None:
-        """Whatever came of it: nobody waits for that."""
-        self._desk.timers.cancel(("grace", channel))
+    def receive_farewell_close(self, role: DeleteRole, channel: ChannelId, cause: Cause) -> None:
+        """Handles the end of a DELETE. Its outcome does not matter; on a connection found closed it is sent once
+        more."""
+        self._context.timers.cancel(("grace", channel))
         if cause.stale and not role.is_repeated:
-            self._part(role.target, is_repeated=True)
+            self._delete(role.target, is_repeated=True)
 
     def close_posts(self, link: Link, reason: str) -> None:
-        """Abandon the requests that nobody waits for. Other notifications and answers may still arrive, for a while."""
+        """Closes the POSTs of requests that are settled. Other notifications and responses may still arrive, within a
+        time."""
         for channel in sorted(link.posts):
-            role = self._desk.role_of(channel)
-            assert isinstance(role, UpPostRole)
+            role = self._context.role_of(channel)
+            assert isinstance(role, UpstreamPostRole)
             if channel in link.parting:
-                at = self._desk.now + self._desk.limits.task_farewell_s
-                self._desk.timers.set(("grace", channel), at, "cancellation of a task")
+                at = self._context.now + self._context.limits.task_farewell_s
+                self._context.timers.set(("grace", channel), at, "cancellation of a task")
             elif role.is_confirmation or (role.number is not None and role.number not in link.pending):
-                self._desk.close(channel, reason=reason)
+                self._context.close(channel, reason=reason)
             elif role.number is None:
-                self._uplink.receive_settled(role)
+                self._writer.receive_settled(role)
 
     def cancel_timers(self, link: Link) -> None:
         for purpose in TIMERS:
-            self._desk.timers.cancel((purpose, link.id))
+            self._context.timers.cancel((purpose, link.id))
 
     # --- One request ------------------------------------------------------------------------------------------------
 
     def settle_post(self, link: Link, exchange: Exchange, cause: Cause, *, is_unsent: bool) -> None:
-        """The POST of an open request ended without its answer."""
+        """Retries or fails an open request whose POST ended without its response.
+
+        Args:
+            is_unsent: the server provably did not run the request.
+        """
         error = error_of(link, exchange, cause)
         if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
             is_unsent or cause.end is not End.REFUSED
@@ -320,12 +342,12 @@ class Losses:
         link.enqueue(exchange)
 
     def give_up(self, link: Link, reason: str) -> None:
-        """The server will not be had: whoever waits for it waits in vain."""
+        """Fails all that waits for a server that cannot be had: its handshakes, else its queued requests."""
         if not self._refuse_openers(link, reason, None):
             self.fail_queue(link, reason)
 
     def fail_queue(self, link: Link, reason: str) -> None:
-        """What waits to go up is answered."""
+        """Answers all queued requests with an error."""
         waiting, link.queue = link.queue, NO_QUEUE
         for entry in waiting:
             if isinstance(entry, Exchange) and entry.may_have_run:
@@ -351,22 +373,23 @@ class Losses:
         self.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, error))
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
-        """Give an exchange its answer."""
+        """Answers an exchange, and drops what was kept for it."""
         session = link.session_of(exchange)
         if link.has_files:
             self.files.forget(exchange)
-        self.crossings.forget(link, session, exchange)
-        self._courier.answer(session, exchange, message)
+        self.era_adapter.forget(link, session, exchange)
+        self._responder.answer(session, exchange, message)
 
     def forget(self, link: Link, exchange: Exchange) -> None:
-        """The same, but for the answer."""
-        self.crossings.forget(link, link.session_of(exchange), exchange)
+        """Drops what the era adapter keeps for an exchange, without an answer."""
+        self.era_adapter.forget(link, link.session_of(exchange), exchange)
 
 
-def _outlives(ask: Ask, number: int) -> bool:
-    """Whether it is asked in the course of a task that goes on: answers are told whenever the server can be told."""
-    remote = None if ask.exchange is None else ask.exchange.remote
-    return remote is not None and number in remote.open
+def _outlives_session(question: PendingQuestion, number: int) -> bool:
+    """True if the question belongs to a task that goes on. Its answer is sent whenever the server can be reached
+    again."""
+    upstream_task = None if question.exchange is None else question.exchange.upstream_task
+    return upstream_task is not None and number in upstream_task.open
 
 
 def _unstarted(link: Link, reason: str) -> str:
@@ -374,7 +397,7 @@ def _unstarted(link: Link, reason: str) -> str:
 
 
 def _refusal(cause: Cause | None) -> dict[str, object]:
-    """What a refusing response was, for the error's data."""
+    """Returns the status and the first 200 bytes of the body of a refusing response, for the error's `data`."""
     if cause is None or not cause.status:
         return {}
     return {"httpStatus": cause.status, "body": cause.body[:200].decode(errors="replace")}

@@ -1,11 +1,11 @@
-"""What clients see of servers whose tools, prompts or resources are filtered: what is hidden might as well not exist.
+"""Name filters: hides a server's tools, prompts and resources from clients, as if they did not exist.
 
-It is left out of lists, a request for it is answered as one for something unknown and does not reach the server, and
-changes of it are not told. This is decided here alone, between whatever clients are spoken to by and whatever servers
-are reached by. What the proxy itself offers is added after that, and never hidden.
+A hidden entry is left out of lists. A request for it is answered as one for an unknown name and does not reach the
+server, and its update notifications are dropped. These rules stand here alone, and hold for every transport and era.
+Entries that the proxy itself adds come after, and are never hidden.
 
-It fails closed: a name that cannot be read, or that two readers may read differently, counts as hidden. Results of what
-may be used are not looked into, so a link or an embedded resource in them passes.
+Filtering fails closed: a name that cannot be read, or that two readers may read differently, counts as hidden. Results
+of requests that are allowed are not looked into, so a link or an embedded resource in them passes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from ..base.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteProtocolError
-from ..base.name_filter import Selection
+from ..base.name_filter import NameFilter
 from ..base.plan import ServerPlan
 from ..jsonrpc.envelope import Frame, encode_error, text_of
 from ..jsonrpc.splice import elements, members, set_member, take
@@ -24,8 +24,8 @@ from ..state.link import Link
 
 
 class Listing(NamedTuple):
-    """Whose selection a list goes by (a field of `ServerPlan`), where its result holds the entries, and the member that
-    each is selected by."""
+    """A list method: the filter it goes by (a field of `ServerPlan`), the member of its result with the entries, and
+    the member by which each entry is filtered."""
 
     kind: str
     array: str
@@ -47,23 +47,23 @@ USES: Final = {
     "resources/subscribe": ("resources", "uri"),
     "resources/unsubscribe": ("resources", "uri"),
 }
-"""Requests that name one thing: the selection it goes by, and the member of the params with the name."""
+"""Requests that name one entry: the filter they go by, and the member of the params with the name."""
 
 REFERENCES: Final = {"ref/prompt": ("prompts", "name"), "ref/resource": ("resources", "uri")}
-"""The same for the `ref` of `completion/complete`, by its type."""
+"""The filter and the member with the name, by the type of the `ref` of `completion/complete`."""
 
 _CLIMBS: Final = re.compile(r"(?:^|[/\\:])\.\.(?:[/\\?#]|$)")
-"""A step to the folder above, by which a pattern for one folder would admit what lies in another."""
+"""A step to the parent folder, by which a pattern for one folder would admit what lies in another."""
 
 
 def refusal(link: Link, exchange: Exchange) -> bytes | None:
-    """The answer to a request for what is hidden; None if the request may go up."""
+    """Returns the response to a request for a hidden entry; None if the request may be sent to the server."""
     if link.session_of(exchange).sees_hidden:
         return None
     if exchange.method == "completion/complete":
         return _completion_refusal(link.plan, exchange)
     kind, key = USES.get(exchange.method, ("", ""))
-    if not kind or not _selection(link.plan, kind):
+    if not kind or not _filter_of(link.plan, kind):
         return None
     name = text_of(_member(exchange.params, key))
     if name is not None and _admits(link.plan, kind, name):
@@ -77,13 +77,14 @@ def refusal(link: Link, exchange: Exchange) -> bytes | None:
 
 
 def shown(link: Link, exchange: Exchange, result: bytes) -> bytes:
-    """The result of a request as clients may see it: of a list, what is not hidden. Kept entries keep their bytes.
+    """Returns the result of a request as clients may see it: a list without its hidden entries. Kept entries keep their
+    bytes.
 
     Raises:
-        RemoteProtocolError: a list of which that cannot be told.
+        RemoteProtocolError: the list cannot be read.
     """
     listing = LISTS.get(exchange.method)
-    if listing is None or not _selection(link.plan, listing.kind) or link.session_of(exchange).sees_hidden:
+    if listing is None or not _filter_of(link.plan, listing.kind) or link.session_of(exchange).sees_hidden:
         return result
     array = take(result, members(result).get(listing.array))
     if array is None:
@@ -101,7 +102,7 @@ def shown(link: Link, exchange: Exchange, result: bytes) -> bytes:
 
 
 def hides(link: Link, notification: Frame) -> bool:
-    """Whether a notification of the server is about something hidden."""
+    """True if a notification of the server is about a hidden resource."""
     if notification.method != "notifications/resources/updated" or not link.plan.resources:
         return False
     if all(session.sees_hidden for session in link.sessions.values()):
@@ -111,12 +112,15 @@ def hides(link: Link, notification: Frame) -> bool:
 
 
 def _completion_refusal(plan: ServerPlan, exchange: Exchange) -> bytes | None:
-    """Source: 2025-11-25 server/utilities/completion, "Error Handling": an invalid name is answered -32602."""
+    """Refuses a completion for a hidden prompt or resource.
+
+    Source: 2025-11-25 server/utilities/completion, "Error Handling": an invalid name is answered -32602.
+    """
     if not plan.prompts and not plan.resources:
         return None
     reference = _member(exchange.params, "ref")
     kind, key = REFERENCES.get(text_of(_member(reference, "type")) or "", (None, None))
-    if kind is not None and not _selection(plan, kind):
+    if kind is not None and not _filter_of(plan, kind):
         return None
     name = None if key is None else text_of(_member(reference, key))
     if kind is None or name is None:
@@ -129,21 +133,21 @@ def _unknown(exchange: Exchange, kind: str, name: str) -> bytes:
     return encode_error(exchange.id_raw, INVALID_PARAMS, f"Unknown {kind[:-1]}: {name}")
 
 
-def _selection(plan: ServerPlan, kind: str) -> Selection:
-    selection: Selection = getattr(plan, kind)
-    return selection
+def _filter_of(plan: ServerPlan, kind: str) -> NameFilter:
+    name_filter: NameFilter = getattr(plan, kind)
+    return name_filter
 
 
 def _admits(plan: ServerPlan, kind: str, name: str) -> bool:
-    selection = _selection(plan, kind)
-    if kind == "resources" and name not in selection.include and _CLIMBS.search(unquote(name)):
+    name_filter = _filter_of(plan, kind)
+    if kind == "resources" and name not in name_filter.include and _CLIMBS.search(unquote(name)):
         return False
-    return selection.admits(name)
+    return name_filter.admits(name)
 
 
 def _member(data: bytes | None, key: str) -> bytes | None:
-    """The JSON of an object's member. None if it is missing, or there twice: also in another case, for some servers
-    read members without regard to it."""
+    """Returns the JSON of an object's member. None if it is missing or ambiguous: there twice, or also in another case,
+    since some servers read members without regard to case."""
     if data is None or not data.startswith(b"{"):
         return None
     try:

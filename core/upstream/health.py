@@ -1,8 +1,8 @@
-"""How a server's processes fare, over all sessions: what stops a crash from becoming a loop, and what is reported.
+"""The health of a server over all its sessions: ends crash loops, and feeds status reports.
 
-A link pauses by itself before it starts its process again; but clients whose session failed open another one, with a
-link of its own. So failures are counted for each server as well, and after a few in a row nothing is started for a
-while, longer each time.
+A link pauses by itself before it starts its process again. But a client whose session failed opens another one, with a
+link of its own. So failures are counted for each server as well: after `Limits.crash_loop_failures` in a row nothing is
+started for a pause, which doubles each time up to `Limits.crash_loop_pause_max_s`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from ..base.limits import Limits
 
 
 class Health:
-    """Attributes:
-    starts: processes, or connections, that were begun.
-    failures: those that failed or died young, in all.
-    in_a_row: processes that did, since the last that stood.
-    is_failing: the last attempt failed.
-    last_error: how the last one ended.
-    is_stopped: an operator has stopped the server; nothing is started before it is started again.
+    """The failures of one server.
+
+    Attributes:
+        starts: processes or connections that were begun.
+        failures: processes or connections that failed or died young, in all.
+        in_a_row: processes that failed so since the last one that proved itself.
+        is_failing: the last attempt failed.
+        last_error: how the last process or connection ended.
+        is_stopped: an operator has stopped the server; nothing is started before it is started again.
     """
 
     __slots__ = ("_closed_until", "_limits", "failures", "in_a_row", "is_failing", "is_stopped", "last_error", "starts")
@@ -33,7 +35,7 @@ class Health:
         self._closed_until = float("-inf")
 
     def why_not(self, now: float) -> str | None:
-        """Why nothing may be started now; None if it may."""
+        """Returns why nothing may be started now; None if it may."""
         if self.is_stopped:
             return "it is stopped; start it first"
         left = self.pause_left(now)
@@ -42,28 +44,28 @@ class Health:
         return None
 
     def pause_left(self, now: float) -> float:
-        """Seconds until it is tried again; 0 if it may be now."""
+        """Returns the seconds until the server is tried again; 0 if it may be now."""
         return max(0.0, self._closed_until - now)
 
     def receive_start(self) -> None:
         self.starts += 1
 
     def receive_ready(self) -> None:
-        """It came up."""
+        """Records that the server came up."""
         self.is_failing = False
 
     def receive_proof(self) -> None:
-        """It stood for long, or answered a request."""
+        """Records that the server stood for long, or answered a request."""
         self.in_a_row = 0
 
     def receive_refusal(self, reason: str) -> None:
-        """A server that is not ours to start did not come up."""
+        """Records that a server which is not a process of the proxy did not come up."""
         self.failures += 1
         self.is_failing = True
         self.last_error = reason
 
     def receive_failure(self, reason: str, now: float) -> None:
-        """A process did not come up, or was gone before it had answered anything."""
+        """Records that a process did not come up, or ended before it had answered anything."""
         self.receive_refusal(reason)
         self.in_a_row += 1
         beyond = self.in_a_row - self._limits.crash_loop_failures
@@ -72,7 +74,7 @@ class Health:
             self._closed_until = now + min(pause, self._limits.crash_loop_pause_max_s)
 
     def receive_order(self, *, is_stopped: bool) -> None:
-        """An operator stops it, or starts it again, whatever has been."""
+        """Stops the server, or starts it again, for an operator: earlier failures are forgotten."""
         self.is_stopped = is_stopped
         self.is_failing = False
         self.in_a_row = 0

@@ -1,4 +1,4 @@
-"""What clients are told of a server when they meet it: in a handshake, or by `server/discover`."""
+"""The self-descriptions of servers that clients get: `initialize` results and `DiscoverResult`s."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from .task_offers import shown_capabilities
 
 
 def discovery_of(link: Link, session: Session) -> bytes:
-    """What a client without sessions is told of the server.
+    """Returns the `DiscoverResult` for a client without sessions.
 
     Raises:
-        RemoteProtocolError: what it says of itself cannot be shown to such a client.
+        RemoteProtocolError: the server's description cannot be translated for such a client.
     """
     assert link.handshake is not None
     shown = link.handshake
     if not link.is_stateless:
-        # Every server that has sessions may speak of its own accord, but those without one over HTTP.
+        # A server with sessions can push messages, except over HTTP without a session: there it has no stream.
         has_push = link.is_pipe or link.upstream.session is not None
         shown = to_discover_result(link.handshake, has_push=has_push)
     return shown if session.is_own else shown_capabilities(link, shown, is_legacy=False)
 
 
 NOTHING_KNOWN: Final = to_discover_result(b'{"capabilities":{}}', has_push=False)
-"""What such a client is told of a server of which that cannot be said."""
+"""The `DiscoverResult` for a server whose description cannot be translated."""
 
 
 def handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
-    """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
-    cannot read of a newer one is changed on the way."""
+    """Returns the `initialize` result for a session, and its revision: the client's own, if that is known here. The
+    result of a newer server is translated for it."""
     shown, revision = _handshake_for(link, session)
     if session.is_own:
         return shown, revision

@@ -1,8 +1,10 @@
-"""Progress as most servers report it: read in one go, and passed on as it came but for its token.
+"""The fast path for progress notifications: reads those of one call in one go, and passes them on with another token.
 
-A call may bring hundreds of these a second, several with each read. Those of one call that stand in a row are looked at
-together: whose they are, its time to answer and the room on its stream are one matter for all of them. What is not
-written plainly is left to `asking`, which reads anything, and does the same about it.
+A call may bring hundreds of notifications a second, several with each read. Those of one call that follow one another
+are handled together: their exchange, its reply timeout and the room on its stream are looked up once. Skipped are the
+generic decoder and a separate pass through the responder. A message that is not plain (unknown members, members that
+stand twice, escaped names, progress that does not increase) is left to `server_messages`, which reads any message and
+comes to the same result: tests/core/upstream/test_progress.py compares both.
 
 Source: 2024-11-05 to 2026-07-28, basic/utilities/progress.
 """
@@ -15,22 +17,23 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ..downstream.responder import Courier
+from ..downstream.responder import Responder
 from ..state.exchange import Exchange
 from ..state.link import Link
-from ..state.upstream_session import State
-from .writer import Uplink
+from ..state.upstream_session import UpstreamSessionState
+from .writer import UpstreamWriter
 
 METHOD: Final = b'"notifications/progress"'
 METHOD_STOP_MAX: Final = 64
-"""Where the method of the first of a row ends at the latest. The usual libraries write it first, or behind `jsonrpc`;
-and what is large is not looked through for it."""
+"""The offset up to which `METHOD` must end in the first message. The usual libraries write it first, or after
+`jsonrpc`; large messages are not searched for it."""
 
 QUOTES: Final = 14
-"""Around the names `jsonrpc`, `method`, `params`, `progressToken` and `progress`, and the values of the first two."""
+"""Quotation marks around the names `jsonrpc`, `method`, `params`, `progressToken` and `progress`, and the values of the
+first two."""
 QUOTES_OF_NAME: Final = 2
 QUOTES_OF_TEXT: Final = 4
-"""Around the name `message` and its value."""
+"""Quotation marks around the name `message` and its value."""
 
 
 class _Params(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -51,15 +54,15 @@ _value_decoder: Final = msgspec.json.Decoder(int | float)
 
 
 class Row(NamedTuple):
-    """Progress of one call, at least one message.
+    """Consecutive progress notifications of one call, at least one.
 
     Attributes:
         number: the token of each.
-        messages: they themselves. They hold what the protocol names, and nothing else.
-        quotes: how many quotation marks they have together, if no member is there twice and no text has any. There
-            cannot be fewer.
-        first: how far the first of them says it is; each after it says more.
-        last: how far the last of them says it is.
+        messages: their bytes. They hold the members that the protocol names, and no others.
+        quotes: the count of their quotation marks, if no member stands twice and no text has any. There cannot be
+            fewer.
+        first: the `progress` of the first of them; each after it has a higher one.
+        last: the `progress` of the last of them.
     """
 
     number: int
@@ -70,7 +73,7 @@ class Row(NamedTuple):
 
 
 def row_at(messages: Sequence[bytes], start: int) -> Row | None:
-    """What stands in a row from `messages[start]` on; None if that is something else."""
+    """Returns the row of notifications that begins with `messages[start]`; None if that is another message."""
     if messages[start].find(METHOD, 0, METHOD_STOP_MAX) < 0:
         return None
     number: int | None = None
@@ -95,11 +98,12 @@ def row_at(messages: Sequence[bytes], start: int) -> Row | None:
     return None if number is None else Row(number, messages[start:stop], quotes, first, last)
 
 
-def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
-    """The messages of the row with another token, the JSON `token_raw`. None if any of them has a member twice, which
-    readers understand differently, a quotation mark within a text, or its token's name in another spelling.
+def with_token(row: Row, token_raw: bytes) -> list[bytes] | None:
+    """Returns the messages of the row with another token, the JSON `token_raw`.
 
-    They are looked at as one text, with a line end between them: what is asked of each takes longer than all the rest.
+    None if any of them has a member twice, which readers understand differently, a quotation mark within a text, or its
+    token's name in another spelling. All messages are searched as one text, with a line end between them: a search of
+    each takes longer than all the rest.
     """
     text = b"\n".join(row.messages)
     name = b'"progressToken":%d' % row.number
@@ -110,8 +114,10 @@ def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
 
 
 def further(told: float, progress_raw: bytes | None) -> float | None:
-    """How far it is now, for whoever was `told` before; None if that is no news, since it goes back, or stands: who
-    reports does so, or the call was sent once more and begins anew, under the one token that its client has.
+    """Returns the new progress, if it is higher than `told`; None if the notification must be dropped.
+
+    Progress may stand or go back: some servers report it so, and a call that was sent again begins anew under the one
+    token that its client has. A `progress` that is no number leaves `told` as it is, and the notification passes.
 
     Source: 2025-03-26 to 2026-07-28, basic/utilities/progress: "The `progress` value MUST increase with each
     notification".
@@ -120,28 +126,32 @@ def further(told: float, progress_raw: bytes | None) -> float | None:
         try:
             progress: float = _value_decoder.decode(progress_raw or b"")
         except msgspec.DecodeError:
-            progress = float(progress_raw or b"")  # it may be beyond what numbers can be
+            progress = float(progress_raw or b"")  # JSON numbers have no bound: this may become infinite
     except ValueError:
-        return told  # no number: whoever wants to make something of it may
+        return told  # no number: the client decides
     return progress if progress > told else None
 
 
 class Progress:
-    """What servers say of calls that are under way."""
+    """The handler of progress rows."""
 
-    def __init__(self, uplink: Uplink, courier: Courier) -> None:
-        self._uplink = uplink
-        self._courier = courier
+    def __init__(self, writer: UpstreamWriter, responder: Responder) -> None:
+        self._writer = writer
+        self._responder = responder
 
     def receive(self, link: Link, row: Row) -> bool:
-        """Pass it on. False if it is not for here to judge: nothing has changed."""
+        """Passes a row on to its client. False, and nothing has changed, if it must be handled by `server_messages`."""
         exchange = link.pending.get(row.number) or link.tokens.get(row.number)
-        if not isinstance(exchange, Exchange) or exchange.token_raw is None or link.upstream.state is State.CLOSED:
+        if (
+            not isinstance(exchange, Exchange)
+            or exchange.token_raw is None
+            or link.upstream.state is UpstreamSessionState.CLOSED
+        ):
             return False
-        messages = retold(row, exchange.token_raw) if row.first > exchange.told else None
+        messages = with_token(row, exchange.token_raw) if row.first > exchange.told else None
         if messages is None:
             return False
         exchange.told = row.last
-        self._uplink.expect_reply(link, exchange)
-        self._courier.tell_all_progress(link.session_of(exchange), exchange, messages)
+        self._writer.expect_reply(link, exchange)
+        self._responder.tell_all_progress(link.session_of(exchange), exchange, messages)
         return True

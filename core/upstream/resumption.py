@@ -1,33 +1,43 @@
-"""Replies of servers that were cut off, or ended to be polled, before the answer: taken up again where they ended.
+"""Resumption of replies that a server cut off, or ended to be polled, before the response came.
 
-A server that names event ids can be asked for the rest of a stream. The request stays open meanwhile, under its number,
-and costs nothing but a timer between two connections. How many there may be is bounded by time alone: by the silence
-after which every request ends (`Limits.reply_timeout_s`, or its server's own), with pauses that grow while nothing
-comes.
+A server that names event ids can be asked for the rest of a stream (GET with `Last-Event-ID`). Meanwhile the request
+stays open under its number, and costs one timer between two connections. The number of connections is bounded by time
+alone: by the silence after which every request ends (`Limits.reply_timeout_s`, or its server's own), with pauses that
+grow while nothing comes.
+
+The GET stream of an upstream session is opened again, with `Last-Event-ID`, by `Handshaker.listen`. Event streams
+towards clients are resumed in `downstream/event_streams`.
 
 Source: 2025-11-25 basic/transports, "Sending Messages to the Server" 6 and "Resumability and Redelivery".
 """
 
 from __future__ import annotations
 
-from ..base.effects import Cause, End, Listen
+from ..base.effects import Listen
 from ..base.empty import without
-from ..state.context import Desk
+from ..base.events import Cause, End
+from ..state.context import Context
 from ..state.exchange import Exchange
-from ..state.link import Link, UpPostRole
-from ..state.upstream_session import State
+from ..state.link import Link
+from ..state.upstream_channels import UpstreamPostRole
+from ..state.upstream_session import UpstreamSessionState
 
 
-class Resuming:
-    """The pauses between two connections of one reply, and what begins after them."""
+class Resumption:
+    """The pauses between two connections of one reply, and the connections that follow."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
-    def receive_cut(self, link: Link, role: UpPostRole, exchange: Exchange, cause: Cause) -> bool:
-        """A reply is over without its answer. True if it will be taken up again; the exchange then stays pending."""
+    def receive_cut(self, link: Link, role: UpstreamPostRole, exchange: Exchange, cause: Cause) -> bool:
+        """Handles the end of a reply without its response. True if it will be resumed; the exchange then stays
+        pending."""
         number = role.number
-        if number is None or link.upstream.state is not State.READY or role.incarnation != link.upstream.incarnation:
+        if (
+            number is None
+            or link.upstream.state is not UpstreamSessionState.READY
+            or role.incarnation != link.upstream.incarnation
+        ):
             return False
         if cause.last_event_id is not None:
             role.last_event_id = cause.last_event_id
@@ -36,40 +46,44 @@ class Resuming:
             return False
         role.failures = 0 if role.has_begun else role.failures + 1
         role.idle = role.idle + 1 if role.is_resumed and not role.has_spoken else 0
-        if role.failures >= self._desk.limits.resume_failures_max:
+        if role.failures >= self._context.limits.resume_failures_max:
             return False
         if cause.retry_ms is not None:
             role.retry_ms = cause.retry_ms
         link.cut = {**link.cut, number: role}
         link.pending[number] = exchange
-        limits = self._desk.limits
-        at = self._desk.now + self.pause(role.retry_ms, role.failures)
+        limits = self._context.limits
+        at = self._context.now + self.pause(role.retry_ms, role.failures)
         at = max(at, role.dialled_at + self.spacing(role.idle, limits.polling_idle_max_s))
-        self._desk.timers.set(("resume", (link.id, number)), at, "upstream reply to be resumed")
+        self._context.timers.set(("resume", (link.id, number)), at, "upstream reply to be resumed")
         return True
 
     def pause(self, retry_ms: int | None, failures: int) -> float:
-        """Seconds until a stream is opened again: as its server asks, within bounds; longer with each failure."""
-        limits = self._desk.limits
+        """Returns the seconds until a stream is opened again: as its server asks, within bounds; longer with each
+        failure."""
+        limits = self._context.limits
         if retry_ms is None:
             return float(min(limits.listen_retry_s * 2.0 ** min(failures, 16), limits.listen_retry_max_s))
         asked = min(max(retry_ms / 1000, limits.polling_pause_min_s), limits.polling_pause_max_s)
         return float(min(asked * 2.0 ** min(failures, 16), max(asked, limits.listen_retry_max_s)))
 
     def spacing(self, idle: int, longest_s: float) -> float:
-        """Seconds from the beginning of one connection to that of the next, at least, after `idle` in a row that
-        brought no message. What was open for longer is waited for no longer."""
-        return float(min(self._desk.limits.polling_pause_min_s * 2.0 ** min(max(idle - 1, 0), 16), longest_s))
+        """Returns the least seconds between the beginnings of two connections, after `idle` in a row that brought no
+        message.
+
+        A connection that was open for longer than that causes no further wait.
+        """
+        return float(min(self._context.limits.polling_pause_min_s * 2.0 ** min(max(idle - 1, 0), 16), longest_s))
 
     def handle_resume(self, link: Link, number: int) -> None:
         cut = link.cut.get(number)
         link.cut = without(link.cut, number)
         exchange = link.pending.get(number)
-        if cut is None or not isinstance(exchange, Exchange) or link.upstream.state is not State.READY:
+        if cut is None or not isinstance(exchange, Exchange) or link.upstream.state is not UpstreamSessionState.READY:
             return
-        role = UpPostRole(link, number, is_resumed=True)
+        role = UpstreamPostRole(link, number, is_resumed=True)
         role.last_event_id, role.retry_ms = cut.last_event_id, cut.retry_ms
-        role.failures, role.idle, role.dialled_at = cut.failures, cut.idle, self._desk.now
+        role.failures, role.idle, role.dialled_at = cut.failures, cut.idle, self._context.now
         upstream = link.upstream
         target = Listen(
             server=link.plan.id,
@@ -80,14 +94,14 @@ class Resuming:
             cookies=link.cookies.pairs,
             is_of_call=True,
         )
-        channel = exchange.post = role.channel = self._desk.dial(role, target)
+        channel = exchange.post = role.channel = self._context.dial(role, target)
         link.posts[channel] = None
 
     def forget(self, link: Link, number: int) -> None:
-        """Nobody waits for that reply any more."""
+        """Drops a reply that is not waited for any more."""
         if number in link.cut:
             link.cut = without(link.cut, number)
-            self._desk.timers.cancel(("resume", (link.id, number)))
+            self._context.timers.cancel(("resume", (link.id, number)))
 
     def forget_all(self, link: Link) -> None:
         for number in list(link.cut):

@@ -1,8 +1,8 @@
-"""Several sessions on one server process: whose each message is, and what of their wishes the server is told.
+"""One server process shared by several sessions: attributes its messages, and merges what the sessions want of it.
 
-A process that many share has one log level, one set of subscriptions and one idea of its client. It is told the most
-that any session wants, and each session hears what it asked for. A message of the server that names no request belongs
-to whoever has a request in flight; where that could be several, nobody is guessed.
+A shared process has one log level, one set of subscriptions and one set of client capabilities. It is set to the most
+that any session wants, and each session gets what it asked for. A message of the server that names no request belongs
+to the session with a request in flight. If several sessions have one, the message is not attributed to any.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ NEEDED: Final = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",
 }
-"""The client capability without which a question is refused in its name."""
+"""The client capability that each server request needs."""
 
-GHOSTS_MAX: Final = 256
-"""Cancelled requests remembered as possible askers."""
+CANCELLED_MAX: Final = 256
+"""The bound on cancelled requests that are remembered, since the server may still ask in their course."""
 
 
-def greeting(version: str) -> bytes:
-    """The `initialize` params a shared process gets: what any client could do. Who cannot is not asked."""
+def shared_initialize_params(version: str) -> bytes:
+    """Returns the `initialize` params for a shared process, with the capabilities that any client could have.
+
+    A client that lacks the capability of a server request is not asked.
+    """
     return msgspec.json.encode(
         {
             "protocolVersion": LATEST_LEGACY,
@@ -46,19 +49,19 @@ def greeting(version: str) -> bytes:
     )
 
 
-class Share:
-    """What one session wants of a shared process.
+class Member:
+    """One session of a shared process, and its settings.
 
     Attributes:
-        capabilities: the names of what its client can do.
-        level: index in `LEVELS` of the least severe message it wants; None: as the server likes.
+        capabilities: the names of its client's capabilities.
+        level: index in `LEVELS` of the least severe log message it wants; None: the server's default.
         subscriptions: the URIs it has subscribed to.
     """
 
     __slots__ = ("capabilities", "level", "revision", "session", "subscriptions")
 
     def __init__(self, session: Session, initialize: bytes) -> None:
-        """Raises RemoteProtocolError: the params are no object, or have a member twice."""
+        """Raises RemoteProtocolError if the params are no object, or have a member twice."""
         spans = members(initialize)
         self.session = session
         declared = take(initialize, spans.get("capabilities"))
@@ -67,95 +70,102 @@ class Share:
         self.subscriptions = session.subscriptions
 
 
-class Crowd:
+class SharedProcess:
     """The sessions of one shared process.
 
     Attributes:
-        turn: with serial sharing, the request that is under way.
-        waiting: those that come after it, in order.
+        turn: with serial sharing, the request in progress.
+        waiting: with serial sharing, the requests queued after it, in order.
     """
 
     def __init__(self, link: Link) -> None:
-        self.shares: dict[str, Share] = {}
+        self.members: dict[str, Member] = {}
         self.turn: Exchange | None = None
         self.waiting: OrderedDict[Exchange, None] = OrderedDict()
         self._link = link
-        self._ghosts: OrderedDict[int, tuple[str, float]] = OrderedDict()  # number → session, until when
+        self._cancelled: OrderedDict[int, tuple[str, float]] = OrderedDict()  # number → session, until when
 
-    # --- Whose it is ------------------------------------------------------------------------------------------------
+    # --- Attribution ------------------------------------------------------------------------------------------------
 
-    def remember_ghost(self, exchange: Exchange, until: float) -> None:
-        """A request was cancelled: the server may ask in its course all the same."""
+    def remember_cancelled(self, exchange: Exchange, until: float) -> None:
+        """Remembers a cancelled request until a time: the server may still send requests in its course."""
         assert exchange.upstream_id is not None
-        self._ghosts[exchange.upstream_id] = exchange.sid, until
-        if len(self._ghosts) > GHOSTS_MAX:
-            self._ghosts.popitem(last=False)
+        self._cancelled[exchange.upstream_id] = exchange.sid, until
+        if len(self._cancelled) > CANCELLED_MAX:
+            self._cancelled.popitem(last=False)
 
-    def forget_ghost(self, number: int) -> None:
-        """It was answered, late."""
-        self._ghosts.pop(number, None)
+    def forget_cancelled(self, number: int) -> None:
+        """Forgets a cancelled request that was answered after all."""
+        self._cancelled.pop(number, None)
 
-    def forget_ghosts(self) -> None:
-        """The process is gone, and all that it was doing."""
-        self._ghosts.clear()
+    def forget_all_cancelled(self) -> None:
+        """Forgets all cancelled requests, since their process is gone."""
+        self._cancelled.clear()
 
     def asker(self, now: float) -> Session | None:
-        """Whose request makes the server speak: the session of all requests in flight and of all tasks, if they are of
-        one session; without any, the only session there is."""
-        while self._ghosts and next(iter(self._ghosts.values()))[1] <= now:
-            self._ghosts.popitem(last=False)
+        """Returns the session that a server message belongs to, if the message itself does not tell; None if that is
+        unknown.
+
+        It is the session of all requests in flight and of all tasks, if they are of one session; with none of either,
+        the only session of the process.
+        """
+        while self._cancelled and next(iter(self._cancelled.values()))[1] <= now:
+            self._cancelled.popitem(last=False)
         sids = {entry.sid for entry in self._link.pending.values() if isinstance(entry, Exchange)}
-        sids |= {sid for sid, _ in self._ghosts.values()} | {call.sid for call in self._link.remotes.values()}
-        if not sids and len(self.shares) == 1:
-            sids = set(self.shares)
-        share = self.shares.get(sids.pop()) if len(sids) == 1 else None
-        return None if share is None else share.session
+        sids |= {sid for sid, _ in self._cancelled.values()} | {call.sid for call in self._link.upstream_tasks.values()}
+        if not sids and len(self.members) == 1:
+            sids = set(self.members)
+        member = self.members.get(sids.pop()) if len(sids) == 1 else None
+        return None if member is None else member.session
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request is in flight, so that what the server says concerns nobody in particular."""
+        """True if no request or task is in progress: the server's messages are then for no session in particular."""
         is_asked = any(isinstance(entry, Exchange) for entry in self._link.pending.values())
-        return not is_asked and not self._ghosts and not self._link.remotes
+        return not is_asked and not self._cancelled and not self._link.upstream_tasks
 
     def can_be_asked(self, session: Session, method: str) -> bool:
         needed = NEEDED.get(method)
-        return needed is None or needed in self.shares[session.sid].capabilities
+        return needed is None or needed in self.members[session.sid].capabilities
 
     def hearers(self, method: str, params: bytes | None, asker: Session | None, *, is_anyones: bool) -> list[Session]:
-        """Who is told of a notification that names no request.
+        """Returns the sessions that get a notification which names no request.
 
         Args:
-            asker: whose request, or task, it is about, if that can be told.
-            is_anyones: it is about none.
+            asker: the session whose request or task it is about, if that is known.
+            is_anyones: it is about no request or task.
         """
-        shares = list(self.shares.values())
+        members = list(self.members.values())
         if method == "notifications/resources/updated":
             uri = envelope.text_of(envelope.member_of(params, "uri"))
-            exact = [share for share in shares if uri in share.subscriptions]
-            return [share.session for share in exact or (share for share in shares if share.subscriptions)]
+            exact = [member for member in members if uri in member.subscriptions]
+            return [member.session for member in exact or (member for member in members if member.subscriptions)]
         if method.endswith("/list_changed"):
-            return [share.session for share in shares]
-        meant = shares if is_anyones else [share for share in shares if share.session is asker]
+            return [member.session for member in members]
+        meant = members if is_anyones else [member for member in members if member.session is asker]
         if method == "notifications/message":
             level = _index(envelope.text_of(envelope.member_of(params, "level")))
-            meant = [share for share in meant if share.level is None or level is None or level >= share.level]
-        return [share.session for share in meant]
+            meant = [member for member in meant if member.level is None or level is None or level >= member.level]
+        return [member.session for member in meant]
 
-    # --- Wishes -----------------------------------------------------------------------------------------------------
+    # --- Settings ---------------------------------------------------------------------------------------------------
 
-    def receive_wish(self, exchange: Exchange) -> bool:
-        """A session sets its log level or subscribes. True if the server need not hear of it: the answer is empty.
+    def receive_setting(self, exchange: Exchange) -> bool:
+        """Takes the log level, the subscription or the unsubscription of a session.
+
+        True if the server need not be told: the result is empty. A log level is replaced in the params by the least
+        severe of all sessions.
 
         Raises:
             RemoteProtocolError: the params have a member twice.
         """
-        share = self.shares[exchange.sid]
+        member = self.members[exchange.sid]
         if exchange.method == "logging/setLevel":
             wanted = _index(envelope.text_of(envelope.member_of(exchange.params, "level")))
             if wanted is None or exchange.params is None:
-                return False  # the server says what is wrong with it
+                return False  # the server refuses it with an error of its own
             before = self._least_level()
-            share.level = wanted
+            member.level = wanted
             least = self._least_level()
             assert least is not None
             exchange.params = set_member(exchange.params, "level", msgspec.json.encode(LEVELS[least]))
@@ -166,30 +176,32 @@ class Crowd:
         if uri is None:
             return False
         if exchange.method == "resources/subscribe":
-            share.subscriptions[uri] = None
+            member.subscriptions[uri] = None
             return False
-        share.subscriptions.pop(uri, None)
+        member.subscriptions.pop(uri, None)
         return self._is_wanted(uri)
 
     def leave(self, session: Session) -> list[str]:
-        """A session is over. Returns the URIs that nobody is subscribed to any more."""
-        share = self.shares.pop(session.sid)
-        return sorted(uri for uri in share.subscriptions if not self._is_wanted(uri))
+        """Removes a session that is over. Returns the URIs to which no other session is subscribed."""
+        member = self.members.pop(session.sid)
+        return sorted(uri for uri in member.subscriptions if not self._is_wanted(uri))
 
     def _is_wanted(self, uri: str) -> bool:
-        return any(uri in share.subscriptions for share in self.shares.values())
+        return any(uri in member.subscriptions for member in self.members.values())
 
     def want_level(self, session: Session, level: str) -> str:
-        """A request of a session without a log level of its own wants to hear so much. Returns what the server must be
-        told, so that nobody hears less than before."""
-        share, wanted = self.shares[session.sid], LEVELS.index(level)
-        share.level = wanted if share.level is None else min(share.level, wanted)
+        """Takes the log level of one request, of a session without a log level of its own.
+
+        Returns the level that the server must be set to, so that no session gets less than before.
+        """
+        member, wanted = self.members[session.sid], LEVELS.index(level)
+        member.level = wanted if member.level is None else min(member.level, wanted)
         least = self._least_level()
         assert least is not None
         return LEVELS[least]
 
     def _least_level(self) -> int | None:
-        return min((share.level for share in self.shares.values() if share.level is not None), default=None)
+        return min((member.level for member in self.members.values() if member.level is not None), default=None)
 
 
 def _index(level: str | None) -> int | None:

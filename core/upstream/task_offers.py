@@ -1,4 +1,4 @@
-"""Which tasks clients are offered: those that a server has, and those that are made of its calls here.
+"""The tasks that clients are offered: those of the server, and those that the proxy makes of its calls.
 
 Source: 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"; the tasks extension, "Capability Negotiation".
 """
@@ -19,14 +19,14 @@ from ..state.link import Link
 from ..state.session import Session
 
 NEEDED: Final[dict[str, object]] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-"""What a client is told that has not declared the extension."""
+"""The error data for a client that has not declared the tasks extension."""
 
 OURS: Final = (Offer.AUTO, Offer.ALWAYS)
-"""Offers under which calls are made tasks here, for servers without."""
+"""Offers under which the proxy itself makes tasks of calls, for servers without tasks."""
 
 
 def are_offered(link: Link) -> bool:
-    """Whether clients are told of tasks at all."""
+    """True if a server's tasks are shown to clients at all."""
     rules = link.plan.tasks
     if not rules.are_offered:
         return False
@@ -34,19 +34,20 @@ def are_offered(link: Link) -> bool:
 
 
 def support_of(link: Link, tool: str) -> Support | None:
-    """Whether a tool can be called as a task, as clients are told. None: the server has not been asked yet."""
+    """Returns the task support of a tool that clients are shown; None if the server's list of tools must be read
+    first."""
     offer = link.plan.tasks.offer_for(tool)
     if offer is Offer.NEVER:
         return Support.FORBIDDEN
     if not link.abilities.calls:
         return Support.OPTIONAL if offer in OURS else Support.FORBIDDEN
     if link.is_stateless:
-        return Support.OPTIONAL  # it decides with each call
+        return Support.OPTIONAL  # a stateless server decides with each call
     return link.supports.get(tool, Support.FORBIDDEN) if link.knows_supports else None
 
 
 def tool_of(exchange: Exchange) -> str:
-    """The tool that a call names; "" where that cannot be read."""
+    """Returns the name of the tool that a call is for; "" if it cannot be read."""
     try:
         return envelope.text_of(envelope.member_of(exchange.params, "name")) or ""
     except RemoteProtocolError:
@@ -54,10 +55,10 @@ def tool_of(exchange: Exchange) -> str:
 
 
 def shown_capabilities(link: Link, handshake: bytes, *, is_legacy: bool, knows_tasks: bool = True) -> bytes:
-    """What a server says of itself, with what there is of tasks.
+    """Returns a handshake result in which the server's capabilities show the tasks that are offered.
 
     Args:
-        handshake: as a client of that era is shown it.
+        handshake: the result for clients of that era.
         knows_tasks: the client's revision has tasks.
     """
     declared = envelope.member_of(handshake, "capabilities")
@@ -74,7 +75,7 @@ def shown_capabilities(link: Link, handshake: bytes, *, is_legacy: bool, knows_t
 
 
 def without_extension(capabilities: bytes) -> bytes:
-    """Capabilities of either side in which the tasks extension is not named."""
+    """Returns capabilities, of a client or a server, without the tasks extension."""
     extensions = envelope.member_of(capabilities, "extensions")
     if extensions is None or not extensions.startswith(b"{"):
         return capabilities
@@ -87,7 +88,7 @@ def without_extension(capabilities: bytes) -> bytes:
 
 
 def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
-    """A list of tools for a client with a session: each says whether it can be called as a task.
+    """Returns a list of tools for a client with a session, with the task support of each tool.
 
     Raises:
         RemoteProtocolError: the list cannot be read.
@@ -96,7 +97,7 @@ def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
         return result
     if not session.features.tasks or not are_offered(link):
         if not link.abilities.calls:
-            return result  # what its tools declare means nothing then
+            return result  # without the capability, `execution.taskSupport` has no meaning
         return task_support.show_support(result, lambda tool, declared: None)
 
     def decide(tool: str, declared: Support | None) -> Support | None:

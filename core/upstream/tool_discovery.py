@@ -1,7 +1,8 @@
-"""Which arguments of a server's tools are to be said in headers too, learned from its own list of tools.
+"""Reads `tools/list` of a server to learn which arguments must be mirrored in `Mcp-Param-*` headers.
 
-A server without sessions that is reached over HTTP may mark arguments so, and refuses a call whose headers lack them.
-Clients that speak as it does say them themselves; for the others the list is read, once, before the first call.
+A server without sessions that is reached over HTTP may mark arguments with `x-mcp-header`, and refuses a call whose
+headers lack them. Clients of the stateless era send these headers themselves. For other clients the list is read, once,
+before their first call. It also tells which tools support tasks, and where a tool takes files.
 
 Source: 2026-07-28 server/tools, "x-mcp-header", and basic/transports/streamable-http.
 """
@@ -19,48 +20,49 @@ from ..bridge.task_support import read_support
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
-from ..state.context import Desk
+from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.link import Link
 from ..state.session import Audience, Session
 from ..wire.http.param_headers import Mirror, read_tools
-from .writer import Uplink
+from .writer import UpstreamWriter
 
 NOTED_MAX: Final = 8
-"""So many tools that are left out are named."""
+"""The bound on notes for each list about tools that are left out."""
 
 
-class Pupil(Protocol):
-    """Who else reads the lists of tools that come by."""
+class ToolListener(Protocol):
+    """A reader of the tool lists that servers send."""
 
     def learn(self, link: Link, result: bytes, *, is_first: bool) -> None: ...
 
 
-class Schooling:
-    """
-    Attributes:
-        advertised: the same for clients who speak HTTP to us, by whom it was shown to and tool: what their headers must
-            agree with. Who was shown a list longest ago is forgotten first.
+class ToolDiscovery:
+    """The tool lists of all links.
 
     Args:
-        write: sends a request up that has waited.
+        write: sends a request up that waited for the list.
+
+    Attributes:
+        advertised: the marked arguments of tools that HTTP clients were shown, by audience and tool: their headers must
+            agree with the arguments. The audience that was shown a list longest ago is forgotten first.
     """
 
-    def __init__(self, desk: Desk, uplink: Uplink, write: Callable[[Link, Exchange], None]) -> None:
-        self.files: Pupil
-        self._desk = desk
-        self._uplink = uplink
+    def __init__(self, context: Context, writer: UpstreamWriter, write: Callable[[Link, Exchange], None]) -> None:
+        self.files: ToolListener
+        self._context = context
+        self._writer = writer
         self._write = write
         self.advertised: dict[Audience, dict[str, tuple[Mirror, ...]]] = {}
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
-        """Whether the list must be read before a request goes up. It waits then, if it is not refused."""
+        """True if the list must be read before a request is sent, since its arguments may have to be mirrored."""
         if link.is_pipe or not link.is_stateless or exchange.method != "tools/call" or link.mirrors is not None:
             return False
-        return not exchange.mirrored  # its client has read the list, and says them itself
+        return not exchange.mirrored  # a client that sends the headers has read the list
 
     def begin(self, link: Link, exchange: Exchange) -> None:
-        """Read the list; the request goes up afterwards."""
+        """Queues the request, and reads the list for it."""
         link.learning.append(exchange)
         if len(link.learning) == 1:
             link.pages_read, link.page_read = 0, None
@@ -72,16 +74,18 @@ class Schooling:
             revision = link.upstream.revision
             assert revision is not None, "found by asking for it"
             params = add(params, msgspec.structs.replace(session.client, revision=revision))
-        self._uplink.run(link, "schemas", "tools/list", params)
-        self._desk.timers.set(("schemas", link.id), self._desk.now + self._desk.limits.lookup_s, "list of tools")
+        self._writer.run(link, "schemas", "tools/list", params)
+        self._context.timers.set(
+            ("schemas", link.id), self._context.now + self._context.limits.lookup_s, "list of tools"
+        )
 
     def handle_schemas(self, link: Link) -> None:
-        """It takes too long."""
-        self._uplink.give_up(link, "schemas")
+        """Gives up reading the list after `Limits.lookup_s`."""
+        self._writer.give_up(link, "schemas")
         self.receive_end(link)
 
     def receive_page(self, link: Link, frame: Frame) -> None:
-        """A page of the list, or the failure to get it: then calls go as they can."""
+        """Handles a page of the list, or the error in its place; then calls are sent with what is known."""
         cursor = None
         if frame.result is not None:
             try:
@@ -93,8 +97,9 @@ class Schooling:
                     self.files.learn(link, frame.result, is_first=is_first)
                 cursor = envelope.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:
-                self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
-        if cursor not in (None, b"null", link.page_read) and link.pages_read < self._desk.limits.schema_pages_max:
+                self._context.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
+        # A server that repeats a cursor would otherwise be asked for the same page again and again.
+        if cursor not in (None, b"null", link.page_read) and link.pages_read < self._context.limits.schema_pages_max:
             waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
             if waiting is not None:
                 link.page_read = cursor
@@ -103,8 +108,8 @@ class Schooling:
         self.receive_end(link)
 
     def receive_end(self, link: Link) -> None:
-        """There is no more to learn."""
-        self._desk.timers.cancel(("schemas", link.id))
+        """Ends the reading of the list, and sends the requests that waited for it."""
+        self._context.timers.cancel(("schemas", link.id))
         if link.mirrors is None and link.is_stateless:
             link.mirrors = {}
         link.knows_supports = True
@@ -116,40 +121,42 @@ class Schooling:
                 self._write(link, exchange)
 
     def learn_support(self, link: Link, result: bytes, *, is_first: bool) -> None:
-        """A list of tools, or a part of one, came by: which are to be called as tasks.
+        """Reads the task support of tools from a list, or from a page of one.
 
         Raises:
-            RemoteProtocolError: it cannot be read.
+            RemoteProtocolError: the list cannot be read.
         """
         if link.is_stateless or not link.abilities.calls:
             return
         known = {} if is_first else dict(link.supports)
         found = read_support(result)
-        if len(known) + len(found) <= self._desk.limits.tools_known_max:
+        if len(known) + len(found) <= self._context.limits.tools_known_max:
             link.supports = known | found
         link.knows_supports = envelope.member_of(result, "nextCursor") in (None, b"null")
 
     def learn(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> bytes:
-        """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.
+        """Reads the marked arguments from a list of tools. Returns the list without the tools whose marks are broken.
 
         Args:
-            session: whose client it goes to, if it was one that asked.
-            is_first: it is the first page, which holds for all that was read before.
+            session: the session whose client asked for the list, if one did.
+            is_first: the first page, which replaces all that was read before.
 
         Raises:
-            RemoteProtocolError: it cannot be read.
+            RemoteProtocolError: the list cannot be read.
         """
         shown, faults = self._read(link, session, result, is_first=is_first)
         for fault in faults[:NOTED_MAX]:
-            self._desk.note("warning", f"a tool is left out: {fault}", link.plan.id)
+            self._context.note("warning", f"a tool is left out: {fault}", link.plan.id)
         return shown
 
     def advertise(self, link: Link, session: Session, result: bytes, *, is_first: bool) -> None:
-        """A list of tools goes to a client that says arguments in headers, from a server that reads none: who shows
-        such a tool over HTTP has to compare them all the same.
+        """Reads the marked arguments from the list of a server that does not read headers, for a client that sends
+        them.
+
+        A proxy that shows such a tool over HTTP must compare headers and arguments itself.
 
         Raises:
-            RemoteProtocolError: it cannot be read.
+            RemoteProtocolError: the list cannot be read.
         """
         self._read(link, session, result, is_first=is_first)
 
@@ -159,17 +166,17 @@ class Schooling:
             return result, []
         shown, mirrors, faults = read_tools(result)
         link.mirrors = mirrors if is_first else {**known, **mirrors}
-        if len(link.mirrors) > self._desk.limits.tools_known_max:
+        if len(link.mirrors) > self._context.limits.tools_known_max:
             link.mirrors = mirrors
         if session is not None and session.affinity is not None:
             self.advertised.pop(session.affinity.audience, None)
             self.advertised[session.affinity.audience] = link.mirrors
-            if len(self.advertised) > self._desk.limits.audiences_max:
+            if len(self.advertised) > self._context.limits.audiences_max:
                 del self.advertised[next(iter(self.advertised))]
         return shown, faults
 
     def forget(self, link: Link) -> None:
-        """The list has changed."""
+        """Drops all that is known of a link's tools, since the list has changed."""
         link.mirrors = link.hints = None
         link.knows_supports = False
         for session in link.sessions.values():

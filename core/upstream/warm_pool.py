@@ -1,16 +1,17 @@
-"""Processes started before anybody needs them, so that a session does not wait for its server to start."""
+"""A pool of server processes started ahead of need, so that a session does not wait for its server to start."""
 
 from __future__ import annotations
 
-from ..base.effects import Cause, Spawn
+from ..base.effects import Spawn
+from ..base.events import Cause
 from ..base.ids import ChannelId
 from ..base.plan import Kind, ServerPlan
-from ..state.context import Desk, Role
+from ..state.context import ChannelRole, Context
 from .health import Health
 
 
-class SpareRole(Role):
-    """A process that no session has yet."""
+class WarmProcessRole(ChannelRole):
+    """A process that belongs to no session yet."""
 
     __slots__ = ("channel", "is_connected", "server", "workspace")
 
@@ -21,58 +22,60 @@ class SpareRole(Role):
         self.is_connected = False
 
 
-class Nursery:
+class WarmPool:
     """The spare processes of all servers, and the count of all processes.
 
     Attributes:
         children: processes that were started and are not known to be gone, spare or not.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, context: Context) -> None:
         self.children = 0
-        self._desk = desk
-        self._spares: dict[str, list[SpareRole]] = {}
+        self._context = context
+        self._spares: dict[str, list[WarmProcessRole]] = {}
 
     @property
     def has_room(self) -> bool:
-        return self.children < self._desk.limits.children_max
+        return self.children < self._context.limits.children_max
 
     def spare_count(self, server: str) -> int:
         return len(self._spares.get(server, ()))
 
-    def take(self, plan: ServerPlan) -> SpareRole | None:
-        """The spare process that was started first. From now on it is the caller's."""
+    def take(self, plan: ServerPlan) -> WarmProcessRole | None:
+        """Returns the spare process that was started first, and removes it from the pool."""
         spares = self._spares.get(plan.id)
         return spares.pop(0) if spares else None
 
     def refill(self, plan: ServerPlan, health: Health) -> None:
-        """Start as many as the plan wants, as far as there is room and the server fares well."""
-        if plan.kind is not Kind.PIPE or self._desk.is_draining:
+        """Starts as many spare processes as the plan wants, within `Limits.children_max` and while the server is
+        healthy."""
+        if plan.kind is not Kind.PIPE or self._context.is_draining:
             return
         spares = self._spares.setdefault(plan.id, [])
-        while len(spares) < plan.spares and self.has_room and health.why_not(self._desk.now) is None:
-            role = SpareRole(plan.id, self._desk.mint())
+        while len(spares) < plan.spares and self.has_room and health.why_not(self._context.now) is None:
+            role = WarmProcessRole(plan.id, self._context.mint())
             health.receive_start()
-            role.channel = self._desk.dial(role, Spawn(server=plan.id, workspace=role.workspace))
+            role.channel = self._context.dial(role, Spawn(server=plan.id, workspace=role.workspace))
             spares.append(role)
             self.children += 1
 
-    def receive_connected(self, role: SpareRole) -> None:
+    def receive_connected(self, role: WarmProcessRole) -> None:
         role.is_connected = True
 
-    def receive_close(self, role: SpareRole, cause: Cause, health: Health) -> None:
-        """A spare process is gone. It is replaced when the next one is taken, lest a crash becomes a loop."""
+    def receive_close(self, role: WarmProcessRole, cause: Cause, health: Health) -> None:
+        """Handles the end of a spare process. It is replaced only when the next one is taken, so that a crash becomes
+        no loop."""
         self.children -= 1
         spares = self._spares.get(role.server, [])
         if role in spares:
             spares.remove(role)
-            self._desk.note("warning", f"a spare process is gone: {cause.detail or cause.end.value}", role.server)
-            health.receive_failure(cause.detail or cause.end.value, self._desk.now)
+            self._context.note("warning", f"a spare process is gone: {cause.detail or cause.end.value}", role.server)
+            health.receive_failure(cause.detail or cause.end.value, self._context.now)
 
     def let_go(self, server: str | None = None) -> None:
-        """Stop the spare processes of a server, or of all."""
+        """Stops the spare processes of a server, or of all servers."""
         for id, spares in self._spares.items():
             if server is None or id == server:
                 for role in spares:
-                    self._desk.close(role.channel, reason="it is not needed any more")
+                    self._context.close(role.channel, reason="it is not needed any more")
                 spares.clear()

@@ -1,16 +1,19 @@
-"""Bytes that come in pieces and are wanted whole: joined once, however large they get and however small the pieces."""
+"""A buffer for bytes that arrive in pieces and are needed whole: joined once, however large the sum and small the
+pieces."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SMALL_SIZE_BYTES: Final = 4 * 1024
-"""Pieces below this are gathered in a buffer: an object for each would cost more than what it holds."""
+"""Pieces below this size are gathered in one buffer: an object for each would cost more than its content."""
 
 
-class Pieces:
-    """Attributes:
-    size_bytes: of all that was appended since it was taken last.
+class Chunks:
+    """A buffer of byte pieces.
+
+    Attributes:
+        size_bytes: the bytes appended since the buffer was last emptied.
     """
 
     __slots__ = ("_pieces", "size_bytes")
@@ -30,17 +33,17 @@ class Pieces:
             pieces.append(bytearray(piece))
 
     def startswith(self, prefix: bytes) -> bool:
-        """Whether the first piece does."""
+        """True if the first piece starts with `prefix`; later pieces are not looked at."""
         return bool(self._pieces) and self._pieces[0].startswith(prefix)
 
     def copy_beginning(self, size_bytes: int) -> bytes:
-        """The first so many bytes, or all there are."""
+        """Returns the first `size_bytes` bytes, or all of them if there are fewer."""
         first = bytes(self._pieces[0][:size_bytes]) if self._pieces else b""
         return first if len(first) == min(size_bytes, self.size_bytes) else b"".join(self._pieces)[:size_bytes]
 
     def take_pieces(self, beginning_bytes: int = 0) -> tuple[bytes, ...]:
-        """All, as it came, but for what was small: the first piece has `beginning_bytes` or more, or is all there is.
-        Nothing is left here."""
+        """Returns all pieces as they arrived, except that small ones are joined, and empties the buffer. The first
+        piece has at least `beginning_bytes`, or everything if there is less."""
         pieces, self._pieces = self._pieces, []
         self.size_bytes = 0
         count, first_bytes = 0, 0
@@ -52,7 +55,7 @@ class Pieces:
         return tuple(map(bytes, pieces))
 
     def take(self, skip: int = 0) -> bytes:
-        """All but the first `skip` bytes, which the first piece must hold. Nothing is left here."""
+        """Returns everything but the first `skip` bytes, which the first piece must hold, and empties the buffer."""
         pieces, self._pieces = self._pieces, []
         self.size_bytes = 0
         if skip:

@@ -1,6 +1,6 @@
-"""The request headers that decide anything here: each read once, with the form it must have.
+"""The request headers that decide the handling of a request, each read once and checked for its form.
 
-Every function raises `RemoteProtocolError` for what a client got wrong, with the status to answer.
+Every function raises `RemoteProtocolError` for a mistake of the client, with the HTTP status to respond with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRANSPORTS: Final = "2025-11-25 basic/transports"
 Headers = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, values without edge blanks."""
 
-# A second line of one of these is refused: two readers could each believe another one.
+# A second line of one of these is refused: two readers could each go by a different one.
 _SINGLE: Final = {
     b"host": "Host",
     b"origin": "Origin",
@@ -32,13 +32,10 @@ _SINGLE: Final = {
     b"last-event-id": "Last-Event-ID",
 }
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-_HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
-_LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
-_ORIGIN: Final = re.compile(r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
 
 
 def body_size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """How many bytes of body follow a head whose framing is sound; None when it is chunked."""
+    """Returns the length of the body in bytes, of a head whose framing was checked; None for a chunked body."""
     size = 0
     for name, value in headers:
         if name == b"content-length":
@@ -49,7 +46,12 @@ def body_size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
 
 
 def read_fields(headers: Headers) -> dict[bytes, str]:
-    """The headers that matter here, by name; the lines of Accept joined."""
+    """Returns the headers that decide anything, by name. Several lines of `Accept` are joined.
+
+    Raises:
+        RemoteProtocolError: a header that must be single occurs twice; both `Content-Length` and `Transfer-Encoding`;
+            an `Expect` other than 100-continue (417); a `Last-Event-ID` that is not UTF-8.
+    """
     fields: dict[bytes, str] = {}
     is_chunked = False
     for name, value in headers:
@@ -66,7 +68,7 @@ def read_fields(headers: Headers) -> dict[bytes, str]:
             seen = value[:64].decode("latin-1")
             raise RemoteProtocolError(f"got Expect {seen!r}, expected none other than 100-continue", http_status=417)
     if is_chunked and b"content-length" in fields:
-        # RFC 9112, 6.1: what "might indicate an attempt to perform request smuggling".
+        # RFC 9112, 6.1: this "might indicate an attempt to perform request smuggling".
         raise RemoteProtocolError("got both Content-Length and Transfer-Encoding, expected one of them")
     if (event_id := fields.get(b"last-event-id")) is not None:
         try:
@@ -76,49 +78,8 @@ def read_fields(headers: Headers) -> dict[bytes, str]:
     return fields
 
 
-def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> str:
-    """The Host header in lower case, port included, if it names us.
-
-    A page that makes a browser resolve its own name to this machine sends that name here: refusing it is what stops
-    DNS rebinding. Source: 2025-11-25 basic/transports, "Security Warning".
-    """
-    matched = None if host is None else _HOST.fullmatch(host.lower())
-    if matched is None or not (any_host or matched[1] in hosts):
-        seen = "no Host header" if host is None else f"Host {host[:200]!r}"
-        names = ", ".join(sorted(hosts))
-        raise RemoteProtocolError(
-            f"got {seen}, expected one of {names}; more can be allowed in the configuration",
-            http_status=403,
-            clause=f'{TRANSPORTS}, "Security Warning"',
-        )
-    return matched[0]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a Host, with or without its port, is a name of this machine that no other machine has."""
-    return _LOOPBACK.fullmatch(host.lower()) is not None
-
-
-def check_origin(origin: str | None, hosts: frozenset[str], origins: frozenset[str]) -> None:
-    """Refuse a foreign Origin. Only browsers send one."""
-    if origin is not None and not allows_origin(origin, hosts, origins):
-        raise RemoteProtocolError(
-            f"got Origin {origin[:200]!r}, expected none, or one that the configuration allows",
-            http_status=403,
-            clause=f'{TRANSPORTS}, "Security Warning"',
-        )
-
-
-def allows_origin(origin: str, hosts: frozenset[str], origins: frozenset[str]) -> bool:
-    """Whether web pages of `origin` may call: it is named in `origins`, or its host is one of ours."""
-    if origin.lower() in origins:
-        return True
-    matched = _ORIGIN.fullmatch(origin.lower())
-    return matched is not None and matched[1] in hosts
-
-
 def read_session(fields: dict[bytes, str]) -> str | None:
-    """The `Mcp-Session-Id`, if there is one: visible ASCII, at most `SESSION_ID_MAX_CHARS`."""
+    """Returns the `Mcp-Session-Id`, if there is one: visible ASCII, at most `SESSION_ID_MAX_CHARS`."""
     session = read_visible(fields, b"mcp-session-id", "Mcp-Session-Id")
     if session is not None and len(session) > SESSION_ID_MAX_CHARS:
         raise RemoteProtocolError(
@@ -128,7 +89,7 @@ def read_session(fields: dict[bytes, str]) -> str | None:
 
 
 def read_visible(fields: dict[bytes, str], name: bytes, label: str) -> str | None:
-    """A header that consists of visible ASCII.
+    """Returns a header that must consist of visible ASCII, or None if it is missing. `label` is its name in errors.
 
     Source: 2025-11-25 basic/transports, "Session Management": "The session ID MUST only contain visible ASCII
     characters (ranging from 0x21 to 0x7E)".
@@ -143,23 +104,23 @@ def read_visible(fields: dict[bytes, str], name: bytes, label: str) -> str | Non
 
 
 def accepts(accept: str, media: str) -> bool:
-    """Whether an Accept header allows `media`. An empty one allows everything.
+    """True if an `Accept` header allows `media`. An empty header allows everything.
 
-    Of the ranges that match, the most specific decides (RFC 9110, 12.5.1). A weight that cannot be read counts as 1.
+    The most specific of the matching ranges decides (RFC 9110, 12.5.1). A weight that cannot be read counts as 1.
     """
     if accept in ("", USUAL_ACCEPT):
         return True
     ranks = {media: 3, media.partition("/")[0] + "/*": 2, "*/*": 1}
-    best, verdict = 0, False
+    best, is_accepted = 0, False
     for item in accept.split(","):
         essence, *parameters = item.split(";")
         rank = ranks.get(essence.strip().lower(), 0)
-        if rank < max(best, 1):
+        if rank < max(best, 1):  # does not match, or a more specific range was seen
             continue
-        wanted = _weight(parameters) > 0
-        verdict = wanted if rank > best else verdict or wanted
+        is_wanted = _weight(parameters) > 0
+        is_accepted = is_wanted if rank > best else is_accepted or is_wanted
         best = rank
-    return verdict
+    return is_accepted
 
 
 def _weight(parameters: list[str]) -> float:

@@ -1,8 +1,8 @@
-"""Who must hear that a message was dropped for its size: read from the first and last bytes of it.
+"""The error response for a message that was dropped for its size, with the id read from its first and last bytes.
 
-The dropped line is never parsed. What can be told of it rests on an anchored reading of its top-level members: from its
-start up to the first that is not a number or a plain string, or back from its closing brace. Whatever does not match
-exactly has no known owner.
+The dropped message is never parsed. Its top-level members are read by anchored patterns: forward from its start up to
+the first member that is neither an integer nor a plain string, or backward from its closing brace. A message that does
+not match exactly has no known id.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from ..base.errors import OVERLOADED
 
-NOBODYS: Final = b"null"
+NULL_ID: Final = b"null"
 
 # A member whose value is an integer or a string of plain ASCII without escapes, and the comma after it.
 _MEMBER: Final = re.compile(
@@ -20,8 +20,8 @@ _MEMBER: Final = re.compile(
     rb'(-?(?:0|[1-9][0-9]{0,18})|"[ !#-\[\]-~]{0,256}")[ \t\r\n]*,'
 )
 _NEXT_KEY: Final = re.compile(rb'[ \t\r\n]*"([a-z]+)"[ \t\r\n]*:')
-# Some peers write the payload before the id. Nothing can close between these members and the last brace, so they are
-# the message's own.
+# Some peers write the payload before the id. No object can close between these members and the last brace, so they
+# belong to the message itself and not to a nested object.
 _LAST_MEMBERS: Final = re.compile(
     rb'[}\]"0-9el][ \t\r\n]*,[ \t\r\n]*(?P<before>"jsonrpc"[ \t\r\n]*:[ \t\r\n]*"2\.0"[ \t\r\n]*,[ \t\r\n]*)?'
     rb'"id"[ \t\r\n]*:[ \t\r\n]*(?P<id>-?(?:0|[1-9][0-9]{0,18})|"[ !#-\[\]-~]{0,256}")[ \t\r\n]*'
@@ -40,27 +40,28 @@ def answer_for(
     tail: bytes = b"",
     is_addressed: bool = False,
 ) -> bytes | None:
-    """The error response that settles a dropped message, or None if `head` does not say whose it is.
+    """Returns the error response for a dropped message, or None if its id is not known.
 
-    A dropped *response* is replaced by the answer on its way on; a dropped *request* (`is_request`) is refused with
-    the answer on the way back. One is never taken for the other: the ids of the two directions mean different things.
+    In place of a dropped *response*, the error is delivered to the peer that waits for it. For a dropped *request*
+    (`is_request`), the error is returned to the peer that sent it. A response is never taken for a request or the
+    reverse: the ids of the two directions mean different things.
 
     Args:
-        head: how the message began, any number of bytes.
+        head: the first bytes of the message, any number.
         size_bytes: its whole size; None if it was not read to its end.
-        limit: the size that would have been taken, in bytes.
-        tail: how it ended, any number of bytes.
-        is_addressed: a response came where only one request's can come. If it does not say whose it is, the answer has
-            the id null.
+        limit: the largest accepted size, in bytes.
+        tail: the last bytes of the message, any number.
+        is_addressed: the message arrived where only the response to one request can arrive. If a response there shows
+            no id, the error has the id null.
     """
     id_raw = owner_of(head, tail, is_request=is_request)
     if id_raw is None and is_addressed and _is_response(head):
-        id_raw = NOBODYS
+        id_raw = NULL_ID
     return None if id_raw is None else refusal_of(id_raw, size_bytes, limit, is_request=is_request)
 
 
 def refusal_of(id_raw: bytes, size_bytes: int | None, limit: int, *, is_request: bool = False) -> bytes:
-    """The error response for the owner of the JSON id `id_raw`; see `answer_for`."""
+    """Returns the error response with the JSON id `id_raw`; see `answer_for`."""
     what = "the request" if is_request else "the server's answer"
     size = "is" if size_bytes is None else f"has {size_bytes} bytes,"
     return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (
@@ -71,7 +72,7 @@ def refusal_of(id_raw: bytes, size_bytes: int | None, limit: int, *, is_request:
 
 
 def owner_of(head: bytes, tail: bytes = b"", *, is_request: bool = False) -> bytes | None:
-    """The JSON of the id of the response (or request) that begins and ends so, if that can be told for certain."""
+    """Returns the JSON of the id of the response (or request) with this head and tail; None if it is not certain."""
     return _id_in_head(head, is_request) or _id_in_tail(head, tail, is_request)
 
 
@@ -80,7 +81,7 @@ def _id_in_head(head: bytes, is_request: bool) -> bytes | None:
     if members.get(b"jsonrpc") != b'"2.0"' or b"id" not in members or next_key is None:
         return None
     if is_request:
-        # The method's name may be the very thing that is too long.
+        # Exactly one `method`: read already, or the next key, as the name itself may be what is too long.
         is_owned = (b"method" in members) != (next_key == b"method")
     else:
         is_owned = b"method" not in members and next_key in _OUTCOMES
@@ -88,7 +89,8 @@ def _id_in_head(head: bytes, is_request: bool) -> bytes | None:
 
 
 def _id_in_tail(head: bytes, tail: bytes, is_request: bool) -> bytes | None:
-    """The id behind the payload; `jsonrpc` must be with it, or have come first, and nothing else before the payload."""
+    """Returns the id that stands after the payload. `jsonrpc` must stand next to it or first, and nothing else may
+    stand before the payload (of a request, `method` may)."""
     members, payload = _first_members(head)
     last = _LAST_MEMBERS.search(tail)
     if last is None or payload not in ((b"method", b"params") if is_request else _OUTCOMES):
@@ -101,14 +103,14 @@ def _id_in_tail(head: bytes, tail: bytes, is_request: bool) -> bytes | None:
 
 
 def _is_response(head: bytes) -> bool:
-    """Whether what began so is a response, whosever it is."""
+    """True if a message with this head is a response, whatever its id."""
     members, next_key = _first_members(head)
     return b"method" not in members and next_key in _OUTCOMES
 
 
 def _first_members(head: bytes) -> tuple[dict[bytes, bytes], bytes | None]:
-    """The first members, as far as they are short, and the key of the one after them; none of it if a key is there
-    twice: which of the two counts is for nobody to guess."""
+    """Returns the first members, as far as they are short, and the key of the member after them. Returns neither if a
+    key occurs twice: parsers disagree on which of the two counts."""
     start = _START.match(head)
     if start is None:
         return {}, None

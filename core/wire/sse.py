@@ -1,9 +1,14 @@
-"""The event stream of HTTP: server-sent events, read as a client does and written as a server does.
+"""Server-sent events: a reader for the client's side of an event stream, and encoders for the server's side.
 
-A stream is lines; a line is a field, a comment, or blank; a blank line ends an event. Line ends are CR, LF or CRLF, so
-chunks are first brought to LF alone. What MCP servers send is nearly always the one block `event: message`,
-`data: …`, blank, perhaps with an `id`: it is recognised by its prefix and a search. Everything else goes line by line.
-Bytes are searched when they arrive and not again; an unfinished line waits in pieces that never hold a line end.
+A stream consists of lines. A line is a field, a comment, or blank, and a blank line ends an event. Lines end in CR, LF
+or CRLF, so `EventReader` first turns every line end into LF. Each byte is searched once, when it arrives; an unfinished
+line is buffered in pieces that never hold a line end.
+
+MCP servers nearly always send the block `event: message`, `data: …`, blank line, perhaps with an `id`. Two fast paths
+skip the parser for it. `EventReader.receive_bytes` matches the prefix and searches for the line end; `take_plain`
+splits a whole chunk of such blocks at once. Both take a block only where it is complete, within the limit and between
+two events, so the line parser would return the same events. `tests/core/wire/test_sse.py` compares `receive_bytes` with
+the algorithm of the standard, and `test_a_look_for_plain_events_changes_nothing` compares both ways.
 
 Source: WHATWG HTML, "Server-sent events", sections "Parsing" and "Interpreting an event stream".
 """
@@ -17,8 +22,8 @@ from typing import Final
 import msgspec
 
 from ..base.errors import LocalProtocolError
-from .chunks import Pieces
-from .truncated import HEAD_SIZE_MAX_BYTES, Remains
+from .chunks import Chunks
+from .truncated import HEAD_SIZE_MAX_BYTES, HeadAndTail
 
 BOM: Final = b"\xef\xbb\xbf"
 PLAIN: Final = b"event: message\ndata: "
@@ -27,24 +32,26 @@ DATA: Final = b"data: "
 _PREFIX: Final = re.compile(
     rb"(?:id: (?P<early>[^\n\0]{0,128})\n)?(?:event: message\n)?(?:id: (?P<late>[^\n\0]{0,128})\n)?data: "
 )
-"""What stands before the data of a message, as the usual libraries write it."""
+"""The lines before the data of a message, as the usual libraries write them."""
 
 RETRY_MAX_MS: Final = 24 * 60 * 60 * 1000
-"""A longer `retry` is read as a day: whoever says so does not want to be asked again."""
+"""A longer `retry` is read as a day: such a server does not want the stream to be opened again."""
 
 DROPPED_LINE_MAX_BYTES: Final = 16 * 1024
-"""A line of an event that is dropped is still read if it is no longer: it may name the event's id, which fits into 8
-KiB if it is to be of any use."""
+"""The longest line that is still read in an event that is dropped: it may name the event's id. An id over 8 KiB is of
+no use, as no header can carry it."""
 
 COMMENT: Final = b": keep-alive\n\n"
-"""Says nothing. Written on an idle stream, so that nobody in between takes it for dead."""
+"""A comment without meaning, written on an idle stream so that intermediaries do not close it."""
 
 
 class Event(msgspec.Struct, frozen=True, tag=True, tag_field="fact", gc=False):
     """An event with data, which is never empty.
 
-    `data` is what its data lines hold, joined by LF, as sent (UTF-8 is not checked); `id` is the stream's last event id
-    after this event: None if the stream has named none yet, "" if the server has withdrawn it.
+    Attributes:
+        data: the content of the data lines, joined by LF, as sent. UTF-8 is not checked.
+        id: the last event id of the stream after this event: None if the stream has named none yet, "" if the server
+            has withdrawn it.
     """
 
     type: str
@@ -53,7 +60,7 @@ class Event(msgspec.Struct, frozen=True, tag=True, tag_field="fact", gc=False):
 
 
 class Identified(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
-    """An event without data that names the last event id, or withdraws it (""): there is something to resume from.
+    """An event without data that sets the last event id, or withdraws it (""). With an id, the stream can be resumed.
 
     Source: 2025-11-25 basic/transports, "Sending Messages to the Server": "an SSE event consisting of an event ID and
     an empty data field in order to prime the client to reconnect".
@@ -63,17 +70,21 @@ class Identified(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
 
 
 class Retry(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
-    """The server wants to be left alone for so long before a lost stream is opened again; at most `RETRY_MAX_MS`."""
+    """The time in ms that the server wants a client to wait before it reopens a lost stream; at most `RETRY_MAX_MS`."""
 
     ms: int
 
 
 class Oversize(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
-    """An event over the limit was dropped; the stream goes on.
+    """An event over the limit, which was dropped. The stream goes on.
 
-    `size_bytes` is what the limit counted, and all that followed up to the event's end; `id` is the stream's last event
-    id after it (see `Event.id`); `head` is how its data began (at most `HEAD_SIZE_MAX_BYTES` and at most the limit) and
-    `tail` how it ended (at most `TAIL_SIZE_MAX_BYTES`), to find out whose it was. One that never ended has neither.
+    Attributes:
+        size_bytes: the bytes that counted towards the limit, and all that followed up to the end of the event.
+        id: the last event id of the stream after this event (see `Event.id`).
+        type: the event type.
+        head: the first bytes of its data, at most `HEAD_SIZE_MAX_BYTES` and at most the limit.
+        tail: the last bytes of its data, at most `TAIL_SIZE_MAX_BYTES`. Head and tail serve to find the id of the
+            message. An event that the end of the stream cut off has neither.
     """
 
     size_bytes: int
@@ -87,14 +98,18 @@ SseEvent = Event | Identified | Retry | Oversize
 
 
 class EventReader:
-    """Bytes in, events out. `last_event_id` is what a request to resume this stream names (see `Event.id`).
+    """Splits a stream of bytes into events.
 
     Two things differ from a browser: an event with empty data is not an `Event`, as no message is empty, and data stays
-    bytes. An event over the limit still sets the last event id, so that resuming does not bring it back for ever.
+    bytes. An event over the limit still sets the last event id, so that resuming does not deliver it again for ever.
 
     Args:
-        event_size_max_bytes: the most that the `data`, `event` and `id` lines of one event, and any one line, may hold
-            together, line ends not counted. About this much is ever buffered, and 20 KiB of an event that is dropped.
+        event_size_max_bytes: the most bytes that the `data`, `event` and `id` lines of one event may have together with
+            the current line of whatever kind, line ends not counted. About this much is buffered at most, and 20 KiB of
+            an event that is dropped.
+
+    Attributes:
+        last_event_id: the id to send as `Last-Event-ID` to resume this stream (see `Event.id`).
     """
 
     def __init__(self, *, event_size_max_bytes: int) -> None:
@@ -102,24 +117,24 @@ class EventReader:
         self.last_event_id: str | None = None
         self._size_max = event_size_max_bytes
         self._is_first_line = True
-        self._ends_in_cr = False  # the LF of a CRLF may be next
+        self._ends_in_cr = False  # an LF that comes next belongs to that line end
         self._is_at_eof = False
-        # The line at hand.
-        self._line = Pieces()
-        # The event at hand.
-        self._size = 0  # what counts towards the limit; above it, all bytes of lines until the event ends
+        # The current line.
+        self._line = Chunks()
+        # The current event.
+        self._size = 0  # bytes counted towards the limit; above it, all bytes of lines until the event ends
         self._type = ""
         self._data: bytes | bytearray | None = None
         self._id: str | None = None
-        # Above the limit, the ends of its data, and of the line at hand: `_data` and `_line` stay empty then.
-        self._dropped: Remains | None = None
-        self._dropped_line: Remains | None = None
+        # Above the limit, head and tail of the data and of the current line; `_data` and `_line` stay empty then.
+        self._dropped: HeadAndTail | None = None
+        self._dropped_line: HeadAndTail | None = None
 
     def receive_bytes(self, data: bytes) -> list[SseEvent]:
-        """Take what arrived, cut anywhere; return the events it completed.
+        """Takes the bytes that arrived, cut anywhere, and returns the events that they complete.
 
         Raises:
-            LocalProtocolError: the stream has ended already. Nothing has changed.
+            LocalProtocolError: the stream has ended already. The state is unchanged.
         """
         if self._is_at_eof:
             raise LocalProtocolError("got bytes after the end of the stream, expected a new EventReader")
@@ -133,7 +148,7 @@ class EventReader:
                 found = None if is_plain else _PREFIX.match(data, start)
                 begin = start + len(PLAIN) if is_plain else found.end() if found is not None else 0
                 end = data.find(b"\n", begin) if begin else -1
-                # The limit does not count line ends: what passes it only by those is judged line by line.
+                # This counts line ends and the limit does not: an event near the limit is left to the line parser.
                 if begin < end <= start + self._size_max and data.startswith(b"\n", end + 1):
                     self._is_first_line = False
                     if found is not None:
@@ -151,10 +166,13 @@ class EventReader:
         return out
 
     def take_plain(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """The data of events of type `message` at the beginning of what arrived, and the rest, for `receive_bytes`.
+        """Takes the plain `message` events at the beginning of a chunk. Returns their data, and the rest of the chunk,
+        which the caller passes to `receive_bytes`.
 
-        They are taken where everything up to the last blank line is just that, written as most servers do, without
-        ids: then each stands between two equal texts. How many line ends there are shows that nothing else is there.
+        Events are taken only if everything up to the last blank line is such events without ids, all written with the
+        same prefix. Then the chunk can be split at the text between two events, and the number of line ends proves that
+        nothing else is in it. Otherwise nothing is taken, and the rest is the whole chunk. The events are those that
+        `receive_bytes` would return (`test_a_look_for_plain_events_changes_nothing` in `tests/core/wire/test_sse.py`).
         """
         head = PLAIN if data.startswith(PLAIN) else DATA
         if self._size or self._line.size_bytes or self._ends_in_cr or self._is_at_eof or not data.startswith(head):
@@ -170,8 +188,8 @@ class EventReader:
         return found, data[stop + 2 :]
 
     def receive_eof(self) -> list[Oversize]:
-        """The stream ended. An event cut off by that is discarded, and reported only if it was over the limit already.
-        Asked again, there is nothing to report."""
+        """Ends the stream. An event that this cuts off is discarded, and reported only if it was over the limit
+        already. A second call reports nothing."""
         self._is_at_eof = True
         out = [] if self._dropped is None else [Oversize(self._size, self.last_event_id, self._type or "message")]
         self._line.take()
@@ -185,7 +203,8 @@ class EventReader:
             self.last_event_id = id.decode("utf-8", "replace")
 
     def _unify_line_ends(self, data: bytes) -> bytes:
-        """`data` with LF for every line end. A CR ends its line at once, or a last event would wait for the next."""
+        """Returns `data` with LF for every line end. A CR at the end counts as a line end at once; otherwise the last
+        event would be held until the next bytes."""
         if not data:
             return data
         if self._ends_in_cr:
@@ -194,7 +213,7 @@ class EventReader:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _finish_line(self, data: bytes, start: int, end: int, out: list[SseEvent]) -> None:
-        """`data[start:end]` ends the line at hand."""
+        """Ends the current line with `data[start:end]`."""
         size_bytes = self._line.size_bytes + end - start
         if self._dropped is None and self._size + size_bytes > self._size_max:
             self._drop()
@@ -206,7 +225,7 @@ class EventReader:
         if self._line.size_bytes:
             self._line.append(data[start:end])
             if self._data is None and not self._is_first_line and self._line.startswith(DATA):
-                # However long it is, it is copied once.
+                # The usual case, a first data line: however long, it is copied once.
                 self._data = self._line.take(len(DATA))
                 self._size += size_bytes
                 return
@@ -221,7 +240,7 @@ class EventReader:
             self._size += end - start
 
     def _keep(self, piece: bytes) -> None:
-        """`piece`, not empty, continues the line at hand, whose end is not in sight."""
+        """Adds `piece`, not empty, to the current line, whose end has not arrived."""
         if self._dropped is None and self._size + self._line.size_bytes + len(piece) > self._size_max:
             self._drop()
         if self._dropped is not None:
@@ -230,9 +249,10 @@ class EventReader:
             self._line.append(piece)
 
     def _drop(self) -> None:
-        """The line at hand takes the event over the limit: from here on, only the ends of both are kept."""
-        self._dropped = Remains(min(HEAD_SIZE_MAX_BYTES, self._size_max))
-        self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
+        """Starts to drop the event, as the current line takes it over the limit: from here on, only head and tail of
+        its data and of the current line are kept."""
+        self._dropped = HeadAndTail(min(HEAD_SIZE_MAX_BYTES, self._size_max))
+        self._dropped_line = HeadAndTail(DROPPED_LINE_MAX_BYTES)
         if self._data is not None:
             self._dropped.receive_bytes(self._data)
             self._data = b""
@@ -243,14 +263,14 @@ class EventReader:
         assert self._dropped_line is not None
         self._dropped_line.receive_bytes(piece)
 
-    def _finish_dropped_line(self, dropped: Remains, out: list[SseEvent]) -> None:
-        """A line of a dropped event: what is no data is taken in as ever, unless it is overlong itself."""
+    def _finish_dropped_line(self, dropped: HeadAndTail, out: list[SseEvent]) -> None:
+        """Ends a line of a dropped event. A line other than data is still read, unless it is too long itself."""
         ends = self._dropped_line
         assert ends is not None
         if not ends.size_bytes:
             self._dispatch(out)
             return
-        self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
+        self._dropped_line = HeadAndTail(DROPPED_LINE_MAX_BYTES)
         start = len(BOM) if self._is_first_line and ends.head.startswith(BOM) else 0
         self._is_first_line = False
         name, colon, value = ends.head[start:].partition(b":")
@@ -259,13 +279,13 @@ class EventReader:
                 dropped.receive_bytes(b"\n")
             self._data = b""
             value_start = start + len(name) + len(colon) + value.startswith(b" ")
-            dropped.receive_remains(ends, value_start)
-        elif ends.is_whole or name == b"event":  # the beginning of its type tells that it is none of ours
+            dropped.receive_ends(ends, value_start)
+        elif ends.is_whole or name == b"event":  # the beginning of a long type shows that it is not `message`
             self._receive_field(ends.head, start, len(ends.head), out)
 
     def _receive_field(self, line: bytes, start: int, end: int, out: list[SseEvent]) -> bool:
-        """A line that is not blank. Returns whether it counts: a comment (no name), and a field we do not know, are
-        not kept."""
+        """Reads a line that is not blank. Returns True if it counts towards the limit: a comment (without a name) and
+        an unknown field are not kept and do not count."""
         colon = line.find(b":", start, end)
         value_start = colon + 1
         if colon < 0:
@@ -278,7 +298,7 @@ class EventReader:
             if self._data is None:
                 self._data = value
             else:
-                # Most events have one data line, kept as it is; many are gathered without an object for each.
+                # Most events have one data line, kept as it is. Further lines are gathered in one buffer.
                 if isinstance(self._data, bytes):
                     self._data = bytearray(self._data)
                 self._data += b"\n"
@@ -290,14 +310,14 @@ class EventReader:
                 self._id = value.decode("utf-8", "replace")
         else:
             if name == b"retry" and value.isdigit():
-                # Nine digits are more than a day. Python refuses to read thousands of them.
+                # Nine digits are more than a day in ms. Python refuses to convert thousands of digits.
                 digits = value.lstrip(b"0")
                 out.append(Retry(RETRY_MAX_MS if len(digits) > 8 else min(int(digits or b"0"), RETRY_MAX_MS)))
             return False
         return True
 
     def _dispatch(self, out: list[SseEvent]) -> None:
-        """A blank line: the event at hand is complete."""
+        """Completes the current event, at a blank line."""
         if self._id is not None:
             self.last_event_id = self._id
         if (dropped := self._dropped) is not None:
@@ -319,16 +339,17 @@ class EventReader:
 
 
 def encode_event(data: bytes, *, event: str = "message", id: str | None = None, retry_ms: int | None = None) -> bytes:
-    """One event with LF line ends and one data line, which is what clients read most widely.
+    """Encodes one event with LF line ends and one data line, the form that most clients read.
 
     Args:
         data: the JSON of one message, or other text in UTF-8. CR and LF in it become spaces: inside JSON text they can
-            only be white space between tokens. Empty with an `id`: primes the client to resume (see `Identified`).
+            only be white space between tokens. Empty together with an `id`, it primes the client to resume (see
+            `Identified`).
         id: the last event id from here on; None leaves it as it is.
-        retry_ms: how long the client shall wait before it opens the stream again, should it be lost.
+        retry_ms: the time that the client shall wait before it reopens the stream if it is lost.
 
     Raises:
-        LocalProtocolError: `event` or `id` holds a line end, or `id` a NUL, which readers would not take.
+        LocalProtocolError: `event` or `id` holds a line end or a NUL: readers would misread or ignore the line.
     """
     head = "event: message\n" if event == "message" else f"event: {_one_line('event', event)}\n"
     if id is not None:
@@ -339,15 +360,15 @@ def encode_event(data: bytes, *, event: str = "message", id: str | None = None, 
 
 
 def without_line_ends(data: bytes) -> bytes:
-    """JSON text, or a part of it, with spaces for CR and LF."""
+    """Returns JSON text, or a part of it, with spaces for CR and LF."""
     return data.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 def encode_events(messages: Sequence[bytes], ids: Sequence[str]) -> bytes:
-    """`encode_event` of each message, with its id.
+    """Encodes messages as events, with the same result as `encode_event` for each.
 
     Args:
-        ids: as many as there are messages, of printable ASCII; or none.
+        ids: one for each message, of printable ASCII; or an empty sequence for events without ids.
     """
     whole = b"".join(messages)
     if b"\n" in whole or b"\r" in whole:

@@ -1,25 +1,26 @@
-"""What is left of bytes that are too many to keep: how they began, how they ended, and how many they were."""
+"""The beginning, the end and the size of a message that is too large to keep."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HEAD_SIZE_MAX_BYTES: Final = 4096
-"""What is kept of the start of a message that is dropped: `jsonrpc`, `id` and `method`, where peers put them first."""
+"""The bytes kept from the start of a dropped message: `jsonrpc`, `id` and `method`, where most peers put them first."""
 
 TAIL_SIZE_MAX_BYTES: Final = 320
-"""What is kept of its end: `jsonrpc` and `id`, where other peers put them last."""
+"""The bytes kept from the end of a dropped message: `jsonrpc` and `id`, where other peers put them last."""
 
 
-class Remains:
-    """
+class HeadAndTail:
+    """The first and last bytes of a stream of pieces, and its size.
+
     Args:
-        head_size_max_bytes: the most that is kept of the start.
+        head_size_max_bytes: the most bytes that are kept from the start.
 
     Attributes:
         head: the first bytes.
-        tail: the last bytes, at most `TAIL_SIZE_MAX_BYTES`; they may be among the first as well.
-        size_bytes: of all.
+        tail: the last bytes, at most `TAIL_SIZE_MAX_BYTES`. They may overlap with `head`.
+        size_bytes: the bytes received in all.
     """
 
     __slots__ = ("_head_max", "head", "size_bytes", "tail")
@@ -32,16 +33,18 @@ class Remains:
 
     @property
     def is_whole(self) -> bool:
-        """Whether `head` is all there is."""
+        """True if `head` holds everything that was received."""
         return self.size_bytes == len(self.head)
 
     def receive_bytes(self, piece: bytes | bytearray) -> None:
-        """What follows."""
+        """Appends a piece."""
         self._receive_ends(piece, piece, len(piece))
 
-    def receive_remains(self, other: Remains, start: int) -> None:
-        """What follows is what remains of other bytes, without the first `start` of them: their head holds those, and
-        as many more as can be kept here."""
+    def receive_ends(self, other: HeadAndTail, start: int) -> None:
+        """Appends the bytes that `other` stands for, without the first `start` of them.
+
+        The head of `other` must hold those `start` bytes and as many more as fit into this head.
+        """
         if other.is_whole:
             self.receive_bytes(other.head[start:])
         else:

@@ -1,8 +1,8 @@
-"""WebSocket's rules that need no stream: the opening handshake, what compression is agreed on, how a connection closes.
+"""The rules of WebSocket that need no stream: the opening handshake, the negotiation of compression, and closing.
 
-On a WebSocket one text message is one JSON-RPC message, and the subprotocol is `mcp`: so the official Python SDK has
-it, for no revision of the specification has this transport. A handshake is judged by its headers alone. Frames are not
-made or read here.
+One text message carries one JSON-RPC message, and the subprotocol is `mcp`. No revision of the specification defines
+this transport; the official Python SDK does it this way. A handshake is judged by its headers alone. Frames are neither
+encoded nor parsed here.
 
 Source: RFC 6455, and RFC 7692 for `permessage-deflate`.
 """
@@ -24,7 +24,6 @@ from .headers import Headers
 SUBPROTOCOL: Final = "mcp"
 VERSION: Final = "13"
 
-NORMAL: Final = 1000
 GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED_DATA: Final = 1003
@@ -33,7 +32,7 @@ TOO_BIG: Final = 1009
 INTERNAL_ERROR: Final = 1011
 
 REASON_MAX_BYTES: Final = 123
-"""A control frame carries 125 bytes, and the code is two of them (5.5)."""
+"""The payload of a control frame has at most 125 bytes, and the code takes two of them (RFC 6455, 5.5)."""
 
 _KEY_BYTES: Final = 16
 _ACCEPT_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -41,14 +40,14 @@ _ACCEPT_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _DEFLATE: Final = "permessage-deflate"
 _WINDOW_BITS: Final = re.compile(r"[89]|1[0-5]")
 _WINDOW_BITS_MIN: Final = 9
-"""zlib makes no smaller window, though 8 may be asked for."""
+"""zlib makes no smaller window, though a peer may ask for 8."""
 
 _SWITCH: Final = ((b"upgrade", b"websocket"), (b"connection", b"Upgrade"))
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
 
 
 class UpgradeRefused(RemoteProtocolError):
-    """A request to upgrade that cannot be granted; `headers` say what would be."""
+    """A request to upgrade is refused. `headers` are those of the response: they name what would be accepted."""
 
     def __init__(self, message: str, *, http_status: int, clause: str = "", headers: Headers = ()) -> None:
         super().__init__(message, http_status=http_status, clause=clause)
@@ -56,7 +55,7 @@ class UpgradeRefused(RemoteProtocolError):
 
 
 class SocketError(RemoteProtocolError):
-    """The peer broke a rule of WebSocket: the connection is to be closed with `code`."""
+    """The peer broke a rule of WebSocket. The connection is to be closed with `code`."""
 
     def __init__(self, message: str, *, code: int = PROTOCOL_ERROR, clause: str = "") -> None:
         super().__init__(message, clause=clause)
@@ -64,11 +63,11 @@ class SocketError(RemoteProtocolError):
 
 
 class Deflate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`permessage-deflate` as both sides agreed on it. What we compress never refers to an earlier message.
+    """The agreed parameters of `permessage-deflate`. This side never refers to an earlier message when it compresses.
 
     Attributes:
-        window_bits: the largest window we may compress with, as zlib counts it.
-        peer_keeps_window: whether what the peer compresses may refer to its earlier messages.
+        window_bits: the largest window this side may compress with, as zlib counts it.
+        peer_keeps_window: the peer's compressed messages may refer to its earlier ones.
     """
 
     window_bits: int = 15
@@ -76,7 +75,7 @@ class Deflate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """A granted upgrade: the headers of the 101 response, and what was agreed on."""
+    """A granted upgrade: the headers of the 101 response, and the agreed compression, if any."""
 
     headers: Headers
     deflate: Deflate | None
@@ -86,11 +85,11 @@ class Upgrade(msgspec.Struct, frozen=True):
 
 
 def accept_upgrade(headers: Headers) -> Upgrade:
-    """Grant the upgrade that a GET with these `headers` asks for.
+    """Grants the upgrade that a GET with these `headers` asks for.
 
     Raises:
-        UpgradeRefused: 426 if it asks for none, or for another version; 400 for what is malformed, and if every
-            subprotocol that the client offers is unknown.
+        UpgradeRefused: 426 if the request asks for no upgrade, or for another version; 400 if it is malformed, or if
+            every subprotocol that the client offers is unknown.
     """
     if not _switches(headers):
         message = "got no Connection: Upgrade with Upgrade: websocket, expected both: this is a WebSocket's address"
@@ -117,7 +116,7 @@ def accept_upgrade(headers: Headers) -> Upgrade:
         raise UpgradeRefused(message, http_status=400, clause="RFC 6455, 4.2.2")
     deflate = None
     for name, parameters in _extensions(headers):
-        if name == _DEFLATE and (deflate := _grant(parameters)) is not None:
+        if name == _DEFLATE and (deflate := _accept_deflate(parameters)) is not None:
             text = f"{_DEFLATE}; server_no_context_takeover; client_no_context_takeover"
             if "server_max_window_bits" in parameters:
                 text += f"; server_max_window_bits={deflate.window_bits}"
@@ -127,7 +126,7 @@ def accept_upgrade(headers: Headers) -> Upgrade:
 
 
 def accept_token(key: bytes) -> bytes:
-    """What proves that the server has understood a handshake with this key (4.2.2)."""
+    """Returns the `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455, 4.2.2)."""
     return base64.b64encode(hashlib.sha1(key + _ACCEPT_GUID, usedforsecurity=False).digest())
 
 
@@ -138,10 +137,10 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def _grant(parameters: dict[str, str | None]) -> Deflate | None:
-    """An offer of compression, agreed to with our terms: both sides begin each message afresh. None: not acceptable.
+def _accept_deflate(parameters: dict[str, str | None]) -> Deflate | None:
+    """Accepts an offer of compression, without context takeover on either side. Returns None if it is not acceptable.
 
-    Whoever keeps a window between messages keeps 300 KB for each connection: the server "MAY" ask for this whatever
+    A window kept between messages takes 300 KB for each connection. The server "MAY" demand that there is none whatever
     the client offered (RFC 7692, 7.1.1).
     """
     bits = 15
@@ -165,7 +164,7 @@ def _grant(parameters: dict[str, str | None]) -> Deflate | None:
 
 
 def request_headers(nonce: bytes) -> list[tuple[bytes, bytes]]:
-    """The headers of a request to upgrade, beside Host.
+    """Returns the headers of a request to upgrade, except `Host`.
 
     Args:
         nonce: 16 random bytes.
@@ -181,11 +180,10 @@ def request_headers(nonce: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def check_accepted(headers: Headers, nonce: bytes) -> Deflate | None:
-    """The server has answered 101 with these `headers` to a request with this `nonce`. Returns what compression it has
-    agreed to.
+    """Checks the `headers` of a 101 response to a request with this `nonce`. Returns the agreed compression, if any.
 
     Raises:
-        RemoteProtocolError: that is no answer to what was asked.
+        RemoteProtocolError: the response does not match the request.
     """
     if not _switches(headers):
         raise RemoteProtocolError("got HTTP status 101 that switches to something else, expected a WebSocket")
@@ -216,10 +214,10 @@ def check_accepted(headers: Headers, nonce: bytes) -> Deflate | None:
 
 
 def parse_close(payload: bytes) -> tuple[int | None, str]:
-    """Code and reason in the payload of a Close frame; None if it names no code.
+    """Returns code and reason from the payload of a Close frame; the code is None if the payload is empty.
 
     Raises:
-        SocketError: it is malformed, or the code may not be sent (7.4).
+        SocketError: the payload is malformed, or has a code that may not be sent (RFC 6455, 7.4).
     """
     if not payload:
         return None, ""
@@ -234,17 +232,17 @@ def parse_close(payload: bytes) -> tuple[int | None, str]:
 
 
 def may_close_with(code: int) -> bool:
-    """Whether a Close frame may carry `code`. 1004, 1005, 1006 and 1015 are never sent."""
+    """True if a Close frame may carry `code`. 1004, 1005, 1006 and 1015 are never sent."""
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
 
 
 def truncate_reason(reason: str) -> str:
-    """As much of a close reason as a Close frame can carry, cut between characters."""
+    """Shortens a close reason to what a Close frame can carry, cut between characters."""
     return reason.encode()[:REASON_MAX_BYTES].decode(errors="ignore")
 
 
 def describe_close(code: int | None, reason: str) -> str:
-    """A Close frame that came, for people: `closed with 1008: policy`."""
+    """Describes a received Close frame for people: `closed with 1008: policy`."""
     if code is None:
         return "closed without a code"
     shown = "".join(char if char.isprintable() else "?" for char in reason)
@@ -252,7 +250,8 @@ def describe_close(code: int | None, reason: str) -> str:
 
 
 def end_of_part(message: bytes, start: int, size_max_bytes: int) -> int:
-    """Where the part of a text that begins at `start` ends: after at most so many bytes, between two characters."""
+    """Returns the end of the part of a UTF-8 text that begins at `start`: at most `size_max_bytes` later, between two
+    characters. `size_max_bytes` is at least 4, the longest character."""
     assert size_max_bytes >= 4
     end = start + size_max_bytes
     if end >= len(message):
@@ -276,7 +275,7 @@ def _lines(headers: Headers, name: bytes) -> list[str]:
 
 
 def _single(headers: Headers, name: bytes) -> str | None:
-    """A header that is there at most once. Two of it are as good as a malformed one."""
+    """Returns a header that may occur once. Two of it are joined by a comma, which no valid value has."""
     lines = _lines(headers, name)
     return ", ".join(line.strip() for line in lines) if lines else None
 
@@ -287,7 +286,8 @@ def _tokens(headers: Headers, name: bytes) -> list[str]:
 
 
 def _extensions(headers: Headers) -> list[tuple[str, dict[str, str | None]]]:
-    """Names and parameters of the extensions, in order. One that names a parameter twice has no name that is known."""
+    """Returns the names and parameters of the extensions, in order. An extension that names a parameter twice gets an
+    empty name, so that it is treated as unknown."""
     found = []
     for element in _ELEMENT.findall(",".join(_lines(headers, b"sec-websocket-extensions"))):
         name, *parts = (part.strip() for part in element.split(";"))

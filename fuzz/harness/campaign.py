@@ -1,11 +1,11 @@
-"""`make fuzz`: every target in turn, with equal shares of the time, each in a process of its own.
+"""Runs `make fuzz`: every target in turn, with equal shares of the time, each in a process of its own.
 
     python fuzz/harness/campaign.py --seconds 600
     python fuzz/harness/campaign.py --only http_rules --own
     python fuzz/harness/campaign.py --again fuzz/findings/http_rules/crash-…
 
-With atheris if it is installed, else with `guided`. New inputs that reach new code go to `build/fuzz/<name>/`, where
-the next run finds them, those that fail to `fuzz/findings/<name>/`. The exit code is 1 if any did.
+It uses atheris if that is installed, else `guided`. Inputs that reach new code go to `build/fuzz/<name>/`, where the
+next run finds them, and inputs that fail go to `fuzz/findings/<name>/`. The exit code is 1 if any input failed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ROOT: Final = FUZZ.parent
 TARGETS: Final = sorted(path.stem for path in FUZZ.glob("*.py"))
 
 INPUT_MAX_S: Final = 30
-"""One input that takes longer is a finding: all of them together take milliseconds."""
+"""The time after which an input counts as failed; the whole corpus takes milliseconds."""
 MEMORY_MAX_MIB: Final = 1024
-"""And so is one that takes more: a process with a target in it has 60."""
+"""The memory above which an input counts as failed; a process with a target in it takes 60."""
 
 
 class Outcome(NamedTuple):
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 def main() -> int:
     parser = argparse.ArgumentParser(description="Search for inputs that break the fuzz targets.")
     parser.add_argument("--seconds", type=float, default=60 * len(TARGETS), help="for all targets together")
-    parser.add_argument("--only", action="append", choices=TARGETS, help="this target; may be said several times")
+    parser.add_argument("--only", action="append", choices=TARGETS, help="this target; may be given several times")
     parser.add_argument("--own", action="store_true", help="without atheris, even if it is installed")
     parser.add_argument("--again", type=Path, metavar="FILE", help="run a finding's target on it, and nothing else")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
@@ -78,19 +78,19 @@ def main() -> int:
 
 
 def load(name: str) -> Callable[[bytes], None]:
-    """A target's function. Loaded by path: targets are called like what they attack."""
+    """Returns the function of a target. It is loaded by path: targets are named like the modules they attack."""
     spec = importlib.util.spec_from_file_location(f"fuzz_{name}", FUZZ / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look themselves up
+    sys.modules[spec.name] = module  # dataclasses look up their module there
     spec.loader.exec_module(module)
     test_one_input: Callable[[bytes], None] = module.test_one_input
     return test_one_input
 
 
 def attack(name: str, seconds: float, *, is_own: bool) -> Outcome:
-    """Run one target in a process, and see what it left."""
+    """Runs one target in a process, and collects the inputs that it kept and those that failed."""
     kept_in, findings_in = ROOT / "build" / "fuzz" / name, FUZZ / "findings" / name
     for folder in (kept_in, findings_in):
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,11 +102,11 @@ def attack(name: str, seconds: float, *, is_own: bool) -> Outcome:
         command += [f"-max_total_time={max(1, round(seconds))}", f"-max_len={INPUT_MAX_BYTES}"]
         command += [f"-timeout={INPUT_MAX_S}", f"-rss_limit_mb={MEMORY_MAX_MIB}", "-print_final_stats=1"]
         command += [f"-artifact_prefix={findings_in}/", str(kept_in), str(FUZZ / "corpus" / name)]
-    done = subprocess.run(  # noqa: PLW1510  it is judged by what it left
+    done = subprocess.run(  # noqa: PLW1510  it is judged by the files that it leaves
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     new = sorted(path for path in set(findings_in.iterdir()) - known if path.suffix != ".txt")
-    if not new and done.returncode:  # it died of something else, or did not begin
+    if not new and done.returncode:  # it died for another reason, or did not start
         new = [findings_in / "died"]
         new[0].touch()
     for path in new:
@@ -119,7 +119,7 @@ def attack(name: str, seconds: float, *, is_own: bool) -> Outcome:
 
 
 def prune(folder: Path, before: set[Path]) -> int:
-    """Keep at most `CORPUS_MAX` inputs, the smallest; returns how many of them are new."""
+    """Keeps the `CORPUS_MAX` smallest inputs, and returns how many of them are new."""
     paths = sorted(folder.iterdir(), key=lambda path: (path.stat().st_size, path.name))
     for path in paths[CORPUS_MAX:]:
         path.unlink()
@@ -127,7 +127,7 @@ def prune(folder: Path, before: set[Path]) -> int:
 
 
 def run_atheris(name: str, arguments: list[str]) -> int:
-    """One target by atheris, in this process. Only our own code is instrumented: all that is loaded takes a minute."""
+    """Runs one target with atheris, in this process. Only our own code is instrumented: all of it takes a minute."""
     import atheris  # type: ignore[import-not-found]
 
     call = load(name)
@@ -142,7 +142,7 @@ def run_atheris(name: str, arguments: list[str]) -> int:
 
 
 def timed(call: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """The same, but that it fails where one input takes too long."""
+    """Returns a function that also raises TimeoutError if an input takes longer than `INPUT_MAX_S`."""
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"it took {INPUT_MAX_S} s")
@@ -159,7 +159,7 @@ def timed(call: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
 
 def run_own(name: str, seconds: float) -> int:
-    """One target by our own search, in this process."""
+    """Runs one target with our own search, in this process."""
     folders = (FUZZ / "corpus" / name, ROOT / "build" / "fuzz" / name)
     seeds = [path.read_bytes() for folder in folders for path in sorted(folder.glob("*")) if path.is_file()]
     tracer = Tracer(ROOT, but=(ROOT / ".venv", FUZZ / "harness"))

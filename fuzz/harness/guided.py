@@ -1,8 +1,9 @@
-"""A search for inputs that reach new code, in the standard library alone: for where atheris has no wheel.
+"""A search for inputs that reach new code, with the standard library alone, for platforms without an atheris wheel.
 
-Inputs that pass from one line of ours to another as none did before join the corpus, and further ones are made of
-those by small changes. Lines are seen by `sys.settrace`, which costs ten times the speed; so this finds what lies near
-the seeds, and atheris finds more in the same time. Equal seeds, targets and numbers of executions give equal searches.
+An input joins the corpus if it goes from one line of our code to another as none did before; further inputs are made by
+small changes to the corpus. Lines are traced with `sys.settrace`, which makes runs ten times slower. So this search
+finds failures near the seeds, and atheris finds more in the same time. Equal seeds, targets and numbers of executions
+give equal searches.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 INPUT_MAX_BYTES: Final = 4096
-"""Of an input. What is found with more can be found with less."""
+"""The bound on the size of an input: a failure that needs more is rare, and takes far longer to find."""
 CORPUS_MAX: Final = 1024
-"""Inputs to change further; beyond them the oldest that was not given makes room."""
+"""The bound on inputs to change further; beyond it the oldest that is not a seed is dropped."""
 FINDINGS_MAX: Final = 8
-"""Different failures after which a search ends: the rest is for when these are mended."""
+"""The number of different failures that ends a search: further ones can wait until these are fixed."""
 
 WORDS: Final = (
     b"\0",
@@ -43,14 +44,14 @@ Place = tuple[CodeType, int]
 
 
 class Finding(NamedTuple):
-    """An input that failed, and how."""
+    """An input that failed, with its traceback."""
 
     data: bytes
     report: str
 
 
 class Search(NamedTuple):
-    """What came of it: `kept` are the inputs that reached new code, in the order they were found."""
+    """The outcome of a search. `kept` has the inputs that reached new code, in the order in which they were found."""
 
     executions: int
     arcs: int
@@ -59,7 +60,7 @@ class Search(NamedTuple):
 
 
 class Tracer:
-    """Notes the passages from line to line in files below `root`, except those below one of `but`."""
+    """A recorder of the steps from line to line in files below `root`, except those below one of `but`."""
 
     def __init__(self, root: Path, but: Iterable[Path] = ()) -> None:
         self._root = f"{root}/"
@@ -69,13 +70,13 @@ class Tracer:
         self.arcs: set[tuple[Place | None, Place]] = set()
 
     def run(self, call: Callable[[bytes], None], data: bytes) -> str | None:
-        """Call it; returns the traceback if it failed. `arcs` is then what this run passed."""
+        """Calls it with the input, and returns the traceback if it failed. `arcs` then has the steps of this run."""
         self.arcs = set()
         self._last = None
         sys.settrace(self._enter)
         try:
             call(data)
-        except Exception:  # whatever the target did not expect is what is looked for
+        except Exception:  # an exception that the target did not expect is a finding
             sys.settrace(None)
             return traceback.format_exc()
         finally:
@@ -107,7 +108,7 @@ def search(
     seed: int = 0,
     executions_max: int | None = None,
 ) -> Search:
-    """Call it with the seeds, then with what is made of them, for `seconds` or `executions_max` calls."""
+    """Calls it with the seeds, then with inputs made of them, for `seconds` or `executions_max` calls."""
     chance = random.Random(seed)
     ends_at = time.monotonic() + seconds
     corpus = [data[:INPUT_MAX_BYTES] for data in seeds] or [b""]
@@ -140,7 +141,7 @@ def search(
 
 
 def mutated(chance: random.Random, corpus: list[bytes]) -> bytes:
-    """One of the corpus with a few changes, each of a byte or a stretch, at most `INPUT_MAX_BYTES` long."""
+    """Returns an input of the corpus with a few changes, each of a byte or a range; at most `INPUT_MAX_BYTES`."""
     data = bytearray(chance.choice(corpus))
     for _ in range(chance.choice((1, 1, 2, 3, 5))):
         start = chance.randint(0, len(data))

@@ -1,4 +1,4 @@
-"""Runs the `isthmus` command as a person would, waits for what it says, and leaves nothing of it behind."""
+"""Runs the `isthmus` command as a person would, waits for its output, and leaves nothing of it behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for what nobody announces."""
+    """Waits by polling, for conditions that nothing announces."""
     give_up_at = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < give_up_at, f"waited in vain: {what}"
@@ -38,8 +38,9 @@ def is_alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def _hearing_hang_ups() -> Iterator[None]:
-    """What starts here does not ignore SIGHUP, also where the tests do: a signal that is handled is not inherited."""
+def _default_hang_ups() -> Iterator[None]:
+    """Lets started processes handle SIGHUP even if the tests run with SIGHUP ignored: an ignored signal is
+    inherited, a handled one is not."""
     before = signal.getsignal(signal.SIGHUP)
     if before is not signal.SIG_IGN:
         yield
@@ -55,7 +56,7 @@ class Run:
     """One run of the command. Leaving its context kills it, unless it has ended.
 
     Args:
-        stdout: a file to write to; without one what it writes is kept here.
+        stdout: a file to write to; without one the output is kept here.
         through: a command that starts it, such as nohup.
     """
 
@@ -67,7 +68,7 @@ class Run:
         stdout: IO[bytes] | None = None,
         through: Sequence[str] = (),
     ) -> None:
-        with _hearing_hang_ups():
+        with _default_hang_ups():
             self._popen = subprocess.Popen(
                 [*through, str(ISTHMUS), *arguments],
                 stdin=subprocess.PIPE,
@@ -75,7 +76,7 @@ class Run:
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env={**os.environ, **(env or {})},
-                start_new_session=True,  # a signal to the tests is none to it, and the other way round
+                start_new_session=True,  # signals to the tests do not reach it, nor the other way round
             )
         self._lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
         pipes = {"stdout": self._popen.stdout, "stderr": self._popen.stderr}
@@ -132,7 +133,7 @@ class Run:
         return found
 
     def wait_url(self) -> str:
-        """Where it serves MCP, once its banner is out."""
+        """The URL of its MCP endpoint, once its banner is out."""
         return self.wait_line(r"^    at +(http://\S+)")[1]
 
     def write(self, *messages: Json, end: bool = False) -> None:
@@ -146,7 +147,7 @@ class Run:
         self._popen.send_signal(number)
 
     def wait_exit(self) -> int:
-        """Its exit code; all that it wrote is there then."""
+        """The exit code. All output is there by then."""
         code = self._popen.wait(PATIENCE_S)
         for reader in self._readers:
             reader.join(PATIENCE_S)
@@ -156,13 +157,13 @@ class Run:
 def run(
     *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdout: IO[bytes] | None = None
 ) -> tuple[int, str, str]:
-    """Run to the end: exit code, stdout, stderr."""
+    """Runs the command to its end: exit code, stdout, stderr."""
     with Run(*arguments, cwd=cwd, env=env, stdout=stdout) as started:
         code = started.wait_exit()
         return code, started.stdout, started.stderr
 
 
-# --- Speaking to it -------------------------------------------------------------------------------------------------
+# --- HTTP requests --------------------------------------------------------------------------------------------------
 
 INITIALIZE: Json = {
     "jsonrpc": "2.0",
@@ -218,7 +219,7 @@ class Session:
 
 
 def in_background(work: Callable[[], object]) -> Sequence[object]:
-    """Start `work` in a thread; what it returns, or raises, appears in the list."""
+    """Starts `work` in a thread. Its result, or the error it raises, appears in the list."""
     results: list[object] = []
 
     def do() -> None:

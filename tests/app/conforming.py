@@ -1,4 +1,4 @@
-"""`isthmus conform` and `isthmus replay` in this process, and options by which they are quick."""
+"""Runs `isthmus conform` and `isthmus replay` in this process, with options that make them quick."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     def call(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as exited:
             cli.main([*arguments])
-        said = capsys.readouterr()
+        captured = capsys.readouterr()
         assert isinstance(exited.value.code, int)
-        return exited.value.code, said.out, said.err
+        return exited.value.code, captured.out, captured.err
 
     yield call
     logger.handlers[:], level, logger.propagate = before

@@ -1,13 +1,13 @@
-"""Ends a process at every step of a fixed run of storage orders, and looks at what the next one finds.
+"""Ends a process at every step of a fixed run of storage orders, and checks what the next one finds.
 
 `crashing.py [SCENARIO …] [--at POINT]`; exit code 1 if anything was found that may not be.
 
 A point is a call that changes a file or a folder, or an SQL statement: before it, the process may end (SIGKILL, out of
-memory, a machine that is reset with its disk written). Calls that write are cut into short ones, so that it may end
-in the midst of a file. The state after a call is the state before the next one, so that ending before each, and at the
-end, is all there is. What is lost when the power fails is another matter: `tests/storage/test_file_faults.py`.
+memory, a machine that is reset with its disk written). Calls that write are cut into short ones, so that the process
+may end in the midst of a file. The state after a call is the state before the next one, so ending before each, and at
+the end, covers everything. Loss of power is tested in `tests/storage/test_file_faults.py`.
 
-Everything is imported once, and each run is a fork, without threads. It says in shared memory what was promised.
+Everything is imported once, and each run is a fork, without threads. It records its promises in shared memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from anyio import to_thread
 from isthmus.app.disk.blob_files import BlobFiles
 from isthmus.app.disk.lock import LOCK_NAME, holding
 from isthmus.app.disk.workspaces import Workspaces
-from isthmus.core.base.effects import (
+from isthmus.core.base.ids import ChannelId, Ticket, mint
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import (
     Allocate,
     Allocated,
     Append,
@@ -68,8 +70,6 @@ from isthmus.core.base.effects import (
     Surveyed,
     Sweep,
 )
-from isthmus.core.base.ids import ChannelId, Ticket, mint
-from isthmus.core.base.limits import Limits
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
 
@@ -80,19 +80,19 @@ MINE, OTHER, FIRST, SECOND, THIRD = (mint(_entropy) for _ in range(5))
 T = Ticket(1)
 
 WRITE_SIZE: Final = 64 * 1024
-"""What a write is cut to. The contents below have up to three times that."""
+"""The longest write, in bytes. The contents below have up to three times that."""
 POINTS_MAX: Final = 2000
 RUN_TIMEOUT_S: Final = 60
 LOG_SIZE: Final = 64 * 1024
 CRASHED: Final = 42
 """Exit code of a run that ended at its point."""
 WRONGS_MAX: Final = 5
-"""Runs that went wrong, after which no more are made."""
+"""The number of failed runs after which the campaign stops."""
 
 CHANGES: Final = frozenset(
     {"os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate", "os.utime"}
 )
-"""Audit events of calls that change a folder; `open` is another, if it makes or empties a file."""
+"""Audit events of calls that change a folder. `open` is another, if it creates or truncates a file."""
 
 
 SIZES: Final = {
@@ -110,17 +110,17 @@ SIZES: Final = {
 
 @functools.cache
 def content_of(name: str) -> bytes:
-    """What the file of that name holds, wherever it is."""
+    """The content of the file of that name, in every run."""
     return random.Random(name).randbytes(SIZES.get(name, 0))
 
 
 class Log:
-    """Lines that outlive the process that said them."""
+    """Lines that outlive the process that wrote them."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, LOG_SIZE)
 
-    def say(self, *words: str) -> None:
+    def note(self, *words: str) -> None:
         line = " ".join(words).encode() + b"\n"
         at = int.from_bytes(self._memory[:4], "big")
         self._memory[4 + at : 4 + at + len(line)] = line
@@ -138,7 +138,7 @@ class Log:
 
 
 class Points:
-    """Counts what changes the disk, and ends the process before the `last` of them."""
+    """Counts the calls that change the disk, and ends the process before the `last` of them."""
 
     def __init__(self, last: int, log: Log) -> None:
         self._last = last
@@ -151,12 +151,12 @@ class Points:
             return
         self._count += 1
         if self._count == self._last:
-            self._log.say("ended", kind)
+            self._log.note("ended", kind)
             os._exit(CRASHED)
 
     @contextlib.contextmanager
     def uncounted(self) -> Iterator[None]:
-        """What others do to the disk."""
+        """Leaves out the changes that others make to the disk."""
         before, self.are_counted = self.are_counted, False
         try:
             yield
@@ -164,8 +164,8 @@ class Points:
             self.are_counted = before
 
     def install(self) -> None:
-        """For good: the process is one run's."""
-        sys.addaudithook(self._hear)
+        """Patches this process for good: it belongs to one run."""
+        sys.addaudithook(self._audit)
         write, pwrite, fsync, fdopen, connect = os.write, os.pwrite, os.fsync, os.fdopen, sqlite3.connect
         copy = getattr(os, "copy_file_range", None)
 
@@ -192,7 +192,7 @@ class Points:
             assert mode == "rb", mode
             return fdopen(fd, mode, buffering=buffering)
 
-        def connect_heard(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        def connect_counted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
             database = connect(*args, **kwargs)
             database.set_trace_callback(lambda statement: self.count(f"sql {statement.split()[0].lower()}"))
             return database
@@ -201,9 +201,9 @@ class Points:
             setattr(os, name, call)
         if copy is not None:
             os.copy_file_range = copy_some  # type: ignore[assignment]
-        sqlite3.connect = connect_heard  # type: ignore[assignment]
+        sqlite3.connect = connect_counted  # type: ignore[assignment]
 
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event in CHANGES:
             self.count(event)
         elif event == "open" and args[2] & (os.O_CREAT | os.O_TRUNC):
@@ -230,11 +230,11 @@ class World:
         self.root = root
         self.log = log
         self.points = points
-        self._held = contextlib.ExitStack()
+        self._stack = contextlib.ExitStack()
 
     async def open(self) -> None:
         root = self.root
-        self._held.enter_context(holding(str(root / "workspaces")))
+        self._stack.enter_context(holding(str(root / "workspaces")))
         self.records = SqliteRecords(str(root / "state" / "records.sqlite"))
         self.blobs = FileBlobs(str(root / "blobs"))
         self.work = Workspaces(
@@ -251,7 +251,7 @@ class World:
 
     async def close(self) -> None:
         await self.records.aclose()
-        self._held.close()
+        self._stack.close()
 
     async def carry_out(self, order: StorageOrder, kind: type[A]) -> A:
         answer = await self.work.carry_out(order)
@@ -259,33 +259,34 @@ class World:
         return answer
 
     async def receive(self, *names: str) -> None:
-        """An upload of several files; their blobs have their names."""
+        """Receives an upload of several files; their blobs have their names."""
         order = Receive(ChannelId(1), names, 1 << 20, 1 << 20)
         await BlobFiles(self.blobs).take_in(order, "multipart/form-data; boundary=b", body_of(names))
 
     async def append(self, name: str, start: int, stop: int) -> Appended:
-        """More of an upload that comes in pieces, up to where the client breaks off; whole, it is the blob `name`."""
+        """Receives more of a resumable upload, up to where the client breaks off. A complete upload is the blob
+        `name`."""
         reports: list[bytes] = []
         order = Append(ChannelId(1), name, start, len(content_of(name)))
         await BlobFiles(self.blobs).append(order, piece_of(name, start, stop), reports.append)
         return msgspec.json.decode(reports[-1], type=Appended)
 
     async def save(self, key: str, name: str) -> None:
-        """From when this has returned, the file must be there."""
-        self.log.say("saving", key)
+        """Saves a record. The file must be there once this has returned."""
+        self.log.note("saving", key)
         value = json.dumps({"blob": name}).encode()
         await self.carry_out(Save(T, key, value, time.time() + 3600), Saved)
-        self.log.say("saved", key)
+        self.log.note("saved", key)
 
     async def forget(self, key: str, name: str, *, is_blob_first: bool = False) -> None:
-        self.log.say("forgetting", key)
+        self.log.note("forgetting", key)
         orders = [Forget(key), Discard(name)]
         for order in reversed(orders) if is_blob_first else orders:
             await self.work.carry_out(order)
-        self.log.say("forgot", key)
+        self.log.note("forgot", key)
 
     def write(self, path: str | Path, name: str) -> str:
-        """The server's doing."""
+        """Writes a file as the server does."""
         with self.points.uncounted():
             path = Path(path)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -306,7 +307,8 @@ async def piece_of(name: str, start: int, stop: int) -> AsyncIterator[bytes]:
 
 
 async def a_session(world: World) -> None:
-    """Uploads, the calls that use them, what these write, and the end of it: from the first start on."""
+    """One whole session from the first start on: uploads, the calls that use them, the files that these write, and
+    its end."""
     world.points.are_counted = True
     await world.open()
     work = world.work
@@ -334,7 +336,7 @@ async def a_session(world: World) -> None:
     seen = await world.carry_out(Survey(T, "s", MINE, named, ("ws", "out", "in")), Surveyed)
     assert len(seen.listed) == 4
     stamps = [one.files[0].stamp for one in seen.named]
-    world.log.say("moving", "a2"), world.log.say("moving", "a3")
+    world.log.note("moving", "a2"), world.log.note("moving", "a3")
     sources = [FileSource((path,), stamp) for path, stamp in zip(paths, stamps, strict=True)]
     names = ("a1", "a2", "a3", "a4")
     inline = InlineSource(content_of("a4"), "a4")
@@ -343,7 +345,7 @@ async def a_session(world: World) -> None:
     assert [file.problem for file in collected.files] == [""] * 4
     for name in names:
         await world.save(f"artifact/{name}", name)
-    world.log.say("moved")
+    world.log.note("moved")
     for path, stamp in list(zip(paths, stamps, strict=True))[1:]:
         await work.carry_out(Remove(server="s", workspace=MINE, path=path, stamp=stamp))
         assert not os.path.exists(path)
@@ -353,21 +355,21 @@ async def a_session(world: World) -> None:
     await world.forget("upload/2", "u2")
     world.write(Path(folders.ws, "late"), "a5")
     await world.carry_out(Collect(T, "s", MINE, (FileSource(("late",)),), ("a5",), 1 << 20, 1 << 20), Collected)
-    await work.carry_out(Discard("a5"))  # nobody waits for it any more
+    await work.carry_out(Discard("a5"))  # no request waits for it any more
     await work.carry_out(Sweep(MINE))
-    await world.append("d2", 0, 5_000)  # nor does another, and then the process ends
+    await world.append("d2", 0, 5_000)  # no other client does either, and then the process ends
     left = {"upload/1": "u1", "upload/d1": "d1"}
     for key in left:
-        world.log.say("forgetting", key)
+        world.log.note("forgetting", key)
     await work.carry_out(ForgetAll("upload/"))
     for key, name in left.items():
         await work.carry_out(Discard(name))
-        world.log.say("forgot", key)
+        world.log.note("forgot", key)
     await world.close()
 
 
 async def a_restart(world: World) -> None:
-    """Whatever a run that ended may have left is removed: at a start that ends itself."""
+    """A start after a run that ended removes all leftovers; this start ends at a point itself."""
     await world.open()
     for name in ("a1", "a2", "orphan", "expired", "lost"):
         async with world.blobs.create(name, size_max_bytes=1 << 20) as writer:
@@ -377,7 +379,7 @@ async def a_restart(world: World) -> None:
     await world.save("artifact/a2", "a2")
     await world.records.save("artifact/expired", b'{"blob": "expired"}', expires_at_unix=1.0)
     await world.records.save("artifact/lost", b'{"blob": "lost"}')
-    world.log.say("forgetting", "artifact/lost")
+    world.log.note("forgetting", "artifact/lost")
     for workspace in (MINE, OTHER):
         for folder in await world.work.prepare(workspace):
             world.write(Path(folder, "deep", "er", "f"), "a5")
@@ -396,18 +398,18 @@ async def a_restart(world: World) -> None:
 SCENARIOS: Final[dict[str, Callable[[World], Awaitable[None]]]] = {"a_session": a_session, "a_restart": a_restart}
 
 
-# --- What the next one finds ----------------------------------------------------------------------------------------
+# --- The state after a crash ----------------------------------------------------------------------------------------
 
 
 def check(root: Path, log: Log) -> None:
-    """What is there now, and after the next start."""
+    """Checks what is there now, and after the next start."""
     check_whole(root)
     check_moves(root, log)
     anyio.run(check_next_start, root, log)
 
 
 def check_whole(root: Path) -> None:
-    """No half file has a name by which it is found."""
+    """Checks that no partial file has a name by which it is found."""
     for path in (root / "blobs").glob("*~*~*"):
         assert not path.name.startswith("~")
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name.split("~")[2], path.name
@@ -417,7 +419,7 @@ def check_whole(root: Path) -> None:
 
 
 def check_moves(root: Path, log: Log) -> None:
-    """What is on its way is where it was, or stored."""
+    """Checks that a file on its way is where it was, or stored."""
     words = [line[0] for line in log.lines()]
     if "moving" not in words or ("moved" in words and "forgetting" in words):
         return
@@ -439,7 +441,7 @@ async def check_next_start(root: Path, log: Log) -> None:
             may.discard(key)
         if word in ("forgetting", "forgot"):
             must.discard(key)
-    for _ in range(2):  # the second finds nothing left to do
+    for _ in range(2):  # the second start finds nothing left to do
         world = World(root, log, Points(0, log))
         await world.open()
         names = {key: json.loads(record.value)["blob"] async for key, record in world.records.scan("")}
@@ -460,12 +462,12 @@ async def check_next_start(root: Path, log: Log) -> None:
 
 class Run(NamedTuple):
     kind: str
-    """Of the call before which it ended; empty: it came to its end."""
+    """The kind of the call before which the run ended; empty if it came to its end."""
     wrong: str
 
 
 def run_to(point: int, scenario: str, folder: Path) -> Run:
-    """One run that ends before its `point`-th call, and what is found then."""
+    """Runs once up to before its `point`-th call, and checks what is found then."""
     root = folder / str(point)
     root.mkdir()
     log = Log()
@@ -491,12 +493,12 @@ def live(point: int, scenario: str, root: Path, log: Log) -> None:
 
 
 def in_fork(work: Callable[[], None]) -> int:
-    """The exit code of a process that does it."""
+    """The exit code of a process that does `work`."""
     child = os.fork()
     if not child:
         code = 1
         try:
-            signal.alarm(RUN_TIMEOUT_S)  # the system ends what hangs
+            signal.alarm(RUN_TIMEOUT_S)  # the system ends a process that hangs
             work()
             code = 0
         except BaseException:
@@ -508,7 +510,7 @@ def in_fork(work: Callable[[], None]) -> int:
 
 
 def campaign(scenario: str, folder: Path, at: int | None) -> bool:
-    """Whether all went well, at each point in turn, or at one."""
+    """True if all went well, at each point in turn, or at one."""
     kinds: Counter[str] = Counter()
     wrongs = 0
     for point in range(1, POINTS_MAX) if at is None else [at]:
@@ -530,7 +532,8 @@ def campaign(scenario: str, folder: Path, at: int | None) -> bool:
 
 
 async def run_at_once(work: Callable[..., Any], *args: object, **_: object) -> Any:
-    """In place of `anyio.to_thread.run_sync`: the same calls in the same order, and a process that can be forked."""
+    """A replacement for `anyio.to_thread.run_sync`: the same calls in the same order, in a process that can be
+    forked."""
     await anyio.lowlevel.checkpoint()
     return work(*args)
 
@@ -540,13 +543,13 @@ def main() -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--at", type=int, metavar="POINT", help="this one only")
     options = parser.parse_args()
-    # In memory where that can be: nothing here is about what a disk keeps.
+    # In memory where possible: these runs are not about lost power.
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     went_well = True
     for name in SIZES:
         content_of(name)
     to_thread.run_sync = run_at_once
-    gc.freeze()  # what is here now is not looked through in each fork
+    gc.freeze()  # the objects of now are not searched in each fork
     with tempfile.TemporaryDirectory(prefix="isthmus-crash-", dir=shared) as folder:
         for scenario in options.scenarios or SCENARIOS:
             went_well &= campaign(scenario, Path(folder), options.at)

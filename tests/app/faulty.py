@@ -14,7 +14,7 @@ TOOL = {"name": "write", "inputSchema": {"type": "object", "properties": {"n": {
 
 
 def answers(message: Json, fault: str, mark: str | None = None) -> list[Json]:
-    """What is said for one message."""
+    """The messages that answer one message."""
     id, method = message.get("id"), message.get("method")
     if not isinstance(method, str):
         return []
@@ -23,8 +23,12 @@ def answers(message: Json, fault: str, mark: str | None = None) -> list[Json]:
     result: Json | None = {}
     if method == "initialize":
         version = message["params"]["protocolVersion"]
-        speaks = version if fault == "version" else REVISION
-        result = {"protocolVersion": speaks, "capabilities": {"tools": {}}, "serverInfo": {"name": "f", "version": "1"}}
+        revision = version if fault == "version" else REVISION
+        result = {
+            "protocolVersion": revision,
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "f", "version": "1"},
+        }
         if fault == "greeting":
             del result["capabilities"]
     elif method == "tools/list":

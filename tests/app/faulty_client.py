@@ -24,41 +24,41 @@ HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "client
 
 
 class Client:
-    """What is said, whatever carries it: `ask` sends a request and yields what comes until it is answered."""
+    """The client on any transport. `exchange` sends a request and yields messages until it is answered."""
 
-    def __init__(self, fault: str, send: Callable[[Json], None], hear: Callable[[Json], Iterator[bytes]]) -> None:
+    def __init__(self, fault: str, send: Callable[[Json], None], exchange: Callable[[Json], Iterator[bytes]]) -> None:
         self.fault = fault
         self.send = send
-        self.hear = hear
+        self.exchange = exchange
         self.count = 0
 
     def run(self) -> None:
         hello = {name: value for name, value in HELLO.items() if self.fault != "greeting" or name != "clientInfo"}
-        told = self.ask("initialize", hello)
-        if told.get("protocolVersion") not in REVISIONS:
+        result = self.request("initialize", hello)
+        if result.get("protocolVersion") not in REVISIONS:
             sys.exit(1)
         if self.fault != "eager":
             self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        if isinstance(told.get("capabilities"), dict) and "tools" in told["capabilities"]:
+        if isinstance(result.get("capabilities"), dict) and "tools" in result["capabilities"]:
             if self.fault.startswith("tasks"):
                 self.call_as_task()
             else:
-                self.ask("tools/call", {"name": "write", "arguments": {}, "_meta": {"progressToken": "p"}})
+                self.request("tools/call", {"name": "write", "arguments": {}, "_meta": {"progressToken": "p"}})
         if self.fault == "sleepy":
             time.sleep(60)
 
     def call_as_task(self) -> None:
-        task = self.ask("tools/call", {"name": "write", "arguments": {}, "task": {"ttl": 60000}})["task"]
+        task = self.request("tools/call", {"name": "write", "arguments": {}, "task": {"ttl": 60000}})["task"]
         while task["status"] == "working":
             if self.fault != "tasks-hasty":
                 time.sleep(task["pollInterval"] / 1000)
-            task = self.ask("tasks/get", {"taskId": task["taskId"]})
-        self.ask("tasks/result", {"taskId": task["taskId"]})
+            task = self.request("tasks/get", {"taskId": task["taskId"]})
+        self.request("tasks/result", {"taskId": task["taskId"]})
 
-    def ask(self, method: str, params: Json) -> Json:
+    def request(self, method: str, params: Json) -> Json:
         self.count += self.fault != "same"
         request = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params}
-        for line in self.hear(request):
+        for line in self.exchange(request):
             try:
                 message = json.loads(line)
             except ValueError:
@@ -96,12 +96,12 @@ def over_pipe(fault: str, command: list[str]) -> None:
             stdin.write(json.dumps(message).encode() + b"\n")
             stdin.flush()
 
-        def hear(request: Json) -> Iterator[bytes]:
+        def exchange(request: Json) -> Iterator[bytes]:
             send(request)
             while line := stdout.readline():
                 yield line
 
-        Client(fault, send, hear).run()
+        Client(fault, send, exchange).run()
         stdin.close()
 
 
@@ -117,7 +117,7 @@ def over_http(fault: str, url: str) -> None:
             sys.exit(1)
         return reply
 
-    def hear(request: Json) -> Iterator[bytes]:
+    def exchange(request: Json) -> Iterator[bytes]:
         reply = post(request)
         if request["method"] == "initialize":
             if fault != "forgetful" and (session := reply.getheader("Mcp-Session-Id")):
@@ -131,7 +131,7 @@ def over_http(fault: str, url: str) -> None:
     def send(message: Json) -> None:
         post(message).read()
 
-    Client(fault, send, hear).run()
+    Client(fault, send, exchange).run()
 
 
 def over_events(fault: str, url: str) -> None:
@@ -149,15 +149,16 @@ def over_events(fault: str, url: str) -> None:
         if connection.getresponse().status >= 300:
             sys.exit(1)
 
-    def hear(request: Json) -> Iterator[bytes]:
+    def exchange(request: Json) -> Iterator[bytes]:
         send(request)
         yield from (line[6:] for line in events if line.startswith(b"data: "))
 
-    Client(fault, send, hear).run()
+    Client(fault, send, exchange).run()
 
 
 def over_socket(fault: str, url: str) -> None:
-    """Frames by hand, as this client starts without packages: short ones, or of 16 bits of length."""
+    """Speaks WebSocket with hand-made frames, as this client starts without packages: short ones, or of 16 bits of
+    length."""
     place = urlsplit(url)
     peer = socket.create_connection((place.hostname or "", place.port or 0), 30)
     lines = peer.makefile("rb")
@@ -173,15 +174,15 @@ def over_socket(fault: str, url: str) -> None:
         text = json.dumps(message).encode()
         is_short = len(text) < 126
         size = struct.pack(">B", 0x80 | len(text)) if is_short else struct.pack(">BH", 0x80 | 126, len(text))
-        peer.sendall(b"\x81" + size + bytes(4) + text)  # with a mask that changes nothing
+        peer.sendall(b"\x81" + size + bytes(4) + text)  # a mask of zeros changes nothing
 
-    def hear(request: Json) -> Iterator[bytes]:
+    def exchange(request: Json) -> Iterator[bytes]:
         send(request)
         while (head := lines.read(2)) and head[0] == 0x81:
             size = head[1] if head[1] < 126 else int.from_bytes(lines.read(2 if head[1] == 126 else 8), "big")
             yield lines.read(size)
 
-    Client(fault, send, hear).run()
+    Client(fault, send, exchange).run()
     with contextlib.suppress(OSError):  # the server has hung up
         peer.sendall(b"\x88\x80" + bytes(4))
         while lines.read(4096):  # RFC 6455, 7.1.1: it is for the server to hang up

@@ -10,7 +10,7 @@ from faulty import REVISION, answers
 
 
 class Faulty(ThreadingHTTPServer):
-    """Has its fault, and the sessions that go on. Faults of its own: after a body that is no message it "dies" or
+    """A server with a fault, and its open sessions. Faults of its own: after a body that is no message it "dies" or
     "hangs"."""
 
     daemon_threads = True
@@ -43,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if self.server.fault.startswith("refuses"):
-            self.say(int(self.server.fault.split()[1]), b"{}")
+            self.reply(int(self.server.fault.split()[1]), b"{}")
             return
         if not isinstance(message, dict):
             if self.server.fault == "dies":
@@ -52,10 +52,10 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             self.server.is_stuck = self.server.fault == "hangs"
-            self.say(400)
+            self.reply(400)
             return
         if self.headers.get("MCP-Protocol-Version", REVISION) != REVISION:
-            self.say(400)
+            self.reply(400)
             return
         session = self.headers["Mcp-Session-Id"]
         given = None
@@ -64,22 +64,22 @@ class Handler(BaseHTTPRequestHandler):
             given = f"s{self.server.count}" if self.server.fault != "spaces" else f"s {self.server.count}"
             self.server.sessions.add(given)
         elif session not in self.server.sessions:
-            self.say(404 if session else 400)
+            self.reply(404 if session else 400)
             return
-        said = answers(message, self.server.fault)
-        if not said:
-            self.say(200 if self.server.fault == "status" else 202)
+        replies = answers(message, self.server.fault)
+        if not replies:
+            self.reply(200 if self.server.fault == "status" else 202)
             return
-        self.say(200, json.dumps(said[0]).encode(), given)
+        self.reply(200, json.dumps(replies[0]).encode(), given)
 
     def do_GET(self) -> None:
-        self.say(405)
+        self.reply(405)
 
     def do_DELETE(self) -> None:
         self.server.sessions.discard(self.headers["Mcp-Session-Id"])
-        self.say(200)
+        self.reply(200)
 
-    def say(self, status: int, body: bytes = b"", session: str | None = None) -> None:
+    def reply(self, status: int, body: bytes = b"", session: str | None = None) -> None:
         self.send_response(status)
         if session is not None:
             self.send_header("Mcp-Session-Id", session)

@@ -20,8 +20,8 @@ Reply = AcceptConnection | RejectConnection | TextMessage | Ping | CloseConnecti
 S = TypeVar("S", "Events", "Sockets")
 
 
-def to(text: str | bytes, fault: str) -> list[str]:
-    """What is said for a message, whatever it is."""
+def replies_to(text: str | bytes, fault: str) -> list[str]:
+    """The messages that answer a message, valid or not."""
     try:
         message = json.loads(text)
     except ValueError:
@@ -33,9 +33,9 @@ def to(text: str | bytes, fault: str) -> list[str]:
 
 
 class Events(ThreadingHTTPServer):
-    """Faults, besides those of `faulty`: "on-post" answers pings in the reply to the POST, and
-    speaks every revision; "elsewhere" names an address of
-    another origin; "nowhere" names none; "falls" ends the stream after the first answer."""
+    """An HTTP+SSE server with a fault. Besides those of `faulty`: "on-post" answers pings in the reply to the POST,
+    and speaks every revision; "elsewhere" names an address of another origin; "nowhere" names none; "falls" ends the
+    stream after the first answer."""
 
     daemon_threads = True
     path = "/sse"
@@ -51,8 +51,8 @@ class EventsHandler(BaseHTTPRequestHandler):
     server: Events
 
     def do_GET(self) -> None:
-        said = queue.Queue[str | None]()
-        self.server.streams.append(said)
+        stream = queue.Queue[str | None]()
+        self.server.streams.append(stream)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -61,7 +61,7 @@ class EventsHandler(BaseHTTPRequestHandler):
         if self.server.fault != "nowhere":
             self.event("endpoint", f"{host}/post?{len(self.server.streams) - 1}")
         count = 0
-        while (text := said.get()) is not None and not (self.server.fault == "falls" and count):
+        while (text := stream.get()) is not None and not (self.server.fault == "falls" and count):
             count += 1
             with contextlib.suppress(OSError):
                 self.event("message", text)
@@ -76,10 +76,10 @@ class EventsHandler(BaseHTTPRequestHandler):
         if path != "/post":
             self.reply(405)
             return
-        said = to(body, self.server.fault)
+        replies = replies_to(body, self.server.fault)
         is_on_post = self.server.fault == "on-post" and b"ping" in body
-        self.reply(202, "\n".join(said) if is_on_post else "")
-        for text in [] if is_on_post else said:
+        self.reply(202, "\n".join(replies) if is_on_post else "")
+        for text in [] if is_on_post else replies:
             self.server.streams[int(number)].put(text)
 
     def reply(self, status: int, text: str = "") -> None:
@@ -93,8 +93,8 @@ class EventsHandler(BaseHTTPRequestHandler):
 
 
 class Sockets(socketserver.ThreadingTCPServer):
-    """Faults, besides those of `faulty`: "refuses" takes no WebSocket; "falls" closes after the first answer; "pings"
-    pings before each answer, and cuts it into frames."""
+    """A WebSocket server with a fault. Besides those of `faulty`: "refuses" takes no WebSocket; "falls" closes after
+    the first answer; "pings" pings before each answer, and cuts it into frames."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -141,14 +141,14 @@ class SocketHandler(socketserver.BaseRequestHandler):
         self.begun += event.data
         if not event.message_finished:
             return []
-        said = [TextMessage(text) for text in to(self.begun, fault)]
+        messages = [TextMessage(text) for text in replies_to(self.begun, fault)]
         self.begun = ""
         if fault == "falls":
-            return [*said, CloseConnection(1011)]
+            return [*messages, CloseConnection(1011)]
         if fault != "pings":
-            return [*said]
+            return [*messages]
         cut: list[Reply] = []
-        for message in said:
+        for message in messages:
             cut += [Ping(b"p"), TextMessage(message.data[:5], message_finished=False), TextMessage(message.data[5:])]
         return cut
 
@@ -160,8 +160,8 @@ def serving(server: S) -> Iterator[S]:
     try:
         yield server
     finally:
-        for said in server.streams if isinstance(server, Events) else ():
-            said.put(None)
+        for stream in server.streams if isinstance(server, Events) else ():
+            stream.put(None)
         server.shutdown()
         server.server_close()
         thread.join()

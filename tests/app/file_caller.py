@@ -1,4 +1,4 @@
-"""A proxy in a thread of its own, and a client of its file endpoints that blocks and hides nothing."""
+"""A proxy in a thread of its own, and a blocking client of its file endpoints that shows every response as it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BODY = {**TUS, "Content-Type": "application/offset+octet-stream"}
 
 
 class Reply(NamedTuple):
-    """Names of headers in lower case."""
+    """An HTTP response; names of headers in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 @contextmanager
 def served(root: Path, *, uploads: Uploads | None = None, **core: Any) -> Iterator[str]:
-    """The address of a proxy whose server `a` takes uploads in its tool `echo`, which says their paths."""
+    """The address of a proxy whose server `a` takes uploads in its tool `echo`, which returns their paths."""
     adapters = (UploadConsumerAdapter(tools=("echo",), file_path_argument="text"),)
     server = Server(id="a", upstream=Upstream(command=(sys.executable, TOOLBOX, "a")), adapters=adapters)
     settings = Settings(
@@ -52,12 +52,12 @@ def served(root: Path, *, uploads: Uploads | None = None, **core: Any) -> Iterat
         servers=(server,),
     )
     with start_blocking_portal() as portal:
-        with portal.wrap_async_context_manager(running(settings, listen=True, is_lasting=True)) as service:
-            yield service.base_url
+        with portal.wrap_async_context_manager(running(settings, listen=True, is_lasting=True)) as gateway:
+            yield gateway.base_url
 
 
 class Caller:
-    """An MCP client with a session, and whoever has its links."""
+    """An MCP client with a session, and the holders of its links."""
 
     def __init__(self, base_url: str) -> None:
         self.base_url = base_url
@@ -82,16 +82,16 @@ class Caller:
         return json.loads(text)["result"]
 
     def link(self) -> str:
-        """Where files may be sent, once."""
+        """A new upload link, for one use."""
         return str(self.call("a_get_upload_url")["structuredContent"]["upload_url"])
 
     def end(self) -> None:
-        """The session is over, and its uploads with it."""
+        """Ends the session, and its uploads with it."""
         reply = self.fetch("DELETE", f"{self.base_url}/mcp/a", {"Mcp-Session-Id": self.session})
         assert reply.status < 300
 
     def content(self, handle: str) -> bytes:
-        """What the tool is given for a handle."""
+        """The file that the tool is given for a handle."""
         (block,) = self.call("echo", text=handle)["content"]
         return Path(block["text"].removeprefix("a says ")).read_bytes()
 
@@ -102,7 +102,8 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         body: bytes | Iterable[bytes] | None = None,
     ) -> Reply:
-        """One request on a connection of its own. A body in pieces is chunked, unless a header says its length."""
+        """Sends one request on a connection of its own. A body in pieces is chunked, unless a header gives its
+        length."""
         parts = urlsplit(url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -124,7 +125,7 @@ class Caller:
         return plug
 
     def drop(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Send the head of a request and a part of its body, and hang up."""
+        """Sends the head of a request and a part of its body, and hangs up."""
         with self.plug(method, url, headers) as plug:
             plug.sendall(body)
             plug.shutdown(socket.SHUT_WR)
@@ -134,7 +135,7 @@ class Caller:
 
 @contextmanager
 def fail_after(seconds: float = PATIENCE_S) -> Iterator[None]:
-    """Whoever waits by looking again and again gives up here."""
+    """Limits the time of a loop that polls."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError(f"waited for {seconds} s")

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from anyio.from_thread import start_blocking_portal
 from isthmus.app.config.settings import Core, Management, Server, Settings, Storage, Upstream
-from isthmus.app.gateway import Service, running
+from isthmus.app.gateway import Gateway, running
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
@@ -42,7 +42,7 @@ def record_of(id: str, *, age_s: float, **more: Any) -> StoredUpload | StoredArt
 
 
 def left(root: Path) -> None:
-    """Three files: a fresh upload, an older artifact, and a large one of another server."""
+    """A store of three files: a fresh upload, an older artifact, and a large one of another server."""
     records = [
         record_of(NOTE, age_s=5, filename="note \x1b.txt", is_bearer=True),
         record_of(PLOT, age_s=4000, filename="plot.svg", mime_type="image/svg+xml", tool="draw", sid=OTHER_SID),
@@ -63,10 +63,10 @@ def left(root: Path) -> None:
 
 
 @contextmanager
-def served(root: Path) -> Iterator[Service]:
+def served(root: Path) -> Iterator[Gateway]:
     servers = tuple(Server(id=id, upstream=Upstream(command=("/nonexistent",))) for id in ("a", "b"))
     core = Core(port=0, management=Management(token=TOKEN))
     settings = Settings(core=core, storage=Storage(root=str(root)), servers=servers)
     with start_blocking_portal() as portal:
-        with portal.wrap_async_context_manager(running(settings, listen=True, is_lasting=True)) as service:
-            yield service
+        with portal.wrap_async_context_manager(running(settings, listen=True, is_lasting=True)) as gateway:
+            yield gateway

@@ -1,4 +1,4 @@
-"""An MCP client over HTTP that hides nothing: one connection a request, h11 below, messages as they come."""
+"""An MCP client over HTTP that shows everything: one connection a request, h11 below, messages as they arrive."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Response:
 async def requested(
     url: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
 ) -> AsyncIterator[Response]:
-    """Send one request, and give its response once the head is there. Leaving hangs up."""
+    """Sends one request, and gives its response once the head is there. Leaving hangs up."""
     parts = urlsplit(url)
     assert parts.hostname is not None and parts.port is not None
     fields = {"host": parts.netloc, **{name.lower(): value for name, value in (headers or {}).items()}}
@@ -120,13 +120,13 @@ class Caller:
         async with requested(self.url, "POST", headers, body) as response:
             yield response
 
-    async def tell(self, **members: object) -> None:
-        """A notification, or an answer."""
+    async def send(self, **members: object) -> None:
+        """Sends a notification, or a response."""
         async with self.post(**members) as response:
             assert response.status == 202, await response.body()
 
     async def request(self, method: str, params: Json | None = None) -> Json:
-        """The answer; what else comes on its stream is dropped."""
+        """The response. Other messages on its stream are dropped."""
         id = self.next_id()
         async with self.post(id=id, method=method, params=params or {}) as response:
             self.session = response.headers.get("mcp-session-id", self.session)
@@ -136,18 +136,18 @@ class Caller:
         raise AssertionError(f"{method} was not answered")
 
     async def initialize(self, **capabilities: Json) -> Json:
-        """Begin the session; returns the result."""
+        """Begins the session; returns the result."""
         info = {"name": "caller", "version": "0"}
         params = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": info}
         answer = await self.request("initialize", params)
         if "result" not in answer:
             raise AssertionError(answer["error"]["message"])
-        await self.tell(method="notifications/initialized")
+        await self.send(method="notifications/initialized")
         result: Json = answer["result"]
         return result
 
     async def call(self, tool: str, **arguments: object) -> str:
-        """The text a tool gives back."""
+        """The text of a tool's result."""
         answer = await self.request("tools/call", {"name": tool, "arguments": arguments})
         text: str = answer["result"]["content"][0]["text"]
         return text

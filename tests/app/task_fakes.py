@@ -1,4 +1,4 @@
-"""An engine that says it has tasks, whatever it does: for what is told of them, and what is ordered."""
+"""An engine that always reports the same tasks, for tests of what is shown of them and of orders about them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ OVER = ("completed", "failed", "cancelled")
 
 
 class TaskEngine(Engine):
-    """Attributes:
-    kept: its tasks.
-    began_with: what the last one was given of earlier runs.
-    cancelled: ids, in the order in which they were.
+    """An engine with given tasks.
+
+    Attributes:
+        kept: its tasks.
+        began_with: the tasks of earlier runs that the last engine was given.
+        cancelled: the ids of cancelled tasks, in order.
     """
 
     kept: ClassVar[list[TaskStatus]] = []

@@ -64,16 +64,16 @@ class Stub(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.held = b""
+        self.unread = b""
 
     def data_received(self, data: bytes) -> None:
-        self.held += data
-        while (end := self.held.find(b"\r\n\r\n") + 4) > 3:
-            found = _LENGTH.search(self.held, 0, end)
+        self.unread += data
+        while (end := self.unread.find(b"\r\n\r\n") + 4) > 3:
+            found = _LENGTH.search(self.unread, 0, end)
             stop = end + (int(found[1]) if found else 0)
-            if len(self.held) < stop:
+            if len(self.unread) < stop:
                 return
-            head, body, self.held = self.held[:end], self.held[end:stop], self.held[stop:]
+            head, body, self.unread = self.unread[:end], self.unread[end:stop], self.unread[stop:]
             self.transport.write(self.reply(head, body))
 
     def reply(self, head: bytes, body: bytes) -> bytes:
@@ -83,9 +83,9 @@ class Stub(asyncio.Protocol):
         if found is None:
             return b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
         session = b"" if self.is_modern else b"mcp-session-id: s\r\n"
-        said = self.answer(body, found[1])
+        result = self.answer(body, found[1])
         form = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b"
-        return form % (session, len(said), said)
+        return form % (session, len(result), result)
 
     def answer(self, body: bytes, id: bytes) -> bytes:
         if b'"tools/call"' in body:
@@ -101,7 +101,7 @@ class ModernStub(Stub):
 
 
 class TellingStub(Stub):
-    """One that tells of its progress first: all at once, or a step whenever it is asked to."""
+    """A server that sends progress first: all at once, or a step whenever the test lets it."""
 
     at_once = True
     latest: ClassVar[TellingStub]
@@ -122,7 +122,7 @@ class TellingStub(Stub):
         form = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n%b"
         return form % begun
 
-    def tell(self) -> None:
+    def send_step(self) -> None:
         self.transport.write(self.due.pop(0))
 
 
@@ -146,14 +146,14 @@ class Client:
         await self.post(INITIALIZED)
 
     async def call(self, number: int) -> None:
-        said = CALL % number
-        _, body = await self.post(said[:-2] + META if self.is_modern else said)
+        message = CALL % number
+        _, body = await self.post(message[:-2] + META if self.is_modern else message)
         assert b'"hello"' in body and b'"result"' in body, body
 
     async def call_for_progress(self, number: int) -> None:
-        """A call that is told of its progress; where that is due step by step, the next when one has come."""
-        told = CALL % number
-        body = told[:-2] + b',"_meta":{"progressToken":%d}}}' % number
+        """Makes a call with progress. Where that is due step by step, the next step is let out when one has come."""
+        message = CALL % number
+        body = message[:-2] + b',"_meta":{"progressToken":%d}}}' % number
         form = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%bcontent-length: %d\r\n\r\n%b"
         self.writer.write(form % (self.headers, len(body), body))
         await self.reader.readuntil(b"\r\n\r\n")
@@ -161,7 +161,7 @@ class Client:
             event = await self.reader.readuntil(b"}}\n\n")
             assert b'"progressToken":%d,"progress":%d}' % (number, step) in event, event
             if TellingStub.latest.due:
-                TellingStub.latest.tell()
+                TellingStub.latest.send_step()
         assert b'"hello"' in await self.reader.readuntil(b"\r\n0\r\n\r\n")
 
     async def post(self, body: bytes, *, method: bytes = b"POST") -> tuple[bytes, bytes]:
@@ -183,8 +183,8 @@ async def connected(stub: type[Stub], *, is_modern: bool) -> AsyncIterator[Clien
             storage=Storage(root="/nonexistent"),
             servers=(Server(id="a", upstream=Upstream(url=url)),),
         )
-        async with running(settings, listen=True, is_lasting=False) as service:
-            port = int(service.base_url.rpartition(":")[2])
+        async with running(settings, listen=True, is_lasting=False) as gateway:
+            port = int(gateway.base_url.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
                 client = Client(reader, writer, is_modern=is_modern)

@@ -1,6 +1,7 @@
-"""A large file through a proxy at work, in by each way and out by each, in memory that does not grow with it.
+"""Moves a large file through a running proxy, in and out in each way, and checks that memory does not grow with its
+size.
 
-`make big` moves 2 GiB; `--size 64Mi` less. What is sent is made as it goes, what comes back is hashed and let go.
+`make big` moves 2 GiB; `--size 64Mi` less. Uploads are generated as they are sent, downloads are hashed and dropped.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from isthmus.app.base.sizes import parse_size
 
 MIB: Final = 1024 * 1024
 GROWTH_MAX_BYTES: Final = 32 * MIB
-"""What the proxy may take more than it had before. It holds chunks of 64 KiB to 1 MiB, and a few of them."""
+"""The memory that the proxy may take in addition. It holds a few chunks of 64 KiB to 1 MiB."""
 LOOK_EVERY_S: Final = 0.02
 PATIENCE_S: Final = 120.0
-"""One read or write on a socket: a disk may have to write gigabytes meanwhile."""
+"""The limit for one read or write on a socket. A disk may have to write gigabytes meanwhile."""
 
 _BLOCK: Final = random.Random(4711).randbytes(MIB)
 
 
 class Content:
-    """A file that nobody holds: each of its megabytes begins with its own number."""
+    """A file that is never held whole: each of its megabytes begins with its own number."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -58,7 +59,7 @@ class Content:
 
 
 class Memory:
-    """How much a process has in memory, looked at again and again in a thread."""
+    """The memory of a process, measured again and again in a thread."""
 
     def __init__(self, pid: int) -> None:
         self._path = Path(f"/proc/{pid}/status")
@@ -90,7 +91,7 @@ class Memory:
 
 @contextmanager
 def serving(size: int) -> Iterator[tuple[str, int]]:
-    """A proxy that takes such files, and hands its tool a link to each. Gives its address and its process."""
+    """Runs a proxy that takes such files, and hands its tool a link to each. Yields its address and its process."""
     adapter = {"type": "upload_consumer", "tools": ["echo"], "file_path_argument": "text", "deliver": "url"}
     upstream = {"command": [sys.executable, TOOLBOX, "a"]}
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +148,7 @@ def put(caller: Caller, content: Content, sha256: str) -> str:
 
 
 def tus(caller: Caller, content: Content, sha256: str) -> str:
-    """In parts, one of which breaks off in its middle."""
+    """Uploads in parts, one of which breaks off in its middle."""
     headers = {**TUS, "Upload-Length": str(content.size)}
     url = caller.fetch("POST", caller.link(), headers).headers["location"]
     part = max(1, content.size // 7)
@@ -198,7 +199,7 @@ def hash_whole(url: str, size: int) -> str:
 
 
 def hash_ranges(url: str, size: int) -> str:
-    """One after the other, each a request."""
+    """Downloads ranges one after another, each in a request of its own."""
     digest = hashlib.sha256()
     step = max(1, size // 5)
     for start in range(0, size, step):
@@ -208,7 +209,7 @@ def hash_ranges(url: str, size: int) -> str:
 
 
 def check_parts(url: str, content: Content) -> None:
-    """Three large ranges in one response."""
+    """Downloads three large ranges in one response."""
     third, width = content.size // 3, content.size // 4
     wanted = [(start, start + width) for start in (0, third, 2 * third)]
     header = "bytes=" + ",".join(f"{start}-{stop - 1}" for start, stop in wanted)
@@ -245,12 +246,12 @@ def check_parts(url: str, content: Content) -> None:
 
 
 def move(size: int) -> dict[str, int]:
-    """Each way in, and then each way out. Returns by how many bytes the proxy grew meanwhile, for each way in."""
+    """Uploads in each way, and downloads in each way. Returns the proxy's growth in bytes for each way in."""
     content = Content(size)
     sha256 = content.sha256()
     grown: dict[str, int] = {}
     with serving(size) as (base_url, pid):
-        for way in WAYS_IN:  # what is loaded and kept for good when it is used first is not what is looked for
+        for way in WAYS_IN:  # memory that the first use of a way loads and keeps for good does not count
             _move_once(Caller(base_url), way, Content(MIB), Content(MIB).sha256())
         for way in WAYS_IN:
             with Memory(pid) as memory:

@@ -1,4 +1,4 @@
-"""A file larger than what the proxy may grow by. `make big` moves a far larger one."""
+"""Test of a file larger than the proxy's memory may grow. `make big` moves a far larger one."""
 
 from __future__ import annotations
 

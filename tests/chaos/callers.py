@@ -1,6 +1,6 @@
-"""Clients that hide nothing, on each transport: what they are told goes into the ledger as it comes.
+"""Clients for each transport, which enter everything that they receive into the ledger as it comes.
 
-A caller is one session. `call` returns when the call has ended in whatever way, and has entered how.
+A caller is one session. `call` returns when the call has ended in whatever way, with its outcome in the ledger.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ RESUME_PAUSE_S: Final = 0.1
 
 
 class Cut(Exception):
-    """The connection ended before what was to come on it."""
+    """Raised when the connection ended before the expected data."""
 
 
 class Refused(Exception):
-    """An HTTP status that is no success."""
+    """Raised for an HTTP status that is no success."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"HTTP {status}: {body[:300].decode(errors='replace')}")
@@ -52,7 +52,7 @@ class Caller(ABC):
     """One session.
 
     Args:
-        revision: what it offers to speak.
+        revision: the protocol revision that it offers.
     """
 
     def __init__(self, ledger: Ledger, tasks: TaskGroup, *, revision: str) -> None:
@@ -60,14 +60,14 @@ class Caller(ABC):
         self.tasks = tasks
         self.revision = revision
         self.open: dict[object, Call] = {}
-        """Calls under way, by their ids, or, where ids are used again, by their keys."""
+        """Open calls, by their ids. Where ids are reused, by their keys."""
         self.made: list[Call] = []
         self.is_over = False
         self._last_id = 0
 
     @abstractmethod
     async def start(self) -> None:
-        """Begin the session. Raises Cut or Refused."""
+        """Begins the session. Raises Cut or Refused."""
 
     @abstractmethod
     async def call(self, call: Call) -> None: ...
@@ -77,11 +77,11 @@ class Caller(ABC):
 
     @abstractmethod
     async def leave(self) -> None:
-        """End it with manners."""
+        """Ends the session in order."""
 
     @abstractmethod
     def drop(self) -> None:
-        """End it without."""
+        """Ends the session abruptly."""
 
     def next_id(self) -> int:
         self._last_id += 1
@@ -92,7 +92,7 @@ class Caller(ABC):
 
 
 class Response:
-    """Raises Cut wherever its connection does not hold out."""
+    """An HTTP response. Every read raises Cut if the connection is lost."""
 
     def __init__(self, stream: ByteStream, http: h11.Connection) -> None:
         self._stream = stream
@@ -130,7 +130,7 @@ class Response:
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
     async def events(self) -> AsyncIterator[tuple[str | None, str, bytes]]:
-        """(id, type, data) of each event, complete ones only."""
+        """Yields (id, type, data) of each complete event."""
         text, id, type, data = b"", None, "message", list[bytes]()
         async for piece in self.pieces():
             text += piece
@@ -155,7 +155,7 @@ class Response:
 async def requested(
     port: int, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
 ) -> AsyncIterator[Response]:
-    """One request on a connection of its own; its response, once the head is there. Raises Cut."""
+    """Sends one request on a connection of its own. Yields its response once the head is there. Raises Cut."""
     fields = {"host": f"127.0.0.1:{port}", **headers}
     if body or method == "POST":
         fields |= {"content-type": "application/json", "content-length": str(len(body))}
@@ -177,11 +177,11 @@ async def requested(
 
 
 class HttpCaller(Caller):
-    """Streamable HTTP.
+    """A client of Streamable HTTP.
 
     Args:
-        reuses_ids: give all calls the same id, as some clients do.
-        listens: open a GET stream, and again whenever it ends.
+        reuses_ids: gives all calls the same id, as some clients do.
+        listens: opens a GET stream, and again whenever it ends.
     """
 
     def __init__(
@@ -220,12 +220,12 @@ class HttpCaller(Caller):
                 raise Refused(200, json.dumps(answer).encode())
             self._id = response.headers["mcp-session-id"]
             self.revision = answer["result"]["protocolVersion"]
-        await self._tell(INITIALIZED)
+        await self._post_message(INITIALIZED)
         if self._listens:
             self.tasks.start_soon(self._listen)
 
-    async def _tell(self, message: Json) -> None:
-        """A notification or an answer: saying it twice is as good as once."""
+    async def _post_message(self, message: Json) -> None:
+        """Sends a notification or a response. Sending it twice does no harm."""
         for _ in range(5):
             with contextlib.suppress(Cut):
                 body = json.dumps(message).encode()
@@ -245,7 +245,7 @@ class HttpCaller(Caller):
             del self.open[call.key]
 
     def request_for(self, call: Call) -> bytes:
-        """The whole request, for who sends it by other means."""
+        """Returns the whole request, for a caller that sends it by other means."""
         body = json.dumps(call.message(1)).encode()
         length = {"content-type": "application/json", "content-length": str(len(body))}
         fields = {"host": "127.0.0.1", **self._headers(**length)}
@@ -253,7 +253,7 @@ class HttpCaller(Caller):
         return "\r\n".join([*lines, "", ""]).encode() + body
 
     async def _follow(self, call: Call, id: int) -> None:
-        """POST it, and take the reply up again as often as it is cut off."""
+        """POSTs the call, and resumes the reply as often as it is cut."""
         body = json.dumps(call.message(id)).encode()
         method, headers, last_event_id = "POST", self._headers(), None
         for _ in range(RESUMES_MAX):
@@ -306,18 +306,18 @@ class HttpCaller(Caller):
             self.ledger.end(call, Outcome.CUT)
 
     def _take(self, call: Call | None, id: object, message: Json) -> None:
-        """What came on the stream of `call`, or on one that is nobody's."""
+        """Takes a message from the stream of `call`, or from one that belongs to no call."""
         if message.get("method") == "notifications/progress":
             if call is None:
                 self.ledger.wrong(f"progress on the GET stream: {message}")
             else:
                 self.ledger.progress(message["params"], [call])
         elif message.get("method") == "elicitation/create":
-            # On a stream that was cut off, or as the call is cancelled, it may come when that is over already.
+            # On a stream that was cut, or while the call is cancelled, the answer may come after the call has ended.
             result = self.ledger.question(message["params"], self.made)
-            self.tasks.start_soon(self._tell, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+            self.tasks.start_soon(self._post_message, {"jsonrpc": "2.0", "id": message["id"], "result": result})
         elif "method" in message:
-            pass  # withdrawn questions
+            pass  # cancelled questions
         elif call is None or message.get("id") != id:
             self.ledger.wrong(
                 f"an answer with the id {message.get('id')} where {id} was due: {str(message)[:200]}", call
@@ -326,7 +326,7 @@ class HttpCaller(Caller):
             self.ledger.answer(call, message)
 
     async def _listen(self) -> None:
-        """The GET stream, taken up again as long as the session lasts."""
+        """Reads the GET stream, and resumes it as long as the session lasts."""
         with self._scope:
             last_event_id: str | None = None
             while not self.is_over:
@@ -351,7 +351,7 @@ class HttpCaller(Caller):
             return
         call.is_cancelled = True
         params = {"requestId": call.arguments["n"]}
-        await self._tell({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        await self._post_message({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     async def leave(self) -> None:
         self.is_over = True
@@ -372,7 +372,7 @@ class HttpCaller(Caller):
 
 
 class PipeCaller(Caller):
-    """What is said and heard on one connection, which is the session."""
+    """A client whose session is one connection for both directions."""
 
     def __init__(self, ledger: Ledger, tasks: TaskGroup, *, revision: str) -> None:
         super().__init__(ledger, tasks, revision=revision)
@@ -385,7 +385,7 @@ class PipeCaller(Caller):
         self._reading.set()
 
     def stall(self) -> None:
-        """Read nothing from now on."""
+        """Stops reading for good."""
         self._reading = anyio.Event()
 
     async def wait_end(self) -> None:
@@ -393,11 +393,11 @@ class PipeCaller(Caller):
 
     @abstractmethod
     async def say(self, message: Json) -> None:
-        """Raises Cut."""
+        """Sends the message. Raises Cut."""
 
     @abstractmethod
     async def _carry(self, ready: anyio.Event) -> None:
-        """Connect and hear until the end. Raises Cut or Refused. `ready` is set once there is somebody to talk to."""
+        """Connects and reads until the end. Sets `ready` once messages can be sent. Raises Cut or Refused."""
 
     async def start(self) -> None:
         ready = anyio.Event()
@@ -443,7 +443,7 @@ class PipeCaller(Caller):
         await ended.wait()
 
     async def begin(self, call: Call) -> anyio.Event:
-        """Ask, and go on. The event is set when the call has ended."""
+        """Sends the call without waiting. The returned event is set when the call has ended."""
         id = call.arguments["n"] = self.next_id()
         ended = anyio.Event()
         if self.is_over:
@@ -455,7 +455,7 @@ class PipeCaller(Caller):
         self._ended[call.key] = ended
         with contextlib.suppress(Cut):
             await self.say(call.message(id))
-            call.is_said = True
+            call.is_sent = True
         return ended
 
     def _end(self, call: Call) -> None:
@@ -463,7 +463,7 @@ class PipeCaller(Caller):
 
     def take(self, data: bytes | str) -> None:
         if self.is_over:
-            return  # who has left hears nothing
+            return  # a client that has left reads nothing
         message = json.loads(data)
         if message.get("method") == "notifications/progress":
             self.ledger.progress(message["params"], self.open.values())
@@ -489,18 +489,18 @@ class PipeCaller(Caller):
             await self.say(message)
 
     async def cancel(self, call: Call) -> None:
-        """Nobody answers a cancelled request here."""
+        """Cancels a call. No answer comes to a cancelled request on these transports."""
         id = call.arguments["n"]
-        if self.open.get(id) is not call or not call.is_said:  # else the notification might overtake the request
+        if self.open.get(id) is not call or not call.is_sent:  # otherwise the notification could overtake the request
             return
         call.is_cancelled = True
         params = {"requestId": id}
         try:
             await self.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-            # What was on its way is heard before what follows.
+            # Messages in flight are read before the following ones.
             await self._ping()
         except Cut:
-            self.drop()  # what came before the cut may still be there to be read, also the answer
+            self.drop()  # messages from before the cut may still be readable, the answer among them
         if self.open.get(id) is call:
             del self.open[id]
             self.ledger.end(call, Outcome.CANCELLED)
@@ -522,7 +522,7 @@ class PipeCaller(Caller):
 
 
 class SocketCaller(PipeCaller):
-    """A WebSocket."""
+    """A client on a WebSocket."""
 
     def __init__(self, ledger: Ledger, tasks: TaskGroup, *, port: Callable[[], int], path: str, revision: str) -> None:
         super().__init__(ledger, tasks, revision=revision)
@@ -575,7 +575,7 @@ class SocketCaller(PipeCaller):
 
 
 class EventPipeCaller(PipeCaller):
-    """HTTP+SSE."""
+    """A client of HTTP+SSE."""
 
     def __init__(self, ledger: Ledger, tasks: TaskGroup, *, port: Callable[[], int], path: str, revision: str) -> None:
         super().__init__(ledger, tasks, revision=revision)
@@ -584,8 +584,8 @@ class EventPipeCaller(PipeCaller):
         self._endpoint = ""
 
     async def say(self, message: Json) -> None:
-        """A request whose POST is cut may have arrived or not: that the stream may still tell, or never. So the whole
-        session is given up."""
+        """Sends the message. A request whose POST is cut may have arrived or not, and the stream may never tell. So the
+        whole session is given up."""
         body = json.dumps(message).encode()
         try:
             async with requested(self._port(), "POST", self._endpoint, {}, body) as response:
@@ -617,12 +617,12 @@ class EventPipeCaller(PipeCaller):
 
 
 class StdioCaller(PipeCaller):
-    """A proxy process of its own, spoken to on stdin and stdout.
+    """A client with a proxy process of its own, on stdin and stdout.
 
     Args:
-        command: starts it.
+        command: starts the proxy.
         env: its environment.
-        log: where its stderr goes.
+        log: the file for its stderr.
     """
 
     def __init__(
@@ -684,7 +684,7 @@ class StdioCaller(PipeCaller):
                     self.ledger.wrong(f"a stdio proxy ended with exit code {code}; see {self._log}")
 
     def kill(self) -> None:
-        """The proxy itself dies: what it has started must die with it."""
+        """Kills the proxy itself. Its child processes must die with it."""
         if self._process is not None and self._process.returncode is None:
             self._is_killed = True
             self._process.kill()

@@ -1,6 +1,6 @@
-"""Storms, as many as are wanted: `campaign.py [SEED …] [--worlds N] [--minutes M] [--from N] [--keep]`.
+"""Runs many storms: `campaign.py [SEED …] [--worlds N] [--minutes M] [--from N] [--keep]`.
 
-Prints a line for each world, and how to see one again that went wrong. Exit code 1 if any did.
+Prints a line for each world, and for each failed one the command that runs it again. The exit code is 1 if any failed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The `isthmus` command, which on SIGUSR1 appends to the file `$LC_FIGURES` what it holds.
+"""The `isthmus` command, which on SIGUSR1 appends a measurement of its memory to the file `$LC_FIGURES`.
 
-That is a line of JSON: the blocks that Python has given out, after what nobody refers to was collected, and the bytes
-that are resident when the C library has given back what is free.
+The measurement is a line of JSON: Python's allocated blocks after a garbage collection, and the resident bytes after
+the C library has returned free memory.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""An MCP server whose tools leave a mark: each execution appends the caller's key to a journal, before all else.
+"""An MCP server whose tools leave a mark: each execution first appends the caller's key to a journal.
 
-    counting_server.py JOURNAL NAME              speaks on stdin and stdout
+    counting_server.py JOURNAL NAME              serves stdin and stdout
     counting_server.py JOURNAL NAME --port PORT  Streamable HTTP on /mcp, HTTP+SSE on /sse, WebSocket on /ws
 
-Its Streamable HTTP has sessions, event ids and Last-Event-ID. It knows nothing of who tests it, and imports no part of
-what is tested. Its tools, each given a `key` of the caller's that no other call has:
+Its Streamable HTTP has sessions, event ids and Last-Event-ID. It imports no part of the product. Its tools, each called
+with a `key` that no other call has:
 
-- `count` gives the key back;
-- `slow` reports `steps` steps of progress, `pause` seconds apart, and gives the key back;
-- `poll` does the same, and on Streamable HTTP ends its event stream after the first step, to be asked for the rest;
-- `big` gives the key and `size` characters back;
-- `ask` asks the client for its key, and gives back what was answered.
+- `count` returns the key;
+- `slow` reports `steps` steps of progress, `pause` seconds apart, and returns the key;
+- `poll` does the same, and on Streamable HTTP ends its event stream after the first step, so that the client resumes
+it;
+- `big` returns the key and `size` characters;
+- `ask` asks the client for its key, and returns the answer.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ Say = Callable[[Json], None]
 Peer = Any  # h11 and wsproto are loaded for HTTP only, so that a child starts at once
 
 TOOLS = ("count", "slow", "poll", "big", "ask")
-ASK_S = 3.0
-"""How long a question may stay unanswered."""
+QUESTION_S = 3.0
+"""The time after which a question is given up."""
 LINE_MAX = 64 * 1024 * 1024
 RETRY_MS = 100
-"""How long a client that polls is asked to wait."""
+"""The SSE retry time for a client that polls."""
 
 JOURNAL = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def write_down(key: str) -> None:
-    """One write of one line to a file opened for appending: whatever happens next, it has happened."""
+    """Appends one line with one write. Whatever happens next, the line is in the file."""
     os.write(JOURNAL, key.encode() + b"\n")
 
 
 class Session:
-    """One client's session: what it asked to be done, and what it was asked.
+    """The session of one client: its open requests, and the questions to it.
 
     Args:
-        say: how the client is told what belongs to no request of its own; None: not at all.
+        say: sends messages that belong to no request of the client; None if that is impossible.
     """
 
     def __init__(self, say: Say | None) -> None:
@@ -58,7 +59,7 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def receive(self, message: Json, say: Say, release: Callable[[], None], done: Callable[[], None]) -> None:
-        """Take one message. What answers it is given to `say`; `done` is called after that."""
+        """Takes one message. Its answer is given to `say`, and then `done` is called."""
         if "method" not in message:
             waiting = self.asked.pop(str(message.get("id")), None)
             if waiting is not None and not waiting.done():
@@ -123,27 +124,27 @@ class Session:
         params = {"message": key, "requestedSchema": schema}
         say({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
         try:
-            async with asyncio.timeout(ASK_S):
-                said = await answer
+            async with asyncio.timeout(QUESTION_S):
+                response = await answer
         except TimeoutError:
             say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
             return f"{key} unanswered", True
         finally:
             self.asked.pop(id, None)
-        if "error" in said:
+        if "error" in response:
             return f"{key} refused", True
-        return f"{said['result']['content']['key']}", False
+        return f"{response['result']['content']['key']}", False
 
 
 def nothing() -> None:
-    """Nobody is to be told."""
+    """Does nothing, for messages after which nothing is to be done."""
 
 
 # --- stdio ------------------------------------------------------------------------------------------------------------
 
 
 def write_line(message: Json) -> None:
-    """As most servers do: who does not read holds all of it up."""
+    """Writes a line, blocking as most servers do: a client that does not read holds up everything."""
     data = json.dumps(message).encode() + b"\n"
     while data:
         data = data[os.write(1, data) :]
@@ -175,7 +176,7 @@ class Stream:
         self._change()
 
     def release(self) -> None:
-        """End the connection, not the stream."""
+        """Ends the connection, not the stream."""
         self.releases += 1
         self._change()
 
@@ -205,13 +206,13 @@ PIPES: dict[str, tuple[Session, asyncio.Queue[Json]]] = {}
 
 
 async def cancelled(task: asyncio.Future[Any]) -> None:
-    """Cancel it, and return when it has let go of what it had: the reader, of which there can be one."""
+    """Cancels the task, and returns once it has released the reader, of which there can be one."""
     task.cancel()
     await asyncio.wait({task})
 
 
 class Connection:
-    """One client's HTTP/1.1 connection."""
+    """The HTTP/1.1 connection of one client."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11
@@ -300,11 +301,11 @@ class Connection:
         await self._reply(200 if answers else 500, {"content-type": "application/json", **headers}, body)
 
     async def _send_events(self, stream: Stream, seen: int, headers: dict[str, str]) -> None:
-        """What followed the event `seen`, then what comes, until the stream is over, released, or nobody listens."""
+        """Sends the events after `seen`, then new ones, until the stream is over or released, or the client is gone."""
         releases = stream.releases
         await self._begin(200, {"content-type": "text/event-stream", **headers})
         await self._send_data(f"retry: {RETRY_MS}\n\n".encode())
-        gone = asyncio.ensure_future(self._reader.read(1))  # nobody sends anything before the reply is over
+        gone = asyncio.ensure_future(self._reader.read(1))  # clients send nothing before the reply is over
         try:
             while not gone.done():
                 for message in stream.events[seen:]:
@@ -327,15 +328,15 @@ class Connection:
     # HTTP+SSE
 
     async def _serve_event_pipe(self) -> None:
-        token, said = secrets.token_hex(8), asyncio.Queue[Json]()
-        session = Session(said.put_nowait)
-        PIPES[token] = session, said
+        token, outbox = secrets.token_hex(8), asyncio.Queue[Json]()
+        session = Session(outbox.put_nowait)
+        PIPES[token] = session, outbox
         gone = asyncio.ensure_future(self._reader.read(1))
         try:
             await self._begin(200, {"content-type": "text/event-stream"})
             await self._send_data(f"event: endpoint\ndata: /messages?s={token}\n\n".encode())
             while True:
-                getting = asyncio.ensure_future(said.get())
+                getting = asyncio.ensure_future(outbox.get())
                 await asyncio.wait({getting, gone}, return_when=asyncio.FIRST_COMPLETED)
                 if not getting.done():
                     getting.cancel()
@@ -347,9 +348,9 @@ class Connection:
             session.end()
 
     async def _take_message(self, token: str, message: Json) -> None:
-        session, said = PIPES.get(token, (None, None))
-        if session is not None and said is not None:
-            session.receive(message, said.put_nowait, nothing, nothing)
+        session, outbox = PIPES.get(token, (None, None))
+        if session is not None and outbox is not None:
+            session.receive(message, outbox.put_nowait, nothing, nothing)
         await self._reply(404 if session is None else 202)
 
     # WebSocket
@@ -363,7 +364,7 @@ class Connection:
         socket.receive_data(self._http.trailing_data[0])
 
         def write_text(message: Json) -> None:
-            with contextlib.suppress(wsproto.utilities.LocalProtocolError):  # it is closing
+            with contextlib.suppress(wsproto.utilities.LocalProtocolError):  # the connection is closing
                 self._writer.write(socket.send(events.TextMessage(data=json.dumps(message))))
 
         session = Session(write_text)

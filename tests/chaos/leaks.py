@@ -1,12 +1,12 @@
-"""Many sessions, opened and dropped in every way, and what is left of them: `leaks.py [--sessions N] [--warm-up N]`.
+"""Opens and drops many sessions in every way, and measures what is left: `leaks.py [--sessions N] [--warm-up N]`.
 
 Sessions come over Streamable HTTP, WebSocket and HTTP+SSE, to a process of their own, to a shared one and to an HTTP
-server. Half of them say goodbye; of the others some never finish their handshake, some leave calls in flight, some
-leave their event stream open. When the last is gone there must be no session, no server process and no descriptor more
-than before the first, and no more memory than after the warm-up, but for noise.
+server. Half of them end in order. Of the others some never finish their handshake, some leave calls in flight, some
+leave their event stream open. When the last one is gone there must be no session, no server process and no descriptor
+more than before the first, and no more memory than after the warm-up, but for noise.
 
-What the process still holds is measured at rest, several times on the way: what is resident as the system sees it; and,
-after a collection, what is resident but for what the C library keeps to use again, and Python's blocks of memory.
+Memory is measured at rest, several times on the way: the resident bytes as the system counts them, and, after a
+collection, the resident bytes without what the C library keeps for reuse, and Python's blocks.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ AT_ONCE: Final = 16
 ROUTES: Final = ("http->own", "http->own", "http->http", "ws->own", "sse->http", "http->shared", "ws->shared")
 HOWS: Final = ("goodbye", "goodbye", "goodbye", "drop", "handshake", "in flight")
 NOISE_BYTES: Final = 3 * 1024 * 1024
-"""What is resident may move by so much with what happens to be cached: a third of a KiB a session at 10,000."""
+"""The tolerance for resident memory, which varies with caches: a third of a KiB a session at 10,000."""
 NOISE_BLOCKS: Final = 3000
-"""A session has thousands of blocks; the caches of an event loop at rest move by about a thousand in all."""
+"""The tolerance for blocks. A session has thousands of them; the caches of an event loop at rest vary by about a
+thousand in all."""
 
 
 class Row(NamedTuple):
-    """What the process holds at rest.
+    """One measurement at rest.
 
     Attributes:
-        rss: bytes, as the system sees it.
-        held: bytes, after a collection, without what is free.
+        rss: resident bytes, as the system counts them.
+        held: resident bytes after a collection, without free memory.
     """
 
     sessions: int
@@ -140,14 +141,15 @@ class Leaks:
                     tasks.start_soon(self._one, random.Random(self._chance.random()), limiter, token)
             await self._rest()
             await self._measure(done, began_at)
-        await to_thread.run_sync(self._upstream.stop, signal.SIGTERM)  # and with it connections kept for later
+        # this also ends the connections that are kept for later
+        await to_thread.run_sync(self._upstream.stop, signal.SIGTERM)
         with anyio.move_on_after(PATIENCE_S):
             await until(lambda: fd_count(self._proxy.pid) <= self.figures.rows[0].fds)
         await self._measure(done, began_at)
         self._judge()
 
     async def _rest(self) -> None:
-        """Return when every session has ended, and what it had."""
+        """Returns when every session has ended and its resources are released."""
         proxy = self._proxy
         with anyio.move_on_after(PATIENCE_S) as scope:
             await until(lambda: session_count(proxy.port) == 0 and not self._children())
@@ -241,7 +243,7 @@ class Leaks:
 
 
 def run(sessions: int, warm_up: int, folder: Path, *, rests: int = 9, seed: int = 1) -> Figures:
-    """Measure at rest before, after the warm-up, and so many times more."""
+    """Measures at rest before the first session, after the warm-up, and `rests` times more."""
     leaks = Leaks(folder, sessions=sessions, warm_up=warm_up, rests=rests, seed=seed)
     return anyio.run(leaks.run)
 

@@ -1,4 +1,4 @@
-"""What was asked, what was answered, what was done: and whether the three go together."""
+"""The ledger of calls: requests, answers and executions, and the check that the three agree."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ INVALID_REQUEST: Final = -32600
 
 
 class Outcome(enum.Enum):
-    SUCCESS = "success"  # the result is there
-    FAILURE = "failure"  # the tool ran, and says that it could not
-    NOT_EXECUTED = "not executed"  # the error says that it did not run
-    UNKNOWN = "unknown"  # the error says that nobody knows
-    CUT = "cut"  # the connection ended, and nothing says how to go on
-    CANCELLED = "cancelled"  # by the caller itself
-    SESSION_OVER = "session over"  # by the caller's own order, while it waited
+    SUCCESS = "success"  # the result came
+    FAILURE = "failure"  # the tool ran, and reported that it failed
+    NOT_EXECUTED = "not executed"  # the error says that the tool did not run
+    UNKNOWN = "unknown"  # the error says that the outcome is unknown
+    CUT = "cut"  # the connection ended, and nothing tells how to resume
+    CANCELLED = "cancelled"  # cancelled by the caller itself
+    SESSION_OVER = "session over"  # the caller ended its session while it waited
 
 
 MAY_RUN: Final = {
@@ -37,18 +37,18 @@ MAY_RUN: Final = {
     Outcome.CANCELLED: (0, 1),
     Outcome.SESSION_OVER: (0, 1),
 }
-"""The least and the most executions that each outcome goes together with."""
+"""The least and the most executions that go with each outcome."""
 
 
 @dataclass
 class Call:
-    """One request, known by its key.
+    """One request, identified by its key.
 
     Attributes:
-        steps: how much progress the tool reports.
-        heard: the progress that came, in order.
-        is_cancelled: its caller has said so.
-        asked: how often the server's question reached the caller.
+        steps: the number of progress notifications that the tool sends.
+        progress: the progress that came, in order.
+        is_cancelled: True once the caller has sent the cancellation.
+        asked: the number of times that the server's question reached the caller.
     """
 
     key: str
@@ -56,9 +56,9 @@ class Call:
     arguments: Json
     route: str
     steps: int = 0
-    heard: list[int] = field(default_factory=list)
+    progress: list[int] = field(default_factory=list)
     outcome: Outcome | None = None
-    is_said: bool = False
+    is_sent: bool = False
     is_cancelled: bool = False
     asked: int = 0
     story: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Ledger:
     """All calls of one world.
 
     Attributes:
-        wrongs: what must not have happened, in words.
+        wrongs: descriptions of the violations.
     """
 
     def __init__(self, seed: str) -> None:
@@ -92,10 +92,10 @@ class Ledger:
         where = "" if call is None else f" [{call.key} {call.tool} {call.route}; {'; '.join(call.story)}]"
         self.wrongs.append(text + where)
 
-    # --- What callers hear ------------------------------------------------------------------------------------------
+    # --- Messages to callers ----------------------------------------------------------------------------------------
 
     def progress(self, params: Json, mine: Iterable[Call]) -> None:
-        """Progress reached a caller that has the calls `mine` open."""
+        """Enters progress that reached a caller with the open calls `mine`."""
         call = self.calls.get(str(params.get("progressToken")))
         if call is None or call not in list(mine):
             self.wrong(f"progress of another's call: {params}", call)
@@ -104,10 +104,10 @@ class Ledger:
             self.wrong(f"progress under another's token: {params}", call)
         if call.outcome is not None:
             self.wrong(f"progress {params['progress']} after the end", call)
-        call.heard.append(params["progress"])
+        call.progress.append(params["progress"])
 
     def question(self, params: Json, mine: Iterable[Call]) -> Json:
-        """The server asks a caller that made the calls `mine`: what it answers."""
+        """Enters a server's question to a caller with the calls `mine`. Returns the answer."""
         call = self.calls.get(str(params.get("message")))
         if call is None or call not in list(mine):
             self.wrong(f"a question for another: {params}", call)
@@ -121,7 +121,7 @@ class Ledger:
         call.outcome = outcome
 
     def answer(self, call: Call, message: Json) -> None:
-        """The answer to a call came."""
+        """Enters the answer to a call."""
         call.story.append(str(message)[:300])
         if "error" in message:
             self.end(call, self._outcome_of(call, message["error"]))
@@ -136,15 +136,15 @@ class Ledger:
         return f"{call.key} {'x' * call.arguments['size']}" if call.tool == "big" else call.key
 
     def _outcome_of(self, call: Call, error: Json) -> Outcome:
-        said = (error.get("data") or {}).get("outcome")
+        outcome = (error.get("data") or {}).get("outcome")
         code = error.get("code")
         if code == CANCELLED and call.is_cancelled:
             return Outcome.CANCELLED
         if code == TIMED_OUT:
             self.wrong("timed out, and nothing is ever silent for so long", call)
-        if code in (OUTCOME_UNKNOWN, TIMED_OUT) and said == "unknown":
+        if code in (OUTCOME_UNKNOWN, TIMED_OUT) and outcome == "unknown":
             return Outcome.UNKNOWN
-        if code in (UPSTREAM_UNAVAILABLE, OVERLOADED) and said in ("not_executed", None):
+        if code in (UPSTREAM_UNAVAILABLE, OVERLOADED) and outcome in ("not_executed", None):
             return Outcome.NOT_EXECUTED
         if code == INVALID_REQUEST and error.get("message") in ("session terminated", "client hung up"):
             return Outcome.SESSION_OVER
@@ -154,7 +154,7 @@ class Ledger:
     # --- Judgement --------------------------------------------------------------------------------------------------
 
     def judge(self, journal: Iterable[str]) -> None:
-        """Compare what was answered with what was done. Call it when nothing runs any more."""
+        """Compares answers with executions. Valid only once nothing runs any more."""
         counts = Counter(journal)
         for key in counts.keys() - self.calls.keys():
             self.wrong(f"done, but never asked: {key}")
@@ -166,10 +166,10 @@ class Ledger:
             least, most = MAY_RUN[call.outcome]
             if not least <= count <= most:
                 self.wrong(f"{call.outcome.value}, but ran {count} times", call)
-            if call.heard != sorted(set(call.heard)):
-                self.wrong(f"progress out of order or twice: {call.heard}", call)
-            if call.outcome is Outcome.SUCCESS and call.heard != list(range(1, call.steps + 1)):
-                self.wrong(f"progress lost: {call.heard} of {call.steps}", call)
+            if call.progress != sorted(set(call.progress)):
+                self.wrong(f"progress out of order or twice: {call.progress}", call)
+            if call.outcome is Outcome.SUCCESS and call.progress != list(range(1, call.steps + 1)):
+                self.wrong(f"progress lost: {call.progress} of {call.steps}", call)
             if call.asked > 1:
                 self.wrong(f"asked {call.asked} times", call)
 

@@ -1,8 +1,8 @@
-"""A TCP relay on loopback that does to its connections what networks do, as a seed has it.
+"""A TCP relay on loopback that does to its connections what networks do, chosen by a seed.
 
-While it is `stormy`, a connection may be cut at any byte, in either direction, with FIN or RST or for one direction
-only; pieces arrive late, in single bytes, or not at all for a while. Once it is calm it passes on all that comes, on
-the connections that are left as well.
+While it is `stormy`, a connection may be cut at any byte, in either direction, with FIN or RST or in one direction
+only. Pieces arrive late, in single bytes, or not at all for a while. Once it is calm it passes everything on, on the
+remaining connections too.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 
 LOST: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 TINY_UNTIL: Final = 3000
-"""So many bytes of a direction may pass in tiny pieces; all of a large result would take for ever."""
+"""The number of bytes of a direction that may pass in tiny pieces. A whole large result would take for ever."""
 
 
 @dataclass
 class Course:
-    """What one direction of a connection has before it.
+    """The faults of one direction of a connection.
 
     Attributes:
-        cut_at: after so many bytes it is cut; None: it is not.
+        cut_at: the number of bytes after which it is cut; None if it is not.
         cut: `fin`, `rst`, or `half` for this direction alone.
-        piece: bytes that are passed on at once.
+        piece: the number of bytes that are passed on at once.
         late: the chance that a piece is late, up to 20 ms.
-        stall_at: after so many bytes nothing passes for `stall_s`.
+        stall_at: the number of bytes after which nothing passes for `stall_s`.
     """
 
     cut_at: int | None = None
@@ -43,8 +43,8 @@ class Course:
 
 
 def _anywhere(chance: random.Random) -> int:
-    """A position: any order of magnitude is as likely as any other, and where event streams are in full flow is
-    likelier still."""
+    """Returns a position. Every order of magnitude is equally likely, except that positions within busy event streams
+    are likelier."""
     return int(10 ** chance.uniform(0, 4.7)) if chance.random() < 0.5 else chance.randint(300, 3000)
 
 
@@ -63,9 +63,11 @@ def _draw(chance: random.Random, harshness: float) -> Course:
 
 
 class Relay:
-    """Attributes:
-    port: where it listens, once `start` has returned.
-    cuts: how many connections it has cut.
+    """The relay.
+
+    Attributes:
+        port: the port that it listens on, once `start` has returned.
+        cuts: the number of connections that it has cut.
     """
 
     def __init__(self, target_port: int, seed: str, *, harshness: float) -> None:
@@ -135,14 +137,14 @@ class Relay:
             tasks.cancel_scope.cancel()
 
     async def _discard(self, source: SocketStream) -> None:
-        """The other direction goes on for a little while, as if nothing were."""
+        """Reads and drops the other direction for a little while, as if nothing had happened."""
         with anyio.move_on_after(self._chance.uniform(0.05, 1.0)), contextlib.suppress(*LOST):
             while True:
                 await source.receive(65536)
 
 
 def _reset(stream: SocketStream) -> None:
-    """Closing it will send RST."""
+    """Makes the close send RST."""
     with contextlib.suppress(OSError, *LOST):
         raw = stream.extra(SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

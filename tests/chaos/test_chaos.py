@@ -1,4 +1,4 @@
-"""A few storms, always the same ones, and the seeds of all that ever went wrong. `make chaos` makes many."""
+"""Tests of a few storms: fixed seeds, and the seeds of all that ever failed. `make chaos` makes many."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from world import run_world
 pytestmark = pytest.mark.chaos
 
 SEEDS: Final = ("1",)
-"""With those kept, every fault."""
+"""Together with the kept seeds these have every fault."""
 KEPT: Final = tuple((Path(__file__).parent / "seeds.txt").read_text().split())
-"""Those that went wrong once."""
+"""Seeds that failed once."""
 STORM_S: Final = 2.0
 
 
 @pytest.mark.parametrize("seed", dict.fromkeys((*SEEDS, *KEPT)))
 def test_a_storm_leaves_nothing_lost_nothing_twice_and_nothing_behind(seed: str, tmp_path: Path) -> None:
-    """Every request ends once, as its executions say; afterwards all is as it was before."""
+    """Every request ends once, in agreement with its executions. Afterwards everything is as it was before."""
     report = anyio.run(lambda: run_world(seed, tmp_path, storm_s=STORM_S))
     print(report)
     assert not report.wrongs, f"{report}\nsee it again with: make chaos SEEDS={seed}"

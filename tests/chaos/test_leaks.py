@@ -1,4 +1,4 @@
-"""A few hundred sessions, opened and dropped in every way. `make leaks` does it with 10,000."""
+"""Test of a few hundred sessions, opened and dropped in every way. `make leaks` does it with 10,000."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.chaos
 
 
 def test_sessions_leave_nothing_behind(tmp_path: Path) -> None:
-    """No process, no descriptor, no session, and no memory beyond noise."""
+    """Sessions that end leave no process, no descriptor, no session, and no memory beyond noise."""
     figures = leaks.run(250, 100, tmp_path, rests=1)
     print(figures)
     assert not figures.wrongs, str(figures)

@@ -1,4 +1,4 @@
-"""The least MCP server on stdio, which starts in 20 ms: it gives `text` back, and never answers a call of `hang`."""
+"""The least MCP server on stdio, which starts in 20 ms. It returns `text`, and never answers a call of `hang`."""
 
 import json
 import sys

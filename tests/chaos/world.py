@@ -1,10 +1,10 @@
-"""One world: a proxy before servers of every kind, clients of every kind, and what befalls them while they work.
+"""One world: a proxy before servers of every kind, clients of every kind, and faults that strike while they work.
 
-A seed makes a world: which faults it has, which calls are made, when what is killed. The processes are real, so the
-same seed does not give the same history, but it gives the same weather.
+A seed chooses the faults, the calls, and when which process is killed. The processes are real, so the same seed does
+not give the same history, but it gives the same faults.
 
-After the storm everything must be as before it: new calls succeed, no session, process or descriptor is left, and what
-was answered goes together with what was done.
+After the storm everything must be as before: new calls succeed, no session, process or descriptor is left, and the
+answers agree with the executions.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ REMOTES: Final = ("http", "auto", "sse", "ws", "wshared")
 
 STORM_S: Final = 4.0
 CALL_TIMEOUT_S: Final = 8.0
-"""The proxy gives up a call on which the server is silent for so long."""
+"""The time after which the proxy gives up a call whose server is silent."""
 PATIENCE_S: Final = 60.0
-"""Nothing takes so long, except when it is broken: the longest pause of a server that keeps failing is half of it."""
+"""A limit that only a broken run meets. The longest pause of a server that keeps failing is half of it."""
 IDLE_TTL_S: Final = 3.0
 LINGER_S: Final = 1.5
 RSS_MAX_BYTES: Final = 400 * 1024 * 1024
 LOG_LINES: Final = 60
-"""So much of a log tells what went wrong where: a traceback through loop, transport and engine has some forty lines."""
+"""The length of the log excerpt in a report. A traceback through loop, transport and engine has some forty lines."""
 
 
 @dataclass
 class Faults:
-    """What befalls a world. Each world is spared some of it."""
+    """The faults of a world. Each world has some of them."""
 
     near: bool  # connections of clients are cut
     far: bool  # connections to servers are cut
@@ -76,7 +76,7 @@ class Faults:
 
 @dataclass
 class Report:
-    """What a world came to."""
+    """The result of a world."""
 
     seed: str
     faults: str
@@ -85,10 +85,10 @@ class Report:
     figures: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        said = ", ".join(f"{count} {name}" for name, count in sorted(self.outcomes.items()))
+        outcomes = ", ".join(f"{count} {name}" for name, count in sorted(self.outcomes.items()))
         figures = ", ".join(f"{name} {value}" for name, value in self.figures.items())
         wrongs = "".join(f"\n  WRONG: {wrong}" for wrong in self.wrongs[:20])
-        return f"seed {self.seed} ({self.faults}): {said}; {figures}{wrongs}"
+        return f"seed {self.seed} ({self.faults}): {outcomes}; {figures}{wrongs}"
 
 
 def rss_bytes(pid: int) -> int:
@@ -108,7 +108,7 @@ def session_count(port: int) -> int:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what nobody announces; whoever calls sets the limit."""
+    """Waits for a condition by polling. The caller sets the limit."""
     while True:
         if await to_thread.run_sync(condition):
             return
@@ -128,7 +128,7 @@ class Upstream:
     def start(self) -> None:
         command = [*PYTHON, SERVER, self._journal, "remote", "--port", str(self.port)]
         path = ":".join(entry for entry in sys.path if entry.endswith("site-packages"))
-        # -E would keep it from its path, which it needs for h11 and wsproto.
+        # -E would hide PYTHONPATH, which it needs for h11 and wsproto.
         self._process = rig.Process(
             [part for part in command if part != "-E"], folder=self._folder, env={"PYTHONPATH": path}
         )
@@ -181,7 +181,7 @@ class World:
                     self.near.stormy = self.faults.near
                     await self.near.start(tasks)
                     await self._live(chance)
-                    await to_thread.run_sync(stack.close)  # it proves that nothing is left
+                    await to_thread.run_sync(stack.close)  # proves that nothing is left
             finally:
                 self.upstream.clean_up()
                 with anyio.CancelScope(shield=True):
@@ -197,13 +197,13 @@ class World:
 
     def _write_config(self) -> Path:
         command = [*PYTHON, str(SERVER), str(self.journal)]
-        share = {"idle_stop_seconds": LINGER_S}
+        idle = {"idle_stop_seconds": LINGER_S}
         more: dict[str, dict[str, object]] = {
             "own": {},
             "resting": {"idle_stop_seconds": 0.3},
             "warm": {"warm": 2},
-            "shared": {"share": "concurrent", **share},
-            "serial": {"share": "serial", **share},
+            "shared": {"share": "concurrent", **idle},
+            "serial": {"share": "serial", **idle},
             "wshared": {"share": "concurrent"},
         }
         at = f"127.0.0.1:{self.far.port}"
@@ -233,14 +233,14 @@ class World:
 
     @property
     def is_over(self) -> bool:
-        """The storm is."""
+        """True once the storm is over."""
         return self.calm.is_set()
 
     # --- The course of a world --------------------------------------------------------------------------------------
 
     async def _live(self, chance: random.Random) -> None:
         await self._wait(lambda: session_count(self.proxy.port) == 0, "the first looks at the servers to end")
-        await self._wait(self._only_spares, "shared processes to rest")
+        await self._wait(self._only_warm, "shared processes to rest")
         fds, rss = fd_count(self.proxy.pid), rss_bytes(self.proxy.pid)
         self.far.stormy = self.faults.far
         async with anyio.create_task_group() as helpers:
@@ -264,10 +264,11 @@ class World:
             await self._check_liveness()
             self.figures["alive again after"] = f"{time.monotonic() - began_at:.1f} s"
             helpers.cancel_scope.cancel()
-        await to_thread.run_sync(self.upstream.stop, signal.SIGTERM)  # and with it connections that are kept for later
+        # this also ends the connections that are kept for later
+        await to_thread.run_sync(self.upstream.stop, signal.SIGTERM)
         port = self.proxy.port
         await self._wait(lambda: session_count(port) == 0, "sessions to end", lambda: f"{session_count(port)} are left")
-        await self._wait(self._only_spares, "children to end", lambda: str(self._children()))
+        await self._wait(self._only_warm, "children to end", lambda: str(self._children()))
         await self._wait(
             lambda: fd_count(self.proxy.pid) <= fds, "descriptors", lambda: f"{fd_count(self.proxy.pid)}, were {fds}"
         )
@@ -283,7 +284,7 @@ class World:
     async def _wait(
         self, condition: Callable[[], bool], what: str, seen: Callable[[], str] = lambda: "it did not come about"
     ) -> None:
-        """Wait for what nobody announces."""
+        """Waits for a condition by polling."""
         with anyio.move_on_after(PATIENCE_S) as scope:
             await until(condition)
         if scope.cancelled_caught:
@@ -292,7 +293,7 @@ class World:
     def _children(self) -> list[str]:
         return [rig.command_of(pid).rpartition(" ")[2] for pid in self.proxy.server_pids]
 
-    def _only_spares(self) -> bool:
+    def _only_warm(self) -> bool:
         names = Counter(self._children())
         return names["warm"] <= 2 and set(names) <= {"warm"}
 
@@ -302,7 +303,7 @@ class World:
             await anyio.sleep(0.2)
 
     def _read_log(self) -> None:
-        """Nothing that happens to peers is an internal error."""
+        """Checks that the log has no internal error: no fault of a peer is one."""
         lines = self.proxy.stderr.splitlines()
         for n, line in enumerate(lines):
             if "Traceback" in line or "internal error" in line or "could not be looked after" in line:
@@ -333,7 +334,7 @@ class World:
         return EventPipeCaller(self.ledger, tasks, port=port, path=f"/sse/{server}", revision=revision)
 
     async def _client(self, chance: random.Random, n: int) -> None:
-        """One session after the other, until the storm is over."""
+        """Runs one session after another until the storm is over."""
         kind = ("http", "http", "http", "ws", "sse")[n % 5]
         while not self.is_over:
             server = chance.choice((*CHILDREN, *REMOTES))
@@ -343,7 +344,7 @@ class World:
                 tasks.cancel_scope.cancel()
 
     async def _use(self, caller: Caller, chance: random.Random, route: str) -> None:
-        """One session, from its beginning to its end."""
+        """Runs one session from its beginning to its end."""
         try:
             with anyio.fail_after(PATIENCE_S):
                 await caller.start()
@@ -360,7 +361,7 @@ class World:
             for _ in range(chance.randint(1, 3)):
                 lanes.start_soon(self._make_calls, caller, chance, route, ends_at)
             how = chance.random()
-            if how < 0.2:  # in the midst of it
+            if how < 0.2:  # leaves in the middle of it
                 await anyio.sleep_until(ends_at - 0.2)
                 if isinstance(caller, StdioCaller) and how < 0.1:
                     caller.kill()
@@ -385,7 +386,7 @@ class World:
                 await self._end(caller, call)
                 tasks.cancel_scope.cancel()
             if call.outcome is Outcome.NOT_EXECUTED:
-                await anyio.sleep(0.05)  # as whoever waits for better times
+                await anyio.sleep(0.05)  # as a client that retries later
 
     async def _cancel_soon(self, caller: Caller, call: Call, delay_s: float) -> None:
         await anyio.sleep(delay_s)
@@ -429,7 +430,7 @@ class World:
         await self._wait(lambda: not rig.tagged(self._stdio_tag), "what stdio proxies started to end")
 
     async def _stalled_client(self, kind: str, chance: random.Random) -> None:
-        """Asks for much, and reads nothing of it until the storm is over."""
+        """Asks for much data, and reads none of it until the storm is over."""
         server = chance.choice(("own", "shared", "serial", "http", "ws", "wshared", "sse"))
         call = self.ledger.new_call("big", f"stalled {kind}->{server}", size=3_000_000)
         async with anyio.create_task_group() as tasks:
@@ -463,7 +464,7 @@ class World:
             caller.drop()
             await caller.wait_end()
 
-    # --- Weather ----------------------------------------------------------------------------------------------------
+    # --- Faults -----------------------------------------------------------------------------------------------------
 
     async def _kill_children(self, chance: random.Random) -> None:
         if not self.faults.deaths and not self.faults.stops:
@@ -504,7 +505,7 @@ class World:
                 tasks.start_soon(self._check_one, ("http", "ws", "sse")[n % 3], server)
 
     async def _check_one(self, kind: str, server: str) -> None:
-        """A new session succeeds, in time."""
+        """Checks that a new session succeeds in time."""
         chance = random.Random(self.seed)
         gives_up_at = anyio.current_time() + PATIENCE_S
         seen = ""

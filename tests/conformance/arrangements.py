@@ -1,4 +1,5 @@
-"""What stands between a suite and our peer: nothing, or Isthmus, with a peer of the same era or of the other one."""
+"""The arrangements of a suite and our peer: directly, or with Isthmus between, and a peer of the same era or the
+other."""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ from typing import Final
 from suites import CLIENT_TIMEOUT_MS, HERE, MODERN, OTHER, Suite, rig
 
 Arrangement = Callable[[Path], AbstractContextManager[Sequence[str | Path]]]
-"""Sets a cell up, with a folder for its logs, and gives the suite's arguments for it."""
+"""A function that sets up a cell, with a folder for its logs, and yields the suite's arguments."""
 
 DIRECT: Final = "direct"
 ACROSS: Final = "other era, "
-"""What the columns begin with in which the peer is of the era that the suite is not of."""
+"""The beginning of the names of columns with a peer of the other era."""
 
 
 def server_arrangements(suite: Suite, urls: Mapping[str, str]) -> dict[str, Arrangement]:
-    """The suite as client.
+    """Returns the arrangements with the suite as client.
 
     Args:
-        urls: where the server of each suite serves over HTTP, by its name. Over stdio Isthmus starts it.
+        urls: the HTTP URL of the server for each suite, by its name. Over stdio Isthmus starts the server.
     """
 
     def direct() -> Arrangement:
@@ -54,7 +55,7 @@ def server_arrangements(suite: Suite, urls: Mapping[str, str]) -> dict[str, Arra
 
 
 def between(suite: Suite, target: Sequence[str | Path], folder: Path) -> AbstractContextManager[rig.Proxy]:
-    """Isthmus before a URL or a command: by itself, or with a configuration if it is told more than that."""
+    """Runs Isthmus before a URL or a command, with a configuration if the suite has options."""
     if suite.tasks is None:
         return rig.wrap(*target, folder=folder)
     words = [str(word) for word in target]
@@ -67,7 +68,8 @@ def between(suite: Suite, target: Sequence[str | Path], folder: Path) -> Abstrac
 
 
 def client_arrangements(suite: Suite) -> dict[str, Arrangement]:
-    """The suite as server. It hands the command that it is given to a shell, followed by its URL."""
+    """Returns the arrangements with the suite as server. The suite hands the command to a shell, followed by its
+    URL."""
 
     def started(*command: str | Path) -> Arrangement:
         @contextlib.contextmanager
@@ -79,7 +81,7 @@ def client_arrangements(suite: Suite) -> dict[str, Arrangement]:
 
     own = ("node", suite.client, suite.node_modules)
     other = ("node", OTHER[suite.name].client, OTHER[suite.name].node_modules)
-    # The suite's servers of 2026-07-28 take a handshake, too, and count it as a fault.
+    # The suite's servers of 2026-07-28 take a handshake too, and count it as a failure.
     era = ("--era", "stateless") if suite is MODERN else ()
     through = (sys.executable, HERE / "through.py", FOLDER, *era, "--")
     wrap = (rig.ISTHMUS, "wrap", "--listen", "stdio", *era)
@@ -93,12 +95,12 @@ def client_arrangements(suite: Suite) -> dict[str, Arrangement]:
 
 
 FOLDER: Final = Path("FOLDER")
-"""Stands in a command for the folder of a cell's logs."""
+"""The placeholder in a command for the folder of a cell's logs."""
 
 
 @contextlib.contextmanager
 def reference_server(suite: Suite, folder: Path) -> Iterator[str]:
-    """Our server of this era over HTTP: its URL."""
+    """Runs our server of this era over HTTP. Yields its URL."""
     folder.mkdir(parents=True)
     with rig.launched([*suite.server_command, "http"], folder=folder, code=None) as process:
         yield process.wait_line(r"listening on (\S+)")[1]

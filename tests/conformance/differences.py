@@ -1,6 +1,6 @@
-"""Where a cell may differ from its direct run, and why: data, which the runner takes off its list of faults.
+"""The allowed differences between a cell and its direct run, with reasons. The runner does not count them as failures.
 
-A key is a suite's name, its mode, a scenario and the beginning of a column's name; `ANY` is any scenario.
+A key is a suite's name, its mode, a scenario and the beginning of a column's name. `ANY` is any scenario.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V5: Final = "2026-07-28"
 V5_TASKS: Final = "2026-07-28 tasks"
 
 NOT_YET: Final[dict[Key, str]] = {}
-"""What Isthmus has to learn. A line is deleted once it has."""
+"""Features that Isthmus lacks. A line is deleted when Isthmus has the feature."""
 
 UNCHECKED: Final[dict[Key, str]] = {
     (V4, "server", "server-sse-polling", "stdio upstream"): "over stdio a server cuts nobody off, so a call is answered"
@@ -25,7 +25,7 @@ UNCHECKED: Final[dict[Key, str]] = {
     (V4, "server", "server-sse-polling", ACROSS): "2026-07-28 has no streams that one comes back to",
     (V5_TASKS, "server", "tasks-status-notifications", ""): "the suite skips it until it is written anew",
 }
-"""Where it is right that the suite finds nothing to check."""
+"""Cells in which the suite rightly finds nothing to check."""
 
 UNTRANSLATABLE: Final[dict[Key, str]] = {
     (V5, "server", "input-required-result-basic-elicitation", ACROSS): "the suite wants the question under the key"
@@ -33,18 +33,18 @@ UNTRANSLATABLE: Final[dict[Key, str]] = {
     (V5, "server", "input-required-result-ignore-extra-params", ACROSS): "the suite answers a question before it is"
     " asked, and a server of the handshake revisions can be answered only once it has asked",
 }
-"""What one era can say and the other one cannot, so that no bridge makes it pass."""
+"""Messages that exist in one era only, so that no bridge makes the scenario pass."""
 
 
 HURRIED: Final[dict[Key, str]] = {
     (V5, "server", "server-stateless", f"{ACROSS}stdio"): "the suite waits 0.6 s for a question, and a client that"
     " declares other capabilities than those before it has a process of the server started for it first",
 }
-"""What passes or fails with the time that something takes."""
+"""Cells whose result depends on the time that something takes."""
 
 
 def reason(table: dict[Key, str], suite: str, mode: str, scenario: str, column: str) -> str | None:
-    """Why this cell differs, as far as the table says."""
+    """Returns the reason why this cell differs, if the table has one."""
     for (of_suite, of_mode, of_scenario, of_column), text in table.items():
         is_meant = (of_suite, of_mode) == (suite, mode) and of_scenario in (ANY, scenario)
         if is_meant and column.startswith(of_column):

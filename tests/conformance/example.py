@@ -14,14 +14,14 @@ import anyio
 import uvicorn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real" / "peers"))
-from serving import Telling  # it lies beside the tests that share it
+from serving import PrintingServer  # the module is in the folder of the tests that share it
 
 FRAMEWORKS = (("fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer"), ("mcp.server.fastmcp", "FastMCP"))
-"""Module and class, the most particular first: an environment with FastMCP has the SDK as well."""
+"""Module and class, the most specific first: an environment with FastMCP has the SDK too."""
 
 
 def framework() -> tuple[Any, Any]:
-    """The class of servers, and that of contexts."""
+    """Returns the class of servers, and that of contexts."""
     for module, name in FRAMEWORKS:
         try:
             found = importlib.import_module(module)
@@ -90,7 +90,7 @@ def application() -> Any:
 
 
 async def over_http() -> None:
-    await Telling(uvicorn.Config(application(), host="127.0.0.1", port=0, log_level="warning")).serve()
+    await PrintingServer(uvicorn.Config(application(), host="127.0.0.1", port=0, log_level="warning")).serve()
 
 
 if __name__ == "__main__":

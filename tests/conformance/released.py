@@ -1,7 +1,7 @@
-"""Runs `isthmus conform` on released servers, and prints what came of it: `make conform-released`.
+"""Runs `isthmus conform` on released servers, and prints the results: `make conform-released`.
 
-What breaks a rule is compared with the records in released/, one file a server and transport: a rule that is broken and
-not recorded there is new, and then the exit code is 1. `--keep` writes the records anew, `--replay` plays them again.
+Broken rules are compared with the records in released/, one file for each server and transport. A broken rule without a
+record is new, and the exit code is then 1. `--keep` rewrites the records, `--replay` plays them again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RECORDS: Final = Path(__file__).resolve().parent / "released"
 FOUND: Final = HOME / "found"
 INSTALL_TIMEOUT_S: Final = 900.0
 RUN_TIMEOUT_S: Final = 4 * 3600.0
-"""For 200 conversations with a server that takes seconds to start."""
+"""The limit for 200 conversations with a server that takes seconds to start."""
 SETTLED: Final = ("kept", "broken", "broken at times")
 """States of a rule that was tried."""
 
@@ -33,10 +33,10 @@ Finding = dict[str, Any]
 
 
 class Row(NamedTuple):
-    """What came of a server over one transport, with all seeds together.
+    """The result of a server over one transport, for all seeds together.
 
     Attributes:
-        tried: the rules that it could have broken.
+        tried: the rules that the conversations tested.
         broken: rule → the finding with the shortest conversation.
     """
 
@@ -81,10 +81,10 @@ def main() -> int:
     if options.keep:
         for row in rows:
             _keep(row)
-    news = [f"{row.server.id}: {rule}" for row in rows for rule in row.broken if rule not in _recorded(row.server)]
-    for each in news:
+    new_rules = [f"{row.server.id}: {rule}" for row in rows for rule in row.broken if rule not in _recorded(row.server)]
+    for each in new_rules:
         print(f"new: {each}")
-    return 1 if news else 0
+    return 1 if new_rules else 0
 
 
 def _options() -> argparse.Namespace:
@@ -104,7 +104,7 @@ def _options() -> argparse.Namespace:
 
 
 def _install(name: str) -> None:
-    """The packages of an environment, unless they are there."""
+    """Installs the packages of an environment, unless they are there."""
     environment, folder = ENVIRONMENTS[name], HOME / name
     stamp, wanted = HOME / f"{name}.installed", " ".join(environment.packages)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
@@ -124,7 +124,7 @@ def _install(name: str) -> None:
 
 
 def _lay_out() -> None:
-    """The folder that servers work in: a git repository with one file."""
+    """Makes the folder that servers work in: a git repository with one file."""
     FOUND.mkdir(parents=True, exist_ok=True)
     WORK.mkdir(exist_ok=True)
     (WORK / "a").write_text("the only line\n", encoding="utf-8")
@@ -138,7 +138,7 @@ def _lay_out() -> None:
 
 
 def _run(server: Server, options: argparse.Namespace) -> int:
-    """The runs of one server, or its record again. The highest exit code."""
+    """Runs one server, or replays its record. Returns the highest exit code."""
     codes = [0]
     with _target(server) as target:
         if options.replay:
@@ -166,8 +166,8 @@ def _conform(words: Sequence[str], stem: str) -> int:
 
 @contextlib.contextmanager
 def _target(server: Server) -> Iterator[list[str]]:
-    """What `isthmus conform` is told to test: a command, or the URL of what runs for the time of the context."""
-    port = _free_port() if server.is_told_its_port else 0
+    """Yields the target for `isthmus conform`: a command, or the URL of a server that runs until the block ends."""
+    port = _free_port() if server.takes_port else 0
     words, env = server.words(port), server.surroundings(port)
     if server.path is None:
         given = [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
@@ -191,16 +191,16 @@ def _is_listening(port: int) -> bool:
     return False
 
 
-# --- What came of it ------------------------------------------------------------------------------------------------
+# --- Results --------------------------------------------------------------------------------------------------------
 
 
 def _row(server: Server) -> Row | None:
-    """All runs of a server that there are files of; None if there are none."""
+    """Returns the result of all runs of a server, or None if there are none."""
     row = Row(server, [], 0, set(), {})
     for path in sorted(FOUND.glob(f"{server.id}.*.json")):
-        told = json.loads(path.read_bytes())
-        row = row._replace(revisions=told["revisions"], conversations=row.conversations + told["conversations"])
-        for rule in told["rules"]:
+        report = json.loads(path.read_bytes())
+        row = row._replace(revisions=report["revisions"], conversations=row.conversations + report["conversations"])
+        for rule in report["rules"]:
             if rule["state"] in SETTLED:
                 row.tried.add(rule["rule"])
             if rule["state"].startswith("broken") and _is_better(rule, row.broken.get(rule["rule"])):
@@ -213,8 +213,8 @@ def _is_better(rule: Finding, known: Finding | None) -> bool:
 
 
 def _weight(rule: Finding) -> tuple[bool, bool, int, int]:
-    """What must be kept weighs less than what should be, what is broken each time less than what is not, and what is
-    shorter less than what is longer."""
+    """Returns a sort key: MUST before SHOULD, rules that are always broken before others, short conversations before
+    long."""
     conversation = rule["conversation"]
     return (
         rule["severity"] != "must",
@@ -231,7 +231,8 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _keep(row: Row) -> None:
-    """Beside what is recorded of rules that were not found to be broken this time: some are not each time."""
+    """Writes the record of broken rules. Rules that were not broken this time keep their line: some are broken at
+    times."""
     path = RECORDS / f"{row.server.id}.jsonl"
     kept = _recorded(row.server)
     for rule, found in row.broken.items():
@@ -243,7 +244,7 @@ def _keep(row: Row) -> None:
 
 
 def _recorded(server: Server) -> dict[str, str]:
-    """Rule → the line of the record."""
+    """Returns rule → the line of the record."""
     path = RECORDS / f"{server.id}.jsonl"
     if not path.exists():
         return {}

@@ -1,7 +1,7 @@
-"""Which released servers `released.py` tests: their packages, in which versions, and how each is started.
+"""The released servers that `released.py` tests: their packages, with versions, and how each is started.
 
-In commands and environments stand {home} for the folder of an environment, {here} for this one, {work} for the folder
-that servers work in, and {port} for the port to listen at. Servers without {port} choose one, and say which.
+Commands and environments may contain {home} for the folder of an environment, {here} for this folder, {work} for the
+folder that servers work in, and {port} for the port to listen on. Servers without {port} choose one, and print it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE.parent / "real"))
 import rig  # noqa: E402 (it lies beside the tests that share it)
 
 HOME: Final = rig.ROOT / "build" / "released"
-"""All that is installed, and all that is written."""
+"""The folder of all installed packages and all output."""
 WORK: Final = HOME / "work"
 
 
@@ -24,7 +24,7 @@ class Environment(NamedTuple):
     """Packages that are installed together.
 
     Attributes:
-        packages: each with its version; those that servers are called by come first.
+        packages: each with its version. The ones that name servers come first.
     """
 
     packages: Sequence[str]
@@ -55,14 +55,14 @@ class Server(NamedTuple):
     """A server over one transport.
 
     Attributes:
-        package: what the table calls it; one of its environment's, without the version.
+        package: its name in the table, one of the packages of its environment, without the version.
         on: the key of its environment.
         command: program and arguments.
-        path: of its URL; None: it is spoken to on stdio.
-        env: what it needs in its environment.
-        is_safe: it is asked for nothing but what it says only reads.
-        timeout_s: how long an answer may take. Over stdio a process starts for each conversation, and that is the most
-            of it; over HTTP there is nothing to wait for, but in tools that take their time.
+        path: the path of its URL. None for stdio.
+        env: its environment variables.
+        is_safe: True to call only tools that are declared read-only.
+        timeout_s: the limit for an answer. Over stdio a process starts for each conversation, which takes most of it.
+            Over HTTP only slow tools need it.
     """
 
     package: str
@@ -79,7 +79,7 @@ class Server(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Names its files."""
+        """The stem of its files' names."""
         return f"{self.package.removeprefix('@').replace('/', '-')}-{self.version}.{self.transport.lower()}"
 
     @property
@@ -97,7 +97,7 @@ class Server(NamedTuple):
         return {name: self._filled(value, port) for name, value in self.env.items()}
 
     @property
-    def is_told_its_port(self) -> bool:
+    def takes_port(self) -> bool:
         return any("{port}" in text for text in (*self.command, *self.env.values()))
 
     def _filled(self, text: str, port: int) -> str:
@@ -108,7 +108,7 @@ QUICK_S: Final = 8.0
 _BIN, _NPM = "{home}/bin/", "{home}/node_modules/.bin/"
 _EXAMPLE = (_BIN + "python", "{here}/example.py")
 _PLAYWRIGHT = (_NPM + "playwright-mcp", "--headless", "--no-sandbox", "--isolated", "--output-dir", "{work}/out")
-_LOOPBACK = {"NODE_OPTIONS": "--import {here}/preload.mjs"}  # it would bind every address
+_LOOPBACK = {"NODE_OPTIONS": "--import {here}/preload.mjs"}  # otherwise it would bind every address
 
 SERVERS: Final = (
     Server("@modelcontextprotocol/server-everything", "node1", (_NPM + "mcp-server-everything",)),

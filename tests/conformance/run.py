@@ -1,11 +1,11 @@
 """Runs the official MCP conformance suites through isthmus and prints tables: `make conformance`.
 
-There is one suite an era, and one more of tasks, where they are an extension. Each scenario runs directly and with
-isthmus in between. In server mode the suite is the client, and what it talks to is server.mjs or server2.mjs (of tasks
-tasks.mjs or tasks2.py); in client mode it is the server, and what it starts is client.mjs or client2.mjs. Through
-isthmus the peer is of the suite's own era, or of the other one. So a scenario that passes directly and not through
-isthmus is isthmus's doing, and then the exit code is 1, unless differences.py says why it has to be so. What the suites
-and isthmus said is kept in `.real/conformance/last`, one folder a scenario and cell.
+Each era has one suite, and tasks of 2026-07-28, where they are an extension, have one more. Each scenario runs directly
+and with isthmus between. In server mode the suite is the client, and its peer is server.mjs or server2.mjs (for tasks
+tasks.mjs or tasks2.py). In client mode the suite is the server, and starts client.mjs or client2.mjs. Through isthmus
+the peer is of the suite's own era, or of the other one. So a scenario that passes directly and not through isthmus is
+isthmus's fault, and the exit code is then 1, unless differences.py has a reason. The logs of suites and isthmus are
+kept in `.real/conformance/last`, one folder for each scenario and cell.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ PEERS: Final = (*SUITES.values(), LEGACY_TASKS)
 LAST: Final = rig.REAL / "conformance" / "last"
 
 NEEDS_OAUTH: Final = "auth/"
-"""What the names of the scenarios begin with that check how a client gets itself a token."""
+"""The beginning of the names of scenarios about a client's authorization."""
 
 Row = dict[str, Cell]
 
 
 class Table(NamedTuple):
-    """What came of a suite in one mode: a row a scenario, a cell an arrangement."""
+    """The results of a suite in one mode: a row for each scenario, a cell for each arrangement."""
 
     suite: Suite
     mode: str
     rows: dict[str, Row]
 
-    def why(self, table: dict[tuple[str, str, str, str], str], scenario: str, column: str) -> str | None:
+    def reason_for(self, table: dict[tuple[str, str, str, str], str], scenario: str, column: str) -> str | None:
         return reason(table, self.suite.name, self.mode, scenario, column)
 
     def expected(self, scenario: str, column: str) -> str | None:
-        """Why this cell may fail."""
-        found = (self.why(table, scenario, column) for table in (UNTRANSLATABLE, NOT_YET, HURRIED))
+        """Returns the reason why this cell may fail, if there is one."""
+        found = (self.reason_for(table, scenario, column) for table in (UNTRANSLATABLE, NOT_YET, HURRIED))
         return next((text for text in found if text is not None), None)
 
     def __str__(self) -> str:
-        """Markdown, its columns aligned."""
+        """Markdown, with aligned columns."""
         role = {"server": "client", "client": "server"}[self.mode]
         titles = list(next(iter(self.rows.values())))
         lines = [[f"{self.suite.name}, suite as {role}", *titles]]
@@ -62,7 +62,7 @@ class Table(NamedTuple):
         )
 
     def notes(self) -> Iterator[str]:
-        """What the table has no room for: why a cell is no pass, and what isthmus keeps the suite from checking."""
+        """Yields the remarks below the table: why a cell fails, and what isthmus keeps the suite from checking."""
         for name, row in self.rows.items():
             for title, cell in row.items():
                 where = f"{self.suite.name} {name}, {title}"
@@ -72,12 +72,12 @@ class Table(NamedTuple):
                     yield f"{where}: expected, for {expected}"
                 unreached = row[DIRECT].succeeded - cell.succeeded if DIRECT in row else frozenset()
                 if not cell.complaints and not cell.total:
-                    yield f"{where}: {self.why(UNCHECKED, name, title)}"
+                    yield f"{where}: {self.reason_for(UNCHECKED, name, title)}"
                 elif not cell.complaints and unreached:
                     yield f"{where}: passes without {', '.join(sorted(unreached))}"
 
     def regressions(self) -> Iterator[str]:
-        """The cells that fail through isthmus, where the direct run passes and nothing says why."""
+        """Yields the cells that fail through isthmus although the direct run passes, without a reason."""
         for name, row in self.rows.items():
             if DIRECT in row and row[DIRECT].complaints:
                 continue
@@ -86,17 +86,22 @@ class Table(NamedTuple):
                     yield f"{self.suite.name} {name}, {title}"
 
     def surprises(self) -> Iterator[str]:
-        """The lines of `UNTRANSLATABLE` that are no longer true: what they excuse passes."""
+        """Yields the lines of `UNTRANSLATABLE` that are no longer true: the cell passes."""
         for name, row in self.rows.items():
             for title, cell in row.items():
-                if title != DIRECT and cell.total and not cell.complaints and self.why(UNTRANSLATABLE, name, title):
+                if (
+                    title != DIRECT
+                    and cell.total
+                    and not cell.complaints
+                    and self.reason_for(UNTRANSLATABLE, name, title)
+                ):
                     yield f"{self.suite.name} {name}, {title}"
 
 
 def run_table(
     suite: Suite, mode: str, names: Sequence[str], arrangements: Mapping[str, Arrangement], jobs: int
 ) -> Table:
-    """Every scenario in every arrangement, so many at once."""
+    """Runs every scenario in every arrangement, `jobs` at once."""
     table = Table(suite, mode, {})
     with ThreadPoolExecutor(jobs) as pool:
         cells = {
@@ -122,7 +127,7 @@ def run_cell(table: Table, name: str, title: str, arrangement: Arrangement) -> C
     except AssertionError as error:  # isthmus did not start, or did not end well
         (folder / "error.txt").write_text(str(error), encoding="utf-8")
         cell = Cell(complaints=(f"isthmus: {str(error).splitlines()[-1].lstrip(': ')}",))
-    if not cell.total and not cell.complaints and table.why(UNCHECKED, name, title) is None:
+    if not cell.total and not cell.complaints and table.reason_for(UNCHECKED, name, title) is None:
         return Cell(complaints=("nothing was checked",))
     return cell
 
@@ -143,7 +148,7 @@ def main() -> int:
     options = parse_options()
     if shutil.which("npm") is None:
         sys.exit("the conformance suites need Node.js with npm")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # processes are ended on the way out
     for suite in SUITES.values():
         install(suite)
     modes = [mode for mode in ("server", "client") if options.mode in (None, mode)]
@@ -181,7 +186,7 @@ def run_chosen(chosen: Mapping[tuple[str, str], Sequence[str]], options: argpars
 
 
 def summary(tables: Sequence[Table]) -> int:
-    """Print what it comes to; the exit code."""
+    """Prints the totals. Returns the exit code."""
     worse = [cell for table in tables for cell in table.regressions()]
     stale = [cell for table in tables for cell in table.surprises()]
     cells = [cell for table in tables for row in table.rows.values() for cell in row.values()]

@@ -1,4 +1,4 @@
-"""The official conformance suites: which packages they are, what they check, and one scenario's outcome."""
+"""The official conformance suites: their packages, their scenarios, and the outcome of one scenario."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ import rig  # noqa: E402 (it lies beside the tests that share it)
 INSTALL_TIMEOUT_S: Final = 300.0
 SCENARIO_TIMEOUT_S: Final = 60.0
 CLIENT_TIMEOUT_MS: Final = 30_000
-"""How long the suite gives its client; less than a scenario has."""
+"""The suite's limit for its client, less than that of a scenario."""
 
 
 class Suite(NamedTuple):
     """A release of the suite that speaks one era, and our peers in that era.
 
     Attributes:
-        name: the newest revision that it speaks, and of which extension it is.
-        folder: below `.real`: where the packages are.
-        packages: the suite and the SDK that the peers are made of.
-        selecting: arguments that have the suite speak this revision.
-        prefix: what the names of its scenarios begin with that are of an extension; empty for all that are of none.
-        requirements: what a server in Python is made of; without, it is one for Node.
-        tasks: how Isthmus is told to treat the tasks of its peers.
+        name: the newest revision that it speaks, and its extension if any.
+        folder: the folder of the packages, below `.real`.
+        packages: the suite, and the SDK of the peers.
+        selecting: arguments that make the suite speak this revision.
+        prefix: the beginning of the names of an extension's scenarios. Empty for all scenarios of no extension.
+        requirements: the packages of a server in Python. Without them the server runs on Node.
+        tasks: the setting of Isthmus for the tasks of its peers.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Suite(NamedTuple):
 
     @property
     def server_command(self) -> list[str | Path]:
-        """A transport goes behind it."""
+        """The command of the server. A transport is to follow."""
         return [self.python, self.server] if self.requirements else ["node", self.server, self.node_modules]
 
     @property
@@ -93,7 +93,7 @@ MODERN_TASKS: Final = MODERN._replace(
     tasks={"offer": "auto", "strict": True},
 )
 LEGACY_TASKS: Final = LEGACY._replace(name="2025-11-25 tasks", server=HERE / "tasks.mjs")
-"""Only a peer: in that revision the suite knows nothing of tasks."""
+"""A peer only: in that revision the suite has no scenarios for tasks."""
 
 OTHER: Final = {LEGACY.name: MODERN, MODERN.name: LEGACY, MODERN_TASKS.name: LEGACY_TASKS}
 
@@ -103,7 +103,7 @@ def say(text: str) -> None:
 
 
 def install(suite: Suite) -> None:
-    """The suite and what the peers are made of, in the versions named above, unless they are there."""
+    """Installs the suite and the packages of the peers, in the versions named above, unless they are there."""
     folder = rig.REAL / suite.folder
     with _missing(folder, suite.packages) as is_missing:
         if is_missing:
@@ -120,7 +120,8 @@ def install(suite: Suite) -> None:
 
 @contextlib.contextmanager
 def _missing(folder: Path, packages: Sequence[str]) -> Iterator[bool]:
-    """Whether the packages have to be installed into the folder. They are once the context is left well."""
+    """Yields True if the packages have to be installed into the folder. A clean end of the block marks them as
+    installed."""
     stamp, wanted = folder.with_name(f"{folder.name}.installed"), " ".join(packages)
     is_missing = not stamp.exists() or stamp.read_text(encoding="utf-8").strip() != wanted
     if is_missing:
@@ -132,7 +133,7 @@ def _missing(folder: Path, packages: Sequence[str]) -> Iterator[bool]:
 
 
 def scenarios(suite: Suite, mode: str) -> list[str]:
-    """Every scenario the suite has for `server` or `client`. Those of extensions are of no revision."""
+    """Returns the scenarios of the suite for `server` or `client`. Those of extensions belong to no revision."""
     selecting = () if suite.prefix else suite.selecting
     command = [*map(str, suite.command), "list", f"--{mode}", *selecting]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SCENARIO_TIMEOUT_S)
@@ -141,13 +142,13 @@ def scenarios(suite: Suite, mode: str) -> list[str]:
 
 
 class Cell(NamedTuple):
-    """What came of one scenario in one arrangement.
+    """The result of one scenario in one arrangement.
 
     Attributes:
-        succeeded: ids of the checks that passed, at least once.
-        passed: how many passed.
-        total: how many were made: passed, failed or warned of.
-        complaints: what speaks against a pass. A warning does: it is a SHOULD that was not met.
+        succeeded: ids of the checks that passed at least once.
+        passed: the number of passed checks.
+        total: the number of checks that passed, failed or warned.
+        complaints: the reasons against a pass. Warnings count: each is a SHOULD that was not met.
     """
 
     succeeded: frozenset[str] = frozenset()
@@ -161,10 +162,10 @@ class Cell(NamedTuple):
 
 
 def run_scenario(suite: Suite, name: str, arguments: Sequence[str | Path], folder: Path) -> Cell:
-    """One scenario. The suite and all it started have ended when this returns.
+    """Runs one scenario. The suite and all its processes have ended when this returns.
 
     Args:
-        arguments: who is checked: a mode of the suite, and where the peer is.
+        arguments: a mode of the suite, and the address or command of the peer.
     """
     command = [*suite.command, *arguments, *suite.selecting, "--scenario", name, "--output-dir", folder]
     process = rig.Process(command, folder=folder)

@@ -27,7 +27,7 @@ REQUIRED = TaskConfig(mode="required", poll_interval=POLL)
 
 
 class Extension(TasksExtension):
-    """Lets a tool ask before there is a task: the package makes one of a required tool's first request."""
+    """Lets a tool ask before there is a task. The package makes a task of a required tool's first request."""
 
     async def intercept_tool_call(self, params: Any, context: Any, call_next: Any) -> Any:
         if params.name == "test_tool_with_task":
@@ -93,8 +93,8 @@ async def welcome(user_name: str | None = None) -> str | types.InputRequiredResu
     return f"Hello, {user_name}!"
 
 
-class Telling(uvicorn.Server):
-    """Says where it listens."""
+class PrintingServer(uvicorn.Server):
+    """A server that prints its URL."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -103,7 +103,9 @@ class Telling(uvicorn.Server):
 
 async def over_http() -> None:
     application = server.http_app()
-    await Telling(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="on")).serve()
+    await PrintingServer(
+        uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="on")
+    ).serve()
 
 
 if sys.argv[1] == "stdio":

@@ -1,8 +1,8 @@
-"""The client that the conformance suite starts, with isthmus between the two.
+"""Stands in for the client that the conformance suite starts, and puts isthmus between the two.
 
     through.py FOLDER OPTION… -- COMMAND ARGUMENT… URL
 
-starts `isthmus wrap`, with these options, in front of the URL, runs the command with isthmus's URL instead, and ends
+starts `isthmus wrap` with these options in front of the URL, runs the command with isthmus's URL instead, and ends
 isthmus. The exit code is the command's, or 1 if isthmus did not start or did not end well. Logs go to the folder.
 """
 
@@ -21,7 +21,7 @@ def main(folder: Path, options: list[str], client: list[str], url: str) -> int:
     proxy = rig.Proxy(
         [rig.ISTHMUS, "wrap", "--listen", "127.0.0.1:0", *options, url],
         folder=folder,
-        tag=os.environ.get(rig.TAG_NAME),  # the caller ends what it finds under its own tag
+        tag=os.environ.get(rig.TAG_NAME),  # the caller ends all processes with its own tag
     )
     try:
         proxy.wait_ready()

@@ -1,4 +1,4 @@
-"""Two engines, one behind the other, in one process and one time: what the first dials, the second is asked."""
+"""Two engines in a row, in one process and on one clock: a dial of the first is a request to the second."""
 
 from __future__ import annotations
 
@@ -7,25 +7,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from driving import Driver, driver, newcomer
-from isthmus.core.base.effects import (
-    Cause,
-    Close,
-    Connected,
-    Delete,
-    DeleteOpening,
-    Dial,
-    Effect,
-    End,
-    GetOpening,
-    Join,
-    Listen,
-    PipeOpening,
-    Post,
-    PostOpening,
-    Send,
-    Spawn,
-)
+from driving import Driver, driver, new_client
+from isthmus.core.base.effects import Close, Delete, Dial, Effect, Join, Listen, Post, Send, Spawn
+from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, GetOpening, PipeOpening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.base.revisions import Era
@@ -33,25 +17,25 @@ from isthmus.core.base.revisions import Era
 
 @dataclass
 class Chain:
-    """`front` serves the client, and speaks to `back` in the era of the hop; `back` speaks to the server.
+    """The engine `front` serves the client and speaks to the engine `back` in the era of the hop.
 
-    The server of `back` is a process; the hop is a pipe, or HTTP with a POST a message.
+    The server of `back` is a process; the hop is a pipe, or HTTP with one POST per message.
     """
 
     front: Driver
     back: Driver
-    down: dict[ChannelId, ChannelId] = field(default_factory=dict)  # of the front's channels, what they are to the back
+    down: dict[ChannelId, ChannelId] = field(default_factory=dict)  # channels of the front to channels of the back
     up: dict[ChannelId, ChannelId] = field(default_factory=dict)
     begun: set[ChannelId] = field(default_factory=set)
     _seen: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
 
     def pump(self) -> None:
-        """Carry what is said between the two, until there is silence."""
+        """Carries messages between the two engines until none is left."""
         while self._turn(0) or self._turn(1):
             pass
 
     def wait(self, seconds: float) -> None:
-        """Time passes for both alike."""
+        """Advances the clock of both engines."""
         end = self.front.now + seconds
         while True:
             self.pump()
@@ -65,7 +49,7 @@ class Chain:
                 return
 
     def _turn(self, which: int) -> bool:
-        """Carry out what one of them has ordered since. True if that was anything."""
+        """Carries out the new effects of one engine. True if there were any."""
         world = (self.front, self.back)[which]
         todo = deque(world.log[self._seen[which] :])
         self._seen[which] = len(world.log)
@@ -78,7 +62,7 @@ class Chain:
         if isinstance(effect, Dial):
             self._dial(effect)
         elif isinstance(effect, Send) and effect.channel in self.down and effect.message:
-            back.say(self.down[effect.channel], effect.message)
+            back.send(self.down[effect.channel], effect.message)
         elif isinstance(effect, Close) and effect.channel in self.down:
             here = self.down.pop(effect.channel)
             self.up.pop(here, None)
@@ -97,7 +81,7 @@ class Chain:
             opening = PostOpening("s", "", target.session, target.revision, mirrored=target.mirrored)
             back.open(here, opening)
             if here not in back.over:
-                back.say(here, target.message)
+                back.send(here, target.message)
         elif isinstance(target, Listen):
             back.open(here, GetOpening("s", "", target.session, target.revision, target.last_event_id))
             if here not in back.over:
@@ -115,7 +99,7 @@ class Chain:
                 return
             self._begin(effect.channel, effect.session)
             if effect.message:
-                front.say(there, effect.message)
+                front.send(there, effect.message)
             if effect.is_last:
                 self._end(effect.channel, Cause(End.DONE))
         elif isinstance(effect, Close) and effect.channel in self.up:
@@ -136,11 +120,11 @@ class Chain:
 
 
 def chain(hop: Era, kind: Kind) -> tuple[Chain, Any]:
-    """Both engines, and a client of the front: the server of the back speaks the era that the hop does not."""
+    """Returns both engines and a client of the front. The server of the back speaks the era that the hop does not."""
     other = Era.HANDSHAKE if hop is Era.STATELESS else Era.STATELESS
     front = driver(ServerPlan(id="s", kind=kind, era=hop), seed=1)
     back = driver(ServerPlan(id="s", kind=Kind.PIPE, era=other), seed=2)
-    return Chain(front, back), newcomer(front, "pipe", "s")
+    return Chain(front, back), new_client(front, "pipe", "s")
 
 
 def loads(messages: list[bytes]) -> list[dict[str, Any]]:

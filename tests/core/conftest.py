@@ -1,4 +1,4 @@
-"""What holds for every engine of these tests that is overheard, and the stories of those that have one."""
+"""Runs the final oracle check of every `CheckedEngine`, and compares the snapshots of the tests that have one."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ import os
 from collections.abc import Iterator
 
 import pytest
-import stories
-from overheard import Overheard
+import snapshot
+from checked_engine import CheckedEngine
 
-REWRITES = "STORIES"
-"""In the environment: stories are written anew, not compared."""
+REWRITES = "SNAPSHOTS"
+"""The environment variable that makes the tests write their snapshots anew instead of comparing them."""
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_owed_at_rest() -> Iterator[None]:
-    """Where a conversation was left at rest, everybody has got what was asked for."""
-    Overheard.made.clear()
+    """Checks after each test that an engine at rest owes nothing to its peers."""
+    CheckedEngine.made.clear()
     yield
-    for engine in Overheard.made:
+    for engine in CheckedEngine.made:
         if engine.is_at_rest:
             engine.finish()
-    Overheard.made.clear()
+    CheckedEngine.made.clear()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """A test that has a story tells it as it is kept."""
-    path = stories.path_of(pyfuncitem.nodeid)
-    if not path.exists():
+    """Compares what the engines of a test did with the snapshot of the test, if it has one."""
+    path, name = snapshot.place_of(pyfuncitem.nodeid)
+    kept = snapshot.read(path).get(name)
+    if kept is None:
         return (yield)
-    with stories.told() as found:
+    with snapshot.recorded() as found:
         outcome = yield
     if os.environ.get(REWRITES):
-        path.write_text("".join(f"{line}\n" for line in found.lines), encoding="utf-8")
-        return outcome
-    kept = path.read_text(encoding="utf-8").splitlines()
-    if changed := stories.difference(kept, found.lines):
-        pytest.fail(f"its story has changed; if that is meant, `make stories`:\n{changed}", pytrace=False)
+        snapshot.write(path, name, found.lines)
+    elif changed := snapshot.difference(kept, found.lines):
+        pytest.fail(f"its snapshot has changed; if that is meant, run `make snapshots`:\n{changed}", pytrace=False)
     return outcome

@@ -1,7 +1,7 @@
-"""A disk for the engine: it carries out storage orders as the real one does, in a dict of paths and a dict of blobs.
+"""A disk in memory that carries out the storage orders of an engine.
 
-It knows no rule of the engine's. What is refused is what a real disk refuses: a path outside of the session's folders
-and of `roots`, a file that is not there, one that is no longer what it was when it was looked at.
+The disk knows none of the engine's rules. It refuses what a real disk refuses: a path outside the session's folders and
+`roots`, a missing file, and a file that has changed since the survey.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from driving import UNIX_AT_ZERO, Driver
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Effect
+from isthmus.core.base.storage import (
     Allocate,
     Allocated,
     Collect,
     Collected,
     CollectedFile,
     Discard,
-    Effect,
     Fetch,
     Fetched,
     FileSource,
@@ -57,8 +57,8 @@ class File:
 @dataclass
 class Disk:
     """Attributes:
-    roots: further folders that files may be taken from.
-    cwd: what relative paths start from, if it is not a session's own `ws`.
+    roots: further folders that files may be collected from.
+    cwd: the base of relative paths, if that is not the session's own `ws`.
     """
 
     world: Driver
@@ -74,7 +74,7 @@ class Disk:
     def __post_init__(self) -> None:
         self.world.has_disk = True
 
-    # --- What servers do ----------------------------------------------------------------------------------------------
+    # --- Files of servers ---------------------------------------------------------------------------------------------
 
     def write(self, path: str, data: bytes, *, is_busy: bool = False) -> str:
         self._stamps += 1
@@ -88,7 +88,7 @@ class Disk:
     # --- Orders -------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Carry out every order there is, until none follows."""
+        """Carries out every order, until no further one follows."""
         while self._read < len(self.world.log):
             effect = self.world.log[self._read]
             self._read += 1

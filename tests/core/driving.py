@@ -1,7 +1,7 @@
-"""One engine, driven by hand: clients and servers are plain helpers that say what a test tells them.
+"""A driver of one engine, with helpers for clients and servers that send exactly the messages of a test.
 
-Nothing here answers by itself, except where a helper's name says so. The driver itself holds only what is always true:
-nothing is said on a channel after its end, and a deadline that was handled is not due again.
+No helper answers on its own, unless its name says so. The driver asserts only two invariants: nothing is sent on a
+channel after its end, and a handled deadline is not due again.
 """
 
 from __future__ import annotations
@@ -14,42 +14,26 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from isthmus.core.base.effects import (
+from checked_engine import CheckedEngine
+from isthmus.core.base.effects import Close, Dial, Effect, Join, Listen, Note, Pass, Post, Send, Spawn
+from isthmus.core.base.events import (
     Cause,
-    Close,
     Connected,
     DeleteOpening,
-    Dial,
-    Effect,
     End,
     GetOpening,
     Headers,
-    Join,
-    Listen,
-    Note,
     Opening,
-    Pass,
     PipeOpening,
-    Post,
     PostOpening,
-    Save,
-    Saved,
-    SeenFile,
-    Send,
-    Serve,
-    Sighting,
-    Spawn,
-    StorageAnswer,
-    Survey,
-    Surveyed,
     UploadOpening,
 )
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
+from isthmus.core.base.storage import Save, Saved, SeenFile, Serve, Sighting, StorageAnswer, Survey, Surveyed
 from isthmus.core.engine import Engine
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
-from overheard import Overheard
 
 LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0
@@ -81,8 +65,8 @@ def error(id_raw: str, text: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """One message a server was sent: on its stdin, or as a POST whose response `channel` is."""
+class SentMessage:
+    """One message that a server was sent: on its stdin, or as the POST whose response is `channel`."""
 
     channel: ChannelId
     raw: bytes
@@ -103,7 +87,15 @@ class Heard:
 
 @dataclass
 class Driver:
-    """`heard` is what servers were sent and no test has looked at yet; `log` is every effect there was."""
+    """Feeds inputs to an engine and records its effects.
+
+    Attributes:
+        log: every effect so far.
+        sent: messages to each channel.
+        over: channels that have ended.
+        unread: messages that servers were sent and no test has taken yet.
+        children: channels to server processes and sockets.
+    """
 
     engine: Engine
     now: float = 100.0
@@ -115,7 +107,7 @@ class Driver:
     closed: dict[ChannelId, Close] = field(default_factory=dict)
     over: set[ChannelId] = field(default_factory=set)
     dials: list[Dial] = field(default_factory=list)
-    heard: list[Heard] = field(default_factory=list)
+    unread: list[SentMessage] = field(default_factory=list)
     children: set[ChannelId] = field(default_factory=set)
     opened: set[ChannelId] = field(default_factory=set)
     has_disk: bool = False
@@ -126,14 +118,14 @@ class Driver:
     def open(self, channel: ChannelId, opening: Opening) -> list[Effect]:
         return self._note(self.engine.receive_open(channel, opening, self.now))
 
-    def say(self, channel: ChannelId, message: bytes) -> list[Effect]:
+    def send(self, channel: ChannelId, message: bytes) -> list[Effect]:
         return self._note(self.engine.receive_message(channel, message, self.now))
 
-    def say_pieces(self, channel: ChannelId, *pieces: bytes) -> list[Effect]:
+    def send_pieces(self, channel: ChannelId, *pieces: bytes) -> list[Effect]:
         return self._note(self.engine.receive_pieces(channel, pieces, self.now))
 
-    def say_part(self, channel: ChannelId, *pieces: bytes, size_bytes: int = 0, is_last: bool = False) -> list[Effect]:
-        """A part of the reply to a POST: the first with its size, the last with the end of its channel."""
+    def send_part(self, channel: ChannelId, *pieces: bytes, size_bytes: int = 0, is_last: bool = False) -> list[Effect]:
+        """Feeds one part of the response to a POST: the first with its size, the last with the end of its channel."""
         opening, cause = Connected() if size_bytes else None, DONE if is_last else None
         if is_last:
             self.over.add(channel)
@@ -142,13 +134,13 @@ class Driver:
         )
 
     def take(self, channel: ChannelId, size_bytes: int) -> list[Effect]:
-        """So much has left for the client."""
+        """Reports that `size_bytes` have been written to the client."""
         return self._note(self.engine.receive_sent(channel, size_bytes, self.now))
 
     def end(self, channel: ChannelId, cause: Cause = DONE) -> list[Effect]:
-        """The channel is gone, and with it what nobody has heard of it."""
+        """Closes a channel, and drops its unread messages."""
         self.over.add(channel)
-        self.heard = [heard for heard in self.heard if heard.channel != channel]
+        self.unread = [received for received in self.unread if received.channel != channel]
         return self._note(self.engine.receive_close(channel, cause, self.now))
 
     def store(self, ticket: Ticket, answer: StorageAnswer) -> list[Effect]:
@@ -158,7 +150,7 @@ class Driver:
         return self._note(self.engine.receive_stop(self.now))
 
     def wait(self, seconds: float) -> list[Effect]:
-        """Let time pass, deadline by deadline."""
+        """Advances the clock, deadline by deadline."""
         end, out = self.now + seconds, []
         while (deadline := self.engine.next_timeout()) is not None and deadline.at <= end:
             self.now = max(self.now, deadline.at)
@@ -179,7 +171,7 @@ class Driver:
                 if effect.is_last:
                     self.over.add(effect.channel)
                 if effect.channel in self.children:
-                    self.heard.append(Heard(effect.channel, effect.message, None))
+                    self.unread.append(SentMessage(effect.channel, effect.message, None))
             elif isinstance(effect, Pass):
                 self._take_part(effect)
             elif isinstance(effect, Close):
@@ -190,12 +182,12 @@ class Driver:
                 if isinstance(effect.target, Spawn | Join):
                     self.children.add(effect.channel)
                 elif isinstance(effect.target, Post):
-                    self.heard.append(Heard(effect.channel, effect.target.message, effect.target))
+                    self.unread.append(SentMessage(effect.channel, effect.target.message, effect.target))
         self.log += effects
         return effects
 
     def _take_part(self, part: Pass) -> None:
-        """What is passed in full was sent."""
+        """Records a part that is passed through; a whole message counts as sent."""
         channel = part.channel
         assert (channel in self.passing) is not bool(part.size_bytes), f"out of turn: {part}"
         assert channel not in self.over, f"ordered for a channel that is over: {part}"
@@ -207,61 +199,61 @@ class Driver:
             self.sent[channel].append(Send(channel, bytes(got), is_last=True))
             self.over.add(channel)
 
-    # --- What a server hears and says -------------------------------------------------------------------------------
+    # --- Servers ----------------------------------------------------------------------------------------------------
 
-    def hear(self, method: str) -> Heard:
-        """Take the oldest message with that method which no test has looked at; "" for answers."""
-        for heard in self.heard:
-            if heard.frame.get("method", "") == method:
-                self.heard.remove(heard)
-                return heard
-        raise AssertionError(f"no server was sent {method!r}; unread is {[h.raw for h in self.heard]}")
+    def take_sent(self, method: str) -> SentMessage:
+        """Takes the oldest unread message with that method; "" for responses."""
+        for received in self.unread:
+            if received.frame.get("method", "") == method:
+                self.unread.remove(received)
+                return received
+        raise AssertionError(f"no server was sent {method!r}; unread is {[h.raw for h in self.unread]}")
 
-    def hears(self, method: str) -> bool:
-        return any(heard.frame.get("method", "") == method for heard in self.heard)
+    def was_sent(self, method: str) -> bool:
+        return any(received.frame.get("method", "") == method for received in self.unread)
 
-    def answer(self, heard: Heard, text: str = "{}", *, session: str | None = None) -> None:
-        """Answer a request with a result; over HTTP that ends its POST."""
-        self.reply(heard, result(str(heard.id), text), session=session)
+    def answer(self, received: SentMessage, text: str = "{}", *, session: str | None = None) -> None:
+        """Answers a request with a result; over HTTP that ends its POST."""
+        self.reply(received, result(str(received.id), text), session=session)
 
-    def reply(self, heard: Heard, message: bytes, *, session: str | None = None) -> None:
-        if heard.post is None:
-            self.say(heard.channel, message)
+    def reply(self, received: SentMessage, message: bytes, *, session: str | None = None) -> None:
+        if received.post is None:
+            self.send(received.channel, message)
         else:
-            self.open(heard.channel, Connected(session=session))
-            self.say(heard.channel, message)
-            self.end(heard.channel)
+            self.open(received.channel, Connected(session=session))
+            self.send(received.channel, message)
+            self.end(received.channel)
         if not self.has_disk:
-            self.see_all()
+            self.answer_surveys()
 
-    def see_all(self) -> None:
-        """Answer each order to look at what is named as if there were a file at the first spelling of each path."""
+    def answer_surveys(self) -> None:
+        """Answers each survey as if there were a file at the first spelling of each path."""
         for order in self.every(Survey):
             if order.ticket not in self.surveyed:
                 self.surveyed.add(order.ticket)
                 named = tuple(Sighting(files=(SeenFile(paths[0], 5, "s"),)) for paths in order.named)
                 self.store(order.ticket, Surveyed(named))
 
-    def acknowledge(self, heard: Heard) -> None:
-        """202 for a notification or an answer; a pipe has no such thing."""
-        if heard.post is not None:
-            self.end(heard.channel)
+    def acknowledge(self, received: SentMessage) -> None:
+        """Accepts a notification or a response with 202, over HTTP."""
+        if received.post is not None:
+            self.end(received.channel)
 
     def last_dial(self, target: type[Spawn | Join | Post | Listen]) -> Dial:
         return next(dial for dial in reversed(self.dials) if isinstance(dial.target, target))
 
-    def shake_hands(
+    def start_server(
         self, *, capabilities: str = "{}", revision: str = LATEST, session: str | None = "S1", listens: bool = False
     ) -> ChannelId | None:
-        """Be a server that starts: up to where requests may pass. Returns its GET stream, if it has one."""
+        """Plays a server that starts and finishes the handshake. Returns its GET stream, if it has one."""
         spawned = isinstance(self.dials[-1].target, Spawn | Join)
         if spawned:
             self.open(self.dials[-1].channel, Connected())
         text = f'{{"protocolVersion":"{revision}","capabilities":{capabilities}}}'
-        self.answer(self.hear("initialize"), text, session=session)
-        if self.hears("server/discover"):  # without a session it might have none at all
-            self.end(self.hear("server/discover").channel, FORGOTTEN)
-        self.acknowledge(self.hear("notifications/initialized"))
+        self.answer(self.take_sent("initialize"), text, session=session)
+        if self.was_sent("server/discover"):  # without a session the server might be one of the stateless era
+            self.end(self.take_sent("server/discover").channel, FORGOTTEN)
+        self.acknowledge(self.take_sent("notifications/initialized"))
         if spawned:
             return None
         stream = self.last_dial(Listen).channel
@@ -271,7 +263,7 @@ class Driver:
         self.open(stream, Connected())
         return stream
 
-    # --- Looking at what there was ----------------------------------------------------------------------------------
+    # --- Results ----------------------------------------------------------------------------------------------------
 
     def every(self, kind: type[E]) -> list[E]:
         return [effect for effect in self.log if isinstance(effect, kind)]
@@ -289,15 +281,15 @@ class Driver:
     def frames(self, channel: ChannelId) -> Iterator[dict[str, Any]]:
         return (json.loads(message) for message in self.messages(channel))
 
-    def said(self, channel: ChannelId) -> dict[str, Any]:
-        """The only message on that channel."""
+    def only_message(self, channel: ChannelId) -> dict[str, Any]:
+        """Returns the only message on that channel."""
         (message,) = self.messages(channel)
         frame = json.loads(message)
         assert isinstance(frame, dict)
         return frame
 
     def event_ids(self, channel: ChannelId) -> list[str | None]:
-        """Of the messages on that channel; not of the event that primes."""
+        """Returns the event ids of the messages on that channel, without that of the priming event."""
         return [send.event_id for send in self.sent[channel]]
 
     def notes(self, level: str) -> list[str]:
@@ -316,11 +308,11 @@ class Client:
     principal: str = ""
     headers: Headers = ()
 
-    def say(self, message: bytes, *, takes_events: bool = True) -> ChannelId:
-        """Say one message. Returns the channel its answers come on."""
+    def send(self, message: bytes, *, takes_events: bool = True) -> ChannelId:
+        """Sends one message. Returns the channel that its response comes on."""
         channel = self.pipe or self.post(message, takes_events=takes_events)
         if self.pipe is not None:
-            self.driver.say(channel, message)
+            self.driver.send(channel, message)
         return channel
 
     def post(self, message: bytes, *, takes_events: bool = True, revision: str | None = None) -> ChannelId:
@@ -335,17 +327,17 @@ class Client:
             headers=self.headers,
         )
         self.driver.open(channel, opening)
-        self.driver.say(channel, message)
+        self.driver.send(channel, message)
         return channel
 
     def request(self, id_raw: str, method: str, params: str | None = None) -> ChannelId:
-        return self.say(request(id_raw, method, params))
+        return self.send(request(id_raw, method, params))
 
     def notify(self, method: str, params: str | None = None) -> None:
-        self.say(notification(method, params))
+        self.send(notification(method, params))
 
     def listen(self) -> ChannelId:
-        """Open the GET stream."""
+        """Opens the GET stream. Returns its channel."""
         channel = self.driver.engine.new_channel()
         self.driver.open(channel, GetOpening(self.server, self.principal, self.session, headers=self.headers))
         if channel not in self.driver.over:
@@ -353,7 +345,7 @@ class Client:
         return channel
 
     def resume(self, last_event_id: str | None) -> ChannelId:
-        """Ask for the rest of the stream that named the event."""
+        """Asks for the rest of the stream after an event. Returns the new channel."""
         assert last_event_id is not None
         channel = self.driver.engine.new_channel()
         opening = GetOpening(
@@ -378,15 +370,19 @@ def driver(
     seed: int = 1,
     stored: Iterable[StoredArtifact] = (),
     stored_uploads: Iterable[StoredUpload] = (),
-    is_overheard: bool = True,
+    is_checked: bool = True,
     **plan: Any,
 ) -> Driver:
-    """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http". It is overheard, unless
-    its peers are too wild for anybody to follow."""
+    """Returns a driver of an engine with seeded entropy.
+
+    Args:
+        servers: by default one of each kind, "pipe" and "http".
+        is_checked: the oracle checks all messages. False for peers whose messages no oracle can follow.
+    """
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    kind = Overheard if is_overheard else Engine
+    kind = CheckedEngine if is_checked else Engine
     engine = kind(
         whole,
         entropy=entropy,
@@ -398,8 +394,8 @@ def driver(
     return Driver(engine)
 
 
-def newcomer(world: Driver, down: str, server: str, principal: str = "", headers: Headers = ()) -> Client:
-    """A client that has said nothing yet. `down` is "pipe" or "http"."""
+def new_client(world: Driver, down: str, server: str, principal: str = "", headers: Headers = ()) -> Client:
+    """Returns a client that has sent nothing yet. `down` is "pipe" or "http"."""
     client = Client(world, server, principal=principal, headers=headers)
     if down == "pipe":
         client.pipe = world.engine.new_channel()
@@ -407,12 +403,12 @@ def newcomer(world: Driver, down: str, server: str, principal: str = "", headers
     return client
 
 
-def greeted(world: Driver) -> tuple[Client, ChannelId]:
-    """A client whose HTTP server has confirmed the handshake; its GET stream is being opened."""
-    client = newcomer(world, "http", "http")
+def initialized_client(world: Driver) -> tuple[Client, ChannelId]:
+    """Returns a client whose HTTP server has finished the handshake, and the channel of the GET stream being opened."""
+    client = new_client(world, "http", "http")
     init = client.initialize()
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
-    world.acknowledge(world.hear("notifications/initialized"))
+    world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
+    world.acknowledge(world.take_sent("notifications/initialized"))
     client.session = world.sent[init][-1].session
     return client, world.last_dial(Listen).channel
 
@@ -429,15 +425,15 @@ def connect(
     listens: bool = False,
     headers: Headers = (),
 ) -> Client:
-    """A client that is through with its handshake, and so is its server. Nothing is left to be heard."""
-    client = newcomer(world, down, server, principal, headers)
+    """Returns a client that has finished the handshake with its server. No message is left unread."""
+    client = new_client(world, down, server, principal, headers)
     channel = client.initialize(f'{{"protocolVersion":"{revision}","capabilities":{{}}}}')
-    world.shake_hands(capabilities=capabilities, revision=revision, session=session, listens=listens)
+    world.start_server(capabilities=capabilities, revision=revision, session=session, listens=listens)
     client.session = world.sent[channel][-1].session
     client.notify("notifications/initialized")
     if client.pipe is not None:
         world.sent[client.pipe].clear()
-    assert not world.heard
+    assert not world.unread
     return client
 
 
@@ -445,32 +441,32 @@ def connect(
 
 
 def send_in(world: Driver, opening: UploadOpening) -> ChannelId:
-    """A request to the upload endpoint, its body not yet received."""
+    """Opens a request to the upload endpoint, whose body has not been received yet. Returns its channel."""
     channel = world.engine.new_channel()
     world.open(channel, opening)
     return channel
 
 
 def manifest(*files: tuple[str, int]) -> bytes:
-    """(name, size) of each file, as they were stored."""
+    """Returns the body of an upload that was stored. Each file is (name, size in bytes)."""
     stored = [{"filename": name, "size_bytes": size, "sha256": "0" * 64} for name, size in files]
     return json.dumps({"files": stored}).encode()
 
 
 def ask_link(client: Client, helper: str) -> dict[str, str]:
-    """The query of the link that the helper tool gives."""
+    """Calls the helper tool of uploads. Returns the query of the link."""
     channel = client.request('"link"', "tools/call", f'{{"name":"{helper}"}}')
     url = json.loads(client.driver.messages(channel)[-1])["result"]["structuredContent"]["upload_url"]
     return dict(parse_qsl(urlsplit(url).query))
 
 
 def upload(client: Client, helper: str, *files: tuple[str, int]) -> list[str]:
-    """Put files into a client's session. Returns their handles."""
+    """Uploads files to a client's session. Returns their handles."""
     world = client.driver
     channel = send_in(world, UploadOpening(server=client.server, query=ask_link(client, helper)))
-    effects = world.say(channel, manifest(*files))
+    effects = world.send(channel, manifest(*files))
     for save in [effect for effect in effects if isinstance(effect, Save)]:
         world.store(save.ticket, Saved())
-    handles = world.said(channel)["upload_handles"]
+    handles = world.only_message(channel)["upload_handles"]
     assert len(handles) == len(files)
     return list(handles)

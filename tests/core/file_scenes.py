@@ -1,4 +1,4 @@
-"""Clients, a server and a disk, for tests of files through the engine."""
+"""One client, one server and a disk, for tests of files through the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from disk import Disk
-from driving import Client, Driver, Heard, connect, driver, upload
+from driving import Client, Driver, SentMessage, connect, driver, upload
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
@@ -15,7 +15,7 @@ BOTH = '{"tools":{},"resources":{}}'
 
 
 class Scene:
-    """One client of the server `plan`, which is answered for by hand, and a disk that carries out every order."""
+    """One client of the server `plan`, whose responses the test gives, and a disk that carries out every order."""
 
     def __init__(
         self,
@@ -34,45 +34,46 @@ class Scene:
         self.client: Client = connect(
             self.world, "http", plan.id, capabilities=capabilities, revision=revision, listens=listens
         )
-        self.heard: Heard
+        self.received: SentMessage
         self._ids = 10
 
-    def said(self, channel: ChannelId) -> dict[str, Any]:
-        found = self.world.said(channel)["result"]
+    def only_message(self, channel: ChannelId) -> dict[str, Any]:
+        found = self.world.only_message(channel)["result"]
         assert isinstance(found, dict)
         return found
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
-        """The answer to a request that the server does not hear of."""
+        """Returns the response to a request that the proxy answers itself."""
         self._ids += 1
         channel = self.client.request(str(self._ids), method, json.dumps(params))
         self.disk.settle()
-        return self.world.said(channel)
+        return self.world.only_message(channel)
 
     def begin(self, tool: str, **arguments: object) -> tuple[ChannelId, dict[str, Any]]:
-        """Call a tool. Returns the channel of the answer, and the arguments that the server got."""
+        """Calls a tool. Returns the channel of the response, and the arguments that the server got."""
         self._ids += 1
         params = json.dumps({"name": tool, "arguments": arguments}, ensure_ascii=False)
         channel = self.client.request(str(self._ids), "tools/call", params)
         self.disk.settle()
-        if not self.world.hears("tools/call"):
+        if not self.world.was_sent("tools/call"):
             return channel, {}
-        self.heard = self.world.hear("tools/call")
-        got = self.heard.frame["params"]["arguments"]
+        self.received = self.world.take_sent("tools/call")
+        got = self.received.frame["params"]["arguments"]
         assert isinstance(got, dict)
         return channel, got
 
     def end(self, channel: ChannelId, text: str, **more: Any) -> dict[str, Any]:
-        """The tool is done. Returns what its caller is told."""
+        """Answers the tool call. Returns the result that its caller gets."""
         result = {"content": [{"type": "text", "text": text}], **more}
-        self.world.answer(self.heard, json.dumps(result, ensure_ascii=False))
+        self.world.answer(self.received, json.dumps(result, ensure_ascii=False))
         self.disk.settle()
-        return self.said(channel)
+        return self.only_message(channel)
 
     def call(
         self, tool: str, text: str = "done", *, writes: dict[str, bytes] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Call a tool that writes files, relative to its working directory or absolute, and says something."""
+        """Calls a tool that writes files, at paths relative to its working directory or absolute. Returns the
+        result."""
         arguments = more.pop("arguments", {})
         channel, _ = self.begin(tool, **arguments)
         for path, data in (writes or {}).items():
@@ -80,7 +81,7 @@ class Scene:
         return self.end(channel, text, **more)
 
     def upload(self, name: str, data: bytes) -> str:
-        """Put a file into the client's session. Returns its handle."""
+        """Uploads a file to the client's session. Returns its handle."""
         before = set(self.disk.records)
         (handle,) = upload(self.client, f"{self.id}_get_upload_url", (name, len(data)))
         self.disk.settle()
@@ -94,8 +95,8 @@ class Scene:
 
     @property
     def base(self) -> str:
-        """The session's own folder."""
-        (session,) = self.world.engine._clients.sessions.values()
+        """The path of the session's own folder."""
+        (session,) = self.world.engine._sessions.sessions.values()
         return f"/w/{session.workspace}"
 
 

@@ -1,10 +1,10 @@
-"""For each rule of the oracle a conversation that keeps it, and the same with one thing in it that breaks it."""
+"""All cases of the oracle: for each rule a conversation that keeps it, and breaks it with one change."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from oracle_casing import CASES, Case, found
+from oracle_case import CASES, Case, found
 
 __all__ = ["CASES", "Case", "found"]
 

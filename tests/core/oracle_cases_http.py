@@ -1,11 +1,11 @@
-"""Cases of rules about HTTP: heads, sessions and streams."""
+"""Cases of the oracle: the rules of HTTP: heads, sessions and streams."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from isthmus.core.oracle import Verb
-from oracle_casing import HTTP, SSE, case
+from oracle_case import HTTP, SSE, case
 from wire_scenes import BOTH, CLIENT, EVENTS, JSON, SERVER, Wire
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------
@@ -13,19 +13,19 @@ from wire_scenes import BOTH, CLIENT, EVENTS, JSON, SERVER, Wire
 
 @case("accept", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(head={"accept": JSON if broken else BOTH}))
 
 
 @case("accepted-status", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.notify("own/thing", head={"mirrored": None}, status=200 if broken else 202)
 
 
 @case("content-type", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     id = w.call()
     w.head(w.channels[id], 200, "text/plain" if broken else JSON)
     w.reply(id)
@@ -33,7 +33,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("content-type", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     if w.is_stateless:
         id = w.call()
         w.head(w.channels[id], 202 if broken else 200, JSON)
@@ -44,7 +44,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("error-status", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     id = w.request("own/thing")
     w.head(w.channels[id], 200 if broken else 404, JSON)
     w.answer(id, error={"code": -32601, "message": ""})
@@ -52,13 +52,13 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("session-id-form", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.hello()
-    w.welcome(session="a b" if broken else "a~b")
+    w.initialize()
+    w.answer_initialize(session="a b" if broken else "a~b")
 
 
 @case("session-id-given", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     id = w.call()
     w.begin(id, "S2" if broken else "S1")
     w.reply(id)
@@ -66,8 +66,8 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("session-id-given", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    """A refusal gives none, whatever it has in its head."""
-    w.greet()
+    """A refusal gives no session id, whatever its head holds."""
+    w.handshake()
     id = w.call()
     w.head(w.channels[id], 200 if broken else 400, JSON, "S2")
     w.answer(id, error={"code": -32600, "message": ""})
@@ -75,18 +75,18 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("session-id-missing", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(head={"session": None if broken else "S1"}))
 
 
 @case("session-id-missing", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.listen(session="S2" if broken else "S1")
 
 
 def _lose(w: Wire) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     w.head(w.channels[1], 404, "")
     w.end(w.channels[1])
@@ -103,7 +103,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("session-revived", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     first = w.open(Verb.GET)
     w.head(w.open(Verb.DELETE), 200 if broken else 405, "")
     w.head(first)  # it was asked for before
@@ -114,7 +114,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("session-end-status", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.head(w.open(Verb.DELETE), 200 if broken else 405, "")
     w.head(w.open(Verb.GET), 400, "")
 
@@ -122,7 +122,7 @@ def _(w: Wire, broken: bool) -> None:
 for _none in ("1999-01-01", "2025", ""):
 
     def _unspoken(w: Wire, broken: bool, none: str = _none) -> None:
-        w.greet()
+        w.handshake()
         w.head(w.open(Verb.GET, revision=none if broken else w.revision))
 
     case("version-refused", HTTP)(_unspoken)
@@ -142,13 +142,13 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("version-header-missing", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(head={"revision": None if broken else w.revision}))
 
 
 @case("version-header", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(head={"revision": "2024-11-05" if broken else w.revision}))
 
 
@@ -200,7 +200,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("response-on-get", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     id = w.call()
     channel = w.begin(id)
     w.raw(SERVER, b"", channel, event_id="e1")
@@ -211,7 +211,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("response-stream", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     first, second = w.call(), w.call()
     w.begin(first)
     w.begin(second)
@@ -223,7 +223,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("unrelated-on-stream", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     first, second = w.call(meta=w.meta(progressToken=1)), w.call()
     w.tell("notifications/progress", second if broken else first, progressToken=1, progress=1)
     w.reply(first)
@@ -232,7 +232,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("stream-goes-on", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     id = w.call()
     if not broken:
         w.tell("own/thing", id)
@@ -243,18 +243,18 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("stream-ended-early", HTTP)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     id = w.call()
     w.begin(id)
     w.end(w.channels[id], SERVER if broken else None)
 
 
 def _replay(w: Wire) -> tuple[Any, int]:
-    w.greet()
+    w.handshake()
     id = w.call(meta=w.meta(progressToken=1))
     channel = w.begin(id)
-    w.say(SERVER, _PROGRESS, channel, event_id="e1")
-    w.say(SERVER, {**_PROGRESS, "params": {"progressToken": 1, "progress": 2}}, channel, event_id="e2")
+    w.send(SERVER, _PROGRESS, channel, event_id="e1")
+    w.send(SERVER, {**_PROGRESS, "params": {"progressToken": 1, "progress": 2}}, channel, event_id="e2")
     w.end(channel, None)
     return id, channel
 
@@ -267,7 +267,7 @@ def _(w: Wire, broken: bool) -> None:
     id, _ = _replay(w)
     w.channels[id] = w.listen(last_event_id="e1")
     again = {**_PROGRESS, "params": {"progressToken": 1, "progress": 3 if broken else 2}}
-    w.say(SERVER, again, w.channels[id], event_id="e2")
+    w.send(SERVER, again, w.channels[id], event_id="e2")
     w.reply(id)
 
 
@@ -275,7 +275,7 @@ def _(w: Wire, broken: bool) -> None:
 def _(w: Wire, broken: bool) -> None:
     id, _ = _replay(w)
     channel = w.listen(last_event_id=None)
-    w.say(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, channel, event_id="e2" if broken else "e3")
+    w.send(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, channel, event_id="e2" if broken else "e3")
     w.channels[id] = w.listen(last_event_id="e2")
     w.reply(id)
 
@@ -297,11 +297,11 @@ def _(w: Wire, broken: bool) -> None:
 def _(w: Wire, broken: bool) -> None:
     first, _ = _replay(w)
     get = w.listen()
-    w.say(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, get, event_id="g1")
-    w.say(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, get, event_id="g2")
+    w.send(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, get, event_id="g1")
+    w.send(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, get, event_id="g2")
     w.end(get, None)
     again = w.listen(last_event_id="e1" if broken else "g1")
-    w.say(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, again, event_id="g2")
+    w.send(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, again, event_id="g2")
     w.channels[first] = w.listen(last_event_id="e2")
     w.reply(first)
 
@@ -311,21 +311,21 @@ def _(w: Wire, broken: bool) -> None:
     w.stream = w.listen()
     if not broken:
         w.raw(SERVER, b"/messages", w.stream, event="endpoint")
-    w.say(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, w.stream)
+    w.send(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, w.stream)
     w.seen = w.seen[:]
 
 
 @case("endpoint-first", SSE)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
-    w.say(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, w.stream, event="other" if broken else "message")
+    w.handshake()
+    w.send(SERVER, {"jsonrpc": "2.0", "method": "own/thing"}, w.stream, event="other" if broken else "message")
 
 
 @case("message-on-post", SSE)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     channel = w.open()
-    w.say(CLIENT, {"jsonrpc": "2.0", "id": 1, "method": "ping"}, channel)
+    w.send(CLIENT, {"jsonrpc": "2.0", "id": 1, "method": "ping"}, channel)
     w.head(channel)
-    w.say(SERVER, {"jsonrpc": "2.0", "id": 1, "result": {}}, channel if broken else w.stream)
+    w.send(SERVER, {"jsonrpc": "2.0", "id": 1, "result": {}}, channel if broken else w.stream)
     w.end(channel)

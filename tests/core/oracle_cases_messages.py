@@ -1,10 +1,10 @@
-"""Cases of rules about messages, requests and their responses."""
+"""Cases of the oracle: the rules of messages, requests and their responses."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from oracle_casing import HTTP, case, task
+from oracle_case import HTTP, case, task
 from wire_scenes import CLIENT, SERVER, Wire
 
 # --- Messages ---------------------------------------------------------------------------------------------------------
@@ -14,7 +14,7 @@ def _odd(rule: str, *messages: bytes) -> None:
     for message in messages:
 
         def play(w: Wire, broken: bool, message: bytes = message) -> None:
-            w.greet()
+            w.handshake()
             w.raw(SERVER, message if broken else b'{"jsonrpc":"2.0","method":"own/thing"}', w.last_channel)
 
         case(rule)(play)
@@ -31,7 +31,7 @@ _odd("response-shape", b'{"jsonrpc":"2.0","id":null,"result":{}}')
 
 @case("result-type")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     if w.is_stateless and broken:
         w.answer(w.call(), result=[])
     else:
@@ -40,13 +40,13 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("error-shape")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.answer(w.call(), error={"code": "1" if broken else 1, "message": ""})
 
 
 @case("error-shape")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.answer(w.call(), error="" if broken else {"code": 1, "message": ""})
 
 
@@ -62,18 +62,18 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("batch-unknown")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     ping = {"jsonrpc": "2.0", "method": "own/thing"}
-    w.say(SERVER, [ping, ping] if broken else ping)
+    w.send(SERVER, [ping, ping] if broken else ping)
 
 
 @case("batch-initialize")
 def _(w: Wire, broken: bool) -> None:
-    w.hello()
+    w.initialize()
     if broken:
         first = w.seen.pop()
         w.raw(CLIENT, b"[" + first.message + b"]")  # type: ignore[union-attr]
-    w.welcome()
+    w.answer_initialize()
 
 
 def _names_of_two(revision: str, sender: Any, method: str, message: dict[str, Any]) -> str | None:
@@ -82,7 +82,7 @@ def _names_of_two(revision: str, sender: Any, method: str, message: dict[str, An
 
 @case("schema", check=_names_of_two)
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(name="two" if broken else "one"))
 
 
@@ -91,7 +91,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("id-reused")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     if not w.is_stateless or not broken:
         w.reply(1)
@@ -103,7 +103,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("response-unknown")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     w.reply(1)
     if broken:
@@ -113,7 +113,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("response-twice")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     for _ in range(2 if broken else 1):
         w.reply(1)
@@ -121,22 +121,22 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("error-without-id")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     if broken:
-        w.say(SERVER, {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": ""}})
+        w.send(SERVER, {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": ""}})
 
 
 @case("unanswered")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     if not broken:
-        w.say(CLIENT, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        w.send(CLIENT, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
 
 
 @case("unanswered")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     if not broken:
         w.end(0, None)
@@ -144,7 +144,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("cancel-unknown")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     w.notify("notifications/cancelled", requestId="1" if broken else 1)
     if broken:
@@ -153,15 +153,15 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("cancel-initialize")
 def _(w: Wire, broken: bool) -> None:
-    w.hello()
+    w.initialize()
     if broken:
         w.notify("notifications/cancelled", requestId=0)
-    w.welcome()
+    w.answer_initialize()
 
 
 @case("cancel-of-task")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     id = w.call(task={"ttl": 1000})
     w.reply(id, task=task("a"))
     if broken:
@@ -170,7 +170,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("cancel-by-server")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.call(1)
     w.request("subscriptions/listen", 2, notifications={})
     w.tell("notifications/cancelled", requestId=1 if broken else 2)

@@ -1,10 +1,10 @@
-"""Cases of rules about clients without sessions, and their subscriptions."""
+"""Cases of the oracle: the rules of stateless requests and of subscriptions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from oracle_casing import HTTP, PIPE, acknowledge, case, detailed
+from oracle_case import HTTP, PIPE, acknowledge, case, detailed
 from wire_scenes import K, Wire
 
 # --- Without sessions -------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("meta-reserved")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(), _meta={K + "thing" if broken else "own/thing": {}})
 
 
@@ -44,15 +44,17 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("result-kind-leaked")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(), resultType="input_required" if broken else "odd")
 
 
-def _ask(w: Wire, state: str | None = "s", **questions: Any) -> Any:
-    """A call that is answered with questions."""
+def _input_required(w: Wire, state: str | None = "s", **questions: Any) -> Any:
+    """Makes a call that is answered with server requests. Returns its id."""
     id = w.call(arguments={"a": 1})
-    asked = questions or {"q": {"method": "elicitation/create", "params": {"mode": "form"}}}
-    w.reply(id, resultType="input_required", inputRequests=asked, **({} if state is None else {"requestState": state}))
+    requests = questions or {"q": {"method": "elicitation/create", "params": {"mode": "form"}}}
+    w.reply(
+        id, resultType="input_required", inputRequests=requests, **({} if state is None else {"requestState": state})
+    )
     return id
 
 
@@ -72,14 +74,14 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("input-request-kind")
 def _(w: Wire, broken: bool) -> None:
-    _ask(w, q={"method": "ping" if broken else "roots/list"})
+    _input_required(w, q={"method": "ping" if broken else "roots/list"})
 
 
 for _able, _mode in (({}, "form"), ({"elicitation": {"form": {}}}, "url"), ({"elicitation": {"url": {}}}, "form")):
 
     def _undeclared(w: Wire, broken: bool, able: dict[str, Any] = _able, mode: str = _mode) -> None:
         w.client_can = able if broken else {"elicitation": {"form": {}, "url": {}}}
-        _ask(w, q={"method": "elicitation/create", "params": {"mode": mode}})
+        _input_required(w, q={"method": "elicitation/create", "params": {"mode": mode}})
 
     case("input-request-undeclared")(_undeclared)
 
@@ -90,7 +92,7 @@ def _(w: Wire, broken: bool) -> None:
     questions = {"q": {"method": "sampling/createMessage", "params": {}}}
     if not broken:
         questions["r"] = {"method": "elicitation/create", "params": {}}
-    _ask(w, **questions)
+    _input_required(w, **questions)
 
 
 _ANSWERS = {"q": {"action": "accept"}}
@@ -98,32 +100,32 @@ _ANSWERS = {"q": {"action": "accept"}}
 
 @case("state-changed")
 def _(w: Wire, broken: bool) -> None:
-    _ask(w)
+    _input_required(w)
     w.reply(w.call(arguments={"a": 1}, inputResponses=_ANSWERS, requestState="t" if broken else "s"))
 
 
 @case("state-changed")
 def _(w: Wire, broken: bool) -> None:
-    _ask(w, "s" if broken else None)
+    _input_required(w, "s" if broken else None)
     w.reply(w.call(arguments={"a": 1}, inputResponses=_ANSWERS))
 
 
 @case("state-elsewhere")
 def _(w: Wire, broken: bool) -> None:
-    _ask(w)
+    _input_required(w)
     w.reply(w.call(arguments={"a": 2 if broken else 1}, inputResponses=_ANSWERS, requestState="s"))
 
 
 @case("retry-id")
 def _(w: Wire, broken: bool) -> None:
-    id = _ask(w)
+    id = _input_required(w)
     w.reply(w.call(id if broken else None, arguments={"a": 1}, inputResponses=_ANSWERS, requestState="s"))
 
 
 for _state in ("s", None):
 
     def _incomplete(w: Wire, broken: bool, state: str | None = _state) -> None:
-        _ask(w, state)
+        _input_required(w, state)
         more = {} if state is None else {"requestState": state}
         w.reply(w.call(arguments={"a": 1}, inputResponses={} if broken else _ANSWERS, **more))
 
@@ -147,9 +149,9 @@ def change(w: Wire, id: Any, kind: str = "tools", on: Any = None, **params: Any)
     w.tell(f"notifications/{kind}", on or id, _meta={K + "subscriptionId": id}, **params)
 
 
-def subscribe(w: Wire, **sought: Any) -> Any:
-    id = w.request("subscriptions/listen", notifications=sought)
-    acknowledge(w, id, sought)
+def subscribe(w: Wire, **requested: Any) -> Any:
+    id = w.request("subscriptions/listen", notifications=requested)
+    acknowledge(w, id, requested)
     return id
 
 

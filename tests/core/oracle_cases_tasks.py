@@ -1,10 +1,10 @@
-"""Cases of rules about tasks."""
+"""Cases of the oracle: the rules of tasks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from oracle_casing import case, detailed, task
+from oracle_case import case, detailed, task
 from wire_scenes import TASKS, K, Wire
 
 # --- Tasks ------------------------------------------------------------------------------------------------------------
@@ -21,20 +21,20 @@ def begin_task(w: Wire, id: str = "a", **more: Any) -> Any:
 
 
 def look(w: Wire, id: str = "a", status: str = "working", *, asked_at: float | None = None, **more: Any) -> None:
-    """`tasks/get` and what it says."""
+    """Sends `tasks/get` and answers it with this status."""
     shape = detailed if w.is_stateless else task
     w.reply(w.request("tasks/get", taskId=id, at=asked_at), at=asked_at, **shape(id, status, **more))
 
 
 @case("task-uncreated")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     w.reply(w.call(task={}), **({"content": []} if broken else {"task": task("a")}))
 
 
 @case("task-unasked")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     if w.is_stateless:
         able = {} if broken else {"extensions": {TASKS: {}}}
         w.reply(w.call(meta=w.meta(able)), resultType="task", **detailed("a"))
@@ -44,7 +44,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("task-unasked")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     if w.is_stateless:
         id = w.request("prompts/get" if broken else "tools/call", name="p")
         w.reply(id, resultType="task", **detailed("a"))
@@ -55,7 +55,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("task-shape")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     ttl = "ttlMs" if w.is_stateless else "ttl"
     look(w, **({ttl: ...} if broken else {ttl: 5}))
@@ -63,21 +63,21 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("task-shape")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     look(w, status="odd" if broken else "working")
 
 
 @case("task-begins")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     begin_task(w, "a" if broken else "b")
 
 
 @case("task-begins")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     if w.is_stateless:
         begin_task(w, status="completed")
         if broken:
@@ -88,7 +88,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("task-status")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     look(w, status="cancelled")
     look(w, status="working" if broken else "cancelled")
@@ -96,7 +96,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("task-cancelled")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     look(w, status="completed" if broken else "working")
     id = w.request("tasks/cancel", taskId="a")
@@ -105,7 +105,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("task-cancelled")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     w.reply(w.request("tasks/cancel", taskId="a"), **task("a", "working" if broken else "cancelled"))
     if not broken:
@@ -115,14 +115,14 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("related-task")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     w.reply(w.request("tasks/result", taskId="a"), _meta={K + "related-task": {"taskId": "b" if broken else "a"}})
 
 
 @case("related-task-needless")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     related = {K + "related-task": {"taskId": "a"}} if broken else {}
     w.reply(w.request("tasks/get", taskId="a", meta=related), **task("a"))
@@ -130,7 +130,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("related-task-needless")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     related = {K + "related-task": {"taskId": "a"}} if broken else {}
     w.tell("notifications/tasks/status", **task("a", "completed"), _meta=related)
@@ -138,7 +138,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("related-task-needless")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     look(w, _meta={K + "related-task": {"taskId": "a"}} if broken else {})
 
@@ -162,7 +162,7 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("task-polled-early")
 def _(w: Wire, broken: bool) -> None:
-    w.greet()
+    w.handshake()
     begin_task(w)
     interval = "pollIntervalMs" if w.is_stateless else "pollInterval"
     look(w, asked_at=10.0, **{interval: 1000})

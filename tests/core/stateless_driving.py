@@ -1,7 +1,6 @@
-"""Clients without sessions (2026-07-28) on top of `driving`: their requests say all, in the body and in headers.
+"""Clients of the stateless era (2026-07-28) on top of `driving`, and helpers for the servers behind them.
 
-Behind them are servers with sessions or without, which are played by hand as everywhere. `assert_empty` says whether an
-engine has let go of everything.
+The servers are of either era, and the test plays them. `assert_empty` checks that an engine holds nothing any more.
 """
 
 from __future__ import annotations
@@ -10,27 +9,28 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from driving import GONE, LATEST, Client, Driver, Heard, driver, notification, request, result
-from isthmus.core.base.effects import Connected, Headers, Join, PipeOpening, PostOpening, Spawn
+from driving import GONE, LATEST, Client, Driver, SentMessage, driver, notification, request, result
+from isthmus.core.base.effects import Join, Spawn
 from isthmus.core.base.effects import Listen as Get
+from isthmus.core.base.events import Connected, Headers, PipeOpening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.jsonrpc import envelope
-from isthmus.core.state.context import Desk
-from isthmus.core.state.link import FarewellRole, UpPostRole, UpStreamRole
-from isthmus.core.state.upstream_session import State
+from isthmus.core.state.context import Context
+from isthmus.core.state.upstream_channels import DeleteRole, UpstreamPostRole, UpstreamStreamRole
+from isthmus.core.state.upstream_session import UpstreamSessionState
 from isthmus.core.wire.http.mcp_headers import headers_for
 
 REVISION = "2026-07-28"
 K = "io.modelcontextprotocol/"
 ABLE: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-"""What a client declares that can be asked everything."""
+"""The capabilities of a client that can answer every kind of question."""
 
 FORM = '{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}'
 PROMPT = '{"messages":[],"maxTokens":1}'
 QUESTIONS = {"elicitation/create": FORM, "sampling/createMessage": PROMPT, "roots/list": "{}"}
-"""Of each question, params that can be asked."""
+"""Valid params of each kind of question, by method."""
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "elicitation/create": {"action": "accept", "content": {"name": "Ann"}},
@@ -43,32 +43,32 @@ PUSHING = (
     '{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{},'
     '"resources":{"listChanged":true,"subscribe":true}}'
 )
-"""What a server declares that tells of everything."""
+"""The capabilities of a server that sends every kind of notification."""
 
 
 def meta(
     capabilities: dict[str, Any] | None = None, *, level: str | None = None, token: Any = None, revision: str = REVISION
 ) -> dict[str, Any]:
-    """The `_meta` of a request."""
-    said: dict[str, Any] = {
+    """Returns the `_meta` of a request."""
+    found: dict[str, Any] = {
         K + "protocolVersion": revision,
         K + "clientCapabilities": ABLE if capabilities is None else capabilities,
         K + "clientInfo": {"name": "tester", "version": "1"},
     }
     if level is not None:
-        said[K + "logLevel"] = level
+        found[K + "logLevel"] = level
     if token is not None:
-        said["progressToken"] = token
-    return said
+        found["progressToken"] = token
+    return found
 
 
 @dataclass
 class Modern:
-    """A client without sessions, over HTTP or on a pipe.
+    """A client of the stateless era, over HTTP or on a pipe.
 
     Attributes:
         capabilities: what it declares with each request.
-        last_id: ids are counted from 1, for requests that name none.
+        last_id: the last id given to a request that names none; ids count from 1.
     """
 
     driver: Driver
@@ -95,12 +95,12 @@ class Modern:
         declared = self.capabilities if capabilities is None else capabilities
         return request(id_raw, method, json.dumps({"_meta": meta(declared, level=level, token=token), **params}))
 
-    def request(self, method: str, *, takes_events: bool = True, **said: Any) -> ChannelId:
-        """Say one request. Returns the channel that its answer comes on."""
-        return self.send(self.body(method, **said), takes_events=takes_events)
+    def request(self, method: str, *, takes_events: bool = True, **rest: Any) -> ChannelId:
+        """Sends one request. Returns the channel of its response."""
+        return self.send(self.body(method, **rest), takes_events=takes_events)
 
-    def call(self, name: str = "ask", arguments: dict[str, Any] | None = None, **said: Any) -> ChannelId:
-        return self.request("tools/call", name=name, arguments={} if arguments is None else arguments, **said)
+    def call(self, name: str = "ask", arguments: dict[str, Any] | None = None, **rest: Any) -> ChannelId:
+        return self.request("tools/call", name=name, arguments={} if arguments is None else arguments, **rest)
 
     def send(
         self,
@@ -111,9 +111,9 @@ class Modern:
         session: str | None = None,
         takes_events: bool = True,
     ) -> ChannelId:
-        """Say these bytes; over HTTP with the headers that belong to them, if no others are given."""
+        """Sends these bytes; over HTTP with the headers that mirror them, unless others are given."""
         if self.pipe is not None:
-            self.driver.say(self.pipe, message)
+            self.driver.send(self.pipe, message)
             return self.pipe
         if mirrored is None:
             frame = envelope.decode(message)
@@ -130,18 +130,18 @@ class Modern:
             mirrored=mirrored,
         )
         self.driver.open(channel, opening)
-        self.driver.say(channel, message)
+        self.driver.send(channel, message)
         return channel
 
     def cancel(self, channel: ChannelId, id_raw: str = "1") -> None:
-        """Want no answer: the stream is closed, or, on a pipe, the request cancelled by its id."""
+        """Cancels a request: closes its stream over HTTP, cancels it by its id on a pipe."""
         if self.pipe is not None:
-            self.driver.say(self.pipe, notification("notifications/cancelled", f'{{"requestId":{id_raw}}}'))
+            self.driver.send(self.pipe, notification("notifications/cancelled", f'{{"requestId":{id_raw}}}'))
         else:
             self.driver.end(channel, GONE)
 
     def answered(self, channel: ChannelId, id: Any = None) -> dict[str, Any]:
-        """The answer on a channel: the only one there, or that to the request of this id."""
+        """Returns the response on a channel: the only one, or that to the request of this id."""
         found = [
             frame
             for frame in self.driver.frames(channel)
@@ -150,8 +150,8 @@ class Modern:
         assert len(found) == 1, found
         return dict(found[0])
 
-    def told(self, channel: ChannelId) -> list[dict[str, Any]]:
-        """The notifications on a channel."""
+    def notifications(self, channel: ChannelId) -> list[dict[str, Any]]:
+        """Returns the notifications on a channel."""
         return [frame for frame in self.driver.frames(channel) if "method" in frame]
 
 
@@ -163,7 +163,7 @@ def modern(
     principal: str = "",
     capabilities: dict[str, Any] | None = None,
 ) -> Modern:
-    """A client that has said nothing yet. `down` is "pipe" or "http"."""
+    """Returns a client that has sent nothing yet. `down` is "pipe" or "http"."""
     client = Modern(world, server, principal=principal)
     if capabilities is not None:
         client.capabilities = capabilities
@@ -173,14 +173,14 @@ def modern(
     return client
 
 
-def beside(client: Modern) -> Client:
-    """The same pipe, as a client that has sessions speaks on it."""
+def handshake_client(client: Modern) -> Client:
+    """Returns a client of the handshake era on the same pipe."""
     assert client.pipe is not None
     return Client(client.driver, client.server, client.pipe, principal=client.principal)
 
 
 def bridge(*servers: ServerPlan, limits: Limits | None = None, seed: int = 1, **plan: Any) -> Driver:
-    """An engine with servers that are not asked which era they speak, unless others are given: "pipe" and "http"."""
+    """Returns a driver of an engine; by default its servers are "pipe" and "http", of unknown era."""
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     return driver(*(servers or both), limits=limits, seed=seed, **plan)
 
@@ -188,22 +188,25 @@ def bridge(*servers: ServerPlan, limits: Limits | None = None, seed: int = 1, **
 # --- Servers ----------------------------------------------------------------------------------------------------------
 
 
-def rise(
+def start_legacy_server(
     world: Driver, *, capabilities: str = PUSHING, session: str = "S1", revision: str = LATEST
 ) -> ChannelId | None:
-    """Be a server with sessions that starts because of a client without: it refuses `server/discover`, is dialled anew,
-    and says its capabilities. Returns its GET stream, which is open, if it is one of HTTP."""
-    if world.hears("server/discover") or not world.hears("initialize"):
+    """Plays a server of the handshake era that starts for a client of the stateless era.
+
+    The server refuses `server/discover`, is dialled anew and finishes the handshake. Returns its open GET stream if it
+    speaks HTTP.
+    """
+    if world.was_sent("server/discover") or not world.was_sent("initialize"):
         last = world.dials[-1]
         if isinstance(last.target, Spawn | Join):
             world.open(last.channel, Connected())
-        if world.hears("server/discover"):
+        if world.was_sent("server/discover"):
             refuse_discovery(world)
-    if isinstance(world.dials[-1].target, Spawn | Join) and not world.hears("initialize"):
+    if isinstance(world.dials[-1].target, Spawn | Join) and not world.was_sent("initialize"):
         world.open(world.dials[-1].channel, Connected())
     text = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{{"name":"s","version":"1"}}}}'
-    world.answer(world.hear("initialize"), text, session=session)
-    world.acknowledge(world.hear("notifications/initialized"))
+    world.answer(world.take_sent("initialize"), text, session=session)
+    world.acknowledge(world.take_sent("notifications/initialized"))
     gets = [dial for dial in world.dials if isinstance(dial.target, Get) and dial.channel not in world.over]
     if not gets:
         return None
@@ -212,20 +215,20 @@ def rise(
 
 
 def refuse_discovery(world: Driver) -> None:
-    """Be a server that knows no `server/discover`."""
-    probe = world.hear("server/discover")
+    """Plays a server that does not know `server/discover`."""
+    probe = world.take_sent("server/discover")
     message = f'{{"jsonrpc":"2.0","id":{probe.id},"error":{{"code":-32601,"message":"Method not found"}}}}'.encode()
     if probe.post is None:
-        world.say(probe.channel, message)
+        world.send(probe.channel, message)
         if probe.channel in world.closed:  # it was dialled anew
-            world.heard = [heard for heard in world.heard if heard.channel != probe.channel]
+            world.unread = [received for received in world.unread if received.channel != probe.channel]
             world.engine.receive_close(probe.channel, GONE, world.now)
     else:
         world.reply(probe, message)
 
 
-def emerge(world: Driver, *, capabilities: str = PUSHING) -> None:
-    """Be a server without sessions that starts."""
+def start_stateless_server(world: Driver, *, capabilities: str = PUSHING) -> None:
+    """Plays a server of the stateless era that starts."""
     last = world.dials[-1]
     if isinstance(last.target, Spawn | Join):
         world.open(last.channel, Connected())
@@ -233,129 +236,148 @@ def emerge(world: Driver, *, capabilities: str = PUSHING) -> None:
         f'{{"resultType":"complete","supportedVersions":["{REVISION}"],"capabilities":{capabilities},'
         f'"ttlMs":0,"cacheScope":"private","_meta":{{"{K}serverInfo":{{"name":"s","version":"1"}}}}}}'
     )
-    world.answer(world.hear("server/discover"), text)
+    world.answer(world.take_sent("server/discover"), text)
 
 
-def ask(world: Driver, heard: Heard, method: str = "elicitation/create", id_raw: str = '"q"', params: str = "") -> None:
-    """Be a server that asks in the course of a call: on its stream, which is opened for that."""
-    speak(world, heard, request(id_raw, method, params or QUESTIONS[method]))
+def ask(
+    world: Driver, received: SentMessage, method: str = "elicitation/create", id_raw: str = '"q"', params: str = ""
+) -> None:
+    """Plays a server that sends a request during a call, on the stream of the call."""
+    send_during(world, received, request(id_raw, method, params or QUESTIONS[method]))
 
 
-def speak(world: Driver, heard: Heard, message: bytes) -> None:
-    """Be a server that says something in the course of a call."""
-    if heard.post is not None and heard.channel not in world.over:
-        world.open(heard.channel, Connected())
-    world.say(heard.channel, message)
+def send_during(world: Driver, received: SentMessage, message: bytes) -> None:
+    """Plays a server that sends a message during a call."""
+    if received.post is not None and received.channel not in world.over:
+        world.open(received.channel, Connected())
+    world.send(received.channel, message)
 
 
 def collect(world: Driver) -> None:
-    """Let the time pass in which more questions are waited for."""
-    world.wait(world.engine._desk.limits.collect_s)
+    """Waits until the time for collecting further questions is over."""
+    world.wait(world.engine._context.limits.collect_s)
 
 
 def rounds(client: Modern, channel: ChannelId, id: Any = None) -> tuple[dict[str, Any], str]:
-    """The questions that a request was answered with, and the state to bring back."""
+    """Returns the questions and the `requestState` that a request was answered with."""
     answer = client.answered(channel, id)["result"]
     assert answer["resultType"] == "input_required"
     return answer["inputRequests"], answer["requestState"]
 
 
-def parked(
-    world: Driver, client: Modern, method: str = "elicitation/create", asked: str = '"q"', **said: Any
-) -> tuple[Heard, dict[str, Any], str]:
-    """A call that its server, which is ready, has asked something for, under the id `asked`. Returns the call, the
-    questions and the state."""
-    channel = client.call(**said)
-    heard = world.hear("tools/call")
-    ask(world, heard, method, asked)
+def suspended(
+    world: Driver, client: Modern, method: str = "elicitation/create", question_id: str = '"q"', **rest: Any
+) -> tuple[SentMessage, dict[str, Any], str]:
+    """Suspends a call, by a question of its server under the id `question_id`.
+
+    Returns the call as the server received it, the questions and the `requestState`.
+    """
+    channel = client.call(**rest)
+    received = world.take_sent("tools/call")
+    ask(world, received, method, question_id)
     collect(world)
     questions, state = rounds(client, channel, client.last_id)
-    return heard, questions, state
+    return received, questions, state
 
 
 def served(
     up: str = "pipe", down: str = "http", *, limits: Limits | None = None, capabilities: str = PUSHING, **plan: Any
 ) -> tuple[Driver, Modern, ChannelId | None]:
-    """A client and a server with sessions that is ready, and its GET stream if it has one."""
+    """Returns a driver and a client whose server, of the handshake era, is ready, and its GET stream if it has one."""
     world = bridge(limits=limits, **plan)
     client = modern(world, up, down)
     channel = client.request("server/discover")
-    stream = rise(world, capabilities=capabilities)
+    stream = start_legacy_server(world, capabilities=capabilities)
     assert client.answered(channel)["result"]["supportedVersions"] == [REVISION]
     world.sent[channel].clear()
     client.last_id = 0
     return world, client, stream
 
 
-def give(world: Driver, heard: Heard, text: str = '{"content":[]}') -> None:
-    """Answer a call whose stream may be open already."""
-    speak(world, heard, result(str(heard.id), text))
-    if heard.post is not None and heard.channel not in world.over:
-        world.end(heard.channel)
+def respond(world: Driver, received: SentMessage, text: str = '{"content":[]}') -> None:
+    """Answers a call, whose stream may already be open."""
+    send_during(world, received, result(str(received.id), text))
+    if received.post is not None and received.channel not in world.over:
+        world.end(received.channel)
 
 
-# --- What is left -----------------------------------------------------------------------------------------------------
+# --- Remaining state --------------------------------------------------------------------------------------------------
 
 
 def settle(world: Driver) -> None:
-    """Let every channel be gone that the engine has ended, and every POST that needs no answer be taken."""
-    desk: Desk = world.engine._desk
-    while found := [channel for channel, role in desk.channels() if not desk.is_open(channel) or _is_notice(role)]:
+    """Closes every channel that the engine has ended, and accepts every POST that needs no response."""
+    context: Context = world.engine._context
+    while found := [
+        channel for channel, role in context.channels() if not context.is_open(channel) or _ends_by_itself(role)
+    ]:
         for channel in found:
             world.end(channel)
 
 
-def _is_notice(role: object) -> bool:
-    """What a server does by itself: it takes what needs no answer, and ends the stream of a session that is over."""
-    if isinstance(role, UpStreamRole):
-        return role.link.upstream.state is State.CLOSED
-    return isinstance(role, FarewellRole) or (isinstance(role, UpPostRole) and role.number is None)
+def _ends_by_itself(role: object) -> bool:
+    """True for a DELETE, for a POST without a request, and for the stream of a session that is over."""
+    if isinstance(role, UpstreamStreamRole):
+        return role.link.upstream.state is UpstreamSessionState.CLOSED
+    return isinstance(role, DeleteRole) or (isinstance(role, UpstreamPostRole) and role.number is None)
 
 
 def tables(engine: Any) -> dict[str, Any]:
-    """All that an engine keeps of calls, clients and servers, by the name of its table."""
-    servers, legwork = engine._servers, engine._legwork
-    links = list(servers.links.values())
+    """Returns everything that an engine holds of calls, clients and servers, by the name of its table."""
+    router, stateless_responder = engine._router, engine._stateless_responder
+    links = list(router.links.values())
     return {
-        "sessions": engine._clients.sessions,
-        "by_sid": engine._clients._by_sid,
+        "sessions": engine._sessions.sessions,
+        "by_sid": engine._sessions._by_sid,
         "by_affinity": engine._stateless._by_affinity,
-        "parks": legwork.parking._by_id,
-        "visits": legwork.visits._waiting,
-        "visits done": legwork.visits._done,
-        "deferred": {sid: waiting for sid, waiting in legwork.deferring._waiting.items() if waiting},
-        "rounds": [e for s in engine._clients.sessions.values() for e in s.exchanges.values() if e.round is not None],
+        "suspended calls": stateless_responder.suspended_calls._by_id,
+        "url elicitations": stateless_responder.url_elicitation._waiting,
+        "url elicitations done": stateless_responder.url_elicitation._done,
+        "deferred": {
+            sid: waiting for sid, waiting in stateless_responder.deferred_questions._waiting.items() if waiting
+        },
+        "rounds": [e for s in engine._sessions.sessions.values() for e in s.exchanges.values() if e.round is not None],
         "links": links,
-        "links by session": servers.by_sid,
-        "timers": engine._desk.timers._live,
+        "links by session": router.by_sid,
+        "timers": engine._context.timers._live,
         "pending": [entry for link in links for entry in link.pending.values()],
         "queues": [entry for link in links for entry in link.queue],
         "learning": [entry for link in links for entry in link.learning + link.subscribing],
         "streams": [*engine._streams._over, *engine._streams._fed, *engine._streams._silent],
-        "storage": engine._waiting._thens,
-        "paused": engine._desk._paused,
+        "storage": engine._storage_orders._thens,
+        "paused": engine._context._paused,
     }
 
 
 def assert_empty(world: Driver, *but: str) -> None:
-    """Nothing is left of anybody: no session, link, timer, channel, nor an entry in any table."""
+    """Checks that no session, link, timer or channel is left, nor an entry in a table that `but` does not name."""
     settle(world)
     left = {name: table for name, table in tables(world.engine).items() if table and name not in but}
     assert not left, left
     if "channels" not in but:
-        assert not world.engine._desk.channels()
+        assert not world.engine._context.channels()
 
 
 def assert_idle(world: Driver) -> None:
-    """Sessions and their servers may go on, but nothing is under way: no request, question, park or timer but those of
-    idleness."""
+    """Checks that no request, question or suspended call is open and that no timer runs but those of idleness.
+
+    Sessions and their servers may go on.
+    """
     settle(world)
     state = tables(world.engine)
-    for name in ("parks", "visits", "deferred", "rounds", "pending", "queues", "learning", "streams"):
+    for name in (
+        "suspended calls",
+        "url elicitations",
+        "deferred",
+        "rounds",
+        "pending",
+        "queues",
+        "learning",
+        "streams",
+    ):
         assert not state[name], (name, state[name])
     timers = {purpose for purpose, _ in state["timers"]}
     assert timers <= {"idle", "linger", "rest"}, timers
     for session in state["sessions"].values():
         assert not session.exchanges
-        assert not session.asks
+        assert not session.questions
         assert not session.listens

@@ -1,4 +1,4 @@
-"""A server without sessions, as tests play it, and clients of either era for it."""
+"""Helpers for tests that play a server of the stateless era, and clients of either era for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from driving import Client, Driver, Heard, driver, newcomer, notification, request, result
-from isthmus.core.base.effects import Cause, Connected, Dial, End, Headers, Join, Post, PostOpening, Spawn
+from driving import Client, Driver, SentMessage, driver, new_client, notification, request, result
+from isthmus.core.base.effects import Dial, Join, Post, Spawn
+from isthmus.core.base.events import Cause, Connected, End, Headers, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.base.revisions import LATEST_MODERN, Era
@@ -25,7 +26,7 @@ def refused(status: int, body: bytes = b"") -> Cause:
 
 
 def failure(code: int, message: str = "no", *, data: object = None, id: object = None) -> bytes:
-    """The body of an error, as servers write it."""
+    """Returns the body of an error response, as servers write it."""
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode()
 
@@ -42,55 +43,55 @@ def modern_plan(kind: Kind, *, era: Era | None = Era.STATELESS, **rest: Any) -> 
     return ServerPlan(id=kind.value, kind=kind, era=era, **rest)
 
 
-def refuse(world: Driver, heard: Heard, status: int, body: bytes = b"") -> None:
-    """Over HTTP: the status, and nothing else."""
-    world.end(heard.channel, refused(status, body))
+def refuse(world: Driver, received: SentMessage, status: int, body: bytes = b"") -> None:
+    """Answers a POST with a status and no message."""
+    world.end(received.channel, refused(status, body))
 
 
 def fail(
-    world: Driver, heard: Heard, code: int, message: str = "no", *, data: object = None, status: int = 200
+    world: Driver, received: SentMessage, code: int, message: str = "no", *, data: object = None, status: int = 200
 ) -> None:
-    """Answer with an error: on a pipe, or in a response of that status."""
-    body = failure(code, message, data=data, id=heard.id)
-    if heard.post is None or status == 200:
-        world.reply(heard, body)
+    """Answers with an error: on a pipe, or in a response of that status."""
+    body = failure(code, message, data=data, id=received.id)
+    if received.post is None or status == 200:
+        world.reply(received, body)
     else:
-        refuse(world, heard, status, body)
+        refuse(world, received, status, body)
 
 
 def connect_child(world: Driver) -> ChannelId:
-    """The process that was started last runs, or the socket is open."""
+    """Connects the process or socket that was dialled last. Returns its channel."""
     channel = next(dial.channel for dial in reversed(world.dials) if isinstance(dial.target, Spawn | Join))
     world.open(channel, Connected())
     return channel
 
 
-def discovered(world: Driver, capabilities: str = "{}", *, grants: bool = True) -> Heard | None:
-    """Be a server without sessions that starts. Returns its `subscriptions/listen`, if it got one."""
+def discovered(world: Driver, capabilities: str = "{}", *, grants: bool = True) -> SentMessage | None:
+    """Plays a server of the stateless era that starts. Returns its `subscriptions/listen`, if it got one."""
     if isinstance(world.dials[-1].target, Spawn | Join):
         connect_child(world)
-    world.answer(world.hear("server/discover"), discovery(capabilities))
-    if not world.hears("subscriptions/listen"):
+    world.answer(world.take_sent("server/discover"), discovery(capabilities))
+    if not world.was_sent("subscriptions/listen"):
         return None
-    listen = world.hear("subscriptions/listen")
+    listen = world.take_sent("subscriptions/listen")
     if grants:
         grant(world, listen)
     return listen
 
 
-def grant(world: Driver, listen: Heard, filter: object = None) -> None:
-    """Confirm a subscription: all of it, if it is not said of what."""
+def grant(world: Driver, listen: SentMessage, filter: object = None) -> None:
+    """Acknowledges a subscription; without a filter, all of it."""
     wanted = listen.frame["params"]["notifications"] if filter is None else filter
     tell(world, listen, "notifications/subscriptions/acknowledged", {"notifications": wanted})
 
 
-def tell(world: Driver, listen: Heard, method: str, params: dict[str, object] | None = None) -> None:
-    """A notification in a subscription."""
+def tell(world: Driver, listen: SentMessage, method: str, params: dict[str, object] | None = None) -> None:
+    """Sends a notification of a subscription."""
     meta = {f"{META}subscriptionId": listen.id}
     if listen.post is not None and listen.channel not in world.opened:
         world.open(listen.channel, Connected())
         world.opened.add(listen.channel)
-    world.say(listen.channel, notification(method, json.dumps({**(params or {}), "_meta": meta})))
+    world.send(listen.channel, notification(method, json.dumps({**(params or {}), "_meta": meta})))
 
 
 def modern_call(
@@ -103,11 +104,11 @@ def modern_call(
     mirrored: Headers = (),
     meta: str = "",
 ) -> ChannelId:
-    """A request of a client without sessions. Returns where its answer comes.
+    """Sends a request of a client of the stateless era. Returns the channel of its response.
 
     Args:
         params: a JSON object without `_meta`.
-        mirrored: headers beside those that every such request has.
+        mirrored: headers in addition to those that every such request has.
         meta: further members of `_meta`.
     """
     envelope = (
@@ -128,19 +129,19 @@ def modern_call(
         mirrored=headers_for(method, raw.encode()) + mirrored,
     )
     world.open(channel, opening)
-    world.say(channel, request(id_raw, method, raw))
+    world.send(channel, request(id_raw, method, raw))
     return channel
 
 
 def bare(params: dict[str, Any]) -> dict[str, Any]:
-    """The params of a request without what every request says of its client."""
+    """Returns the params of a request without the members of `_meta` that every request has."""
     meta = {key: value for key, value in params.get("_meta", {}).items() if not key.startswith(META)}
     rest = {key: value for key, value in params.items() if key != "_meta"}
     return rest | ({"_meta": meta} if meta else {})
 
 
-def asking(questions: dict[str, tuple[str, object]] | None, state: str | None = None) -> str:
-    """A result that asks: method and params by key."""
+def input_required_result(questions: dict[str, tuple[str, object]] | None, state: str | None = None) -> str:
+    """Returns an `input_required` result. `questions` are (method, params) by key."""
     parts: dict[str, object] = {"resultType": "input_required"}
     if questions is not None:
         parts["inputRequests"] = {key: {"method": m, "params": p} for key, (m, p) in questions.items()}
@@ -151,30 +152,30 @@ def asking(questions: dict[str, tuple[str, object]] | None, state: str | None = 
 
 @dataclass
 class Pair:
-    """A client with a session, and its server without."""
+    """A client of the handshake era, and its server of the stateless era."""
 
     world: Driver
     client: Client
 
     def call(
         self, id_raw: str = "1", params: str = '{"name":"t"}', method: str = "tools/call"
-    ) -> tuple[ChannelId, Heard]:
-        """Make a request. Returns where its answer comes, and what the server was sent."""
+    ) -> tuple[ChannelId, SentMessage]:
+        """Sends a request. Returns the channel of its response, and the message that the server was sent."""
         channel = self.client.request(id_raw, method, params)
-        if method == "tools/call" and self.world.hears("tools/list"):  # to learn what it wants in headers
-            self.world.answer(self.world.hear("tools/list"), '{"resultType":"complete","tools":[]}')
-        return channel, self.world.hear(method)
+        if method == "tools/call" and self.world.was_sent("tools/list"):  # to learn which arguments it wants in headers
+            self.world.answer(self.world.take_sent("tools/list"), '{"resultType":"complete","tools":[]}')
+        return channel, self.world.take_sent(method)
 
     def reply(self, id: object, text: str) -> None:
-        """Answer a question of the server."""
-        self.client.say(result(json.dumps(id), text))
+        """Answers a question of the server."""
+        self.client.send(result(json.dumps(id), text))
 
     def asked(self, channel: ChannelId) -> list[dict[str, Any]]:
-        """The questions on a channel so far."""
+        """Returns the questions on a channel so far."""
         return [frame for frame in self.world.frames(channel) if "method" in frame and "id" in frame]
 
     def answer(self, channel: ChannelId) -> dict[str, Any] | None:
-        """The answer to the request on a channel, if there is one."""
+        """Returns the response to the request on a channel, if there is one."""
         found = [frame for frame in self.world.frames(channel) if "method" not in frame]
         return found[-1] if found else None
 
@@ -189,16 +190,16 @@ def pair(
     limits: Any = None,
     **plan: Any,
 ) -> Pair:
-    """Both through with their introductions; nothing is left to be heard."""
+    """Returns a client and a server that are ready for requests. No message is left unread."""
     world = driver(modern_plan(up, **plan), limits=limits)
-    client = newcomer(world, down, up.value)
+    client = new_client(world, down, up.value)
     channel = client.initialize(f'{{"protocolVersion":"{revision}","capabilities":{declared}}}')
     discovered(world, capabilities)
     client.session = world.sent[channel][-1].session
     client.notify("notifications/initialized")
     if client.pipe is not None:
         world.sent[client.pipe].clear()
-    assert not world.heard
+    assert not world.unread
     return Pair(world, client)
 
 

@@ -1,4 +1,4 @@
-"""Clients and calls whose streams outlive their connections, for the tests of `core.streams` in the engine."""
+"""Clients and calls whose event streams outlive their connections."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from driving import GONE, Client, Driver, Heard, notification, request
-from isthmus.core.base.effects import Connected, Send, Spawn
+from driving import GONE, Client, Driver, SentMessage, notification, request
+from isthmus.core.base.effects import Send, Spawn
+from isthmus.core.base.events import Connected
 from isthmus.core.base.ids import ChannelId
 
 LOG = "notifications/message"
@@ -16,35 +17,35 @@ WITH_TOKEN = '{"_meta":{"progressToken":"t"}}'
 
 @dataclass
 class Call:
-    """A request that is under way, and what its server says about it."""
+    """A running request, and the messages that its server sends about it."""
 
     world: Driver
     channel: ChannelId
-    heard: Heard
+    received: SentMessage
 
-    def say(self, message: bytes) -> None:
-        self.world.say(self.heard.channel, message)
+    def send(self, message: bytes) -> None:
+        self.world.send(self.received.channel, message)
 
     def progress(self, number: int = 0) -> None:
-        token = self.heard.frame["params"]["_meta"]["progressToken"]
-        self.say(notification("notifications/progress", f'{{"progressToken":{token},"progress":{number}}}'))
+        token = self.received.frame["params"]["_meta"]["progressToken"]
+        self.send(notification("notifications/progress", f'{{"progressToken":{token},"progress":{number}}}'))
 
     def log(self, number: int, size: int = 0) -> None:
-        self.say(notification(LOG, json.dumps({"data": number, "x": "y" * size})))
+        self.send(notification(LOG, json.dumps({"data": number, "x": "y" * size})))
 
     def ask(self, number: int) -> None:
-        self.say(request(f'"q{number}"', "elicitation/create", json.dumps({"q": number})))
+        self.send(request(f'"q{number}"', "elicitation/create", json.dumps({"q": number})))
 
     def answer(self, text: str = "{}") -> None:
-        self.world.answer(self.heard, text)
+        self.world.answer(self.received, text)
 
 
 def call_of(world: Driver, client: Client, id_raw: str = "1") -> Call:
     channel = client.request(id_raw, "tools/call", WITH_TOKEN)
-    heard = world.hear("tools/call")
-    if heard.post is not None:
-        world.open(heard.channel, Connected())
-    return Call(world, channel, heard)
+    received = world.take_sent("tools/call")
+    if received.post is not None:
+        world.open(received.channel, Connected())
+    return Call(world, channel, received)
 
 
 def child_of(world: Driver) -> ChannelId:
@@ -52,7 +53,7 @@ def child_of(world: Driver) -> ChannelId:
 
 
 def tag(message: bytes) -> Any:
-    """What of a message tells it from all others."""
+    """Returns the part of a message that identifies it."""
     frame = json.loads(message)
     if "method" not in frame:
         return frame
@@ -65,7 +66,7 @@ def tags(world: Driver, channel: ChannelId) -> list[Any]:
 
 
 def last_id(world: Driver, channel: ChannelId) -> str | None:
-    """The last event id a client has seen on a connection."""
+    """Returns the last event id that a client has seen on a connection."""
     ids = [send.event_id for send in world.every(Send) if send.channel == channel and send.event_id is not None]
     return ids[-1] if ids else None
 
@@ -75,8 +76,8 @@ def is_refused(world: Driver, channel: ChannelId, status: int) -> bool:
     return send.is_last and send.status == status and json.loads(send.message)["error"]["code"] == -32600
 
 
-def away(world: Driver, client: Client, id_raw: str, *, size: int = 0) -> Call:
-    """A call whose stream is cut off; that it has something to come back for is up to `size`."""
+def disconnected_call(world: Driver, client: Client, id_raw: str, *, size: int = 0) -> Call:
+    """Returns a call whose connection is lost. With a `size`, a log message of that size waits on its stream."""
     call = call_of(world, client, id_raw)
     call.progress()
     world.end(call.channel, GONE)

@@ -1,4 +1,4 @@
-"""Clients of either era that use tasks. What they are told is read through `Asked`, one request each."""
+"""Clients of either era that use tasks. A `ClientRequest` reads what came for one request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from driving import DONE, GONE, LATEST, Client, Driver, newcomer, notification, result
+from driving import DONE, GONE, LATEST, Client, Driver, new_client, notification, result
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.revisions import Era
 from stateless_driving import ABLE, Modern, modern
@@ -18,8 +18,8 @@ KNOWS_TASKS: dict[str, Any] = {**ABLE, "extensions": {TASKS: {}}}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request of a client's, and what came for it."""
+class ClientRequest:
+    """One request of a client, and what came for it."""
 
     world: Driver
     channel: ChannelId
@@ -27,7 +27,7 @@ class Asked:
 
     @property
     def reply(self) -> dict[str, Any] | None:
-        """The whole answer, which is one at most."""
+        """The whole response, if there is one."""
         raw = self.raw
         return None if raw is None else json.loads(raw)
 
@@ -57,7 +57,7 @@ class Asked:
 
     @property
     def code(self) -> int | None:
-        """Of the error; None: it is none."""
+        """The code of the error; None for a result."""
         reply = self.reply
         assert reply is not None, "there is no answer"
         code = reply.get("error", {}).get("code")
@@ -91,15 +91,15 @@ class Party:
         self._made = (era, down)
 
     def begin(self, run: Callable[[], None], *, revision: str = LATEST) -> Party:
-        """Shake hands, if it is one to do so."""
+        """Does the handshake, if the client is of that era."""
         era, down = self._made
         if era is Era.STATELESS:
-            declared = ABLE if self.is_plain else KNOWS_TASKS
-            self.modern = modern(self.world, "s", down, principal=self.principal, capabilities=declared)
+            known = ABLE if self.is_plain else KNOWS_TASKS
+            self.modern = modern(self.world, "s", down, principal=self.principal, capabilities=known)
             return self
-        self.legacy = newcomer(self.world, down, "s", self.principal)
-        said = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-        channel = self.legacy.initialize(json.dumps({"protocolVersion": revision, "capabilities": said}))
+        self.legacy = new_client(self.world, down, "s", self.principal)
+        declared = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+        channel = self.legacy.initialize(json.dumps({"protocolVersion": revision, "capabilities": declared}))
         run()
         self.greeting = json.loads(self.world.messages(channel)[-1])
         self.legacy.session = self.world.sent[channel][-1].session
@@ -109,16 +109,16 @@ class Party:
             self.places.append(self.legacy.listen())
         return self
 
-    def ask(self, method: str, **params: Any) -> Asked:
+    def ask(self, method: str, **params: Any) -> ClientRequest:
         if self.modern is not None:
             channel = self.modern.request(method, **params)
             self.places.append(channel)
-            return Asked(self.world, channel, self.modern.last_id)
+            return ClientRequest(self.world, channel, self.modern.last_id)
         assert self.legacy is not None
         self._ids += 1
         channel = self.legacy.request(str(self._ids), method, json.dumps(params))
         self.places.append(channel)
-        return Asked(self.world, channel, self._ids)
+        return ClientRequest(self.world, channel, self._ids)
 
     def call(
         self,
@@ -129,8 +129,8 @@ class Party:
         as_task: bool = True,
         token: str | None = None,
         **rest: Any,
-    ) -> Asked:
-        """A call, which a legacy client that knows tasks makes as one."""
+    ) -> ClientRequest:
+        """Calls a tool. A legacy client that knows tasks asks for a task, unless `as_task` is false."""
         params: dict[str, Any] = {"name": tool, "arguments": {"tag": tag}, **rest}
         if self.modern is not None:
             return self.ask("tools/call", token=token, **params)
@@ -140,43 +140,43 @@ class Party:
             params["task"] = {} if ttl is None else {"ttl": ttl}
         return self.ask("tools/call", **params)
 
-    def get(self, id: str) -> Asked:
+    def get(self, id: str) -> ClientRequest:
         return self.ask("tasks/get", taskId=id)
 
-    def result(self, id: str) -> Asked:
+    def result(self, id: str) -> ClientRequest:
         return self.ask("tasks/result", taskId=id)
 
-    def cancel(self, id: str) -> Asked:
+    def cancel(self, id: str) -> ClientRequest:
         return self.ask("tasks/cancel", taskId=id)
 
-    def update(self, id: str, answers: dict[str, Any]) -> Asked:
+    def update(self, id: str, answers: dict[str, Any]) -> ClientRequest:
         return self.ask("tasks/update", taskId=id, inputResponses=answers)
 
-    def listing(self, cursor: str | None = None) -> Asked:
+    def listing(self, cursor: str | None = None) -> ClientRequest:
         return self.ask("tasks/list", **({} if cursor is None else {"cursor": cursor}))
 
-    def reply(self, id: Any, said: dict[str, Any]) -> None:
-        """Answer a question (legacy)."""
+    def reply(self, id: Any, answer: dict[str, Any]) -> None:
+        """Answers a question (legacy)."""
         assert self.legacy is not None
-        self.legacy.say(result(json.dumps(id), json.dumps(said)))
+        self.legacy.send(result(json.dumps(id), json.dumps(answer)))
 
-    def hang_up(self, asked: Asked) -> None:
-        """Want no answer: over HTTP by closing the response, on a pipe by a notification."""
+    def hang_up(self, asked: ClientRequest) -> None:
+        """Gives up on a request: closes the response over HTTP, sends a notification on a pipe."""
         if self.pipe is None:
             self.world.end(asked.channel, GONE)
         else:
-            self.world.say(self.pipe, notification("notifications/cancelled", json.dumps({"requestId": asked.id})))
+            self.world.send(self.pipe, notification("notifications/cancelled", json.dumps({"requestId": asked.id})))
 
     def leave(self) -> None:
-        """End the session."""
+        """Ends the session."""
         assert self.legacy is not None
         if self.legacy.pipe is not None:
             self.world.end(self.legacy.pipe, DONE)
         else:
             self.legacy.delete()
 
-    def heard(self, method: str) -> list[dict[str, Any]]:
-        """Every request and notification of that method that this client was sent, wherever."""
+    def received(self, method: str) -> list[dict[str, Any]]:
+        """Returns every request and notification of that method that the client was sent, on any channel."""
         pipe = self.pipe
         places = self.places if pipe is None else [pipe]
         return [frame for place in places for frame in self.world.frames(place) if frame.get("method") == method]
@@ -188,16 +188,16 @@ class Party:
         return party.pipe
 
 
-def handle(asked: Asked) -> str:
-    """The id of the task that a call was answered with, whose status is `working`."""
-    said = asked.result
-    if "task" not in said:
-        assert said["resultType"] == "task", said
-        assert "ttlMs" in said
-        shown = said
+def handle(asked: ClientRequest) -> str:
+    """Returns the id of the task that a call was answered with. Its status is `working`."""
+    answer = asked.result
+    if "task" not in answer:
+        assert answer["resultType"] == "task", answer
+        assert "ttlMs" in answer
+        shown = answer
     else:
-        assert "resultType" not in said
-        shown = said["task"]
+        assert "resultType" not in answer
+        shown = answer["task"]
         assert "ttl" in shown
     assert shown["status"] == "working"
     assert isinstance(shown["taskId"], str)

@@ -1,6 +1,6 @@
-"""An engine between one server and its clients, with tasks, that can be started again over what it has stored.
+"""An engine between one server and its clients, with tasks, that can be restarted over its stored state.
 
-`run` lets everybody do what does itself, `wait` lets time pass as well.
+`Scene.run` carries out everything that needs no decision; `Scene.wait` also advances the clock.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
 from isthmus.core.base.revisions import Era
 from isthmus.core.engine import Engine
-from task_clients import Asked, Party, handle
+from task_clients import ClientRequest, Party, handle
 from task_servers import TaskServer, Work
 from task_store import Store
 
 GRACE_S = 0.3
-"""A little more than `task_grace_s`: whoever asked for a task has its handle."""
+"""A little more than `task_grace_s`: a client that asked for a task has its handle by then."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Scene:
     """An engine with one server, `s`; the storage outlives it.
 
     Attributes:
-        names_era: the plan says how the server is to be spoken to.
+        names_era: the plan names the era of the server.
     """
 
     kind: Kind
@@ -71,7 +71,7 @@ class Scene:
         return self.world.engine
 
     def restart(self) -> None:
-        """Another engine takes over what is stored; clients have to come anew. The server over HTTP goes on."""
+        """Replaces the engine by one over the same storage. Clients have to begin again; a server over HTTP goes on."""
         self.now, self.seed = self.world.now, self.seed + 1
         before = self.server
         self._begin()
@@ -92,18 +92,18 @@ class Scene:
         is_plain: bool = False,
         revision: str = LATEST,
     ) -> Party:
-        """Another client, ready to ask."""
+        """Adds a client that is ready to send requests."""
         party = Party(self.world, era, down=down, principal=principal, is_plain=is_plain)
         self.parties.append(party)
         return party.begin(self.run, revision=revision)
 
     def run(self) -> None:
-        """Let everybody do what does itself."""
+        """Lets the storage and the server do everything that needs no decision."""
         while self.store.attend(self.world) | self.server.attend():
             pass
 
     def wait(self, seconds: float) -> None:
-        """Time passes, and everybody goes on meanwhile."""
+        """Advances the clock, and runs the scene at every deadline."""
         self.run()
         end = self.world.now + seconds
         while (deadline := self.engine.next_timeout()) is not None and deadline.at <= end:
@@ -113,10 +113,10 @@ class Scene:
         self.run()
 
     def begin(
-        self, party: Party, tag: str, tool: str = "work", *, accepts: bool = True, **said: Any
+        self, party: Party, tag: str, tool: str = "work", *, accepts: bool = True, **rest: Any
     ) -> tuple[str, Work]:
-        """A call that is a task: of the server's, if it makes any. Returns its id, and how the server knows it."""
-        asked = party.call(tag, tool, **said)
+        """Calls a tool as a task, the server's own if it makes tasks. Returns its id, and the call at the server."""
+        asked = party.call(tag, tool, **rest)
         self.run()
         work = self.server.work(tag)
         if accepts and work.as_task:
@@ -124,15 +124,15 @@ class Scene:
         self.wait(self.limits.task_after_s + GRACE_S if party.is_modern else GRACE_S)
         return handle(asked), work
 
-    def ask(self, asked: Asked) -> Asked:
-        """Let a request have its answer, as far as that needs no time."""
+    def ask(self, asked: ClientRequest) -> ClientRequest:
+        """Runs the scene, so that a request gets its response, unless that takes time."""
         self.run()
         return asked
 
     def status(self, party: Party, id: str) -> str:
-        said = self.ask(party.get(id)).result["status"]
-        assert isinstance(said, str)
-        return said
+        status = self.ask(party.get(id)).result["status"]
+        assert isinstance(status, str)
+        return status
 
 
 def scene(

@@ -1,4 +1,4 @@
-"""A storage that outlives engines, and can fail or be slow."""
+"""A storage that outlives engines and can fail or be slow."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 from driving import Driver
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Effect
+from isthmus.core.base.ids import Ticket
+from isthmus.core.base.storage import (
     Collect,
     Collected,
     CollectedFile,
     Discard,
-    Effect,
     Fetch,
     Fetched,
     Forget,
@@ -25,16 +26,15 @@ from isthmus.core.base.effects import (
     StorageAnswer,
     StorageFailed,
 )
-from isthmus.core.base.ids import Ticket
 from isthmus.core.tasks.record import PREFIX, StoredTask
 
 
 @dataclass
 class Store:
-    """What outlives an engine.
+    """The records and blobs of engines.
 
     Attributes:
-        is_failing: every order is refused.
+        is_failing: every order fails.
         is_slow: answers are kept in `held` until `deliver`.
     """
 
@@ -47,7 +47,7 @@ class Store:
     _seen: int = 0
 
     def attend(self, world: Driver) -> bool:
-        """Carry out what was ordered since. False: nothing was."""
+        """Carries out the new orders. Returns False if there were none."""
         fresh, self._seen = world.log[self._seen :], len(world.log)
         is_busy = False
         for effect in fresh:
@@ -69,13 +69,13 @@ class Store:
         return is_busy
 
     def deliver(self, world: Driver) -> None:
-        """Say what was kept."""
+        """Gives the kept answers to the engine."""
         held, self.held = self.held, []
         for ticket, answer in held:
             world.store(ticket, answer)
 
     def begin(self) -> None:
-        """Another engine is served from now on."""
+        """Serves another engine from now on."""
         self._seen = 0
         self.held.clear()
 
@@ -102,6 +102,6 @@ class Store:
 
     @property
     def tasks(self) -> dict[str, StoredTask]:
-        """By the id that clients know."""
+        """The stored tasks, by the id that clients know."""
         found = [msgspec.json.decode(v, type=StoredTask) for k, v in self.records.items() if k.startswith(PREFIX)]
         return {record.id: record for record in found}

@@ -1,9 +1,10 @@
-"""How a server is said to fare, at every stage, and the words for it."""
+"""Tests of the status report of servers, at every stage."""
 
 from __future__ import annotations
 
-from driving import Driver, connect, driver, newcomer
-from isthmus.core.base.effects import Cause, Connected, End, Spawn
+from driving import Driver, connect, driver, new_client
+from isthmus.core.base.effects import Spawn
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.status import Command, Status
 
@@ -11,7 +12,7 @@ DIED = Cause(End.BROKEN, "exited with code 1")
 
 
 def idle(**but: object) -> Status:
-    """A server of which nothing is known, but for what is said."""
+    """Returns the status of a server of which nothing is known but `but`."""
     known: dict[str, object] = {
         "id": "s",
         "kind": "pipe",
@@ -37,25 +38,25 @@ def status(world: Driver) -> Status:
     return found
 
 
-def order(world: Driver, command: Command) -> None:
+def command(world: Driver, command: Command) -> None:
     world._note(world.engine.receive_command("s", command, world.now))
 
 
-def test_orders_are_called_by_their_names() -> None:
+def test_commands_have_their_names_as_values() -> None:
     assert [command.value for command in Command] == ["start", "stop", "restart"]
 
 
-def test_what_is_said_of_a_server_at_every_stage() -> None:
+def test_the_status_of_a_server_at_every_stage() -> None:
     world = driver(ServerPlan(id="s", kind=Kind.PIPE))
     assert status(world) == idle()
-    client = newcomer(world, "http", "s")
+    client = new_client(world, "http", "s")
     channel = client.initialize()
     child = world.last_dial(Spawn).channel
     assert status(world) == idle(state="starting", sessions=1, processes=1, starts=1)
     world.open(child, Connected())
-    said = '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}}}'
+    greeting = '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}}}'
     world.wait(2.0)
-    world.answer(world.hear("initialize"), said)
+    world.answer(world.take_sent("initialize"), greeting)
     client.session = world.sent[channel][-1].session
     client.notify("notifications/initialized")
     ready_at = world.now
@@ -69,20 +70,20 @@ def test_what_is_said_of_a_server_at_every_stage() -> None:
     world.end(child, DIED)
     fallen = status(world)
     assert (fallen.last_error, fallen.era, fallen.ready_at) == ("exited with code 1", None, None)
-    order(world, Command.STOP)
+    command(world, Command.STOP)
     assert (status(world).state, status(world).processes) == ("stopped", 1), "it is ending"
 
 
 def test_a_server_that_does_not_start_has_failed() -> None:
     world = driver(ServerPlan(id="s", kind=Kind.PIPE))
-    newcomer(world, "http", "s").initialize()
+    new_client(world, "http", "s").initialize()
     world.end(world.last_dial(Spawn).channel, DIED)
     found = status(world)
     assert found == idle(state="failed", sessions=found.sessions, starts=1, failures=1, last_error="exited with code 1")
 
 
-def test_spare_processes_count_among_all() -> None:
-    """With one, requests can pass."""
+def test_warm_processes_count_among_all() -> None:
+    """A server with an idle warm process is running."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, spares=2))
     client = connect(world, "http", "s")
     found = status(world)
@@ -93,7 +94,7 @@ def test_spare_processes_count_among_all() -> None:
     assert (found.state, found.sessions, found.processes, found.spares, found.ready_at) == ("running", 0, 2, 2, None)
 
 
-def test_servers_are_said_in_the_order_of_the_plan() -> None:
+def test_the_report_follows_the_order_of_the_plan() -> None:
     plans = [ServerPlan(id=id, kind=Kind.HTTP) for id in "cab"]
     world = driver(*plans)
     connect(world, "http", "a")
@@ -104,7 +105,7 @@ def test_servers_are_said_in_the_order_of_the_plan() -> None:
     ]
 
 
-def test_since_when_it_is_ready_is_since_the_longest() -> None:
+def test_ready_at_is_the_earliest_of_all_sessions() -> None:
     world = driver(ServerPlan(id="s", kind=Kind.HTTP))
     connect(world, "http", "s")
     first = world.now

@@ -1,16 +1,19 @@
-"""A run and its trace: what was recorded happens again, a difference is told with its line, the rest is no trace."""
+"""Tests of traces: a recorded run repeats, a difference is reported with its line, and other input is refused."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
+from driving import connect, driver
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base import effects
-from isthmus.core.base.effects import Cause, End
+from isthmus.core.base import effects, events, storage
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
@@ -23,11 +26,12 @@ from isthmus.core.base.plan import (
     UploadConsumer,
 )
 from isthmus.core.engine import Engine
-from isthmus.core.files.store.records import StoredUpload
-from isthmus.core.state.task import State
+from isthmus.core.files.store.records import StoredArtifact, StoredUpload
+from isthmus.core.state.task import TaskState
 from isthmus.core.status import Command
 from isthmus.core.tasks.record import StoredTask
-from isthmus.core.trace import Recorder, replay
+from isthmus.core.trace import Line, Recorder, replay
+from stateless_driving import ACCEPT, ask, bridge, modern, rounds, start_legacy_server
 
 PLAN = Plan(
     servers=(
@@ -55,7 +59,7 @@ TASK = StoredTask(
     tool="dig",
     era="handshake",
     owner="0" * 32,
-    status=State.WORKING,
+    status=TaskState.WORKING,
     created_at="2001-09-09T01:46:39Z",
     updated_at="2001-09-09T01:46:39Z",
     expires_at_unix=1.0e9 + 9999.0,
@@ -94,37 +98,37 @@ def recorder(seed: int, lines: list[bytes], limits: Limits | None = None) -> Rec
 
 
 def scripted(seed: int) -> list[bytes]:
-    """A run that uses every input once at least: files in both directions, garbage, a death, time and the end."""
+    """Returns the trace of a run that uses every input at least once."""
     lines: list[bytes] = []
     engine = recorder(seed, lines)
     pipe = engine.new_channel()
-    engine.receive_open(pipe, effects.PipeOpening(server="files"), 0.0)
+    engine.receive_open(pipe, events.PipeOpening(server="files"), 0.0)
     child = dialled(engine.receive_message(pipe, INITIALIZE, 0.0))
-    engine.receive_open(child, effects.Connected(), 0.5)
+    engine.receive_open(child, events.Connected(), 0.5)
     engine.receive_message(child, WELCOME, 1.0)
     engine.receive_message(pipe, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', 1.0)
     engine.receive_message(pipe, b"\xff{", 1.5)
     upload = engine.new_channel()
-    engine.receive_open(upload, effects.UploadOpening(server="files", query={"sid": "x"}), 1.5)
+    engine.receive_open(upload, events.UploadOpening(server="files", query={"sid": "x"}), 1.5)
     download = engine.new_channel()
-    opening = effects.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
+    opening = events.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
     engine.receive_open(download, opening, 1.5)
     engine.receive_message(pipe, call(7, "make"), 2.0)
     image = b'{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}'
     orders = engine.receive_message(child, b'{"jsonrpc":"2.0","id":2,"result":' + image + b"}", 2.5)
-    collect = next(order for order in orders if isinstance(order, effects.Collect))
-    file = effects.CollectedFile(filename="a.png", size_bytes=2, sha256="00", head=b"hi")
-    orders = engine.receive_answer(collect.ticket, effects.Collected(files=(file,)), 3.0)
-    save = next(order for order in orders if isinstance(order, effects.Save))
-    orders = engine.receive_answer(save.ticket, effects.Saved(), 3.0)
+    collect = next(order for order in orders if isinstance(order, storage.Collect))
+    file = storage.CollectedFile(filename="a.png", size_bytes=2, sha256="00", head=b"hi")
+    orders = engine.receive_answer(collect.ticket, storage.Collected(files=(file,)), 3.0)
+    save = next(order for order in orders if isinstance(order, storage.Save))
+    orders = engine.receive_answer(save.ticket, storage.Saved(), 3.0)
     answer = next(order for order in orders if isinstance(order, effects.Send))
     engine.receive_sent(pipe, len(answer.message), 3.0)
-    engine.receive_answer(Ticket(99), effects.StorageFailed(reason="late"), 3.0)
+    engine.receive_answer(Ticket(99), storage.StorageFailed(reason="late"), 3.0)
     engine.receive_message(pipe, call(8, "other"), 3.5)
     engine.receive_messages(child, (b"no message", b'{"jsonrpc":"2.0","method":"notifications/other"}'), 3.5)
     engine.receive_close(child, Cause(End.BROKEN, "exit code 1"), 4.0)
     engine.handle_timeout(4000.0)
-    lost = effects.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
+    lost = events.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
     engine.receive_at_once(engine.new_channel(), 4000.5, opening=lost, cause=Cause(End.GONE))
     engine.receive_pieces(pipe, (WELCOME[:9], WELCOME[9:]), 4000.5)
     engine.receive_part(child, (b"crossed its end",), 4000.5, cause=Cause(End.DONE))
@@ -151,7 +155,7 @@ BEGIN = scripted(1)[0]
 
 
 def test_a_script_uses_every_input() -> None:
-    """So that the tests below speak of all of them."""
+    """The script covers every input, so the tests below do."""
     inputs = {msgspec.json.decode(line)["input"] for line in scripted(1)}
     wanted = {name for name in vars(Engine) if name.startswith("receive_")} | {"begin", "new_channel", "handle_timeout"}
     assert inputs == wanted
@@ -165,26 +169,26 @@ def test_a_recorded_run_repeats_without_a_difference() -> None:
 
 
 def test_equal_seeds_give_equal_bytes() -> None:
-    """And another seed gives other names."""
+    """Another seed gives other names."""
     assert scripted(1) == scripted(1)
     assert scripted(1) != scripted(2)
 
 
 def test_each_line_is_one_line() -> None:
-    """JSON Lines: whatever crossed the wire, a line ends only where a record does."""
+    """A trace is JSON Lines: no message can end a line early."""
     for line in scripted(1):
         assert line.endswith(b"\n")
         assert line.count(b"\n") == 1
         assert isinstance(msgspec.json.decode(line), dict)
 
 
-def test_the_recorder_answers_what_the_engine_answers() -> None:
-    """It adds nothing and keeps nothing back."""
+def test_the_recorder_returns_what_the_engine_returns() -> None:
+    """The recorder returns the same as an engine to every input and query."""
     recorded = recorder(3, [])
     bare = Engine(PLAN, entropy=Random(3).randbytes, unix_at_zero=1.0e9, stored_tasks=(TASK,), stored_uploads=(FILE,))
     for engine in (recorded, bare):
         assert engine.new_channel() == 1
-    opening = effects.PipeOpening(server="files")
+    opening = events.PipeOpening(server="files")
     assert recorded.receive_open(ChannelId(1), opening, 0.0) == bare.receive_open(ChannelId(1), opening, 0.0)
     assert recorded.receive_message(ChannelId(1), INITIALIZE, 0.0) == bare.receive_message(
         ChannelId(1), INITIALIZE, 0.0
@@ -218,13 +222,13 @@ MESSAGES += [
 
 @given(data=st.data(), seed=st.integers(0, 3))
 def test_any_run_repeats(data: st.DataObject, seed: int) -> None:
-    """Whatever happens in whatever order, sensible or not."""
+    """A random sequence of inputs, sensible or not, repeats without a difference."""
     lines: list[bytes] = []
     engine = recorder(seed, lines, Limits(outbox_high_bytes=50, outbox_low_bytes=10))
     now, known = 0.0, [ChannelId(1)]
     posts: set[ChannelId] = set()
     posted: set[ChannelId] = set()
-    engine.receive_open(engine.new_channel(), effects.PipeOpening(server="files"), now)
+    engine.receive_open(engine.new_channel(), events.PipeOpening(server="files"), now)
     for _ in range(data.draw(st.integers(1, 12))):
         now += data.draw(st.sampled_from([0.0, 1.0, 100.0]))
         channel = data.draw(st.sampled_from(known))
@@ -236,7 +240,7 @@ def test_any_run_repeats(data: st.DataObject, seed: int) -> None:
             posted |= {channel} & posts
             orders = engine.receive_message(channel, data.draw(st.sampled_from(MESSAGES)), now)
         elif kind == "connected":
-            orders = engine.receive_open(channel, effects.Connected(), now)
+            orders = engine.receive_open(channel, events.Connected(), now)
         elif kind == "close":
             orders = engine.receive_close(channel, Cause(data.draw(st.sampled_from(End))), now)
         elif kind == "time":
@@ -246,9 +250,9 @@ def test_any_run_repeats(data: st.DataObject, seed: int) -> None:
             server = data.draw(st.sampled_from(["files", "web"]))
             if kind == "post":
                 posts.add(known[-1])
-                engine.receive_open(known[-1], effects.PostOpening(server=server), now)
+                engine.receive_open(known[-1], events.PostOpening(server=server), now)
             else:
-                engine.receive_open(known[-1], effects.PipeOpening(server=server), now)
+                engine.receive_open(known[-1], events.PipeOpening(server=server), now)
         known += [order.channel for order in orders if isinstance(order, effects.Dial)]
     assert list(replay(lines)) == []
 
@@ -262,8 +266,8 @@ def changed(line: bytes, change: Callable[[dict[str, object]], None]) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
-def test_a_changed_effect_is_told_with_its_line() -> None:
-    """Each line with effects, changed alone, is the one difference there is."""
+def test_a_changed_effect_is_reported_with_its_line() -> None:
+    """A change of the effects of any one line is the only difference found."""
     lines = scripted(1)
     for number, line in enumerate(lines, 1):
         before = msgspec.json.decode(line).get("effects")
@@ -277,8 +281,8 @@ def test_a_changed_effect_is_told_with_its_line() -> None:
         assert msgspec.json.decode(difference.replayed) == before
 
 
-def test_a_changed_input_is_told_where_it_shows() -> None:
-    """Another answer than the one recorded: the first difference is on that line, and replay goes on."""
+def test_a_changed_input_is_reported_where_it_has_an_effect() -> None:
+    """A changed storage answer makes a difference on its own line, and the replay goes on."""
     lines = scripted(1)
     at = next(
         i for i, line in enumerate(lines) if msgspec.json.decode(line).get("answer", {}).get("type") == "Collected"
@@ -290,13 +294,13 @@ def test_a_changed_input_is_told_where_it_shows() -> None:
 
 
 def test_lost_randomness_is_a_difference() -> None:
-    """An engine that draws more than was recorded shows it in its effects, and is not stopped by it."""
+    """An engine that draws more than was recorded differs in its effects, and the replay goes on."""
     lines = [changed(line, lambda record: record.pop("drawn", None)) for line in scripted(1)]
     assert list(replay(lines))
 
 
 def test_an_input_that_is_refused_now_is_a_difference() -> None:
-    """Recorded it can only have been accepted; the difference says what the engine has against it."""
+    """An input was accepted when it was recorded. If the engine refuses it now, the difference has the reason."""
     never_opened = b'{"input":"receive_open","channel":1,"opening":{"type":"PipeOpening","server":"files"}}\n'
     backwards = [b'{"input":"handle_timeout","now":2.0}\n', b'{"input":"handle_timeout","now":1.0}\n']
     for lines, reason in (([never_opened], b"channel 1"), (backwards, b"backwards")):
@@ -305,7 +309,7 @@ def test_an_input_that_is_refused_now_is_a_difference() -> None:
         assert reason in difference.replayed
 
 
-# --- What is no trace -----------------------------------------------------------------------------------------------
+# --- Invalid traces -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -329,19 +333,280 @@ def test_an_input_that_is_refused_now_is_a_difference() -> None:
     ],
 )
 def test_garbage_is_refused(lines: list[bytes]) -> None:
-    """With the number of the line that is none."""
+    """The error names the number of the bad line."""
     with pytest.raises(ValueError, match=f"line {len(lines)} "):
         list(replay(lines))
 
 
 @given(noise=st.binary(max_size=20), at=st.integers(0, 30))
 def test_noise_within_a_trace_is_refused(noise: bytes, at: int) -> None:
-    """Cut in anywhere, it is a ValueError and nothing else."""
+    """Random bytes anywhere in a trace raise ValueError and nothing else."""
     lines = scripted(1)
     at = min(at, len(lines) - 1)
     with pytest.raises(ValueError):
         list(replay([*lines[:at], noise + lines[at][: len(lines[at]) // 2], *lines[at + 1 :]]))
 
 
-def test_no_line_at_all_is_no_difference() -> None:
+def test_an_empty_trace_has_no_difference() -> None:
     assert list(replay([])) == []
+
+
+# --- Lines ------------------------------------------------------------------------------------------------------------
+
+MADE = StoredArtifact(
+    server="files",
+    sid="8" * 32,
+    aid="9" * 32,
+    principal="",
+    blob="a" * 32,
+    filename="a.txt",
+    mime_type="text/plain",
+    size_bytes=5,
+    sha256="0" * 64,
+    tool="make",
+    is_exposed=True,
+    expires_at_unix=1.0e9 + 9999.0,
+)
+GARBAGE = b"{"
+GONE = Cause(End.GONE, "gone")
+DOWNLOAD = events.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
+
+
+def recorded(limits: Limits | None = None, **stored: Any) -> tuple[Recorder, list[bytes]]:
+    lines: list[bytes] = []
+    entropy = Random(5).randbytes
+    return Recorder(PLAN, entropy=entropy, unix_at_zero=1.0e9, limits=limits, write=lines.append, **stored), lines
+
+
+def lines_of(texts: list[bytes]) -> list[Line]:
+    return [msgspec.json.decode(text, type=Line) for text in texts]
+
+
+# --- The first line ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limits", [None, Limits(drain_s=7.0)])
+def test_the_first_line_holds_all_arguments_of_the_engine(limits: Limits | None) -> None:
+    """Default limits are written out, since later code may have other defaults."""
+    _, texts = recorded(limits, stored=[MADE], stored_tasks=[TASK], stored_uploads=[FILE])
+    (begin,) = lines_of(texts)
+    entropy = Random(5)
+    assert begin.drawn
+    assert begin == Line(
+        "begin",
+        drawn=tuple(entropy.randbytes(len(each)) for each in begin.drawn),
+        plan=PLAN,
+        limits=limits or Limits(),
+        unix_at_zero=1.0e9,
+        stored=(MADE,),
+        stored_tasks=(TASK,),
+        stored_uploads=(FILE,),
+    )
+
+
+def test_the_recorder_passes_its_arguments_to_the_engine() -> None:
+    """The recorder passes its limits and all stored records on to the engine."""
+    limits = Limits(start_timeout_s=7.0)
+    stored: dict[str, Any] = {"stored": [MADE], "stored_tasks": [TASK], "stored_uploads": [FILE]}
+    engine, _ = recorded(limits, **stored)
+    bare = Engine(PLAN, entropy=Random(5).randbytes, unix_at_zero=1.0e9, limits=limits, **stored)
+    assert engine.tasks() == bare.tasks() != ()
+    assert len(engine.files()) == 2
+    assert engine.files() == bare.files()
+    for each in (engine, bare):
+        each.receive_open(each.new_channel(), events.PipeOpening(server="files"), 0.0)
+        each.receive_message(ChannelId(1), INITIALIZE, 0.0)
+    assert engine.next_timeout() == bare.next_timeout()
+    assert engine.earliest_at == bare.earliest_at == 7.0
+
+
+# --- The lines of inputs ----------------------------------------------------------------------------------------------
+
+# Each input runs on an engine whose channel 1 is a client's pipe and whose channel 3 is new.
+INPUTS: list[tuple[Callable[[Recorder], Any], Line]] = [
+    (lambda e: e.new_channel(), Line("new_channel", channel=5)),
+    (
+        lambda e: e.receive_open(ChannelId(3), DOWNLOAD, 2.0),
+        Line("receive_open", 2.0, 3, opening=DOWNLOAD),
+    ),
+    (
+        lambda e: e.receive_message(ChannelId(1), GARBAGE, 2.0),
+        Line("receive_message", 2.0, 1, message=GARBAGE),
+    ),
+    (
+        lambda e: e.receive_messages(ChannelId(1), [GARBAGE, b"["], 2.0),
+        Line("receive_messages", 2.0, 1, messages=(GARBAGE, b"[")),
+    ),
+    (
+        lambda e: e.receive_pieces(ChannelId(1), (GARBAGE, b"["), 2.0),
+        Line("receive_pieces", 2.0, 1, pieces=(GARBAGE, b"[")),
+    ),
+    (
+        lambda e: e.receive_part(ChannelId(1), (GARBAGE,), 2.0, cause=GONE),
+        Line("receive_part", 2.0, 1, pieces=(GARBAGE,), size_bytes=0, cause=GONE),
+    ),
+    (
+        lambda e: e.receive_close(ChannelId(1), GONE, 2.0),
+        Line("receive_close", 2.0, 1, cause=GONE),
+    ),
+    (
+        lambda e: e.receive_answer(Ticket(7), storage.Saved(), 2.0),
+        Line("receive_answer", 2.0, ticket=7, answer=storage.Saved()),
+    ),
+    (
+        lambda e: e.receive_sent(ChannelId(1), 0, 2.0),
+        Line("receive_sent", 2.0, 1, size_bytes=0),
+    ),
+    (
+        lambda e: e.receive_at_once(ChannelId(3), 2.0, opening=DOWNLOAD),
+        Line("receive_at_once", 2.0, 3, opening=DOWNLOAD, size_bytes=0),
+    ),
+    (
+        lambda e: e.receive_at_once(ChannelId(1), 2.0, message=GARBAGE, cause=GONE),
+        Line("receive_at_once", 2.0, 1, message=GARBAGE, size_bytes=0, cause=GONE),
+    ),
+    (lambda e: e.receive_drain(2.0), Line("receive_drain", 2.0)),
+    (lambda e: e.receive_stop(2.0), Line("receive_stop", 2.0)),
+    (
+        lambda e: e.receive_command("web", Command.STOP, 2.0),
+        Line("receive_command", 2.0, server="web", command=Command.STOP),
+    ),
+    (lambda e: e.receive_task_cancel(TASK.id, 2.0), Line("receive_task_cancel", 2.0, task=TASK.id)),
+    (lambda e: e.receive_file_delete(FILE.id, 2.0), Line("receive_file_delete", 2.0, file=FILE.id)),
+    (lambda e: e.handle_timeout(2.0), Line("handle_timeout", 2.0)),
+]
+
+
+@pytest.mark.parametrize(("feed", "expected"), INPUTS, ids=lambda value: getattr(value, "input", ""))
+def test_a_line_holds_its_input_and_its_effects(feed: Callable[[Recorder], Any], expected: Line) -> None:
+    """A line holds exactly the arguments of the input, its effects, and the bytes drawn in it."""
+    drawn: list[bytes] = []
+
+    def entropy(size: int) -> bytes:
+        drawn.append(bytes([len(drawn) % 256]) * size)
+        return drawn[-1]
+
+    texts: list[bytes] = []
+    engine = Recorder(
+        PLAN,
+        entropy=entropy,
+        unix_at_zero=1.0e9,
+        stored_tasks=[TASK],
+        stored_uploads=[FILE],
+        write=texts.append,
+    )
+    engine.receive_open(engine.new_channel(), events.PipeOpening(server="files"), 1.0)
+    engine.receive_message(ChannelId(1), INITIALIZE, 1.0)
+    engine.new_channel()
+    engine.new_channel()
+    before = len(drawn)
+    returned = feed(engine)
+    line = msgspec.json.decode(texts[-1], type=Line)
+    if expected.input == "new_channel":
+        assert line == msgspec.structs.replace(expected, channel=returned)
+    else:
+        effects_raw = msgspec.Raw(msgspec.json.encode(returned))
+        assert line == msgspec.structs.replace(expected, effects=effects_raw, drawn=tuple(drawn[before:]))
+    assert list(replay(texts)) == []
+
+
+def test_drawn_bytes_are_recorded_in_order() -> None:
+    """Drawn bytes are recorded in order, each in one line only."""
+    source, texts, drawn = Random(9), list[bytes](), list[bytes]()
+
+    def entropy(size: int) -> bytes:
+        drawn.append(source.randbytes(size))
+        return drawn[-1]
+
+    engine = Recorder(PLAN, entropy=entropy, unix_at_zero=1.0e9, write=texts.append)
+    for number in range(3):
+        engine.receive_open(engine.new_channel(), events.PipeOpening(server="files"), float(number))
+        engine.receive_message(ChannelId(number + 1), INITIALIZE, float(number))
+    found = [each for line in lines_of(texts) for each in line.drawn]
+    assert found == drawn
+    assert sum(bool(line.drawn) for line in lines_of(texts)) > 1
+
+
+# --- Replay -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_passed_in_parts_is_recorded_in_parts() -> None:
+    """The query `passes` is answered by the engine and is not recorded."""
+    world = driver(ServerPlan(id="http", kind=Kind.HTTP))
+    texts: list[bytes] = []
+    world.engine = Recorder(  # type: ignore[assignment]
+        Plan(servers=(ServerPlan(id="http", kind=Kind.HTTP),), link_key=b"k" * 16, workspaces_path="/w"),
+        entropy=Random(1).randbytes,
+        unix_at_zero=1.0e9,
+        write=texts.append,
+    )
+    client = connect(world, "http", "http")
+    channel = client.request("7", "tools/call", '{"name":"a"}')
+    received = world.take_sent("tools/call")
+    message = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"x":"%b"}}' % (received.id, b"y" * 300_000)
+    world.open(received.channel, events.Connected())
+    before = len(texts)
+    assert not world.engine.passes(received.channel, message[:4096], 10)
+    assert world.engine.passes(received.channel, message[:4096], len(message))
+    assert len(texts) == before
+    world.send_part(received.channel, message[:5000], message[5000:9000], size_bytes=len(message))
+    world.send_part(received.channel, message[9000:], is_last=True)
+    assert world.only_message(channel)["id"] == 7
+    first, last = lines_of(texts)[-2:]
+    assert first.size_bytes == len(message)
+    assert first.opening == events.Connected()
+    assert first.pieces == (message[:5000], message[5000:9000])
+    assert (last.pieces, last.cause) == ((message[9000:],), Cause(End.DONE))
+    assert list(replay(texts)) == []
+
+
+def test_a_line_without_effects_is_not_compared() -> None:
+    """A line without effects is fed to the engine all the same, and the other lines are compared."""
+    engine, texts = recorded()
+    engine.receive_open(engine.new_channel(), events.PipeOpening(server="files"), 1.0)
+    engine.receive_message(ChannelId(1), GARBAGE, 1.0)
+    engine.receive_message(ChannelId(1), INITIALIZE, 1.0)
+    texts[-2] = changed(texts[-2], lambda record: record.pop("effects"))
+    assert list(replay(texts)) == []
+
+
+def test_a_trace_that_begins_twice_is_two_runs() -> None:
+    """The runs are replayed one after another, each from its own first line."""
+    first, second = recorded(), recorded(Limits(drain_s=7.0), stored_tasks=[TASK])
+    for engine, _ in (first, second):
+        engine.receive_open(engine.new_channel(), events.PipeOpening(server="files"), 1.0)
+        engine.receive_message(ChannelId(1), INITIALIZE, 1.0)
+    second[0].receive_task_cancel(TASK.id, 1.0)
+    assert list(replay([*first[1], *second[1]])) == []
+
+
+def test_bytes_drawn_before_any_input_are_replayed() -> None:
+    """The key of `requestState` is drawn at the start, so a state is valid in the replay as well."""
+    world = bridge()
+    texts: list[bytes] = []
+    plan = Plan(servers=(ServerPlan(id="pipe", kind=Kind.PIPE),), link_key=b"k" * 16, workspaces_path="/w")
+    recorder = Recorder(plan, entropy=Random(1).randbytes, unix_at_zero=1.0e9, write=texts.append)
+    world.engine = recorder  # type: ignore[assignment]
+    client = modern(world, "pipe")
+    channel = client.call()
+    start_legacy_server(world)
+    received = world.take_sent("tools/call")
+    ask(world, received)
+    world.wait(Limits().collect_s)
+    questions, state = rounds(client, channel, client.last_id)
+    (key,) = questions
+    again = client.call(requestState=state, inputResponses={key: ACCEPT})
+    assert world.take_sent("").frame["result"] == ACCEPT
+    world.answer(received, '{"content":[]}')
+    assert client.answered(again)["result"]["content"] == []
+    assert list(replay(texts)) == []
+
+
+@pytest.mark.parametrize("more", [{"server": "a"}, {"command": "start"}, {}])
+def test_a_command_line_needs_a_server_and_a_command(more: dict[str, str]) -> None:
+    """A `receive_command` line that lacks a server or a command is refused."""
+    written: list[bytes] = []
+    Recorder(PLAN, entropy=bytes, unix_at_zero=0.0, write=written.append)
+    line = json.dumps({"input": "receive_command", "now": 1.0, **more}).encode()
+    with pytest.raises(ValueError, match="without what it needs"):
+        list(replay([*written, line]))

@@ -1,4 +1,4 @@
-"""Wire logs for the oracle: a conversation is written down once, and comes out in any revision and on any transport."""
+"""Wire logs for the oracle: a conversation is written once, for any revision and any transport."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SERVER_CAN: dict[str, Any] = {
 
 
 def without(declared: dict[str, Any], *path: str) -> dict[str, Any]:
-    """Capabilities without one of them."""
+    """Returns a copy of the capabilities without the one at `path`."""
     copied: dict[str, Any] = json.loads(json.dumps(declared))
     inner = copied
     for step in path[:-1]:
@@ -51,7 +51,7 @@ def without(declared: dict[str, Any], *path: str) -> dict[str, Any]:
 
 
 class Wire:
-    """What was seen, so far. Everything is done as it should be, unless a call says otherwise."""
+    """The observations of one wire so far. Every message is correct, unless an argument changes it."""
 
     def __init__(self, revision: str, transport: Transport = Transport.PIPE) -> None:
         self.revision, self.transport = revision, transport
@@ -59,20 +59,20 @@ class Wire:
         self.seen: list[AnyObservation] = []
         self.session: str | None = None
         self.client_can = CLIENT_CAN
-        self.is_greeted = False
+        self.is_initialized = False
         self.last_id = 100
         self.last_channel = PIPE_CHANNEL
         self.methods: dict[Any, str] = {}
         self.channels: dict[Any, int] = {}
         self.stream: int | None = None
-        """The event stream of HTTP+SSE."""
+        """The channel of the event stream of HTTP+SSE."""
 
     # --- Anything at all --------------------------------------------------------------------------------------------
 
-    def raw(self, sender: Role, message: bytes, channel: int | None = None, **said: Any) -> None:
-        self.seen.append(Said(self.last_channel if channel is None else channel, sender, message, **said))
+    def raw(self, sender: Role, message: bytes, channel: int | None = None, **more: Any) -> None:
+        self.seen.append(Said(self.last_channel if channel is None else channel, sender, message, **more))
 
-    def say(
+    def send(
         self,
         sender: Role,
         message: Any,
@@ -85,12 +85,12 @@ class Wire:
         self.raw(sender, json.dumps(message).encode(), channel, event_id=event_id, at=at, event=event)
 
     def open(self, verb: Verb = Verb.POST, **head: Any) -> int:
-        """A request's head, with the headers that belong to it. Returns its channel."""
+        """Opens an HTTP request with its usual headers. Returns its channel."""
         self.last_channel = len(self.seen) + 1
         usual: dict[str, Any] = {"accept": BOTH if verb is Verb.POST else EVENTS}
         if self.transport is Transport.HTTP:
             usual["session"] = self.session
-            usual["revision"] = self.revision if self.is_greeted or self.is_stateless else None
+            usual["revision"] = self.revision if self.is_initialized or self.is_stateless else None
         self.seen.append(Opened(self.last_channel, verb, **{**usual, **head}))
         return self.last_channel
 
@@ -107,8 +107,8 @@ class Wire:
             return dict(more)
         declared = self.client_can if capabilities is None else capabilities
         info = {"name": "c", "version": "1"}
-        said = {K + "protocolVersion": self.revision, K + "clientCapabilities": declared, K + "clientInfo": info}
-        return {name: value for name, value in {**said, **more}.items() if value is not ...}
+        usual = {K + "protocolVersion": self.revision, K + "clientCapabilities": declared, K + "clientInfo": info}
+        return {name: value for name, value in {**usual, **more}.items() if value is not ...}
 
     def request(
         self,
@@ -120,17 +120,17 @@ class Wire:
         at: float | None = None,
         **params: Any,
     ) -> Any:
-        """A client's request. Returns its id."""
+        """Sends a request of the client. Returns its id."""
         if id is None:
             self.last_id += 1
             id = self.last_id
-        said = self.meta() if meta is None else meta
-        if said:
-            params["_meta"] = said
+        own_meta = self.meta() if meta is None else meta
+        if own_meta:
+            params["_meta"] = own_meta
         self.post(method, head, params)
         self.methods[id] = method
         self.channels[id] = self.last_channel
-        self.say(CLIENT, {"jsonrpc": "2.0", "id": id, "method": method, "params": params}, at=at)
+        self.send(CLIENT, {"jsonrpc": "2.0", "id": id, "method": method, "params": params}, at=at)
         if self.transport is Transport.EVENTS:
             self.head(self.last_channel, 202, "")
             self.end(self.last_channel)
@@ -144,27 +144,27 @@ class Wire:
             mirrored.append(("Mcp-Name", str(params[NAMED[method]])))
         self.open(**{"mirrored": tuple(mirrored) if self.is_stateless else None, **(head or {})})
 
-    def call(self, id: Any = None, **said: Any) -> Any:
-        return self.request("tools/call", id, **{"name": "t", "arguments": {}, **said})
+    def call(self, id: Any = None, **params: Any) -> Any:
+        return self.request("tools/call", id, **{"name": "t", "arguments": {}, **params})
 
     def notify(self, method: str, *, head: dict[str, Any] | None = None, status: int = 202, **params: Any) -> None:
-        """A client's notification."""
+        """Sends a notification of the client."""
         self.post(method, head, params)
-        self.say(CLIENT, {"jsonrpc": "2.0", "method": method, "params": params})
+        self.send(CLIENT, {"jsonrpc": "2.0", "method": method, "params": params})
         if self.transport is not Transport.PIPE:
             self.head(self.last_channel, status, "")
             self.end(self.last_channel)
 
     def respond(self, id: Any, **result: Any) -> None:
-        """A client's response."""
+        """Sends a response of the client."""
         self.post("", None, {})
-        self.say(CLIENT, {"jsonrpc": "2.0", "id": id, "result": result})
+        self.send(CLIENT, {"jsonrpc": "2.0", "id": id, "result": result})
         if self.transport is not Transport.PIPE:
             self.head(self.last_channel, 202, "")
             self.end(self.last_channel)
 
     def listen(self, **head: Any) -> int:
-        """A GET, and its stream."""
+        """Opens the GET stream. Returns its channel."""
         channel = self.open(Verb.GET, **head)
         self.head(channel)
         return channel
@@ -172,7 +172,7 @@ class Wire:
     # --- Servers ----------------------------------------------------------------------------------------------------
 
     def begin(self, id: Any, session: str | None = None) -> int:
-        """The stream of a request's reply begins, where there is such a thing. Returns its channel."""
+        """Begins the response stream of a request, over HTTP. Returns the channel of the response."""
         channel = self.channels[id]
         if self.transport is Transport.HTTP and not any(
             isinstance(o, Head) and o.channel == channel for o in self.seen
@@ -181,7 +181,7 @@ class Wire:
         return channel if self.transport is Transport.HTTP else self.stream or PIPE_CHANNEL
 
     def reply(self, id: Any, *, is_last: bool = True, at: float | None = None, **result: Any) -> None:
-        """A server's result, made whole."""
+        """Sends a result of the server, with the members that the revision requires."""
         if self.is_stateless:
             result.setdefault("resultType", "complete")
             result["_meta"] = {K + "serverInfo": {"name": "s", "version": "1"}, **result.get("_meta", {})}
@@ -190,29 +190,29 @@ class Wire:
         self.answer(id, is_last=is_last, at=at, result={k: v for k, v in result.items() if v is not ...})
 
     def answer(self, id: Any, *, is_last: bool = True, at: float | None = None, **members: Any) -> None:
-        """A server's response, as it is."""
+        """Sends a response of the server as it is."""
         channel = self.begin(id)
-        self.say(SERVER, {"jsonrpc": "2.0", "id": id, **members}, channel, at=at)
+        self.send(SERVER, {"jsonrpc": "2.0", "id": id, **members}, channel, at=at)
         if self.transport is Transport.HTTP and is_last:
             self.end(channel)
 
     def tell(self, method: str, on: Any = None, *, channel: int | None = None, id: Any = None, **params: Any) -> None:
-        """A server's notification, or request if it has an `id`: on the stream of request `on`, or a channel."""
+        """Sends a notification of the server, or a request if `id` is given, on `channel` or the stream of `on`."""
         if channel is None:
             channel = self.begin(on) if on is not None else self.stream or PIPE_CHANNEL
         message = {"jsonrpc": "2.0", "method": method, "params": params}
-        self.say(SERVER, message if id is None else {**message, "id": id}, channel)
+        self.send(SERVER, message if id is None else {**message, "id": id}, channel)
 
     # --- The beginning ----------------------------------------------------------------------------------------------
 
-    def greet(
+    def handshake(
         self,
         client_can: dict[str, Any] | None = None,
         server_can: dict[str, Any] | None = None,
         *,
         is_ready: bool = True,
     ) -> None:
-        """The handshake; without one, `server/discover`."""
+        """Does the handshake; in the stateless era, `server/discover`."""
         self.client_can = CLIENT_CAN if client_can is None else client_can
         declared = SERVER_CAN if server_can is None else server_can
         if self.transport is Transport.EVENTS and self.stream is None:
@@ -221,17 +221,19 @@ class Wire:
         if self.is_stateless:
             self.reply(self.request("server/discover", 0), supportedVersions=[self.revision], capabilities=declared)
             return
-        self.hello()
-        self.welcome(server_can=declared)
+        self.initialize()
+        self.answer_initialize(server_can=declared)
         if is_ready:
             self.notify("notifications/initialized")
 
-    def hello(self, **params: Any) -> None:
+    def initialize(self, **params: Any) -> None:
         info = {"name": "c", "version": "1"}
         usual = {"protocolVersion": self.revision, "capabilities": self.client_can, "clientInfo": info}
         self.request("initialize", 0, **{k: v for k, v in {**usual, **params}.items() if v is not ...})
 
-    def welcome(self, *, session: str | None = "S1", server_can: dict[str, Any] | None = None, **result: Any) -> None:
+    def answer_initialize(
+        self, *, session: str | None = "S1", server_can: dict[str, Any] | None = None, **result: Any
+    ) -> None:
         info = {"name": "s", "version": "1"}
         declared = SERVER_CAN if server_can is None else server_can
         usual = {"protocolVersion": self.revision, "capabilities": declared, "serverInfo": info}
@@ -239,4 +241,4 @@ class Wire:
             self.begin(0, session)
             self.session = session
         self.reply(0, **{k: v for k, v in {**usual, **result}.items() if v is not ...})
-        self.is_greeted = True
+        self.is_initialized = True

@@ -1,4 +1,4 @@
-"""What the scripted peers of each protocol revision can say, as one table that owes nothing to what is tested."""
+"""The features of each protocol revision, as one table for the scripted peers that uses no part of the product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADDED: Final[dict[str, tuple[str, ...]]] = {
     "2025-11-25": ("url", "choices"),
     "2026-07-28": ("any structure",),
 }
-"""What each revision has that the one before had not."""
+"""Features that each revision has and the one before had not."""
 
 TAKEN_AWAY: Final[dict[str, tuple[str, ...]]] = {"2026-07-28": ("handshake",)}
 
@@ -38,11 +38,11 @@ QUESTIONS: Final[dict[str, dict[str, object]]] = {
     "form": {"elicitation": {"form": {}}},
     "url": {"elicitation": {"url": {}}},
 }
-"""What a server may ask for, and the capability a client of the newest revision declares for it."""
+"""The kinds of server requests, and the capability with which a client of the newest revision declares each."""
 
 
 def client_capabilities(revision: str) -> dict[str, object]:
-    """All that a client of the revision can declare."""
+    """Returns all capabilities that a client of the revision can declare."""
     can = ABILITIES[revision]
     declared: dict[str, object] = {"sampling": {}, "roots": {"listChanged": True} if "handshake" in can else {}}
     if "form" in can:
@@ -51,7 +51,7 @@ def client_capabilities(revision: str) -> dict[str, object]:
 
 
 def askable(declared: dict[str, object]) -> frozenset[str]:
-    """What a client may be asked that has declared these capabilities."""
+    """Returns the kinds of requests that a client with these capabilities can be sent."""
     found = {name for name in ("sampling", "roots") if name in declared}
     elicitation = declared.get("elicitation")
     if isinstance(elicitation, dict):

@@ -1,5 +1,5 @@
-"""These tests share raw clients with those of the transport matrix, processes with those of the real peers, and the
-judgement of a proxy with those of the engine."""
+"""Puts the raw clients of `tests/matrix`, the process helpers of `tests/real` and the oracle's helpers of `tests/core`
+on the path."""
 
 from __future__ import annotations
 

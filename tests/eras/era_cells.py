@@ -1,7 +1,7 @@
-"""Which client meets which server, and over what: directly, or through one proxy that serves them all.
+"""The cells of the era tests: a client, a server and a transport, directly or through one proxy that serves all.
 
-A cell carries out all scenarios once, with one client; tests look at what came of it. The scripted servers speak one
-revision each. Over HTTP a process serves all cells, over stdio a client has its own.
+A cell carries out all scenarios once, with one client. Tests look at the result. Each scripted server speaks one
+revision. Over HTTP one process serves all cells, over stdio each client has its own.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from abilities import ABILITIES, REVISIONS
+from checked_engine import Blame
 from isthmus.core.oracle.wires import Wire, read_trace
-from overheard import Blame
 from raw_clients import Client, PipeClient, SseClient
 from rig import Proxy, launched, serve
 from scenarios import SCENARIOS, Conversation, Pair
-from scripted_client import Heard
+from scripted_client import ReceivedFrame
 from wires import SessionHttpClient, StatelessHttpClient, UnixClient
 
 SERVER: Final = Path(__file__).resolve().parent / "scripted_server.py"
@@ -32,7 +32,7 @@ PAIRS: Final = [Pair(client, server) for client, server in itertools.product(REV
 """Client and server."""
 
 BRIDGED: Final = PAIRS
-"""The pairs that are tested through the proxy: all that it can join."""
+"""The pairs that are tested through the proxy."""
 
 
 class Cell(NamedTuple):
@@ -50,7 +50,7 @@ IS_THOROUGH: Final = bool(os.environ.get("THOROUGH"))
 
 
 def is_over(pair: Pair, transport: str) -> bool:
-    """Whether it is over this transport that they meet: each pair over one, each revision over both on either side."""
+    """True if the pair meets over this transport. Each pair meets over one, each revision over both on either side."""
     is_pipe = (REVISIONS.index(pair.client) + 2 * REVISIONS.index(pair.server)) % len(REVISIONS) in (0, 1)
     return IS_THOROUGH or is_pipe == (transport == "stdio")
 
@@ -62,33 +62,33 @@ CELLS: Final = [*DIRECT, *PROXIED]
 
 
 class Broken(NamedTuple):
-    """A scenario that came to no end: why and where, as text."""
+    """A scenario that did not finish: the traceback as text."""
 
     trace: str
 
 
 class Record(NamedTuple):
-    """What came of a cell.
+    """The result of a cell.
 
     Attributes:
-        outcomes: by scenario; `Broken` where it was.
-        client: what the client heard.
-        server: what the server heard.
+        outcomes: the result of each scenario, or `Broken`.
+        client: the frames that the client received.
+        server: the frames that the server received.
     """
 
     outcomes: dict[str, object]
-    client: list[Heard]
-    server: list[Heard]
+    client: list[ReceivedFrame]
+    server: list[ReceivedFrame]
 
 
 class Records:
-    """Made when they are first needed, each once."""
+    """All records, each made when it is first needed."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self._folder, self._stack = folder, stack
         self.trace = folder / "trace.jsonl"
-        self._heard = folder / "heard"
-        self._heard.mkdir()
+        self._frames_folder = folder / "heard"
+        self._frames_folder.mkdir()
         self._sockets = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eras-")))
         self._urls: dict[str, str] = {}
         self._proxies: list[Proxy] = []
@@ -121,20 +121,20 @@ class Records:
                 wire.close()
             except Exception:
                 outcomes["rules_broken_towards_the_server"] = Broken(traceback.format_exc())
-        return Record(outcomes, talk.heard, list(self._heard_by_server(cell, before)))
+        return Record(outcomes, talk.received, list(self._received_by_server(cell, before)))
 
-    # What the servers wrote down
+    # Frames that the servers noted
 
     def _sizes(self) -> dict[Path, int]:
-        return {path: path.stat().st_size for path in self._heard.iterdir()}
+        return {path: path.stat().st_size for path in self._frames_folder.iterdir()}
 
-    def _heard_by_server(self, cell: Cell, before: dict[Path, int]) -> Iterator[Heard]:
-        for path in sorted(self._heard.glob(f"{cell.pair.server}-{cell.transport}-*.jsonl")):
+    def _received_by_server(self, cell: Cell, before: dict[Path, int]) -> Iterator[ReceivedFrame]:
+        for path in sorted(self._frames_folder.glob(f"{cell.pair.server}-{cell.transport}-*.jsonl")):
             with path.open("rb") as file:
                 file.seek(before.get(path, 0))
                 for line in file:
                     noted: dict[str, Any] = json.loads(line)
-                    yield Heard(noted["frame"], noted["of"])
+                    yield ReceivedFrame(noted["frame"], noted["of"])
 
     # Processes
 
@@ -155,7 +155,7 @@ class Records:
         return StatelessHttpClient(url) if client == REVISIONS[-1] else SessionHttpClient(url, client)
 
     def _command(self, revision: str, transport: str) -> list[str]:
-        return [sys.executable, str(SERVER), revision, transport, str(self._heard)]
+        return [sys.executable, str(SERVER), revision, transport, str(self._frames_folder)]
 
     def _url(self, revision: str) -> str:
         if revision not in self._urls:
@@ -165,7 +165,7 @@ class Records:
         return self._urls[revision]
 
     def _proxy(self) -> Proxy:
-        """One for all cells; its Unix sockets stand for stdio."""
+        """The proxy for all cells. Its Unix sockets stand for stdio."""
         if not self._proxies:
             path = self._folder / "eras.json"
             servers = [server for pair in BRIDGED for server in self._configured(pair.server)]
@@ -192,7 +192,7 @@ def _name(revision: str, transport: str) -> str:
 
 @contextlib.contextmanager
 def records(folder: Path) -> Iterator[Records]:
-    """Leaving the context stops everything, and proves that the proxy has broken no rule towards anybody."""
+    """Yields the records, then stops everything and proves that the proxy has broken no rule towards any peer."""
     with contextlib.ExitStack() as stack:
         found = Records(folder, stack)
         yield found
@@ -201,7 +201,7 @@ def records(folder: Path) -> Iterator[Records]:
 
 
 def broken_by_proxy(trace: Iterable[bytes]) -> list[str]:
-    """What the oracle says of the proxy's side of all wires in a trace, from their beginning on."""
+    """Returns the oracle's findings about the proxy's side of all wires in a trace."""
     blame, wires = Blame(), dict[Wire, None]()
     broken: list[str] = []
     for wire, _, found in read_trace(trace):

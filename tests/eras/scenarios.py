@@ -1,7 +1,8 @@
-"""What a client does with a server, told as plain values, and what must come of it for each pair of revisions.
+"""The scenarios of the era tests: a client's actions as plain values, and the expected result for each pair of
+revisions.
 
-A scenario is a function of the client. Its expectation is a function of what the two revisions know: where an era
-cannot express something, that is where it says so.
+A scenario is a function of the client. Its expectation is a function of the features of both revisions, and shows what
+an era cannot express.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ ODD_TEXT: Final = 'é \u2028 😀 \\ " \n {"resultType": "input_required"}'
 
 
 class Pair(NamedTuple):
-    """Which revisions meet."""
+    """The revisions of a client and a server that meet."""
 
     client: str
     server: str
 
     @property
     def can(self) -> frozenset[str]:
-        """What the client knows."""
+        """The client's features."""
         return ABILITIES[self.client]
 
     @property
     def knows(self) -> frozenset[str]:
-        """What the server knows."""
+        """The server's features."""
         return ABILITIES[self.server]
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the client is of a handshake revision."""
+        """True if the client speaks a handshake revision."""
         return "handshake" in self.can
 
     @property
@@ -55,11 +56,11 @@ class Scenario(NamedTuple):
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
-"""By name, in the order in which one client carries them out."""
+"""Scenarios by name, in the order in which one client carries them out."""
 
 
 class Conversation(ScriptedClient):
-    """A client that has begun, and knows the tools it may call."""
+    """A client that has begun, and has listed the tools."""
 
     greeting: Reply
     tools: dict[str, dict[str, Any]]
@@ -69,21 +70,21 @@ class Conversation(ScriptedClient):
         self.tools = {tool["name"]: tool for tool in self.request("tools/list").result["tools"]}
 
     def listen(self, **wanted: object) -> int | str:
-        """The stateless way to be told of changes: the id of the subscription, once it is acknowledged."""
-        since = len(self.notices)
+        """Subscribes to changes in the stateless era. Returns the id of the subscription, once it is acknowledged."""
+        since = len(self.notifications)
         number = self.start("subscriptions/listen", {"notifications": wanted})
-        acknowledged = self.wait_notice("notifications/subscriptions/acknowledged", since)
+        acknowledged = self.wait_notification("notifications/subscriptions/acknowledged", since)
         assert acknowledged["params"]["notifications"] == wanted
         self._of(acknowledged, number)
         return number
 
-    def _of(self, notice: dict[str, Any], number: int | str) -> None:
-        assert notice["params"]["_meta"][K + "subscriptionId"] == number
+    def _of(self, notification: dict[str, Any], number: int | str) -> None:
+        assert notification["params"]["_meta"][K + "subscriptionId"] == number
 
-    def told(self, method: str, since: int, subscription: int | str | None, **params: object) -> None:
-        notice = self.wait_notice(method, since, **params)
+    def expect_notification(self, method: str, since: int, subscription: int | str | None, **params: object) -> None:
+        notification = self.wait_notification(method, since, **params)
         if subscription is not None:
-            self._of(notice, subscription)
+            self._of(notification, subscription)
 
 
 def scenario(expect: Callable[[Pair], object]) -> Callable[[Callable[[Conversation], object]], Callable[..., object]]:
@@ -102,7 +103,7 @@ def error_of(reply: Reply) -> object:
     return {name: reply.error.get(name) for name in ("code", "message", "data")}
 
 
-# --- Who is there -----------------------------------------------------------------------------------------------------
+# --- Handshake --------------------------------------------------------------------------------------------------------
 
 
 @scenario(
@@ -141,9 +142,9 @@ def methods_of_the_other_era(talk: Conversation) -> object:
     return [talk.request(one, {}).error["code"] for one in (ONLY_STATELESS if talk.is_legacy else ONLY_SESSIONS)]
 
 
-def may_hear(pair: Pair) -> tuple[str, ...]:
-    """Methods unknown to its revision that the server may hear: the question which era it is of; and what is tried on
-    purpose by a client of its own era, for one of the other is answered before."""
+def may_receive(pair: Pair) -> tuple[str, ...]:
+    """Returns methods unknown to the server's revision that it may get: the probe for its era, and one that a client of
+    its own era sends on purpose. For a client of the other era the proxy answers those itself."""
     probe = ("server/discover",) if pair.is_legacy_server else ("initialize",)
     if pair.is_legacy != pair.is_legacy_server:
         return probe
@@ -324,18 +325,22 @@ def a_resource_that_is_missing(talk: Conversation) -> object:
     return [error["code"], error["data"]]
 
 
-# --- What is said on the way ------------------------------------------------------------------------------------------
+# --- Log messages, progress, cancellation -----------------------------------------------------------------------------
 
 
 def _levels(reply: Reply) -> list[str]:
-    said = [notice["params"] for notice in reply.notices if notice["method"] == "notifications/message"]
-    assert all(params["data"] == {"said": f"said at {params['level']}"} for params in said)
-    return [params["level"] for params in said]
+    messages = [
+        notification["params"]
+        for notification in reply.notifications
+        if notification["method"] == "notifications/message"
+    ]
+    assert all(params["data"] == {"said": f"said at {params['level']}"} for params in messages)
+    return [params["level"] for params in messages]
 
 
 @scenario(lambda pair: ["debug", "info", "error"] if pair.is_legacy and pair.is_legacy_server else [])
 def log_messages_nobody_asked_for(talk: Conversation) -> object:
-    """In sessions the server decides; without, nothing is said to who names no level."""
+    """The server decides in sessions. In the stateless era a client that names no level gets no log messages."""
     return _levels(talk.call("log"))
 
 
@@ -359,24 +364,28 @@ def log_messages_from_a_level_on(talk: Conversation) -> object:
     ]
 )
 def progress(talk: Conversation) -> object:
-    said: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     for token in ("tök", 7):
         reply = talk.request("tools/call", {"name": "progress", "arguments": {"steps": 3}}, token=token)
-        said += [notice["params"] for notice in reply.notices if notice["method"] == "notifications/progress"]
-    return [[one["progressToken"], one["progress"], one["total"], one.get("message")] for one in said]
+        reports += [
+            notification["params"]
+            for notification in reply.notifications
+            if notification["method"] == "notifications/progress"
+        ]
+    return [[one["progressToken"], one["progress"], one["total"], one.get("message")] for one in reports]
 
 
 @scenario(always([]))
 def progress_nobody_asked_for(talk: Conversation) -> object:
-    return [notice["method"] for notice in talk.call("progress", steps=2).notices]
+    return [notification["method"] for notification in talk.call("progress", steps=2).notifications]
 
 
 @scenario(always({"cancelled": "1", "result": None, "goes on": ODD_TEXT}))
 def cancelling(talk: Conversation) -> object:
-    """The server is told once, and no result comes any more."""
-    key, since = f"of {id(talk)}", len(talk.notices)
+    """The server gets one cancellation, and no result comes any more."""
+    key, since = f"of {id(talk)}", len(talk.notifications)
     number = talk.start("tools/call", {"name": "slow", "arguments": {"key": key}}, token="slow")
-    talk.wait_notice("notifications/progress", since, progressToken="slow")
+    talk.wait_notification("notifications/progress", since, progressToken="slow")
     talk.cancel(number)
     until(lambda: talk.call("cancelled_count", key=key).text != "0", "the server to be told", timeout_s=10)
     count = talk.call("cancelled_count", key=key).text
@@ -390,15 +399,15 @@ def cancelling(talk: Conversation) -> object:
 
 @scenario(always([False, True, False]))
 def changed_tools(talk: Conversation) -> object:
-    """Whoever listens is told each time."""
+    """A client with a subscription is notified each time."""
     subscription = None if talk.is_legacy else talk.listen(toolsListChanged=True)
     found = []
     for turn in range(3):
         found.append("extra" in [tool["name"] for tool in talk.request("tools/list").result["tools"]])
         if turn < 2:
-            since = len(talk.notices)
+            since = len(talk.notifications)
             assert talk.call("change_tools").text == "changed"
-            talk.told("notifications/tools/list_changed", since, subscription)
+            talk.expect_notification("notifications/tools/list_changed", since, subscription)
     if subscription is not None:
         talk.cancel(subscription)
     return found
@@ -411,9 +420,9 @@ def updated_resources(talk: Conversation) -> object:
         assert talk.request("resources/subscribe", {"uri": NOTES}).result == {}
     else:
         subscription = talk.listen(resourceSubscriptions=[NOTES])
-    since = len(talk.notices)
+    since = len(talk.notifications)
     talk.call("touch_resource", uri=NOTES)
-    talk.told("notifications/resources/updated", since, subscription, uri=NOTES)
+    talk.expect_notification("notifications/resources/updated", since, subscription, uri=NOTES)
     if subscription is None:
         assert talk.request("resources/unsubscribe", {"uri": NOTES}).result == {}
     else:
@@ -425,7 +434,7 @@ def updated_resources(talk: Conversation) -> object:
 
 
 def asking(talk: Conversation, tool: str, **arguments: object) -> object:
-    """What the tool made of the answers, what was asked, and in how many rounds."""
+    """Calls a tool. Returns its reading of the answers, the questions, and the number of rounds."""
     if tool not in talk.tools:
         return NOT_THERE
     since = len(talk.asked)
@@ -456,7 +465,7 @@ def expected(
 
 
 class Naming:
-    """Equals the failure of a tool that names a capability, in whatever words."""
+    """Equals the failure of a tool that names a capability, in any wording."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -479,8 +488,8 @@ NAME_SAID: Final = {"action": "accept", "content": {"name": "Ada é"}}
 
 
 def sample_of(prompt: str) -> dict[str, object]:
-    said = {"type": "text", "text": f"about: {prompt}"}
-    return {"role": "assistant", "content": said, "model": "script", "stopReason": "endTurn"}
+    content = {"type": "text", "text": f"about: {prompt}"}
+    return {"role": "assistant", "content": content, "model": "script", "stopReason": "endTurn"}
 
 
 @scenario(expected("ask_form", always(FORM_SAID), "elicitation/create", need="form"))
@@ -500,11 +509,11 @@ def a_form_with_choices(talk: Conversation) -> object:
 
 @scenario(expected("ask_url", always({"action": "accept"}), "elicitation/create", need="url"))
 def a_page_to_visit(talk: Conversation) -> object:
-    """In a session it has an id, under which the client is told that the visit is over."""
-    since, asked = len(talk.notices), len(talk.asked)
+    """The elicitation has an id in a session, with which the client is notified of its completion."""
+    since, asked = len(talk.notifications), len(talk.asked)
     outcome = asking(talk, "ask_url")
     if talk.is_legacy and len(talk.asked) > asked:
-        talk.wait_notice(
+        talk.wait_notification(
             "notifications/elicitation/complete", since, elicitationId=talk.asked[-1]["params"]["elicitationId"]
         )
     return outcome
@@ -520,7 +529,8 @@ def _url_first(pair: Pair) -> object:
 
 @scenario(_url_first)
 def a_page_to_visit_first(talk: Conversation) -> object:
-    """In a session by an error, after which the client calls again; without, by a question."""
+    """The tool asks by an error in a session, after which the client calls again, and by a question in the stateless
+    era."""
     if "url_first" not in talk.tools:
         return NOT_THERE
     key, asked = f"{id(talk)}", len(talk.asked)
@@ -542,7 +552,7 @@ def a_sample(talk: Conversation) -> object:
 
 
 def _refusal(pair: Pair) -> object:
-    """Only sessions can carry one; what cannot reach the server is told to the client."""
+    """Only sessions can carry a refusal. Otherwise the client gets the error itself."""
     if not pair.is_legacy:
         return answered(sample_of("refuse this"), "sampling/createMessage") | {"rounds": 1}
     if not pair.is_legacy_server:
@@ -600,7 +610,7 @@ WHAT: Final = "about: What is in home é?"
     )
 )
 def three_rounds_of_questions(talk: Conversation) -> object:
-    """Each depends on the answer before."""
+    """Each question depends on the answer before."""
     return asking(talk, "ask_rounds")
 
 
@@ -609,5 +619,5 @@ def three_rounds_of_questions(talk: Conversation) -> object:
 
 @scenario(always([]))
 def rules_broken_towards_the_server(talk: Conversation) -> object:
-    """What the server noted, and forgot with this: rules that no schema can state."""
+    """Returns the violations that the server has noted, of rules that no schema can state, and clears them."""
     return json.loads(talk.call("violations").text)

@@ -1,7 +1,7 @@
 """A scripted MCP client of exactly one protocol revision, over any wire.
 
-It answers questions by what they ask for, in either era: a request of the server by a response, an `input_required` by
-a retry. Each frame it hears is kept, with the method of the request that it answers, for whoever validates it.
+The client answers questions by their content, in either era: a server request by a response, an `input_required` by a
+retry. Each frame that it receives is kept for validation, with the method of the request that it answers.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from abilities import ABILITIES, K, client_capabilities
 from raw_clients import Client
 
 PATIENCE_S: Final = 10.0
-"""Nothing here takes so long, except when it is broken."""
+"""A limit that only a broken run meets."""
 IMPATIENCE_S: Final = 1.0
-"""How long who has waited in vain once waits again: of a broken pair all scenarios are told, and soon."""
+"""The limit after one wait has failed, so that a broken pair reports all scenarios soon."""
 ROUNDS: Final = 10
-"""As many as the official clients go along with."""
+"""The bound on rounds, as official clients have it."""
 INFO: Final = {"name": "scripted-client", "version": "1"}
 Frame = dict[str, Any]
 
 
 class Silence(AssertionError):
-    """What was waited for did not come."""
+    """Raised when an expected frame did not come."""
 
 
 class Reply(NamedTuple):
-    """How a request ended, and what was said on the way.
+    """The end of a request, and the notifications before it.
 
     Attributes:
-        rounds: how often it was asked for input first, where the era asks so.
+        rounds: the number of `input_required` results before it.
     """
 
     frame: Frame
-    notices: list[Frame]
+    notifications: list[Frame]
     rounds: int = 0
 
     @property
@@ -55,11 +55,11 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All text blocks of the result of a tool."""
+        """The joined text blocks of a tool's result."""
         return "\n".join(block["text"] for block in self.result["content"] if block["type"] == "text")
 
 
-class Heard(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """A frame, and the method that it answers."""
 
     frame: Any
@@ -67,18 +67,18 @@ class Heard(NamedTuple):
 
 
 class ScriptedClient:
-    """One client. Nothing happens but within its methods: what came meanwhile is looked at by the next."""
+    """One client. It runs only within its methods: a frame that came meanwhile is read by the next one."""
 
     def __init__(self, revision: str, wire: Client) -> None:
         self.revision, self._wire = revision, wire
         self.is_legacy = "handshake" in ABILITIES[revision]
         self.capabilities = client_capabilities(revision)
         self.log_level: str | None = None
-        self.heard: list[Heard] = []
+        self.received: list[ReceivedFrame] = []
         self.asked: list[Frame] = []
         """Questions, in the order in which they came: method and params."""
-        self.notices: list[Frame] = []
-        self._asks: dict[str, str] = {}
+        self.notifications: list[Frame] = []
+        self._methods: dict[str, str] = {}
         self._answers: dict[str, Frame] = {}
         self._at = 0
         self._patience_s = PATIENCE_S
@@ -87,7 +87,7 @@ class ScriptedClient:
     # Requests
 
     def begin(self) -> Reply:
-        """The handshake, or the discovery that stands in its place."""
+        """Sends the handshake, or `server/discover` in the stateless era."""
         if not self.is_legacy:
             return self.request("server/discover")
         params = {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": INFO}
@@ -99,14 +99,14 @@ class ScriptedClient:
         return self.request("tools/call", {"name": name, "arguments": arguments})
 
     def request(self, method: str, params: dict[str, Any] | None = None, *, token: object = None) -> Reply:
-        """Ask, answer what is asked meanwhile, and wait for the end of it."""
-        since, more, rounds = len(self.notices), {}, 0
+        """Sends a request, answers questions meanwhile, and waits for its end."""
+        since, more, rounds = len(self.notifications), {}, 0
         while True:
             number = self.start(method, {**(params or {}), **more}, token=token)
             frame = self._wait_answer(number, method)
             result = frame.get("result", {})
             if self.is_legacy or not isinstance(result, dict) or result.get("resultType") != "input_required":
-                return Reply(frame, self.notices[since:], rounds)
+                return Reply(frame, self.notifications[since:], rounds)
             rounds += 1
             assert rounds <= ROUNDS, f"asked for input in more than {ROUNDS} rounds"
             more = self._input(result)
@@ -116,10 +116,10 @@ class ScriptedClient:
         return self._answers.pop(repr(number))
 
     def start(self, method: str, params: dict[str, Any] | None = None, *, token: object = None) -> int | str:
-        """Ask, and do not wait. The id."""
+        """Sends a request without waiting. Returns its id."""
         count = next(self._numbers)
         number: int | str = count if count % 3 else f"é {count}"
-        self._asks[repr(number)] = method
+        self._methods[repr(number)] = method
         params = dict(params or {})
         meta: dict[str, Any] = dict(params.get("_meta", {}))
         if not self.is_legacy:
@@ -137,45 +137,45 @@ class ScriptedClient:
         return number
 
     def cancel(self, number: int | str) -> None:
-        """Of HTTP without sessions, the wire makes it a hanging up."""
+        """Sends a cancellation. Over HTTP without sessions, the wire hangs up instead."""
         self.notify("notifications/cancelled", {"requestId": number, "reason": "enough"})
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def answer_to(self, number: int | str) -> Frame | None:
-        """What has come, of what was started."""
+        """Returns the answer to a started request, if it has come."""
         return self._answers.get(repr(number))
 
     def _send(self, frame: Frame) -> None:
         self._wire.send(encoded(frame))
 
-    # What comes in
+    # Incoming frames
 
     def pump(self, until: Callable[[], bool], what: str) -> None:
-        """Look at what comes, in order, until something is the case."""
+        """Reads frames, in order, until a condition is true."""
         refused: list[object] = getattr(self._wire, "refused", [])
         while True:
-            while self._at < len(self._wire.heard):
+            while self._at < len(self._wire.received):
                 self._at += 1
-                self._look_at(json.loads(self._wire.heard[self._at - 1].message))
+                self._look_at(json.loads(self._wire.received[self._at - 1].message))
             if until():
                 return
             assert not refused, f"waited for {what}; HTTP refused: {refused}"
-            if not self._wire.wait_until(lambda: len(self._wire.heard) > self._at or refused, self._patience_s):
+            if not self._wire.wait_until(lambda: len(self._wire.received) > self._at or refused, self._patience_s):
                 waited_s, self._patience_s = self._patience_s, IMPATIENCE_S
                 raise Silence(f"waited {waited_s:g} s in vain for {what}")
 
-    def wait_notice(self, method: str, since: int, **params: object) -> Frame:
-        """The first such notification, of those from that number on."""
+    def wait_notification(self, method: str, since: int, **params: object) -> Frame:
+        """Waits for such a notification, from number `since` on. Returns the first."""
         found: list[Frame] = []
 
         def has_come() -> bool:
             found[:] = [
-                notice
-                for notice in self.notices[since:]
-                if notice["method"] == method
-                and all(notice.get("params", {}).get(name) == value for name, value in params.items())
+                notification
+                for notification in self.notifications[since:]
+                if notification["method"] == method
+                and all(notification.get("params", {}).get(name) == value for name, value in params.items())
             ]
             return bool(found)
 
@@ -184,21 +184,21 @@ class ScriptedClient:
 
     def _look_at(self, frame: Any) -> None:
         if not isinstance(frame, dict):
-            self.heard.append(Heard(frame, None))
+            self.received.append(ReceivedFrame(frame, None))
         elif "method" not in frame:
             key = repr(frame.get("id"))
-            self.heard.append(Heard(frame, self._asks.get(key)))
+            self.received.append(ReceivedFrame(frame, self._methods.get(key)))
             self._answers[key] = frame
         elif "id" not in frame:
-            self.heard.append(Heard(frame, None))
-            self.notices.append(frame)
+            self.received.append(ReceivedFrame(frame, None))
+            self.notifications.append(frame)
         else:
-            self.heard.append(Heard(frame, None))
+            self.received.append(ReceivedFrame(frame, None))
             answer = {"result": {}} if frame["method"] == "ping" else self._answer(frame)
             self._send({"jsonrpc": "2.0", "id": frame["id"], **answer})
 
     def _input(self, result: dict[str, Any]) -> dict[str, Any]:
-        """What the retry has beside the request's own params."""
+        """Returns the members that a retry has beside the request's own params."""
         answers = {name: self._answer(asked)["result"] for name, asked in result.get("inputRequests", {}).items()}
         more: dict[str, Any] = {"inputResponses": answers} if answers else {}
         return more | ({"requestState": result["requestState"]} if "requestState" in result else {})
@@ -221,12 +221,12 @@ class ScriptedClient:
         block = content[0] if isinstance(content, list) else content
         if self.is_legacy and "refuse" in block["text"]:
             return {"error": {"code": -1, "message": "the user said no"}}
-        said = {"type": "text", "text": f"about: {block['text']}"}
-        return {"result": {"role": "assistant", "content": said, "model": "script", "stopReason": "endTurn"}}
+        reply = {"type": "text", "text": f"about: {block['text']}"}
+        return {"result": {"role": "assistant", "content": reply, "model": "script", "stopReason": "endTurn"}}
 
 
 def filled(params: dict[str, Any]) -> dict[str, Any]:
-    """An answer to an elicitation, with a value for each field."""
+    """Returns an answer to an elicitation, with a value for each field."""
     if "decline" in params["message"]:
         return {"action": "decline"}
     if params.get("mode") == "url":
@@ -236,7 +236,7 @@ def filled(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def value_for(schema: dict[str, Any]) -> object:
-    """The last of all choices, all of many, or one that fits."""
+    """Returns the last of several choices, all of a multiple choice, or a value that fits."""
     if "oneOf" in schema:
         return schema["oneOf"][-1]["const"]
     if "enum" in schema:

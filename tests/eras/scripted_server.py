@@ -1,8 +1,8 @@
 """A scripted MCP server of exactly one protocol revision, over stdio or HTTP, with the standard library alone.
 
-`scripted_server.py REVISION stdio|http FOLDER`. Over HTTP it says where it listens: Streamable HTTP, or, at 2024-11-05,
-HTTP+SSE. Each frame it hears is written down in FOLDER, for whoever validates it; what breaks a rule that no schema can
-state is kept as a violation, and the tool `violations` returns them.
+`scripted_server.py REVISION stdio|http FOLDER`. Over HTTP it prints its URL: Streamable HTTP, or, at 2024-11-05,
+HTTP+SSE. Each frame that it receives is written to FOLDER for validation. Violations of rules that no schema can state
+are kept, and the tool `violations` returns them.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from server_tools import Answer, Failure, Lacking, Memory, Questions, tools_of
 
 PATIENCE_S: Final = 30.0
 VISIT_S: Final = 0.1
-"""How long a user looks at a page."""
+"""The time that a user looks at a page."""
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 INFO: Final = {"name": "scripted", "version": "1"}
 INSTRUCTIONS: Final = "Ask it anything."
 TOOL_METHODS: Final = ("tools/call", "prompts/get")
-"""Those that run a script, and may take long."""
+"""Requests that run a script, and may take long."""
 CACHEABLE: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
 SECRET: Final = b"of this process"
 
 
-class Way(Protocol):
-    """Where frames are said."""
+class Writer(Protocol):
+    """A stream that frames are written to."""
 
     def write(self, frame: dict[str, Any]) -> None: ...
     def is_gone(self) -> bool:
-        """Whether the client has hung up."""
+        """True if the client has hung up."""
         ...
 
 
 class Server:
-    """All that a process knows, whatever it speaks over."""
+    """The state of a process, on any transport."""
 
     def __init__(self, revision: str, transport: str, folder: Path) -> None:
         self.revision, self.transport = revision, transport
@@ -58,8 +58,8 @@ class Server:
         self._file = (folder / f"{revision}-{transport}-{os.getpid()}.jsonl").open("a", encoding="utf-8")
         self._lock = threading.Lock()
 
-    def hear(self, frame: object, answered: str | None) -> None:
-        """Write it down; with the method that it answers, if it is an answer."""
+    def note_frame(self, frame: object, answered: str | None) -> None:
+        """Writes down a frame, with the method that it answers if it is an answer."""
         with self._lock:
             self._file.write(json.dumps({"frame": frame, "of": answered}) + "\n")
             self._file.flush()
@@ -78,7 +78,7 @@ class Server:
         }
         return found | ({"completions": {}} if "completions" in self.knows else {})
 
-    def new_peer(self, main: Way) -> Peer:
+    def new_peer(self, main: Writer) -> Peer:
         self.peers.append(Peer(self, main))
         return self.peers[-1]
 
@@ -88,47 +88,47 @@ class Server:
 
 
 class Peer:
-    """One client: a session of the handshake revisions, else whoever is connected.
+    """One client: a session of the handshake revisions, otherwise a connection.
 
     Args:
-        main: its stream for what belongs to no request.
+        main: its stream for messages that belong to no request.
     """
 
-    def __init__(self, server: Server, main: Way) -> None:
+    def __init__(self, server: Server, main: Writer) -> None:
         self.server, self.main = server, main
         self.may_ask: frozenset[str] = frozenset()
         self.level: str | None = None
         self.subscribed: set[str] = set()
-        self.listening: dict[str, Listening] = {}
+        self.listening: dict[str, Subscription] = {}
         self._is_begun = self._is_confirmed = False
         self._seen: set[str] = set()
         self._open: dict[str, Running] = {}
         self._asked: dict[str, tuple[str, queue.Queue[Answer]]] = {}
         self._numbers = itertools.count(1)
 
-    # What comes in
+    # Incoming frames
 
-    def receive(self, frame: Any, way: Way, done: Callable[[], None] = lambda: None) -> None:
-        """Note it, and answer it on `way`; `done` when all is said."""
+    def receive(self, frame: Any, way: Writer, done: Callable[[], None] = lambda: None) -> None:
+        """Notes a frame, and answers it on `way`. Calls `done` when all is sent."""
         server = self.server
         if not isinstance(frame, dict):
-            server.hear(frame, None)
+            server.note_frame(frame, None)
             server.violate(f"got {type(frame).__name__}, expected an object")
             done()
         elif "method" not in frame:
             self._receive_answer(frame)
             done()
         elif "id" not in frame:
-            server.hear(frame, None)
+            server.note_frame(frame, None)
             self._receive_notification(frame)
             done()
         else:
-            server.hear(frame, None)
+            server.note_frame(frame, None)
             self._receive_request(frame, way, done)
 
     def _receive_answer(self, frame: dict[str, Any]) -> None:
         method, answers = self._asked.pop(repr(frame.get("id")), ("", None))
-        self.server.hear(frame, method or None)
+        self.server.note_frame(frame, method or None)
         if answers is None:
             self.server.violate(f"got an answer to {frame.get('id')!r}, which was not asked")
             return
@@ -149,7 +149,7 @@ class Peer:
             running.is_cancelled.set()
         self.listening.pop(repr(number), None)
 
-    def _receive_request(self, frame: dict[str, Any], way: Way, done: Callable[[], None]) -> None:
+    def _receive_request(self, frame: dict[str, Any], way: Writer, done: Callable[[], None]) -> None:
         key, method = repr(frame["id"]), frame["method"]
         if self.server.is_legacy:
             if key in self._seen:
@@ -208,9 +208,9 @@ class Peer:
         elif method != "ping" and not self._is_confirmed:
             server.violate(f"got {method} before initialized")
 
-    # What goes out
+    # Outgoing frames
 
-    def ask(self, way: Way, method: str, params: dict[str, Any]) -> queue.Queue[Answer]:
+    def ask(self, way: Writer, method: str, params: dict[str, Any]) -> queue.Queue[Answer]:
         count = next(self._numbers)
         number: int | str = count if count % 2 else f"q {count}"
         answers: queue.Queue[Answer] = queue.Queue()
@@ -229,7 +229,7 @@ class Peer:
             listening.announce(method, params)
 
 
-class Listening:
+class Subscription:
     """One `subscriptions/listen`, open until it is cancelled."""
 
     def __init__(self, running: Running) -> None:
@@ -256,9 +256,9 @@ class Listening:
 
 
 class Running:
-    """One request, until it is answered. To the tools it is their `Call`."""
+    """One request, until it is answered. Tools see it as their `Call`."""
 
-    def __init__(self, peer: Peer, frame: dict[str, Any], way: Way) -> None:
+    def __init__(self, peer: Peer, frame: dict[str, Any], way: Writer) -> None:
         self.peer, self.way = peer, way
         self.id, self.method = frame["id"], frame["method"]
         self.params: dict[str, Any] = frame.get("params", {})
@@ -274,19 +274,19 @@ class Running:
             return self.peer.may_ask
         return askable(self.meta[K + "clientCapabilities"])
 
-    # What a tool may do
+    # Methods for tools
 
     def say(self, method: str, params: dict[str, Any]) -> None:
         if not self.is_cancelled.is_set():
             self.way.write({"jsonrpc": "2.0", "method": method, "params": params})
 
-    def log(self, level: str, said: str) -> None:
+    def log(self, level: str, text: str) -> None:
         if self.peer.server.is_legacy:
             least = self.peer.level or "debug"
         else:
             least = self.meta.get(K + "logLevel", "")
         if least and LEVELS.index(level) >= LEVELS.index(least):
-            self.say("notifications/message", {"level": level, "logger": "scripted", "data": {"said": said}})
+            self.say("notifications/message", {"level": level, "logger": "scripted", "data": {"said": text}})
 
     def step(self, done: int, total: int) -> None:
         token = self.meta.get("progressToken")
@@ -302,14 +302,14 @@ class Running:
         return False
 
     def _has_left(self) -> bool:
-        """Hanging up cancels, but not in sessions (2025-03-26 basic/transports)."""
+        """True if hanging up cancels the request, which in sessions it does not (2025-03-26 basic/transports)."""
         return not self.peer.server.is_legacy and self.way.is_gone()
 
     def changed(self, method: str, params: dict[str, Any] | None = None) -> None:
         self.peer.server.announce(method, params)
 
-    def tell_later(self, method: str, params: dict[str, Any]) -> None:
-        """When the call is over, on the stream that belongs to no call."""
+    def notify_later(self, method: str, params: dict[str, Any]) -> None:
+        """Sends a notification after the call is over, on the stream that belongs to no call."""
         frame = {"jsonrpc": "2.0", "method": method, "params": params}
         timer = threading.Timer(VISIT_S, self.peer.main.write, (frame,))
         timer.daemon = True
@@ -400,8 +400,8 @@ class Running:
         return {"completion": {"values": values, "total": 7, "hasMore": True}}
 
     def _listen(self) -> dict[str, Any]:
-        """Answered only when the server ends it, which this one never does."""
-        listening = Listening(self)
+        """Waits for the end of the subscription, which this server never ends."""
+        listening = Subscription(self)
         self.peer.listening[repr(self.id)] = listening
         listening.begin()
         while not (self.is_cancelled.wait(0.02) or self._has_left()):
@@ -428,7 +428,7 @@ class Running:
         try:
             script = tool(self)
             if isinstance(script, Generator):
-                return self._ask_along(script) if self.peer.server.is_legacy else self._replay(script)
+                return self._ask_by_requests(script) if self.peer.server.is_legacy else self._replay(script)
             return script
         except Lacking as error:
             name = str(error)
@@ -436,8 +436,8 @@ class Running:
                 return {**server_tools.text(f"the client does not declare {name}"), "isError": True}
             raise Failure(-32021, f"needs {name}", {"requiredCapabilities": QUESTIONS[name]}) from None
 
-    def _ask_along(self, script: server_tools.Script) -> dict[str, Any]:
-        """By requests on the call's own stream."""
+    def _ask_by_requests(self, script: server_tools.Script) -> dict[str, Any]:
+        """Asks by requests on the call's own stream."""
         try:
             asked = next(script)
             while True:
@@ -448,7 +448,7 @@ class Running:
             return result
 
     def _replay(self, script: server_tools.Script) -> dict[str, Any]:
-        """By `input_required`: the script runs again from its beginning, with the answers of earlier rounds."""
+        """Asks by `input_required`: the script runs again from its beginning, with the answers of earlier rounds."""
         earlier, given = self._opened_state(), self.params.get("inputResponses")
         try:
             asked = next(script)
@@ -474,10 +474,10 @@ class Running:
             for name, (method, params) in asked.items()
         }
         state = {"of": self._digest(), "odd": 'é "\\ \u2028', "earlier": earlier}
-        return {"resultType": "input_required", "inputRequests": requests, "requestState": sealed(state)}
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": signed(state)}
 
     def _digest(self) -> str:
-        """What a retry must have in common with the first request."""
+        """Returns a hash of the members that a retry shares with the first request."""
         left = {k: v for k, v in self.params.items() if k not in ("_meta", "inputResponses", "requestState")}
         return hashlib.sha256(json.dumps([self.method, left], sort_keys=True).encode()).hexdigest()
 
@@ -495,7 +495,7 @@ class Running:
         return earlier
 
 
-def sealed(state: dict[str, Any]) -> str:
+def signed(state: dict[str, Any]) -> str:
     """Signed; readable text where it holds few answers, so that its odd characters travel."""
     plain = json.dumps(state, ensure_ascii=False)
     mac = hmac.digest(SECRET, plain.encode(), "sha256").hex()

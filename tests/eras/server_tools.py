@@ -1,8 +1,8 @@
-"""The tools, prompts and resources of the scripted server: what each revision is asked to carry.
+"""The tools, prompts and resources of the scripted server, which use the features of each revision.
 
 A tool is a function of its call. It returns a result, or it is a generator that yields questions, any number at once
 under names of its own, and is sent their answers. So one script serves both eras: the handshake revisions ask by
-requests, the stateless one replays the script with the answers that a retry brings.
+requests, the stateless one replays the script with the answers of a retry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTES: Final = "test://files/notes.txt"
 
 
 class Failure(Exception):
-    """Answered by a JSON-RPC error."""
+    """Raised by a tool whose answer is a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -34,29 +34,29 @@ class Failure(Exception):
 
 
 class Lacking(Exception):
-    """The client has not declared what would be asked of it."""
+    """Raised by a tool whose question needs a capability that the client has not declared."""
 
 
 class Call(Protocol):
-    """One call of a tool, as far as a tool may see it."""
+    """One call of a tool, as the tool sees it."""
 
     arguments: dict[str, Any]
     knows: frozenset[str]
-    """What the server's revision can express."""
+    """The features of the server's revision."""
     may_ask: frozenset[str]
-    """What the client may be asked."""
+    """The kinds of questions that the client can be asked."""
     memory: Memory
 
     def say(self, method: str, params: dict[str, Any]) -> None: ...
-    def log(self, level: str, said: str) -> None: ...
+    def log(self, level: str, text: str) -> None: ...
     def step(self, done: int, total: int) -> None: ...
     def wait_cancelled(self) -> bool: ...
     def changed(self, method: str, params: dict[str, Any] | None = None) -> None: ...
-    def tell_later(self, method: str, params: dict[str, Any]) -> None: ...
+    def notify_later(self, method: str, params: dict[str, Any]) -> None: ...
 
 
 class Memory:
-    """What the process remembers from call to call."""
+    """The state that the process keeps between calls."""
 
     def __init__(self) -> None:
         self.has_extra_tool = False
@@ -65,8 +65,8 @@ class Memory:
         self.violations: list[str] = []
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}]}
+def text(content: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": content}]}
 
 
 def compact(value: object) -> str:
@@ -79,8 +79,8 @@ def need(call: Call, *wanted: str) -> None:
             raise Lacking(name)
 
 
-def told(answer: Answer) -> object:
-    """A result without what only its revision adds; or the code of an error."""
+def plain_result(answer: Answer) -> object:
+    """Returns a result without members that only its revision adds, or the code of an error."""
     if "error" in answer:
         return {"refused": answer["error"]["code"]}
     return {name: value for name, value in answer["result"].items() if name not in ("_meta", "resultType")}
@@ -111,7 +111,7 @@ def missing(call: Call) -> dict[str, Any]:
 
 
 def foreign_code(call: Call) -> dict[str, Any]:
-    """A code that other revisions have given, or taken, a meaning."""
+    """Fails with a code that has a meaning of its own in other revisions."""
     raise Failure(-32002, "not a resource", {"of": "old"})
 
 
@@ -147,7 +147,7 @@ def progress(call: Call) -> dict[str, Any]:
 
 
 def slow(call: Call) -> dict[str, Any]:
-    """Until it is cancelled, which is remembered. The first step says that it runs."""
+    """Waits until it is cancelled, and remembers that. The first step of progress says that it runs."""
     call.step(1, 100)
     if call.wait_cancelled():
         call.memory.cancelled.append(call.arguments["key"])
@@ -170,7 +170,7 @@ def touch_resource(call: Call) -> dict[str, Any]:
 
 
 def violations(call: Call) -> dict[str, Any]:
-    """And forgets them."""
+    """Returns the violations and clears them."""
     noted, call.memory.violations[:] = list(call.memory.violations), []
     return text(compact(noted))
 
@@ -179,8 +179,8 @@ def violations(call: Call) -> dict[str, Any]:
 
 
 def sampled(prompt: str) -> tuple[str, dict[str, Any]]:
-    said = {"role": "user", "content": {"type": "text", "text": prompt}}
-    return "sampling/createMessage", {"messages": [said], "maxTokens": 100, "systemPrompt": "be brief"}
+    message = {"role": "user", "content": {"type": "text", "text": prompt}}
+    return "sampling/createMessage", {"messages": [message], "maxTokens": 100, "systemPrompt": "be brief"}
 
 
 def form(message: str, **properties: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -205,13 +205,13 @@ CHOICES: Final[dict[str, dict[str, Any]]] = {
 def ask_form(call: Call) -> Script:
     need(call, "form")
     answers = yield {"who": form(call.arguments.get("message", "Who are you?"), **PERSON)}
-    return text(compact(told(answers["who"])))
+    return text(compact(plain_result(answers["who"])))
 
 
 def ask_choices(call: Call) -> Script:
     need(call, "form")
     answers = yield {"what": form("Which ones?", **CHOICES)}
-    return text(compact(told(answers["what"])))
+    return text(compact(plain_result(answers["what"])))
 
 
 def visit(call: Call, name: str) -> dict[str, Any]:
@@ -224,38 +224,38 @@ def ask_url(call: Call) -> Script:
     answers = yield {"page": ("elicitation/create", visit(call, "consent"))}
     if "handshake" in call.knows:
         call.say("notifications/elicitation/complete", {"elicitationId": "visit-consent"})
-    return text(compact(told(answers["page"])))
+    return text(compact(plain_result(answers["page"])))
 
 
 def url_first(call: Call) -> dict[str, Any]:
-    """Refused until a page was visited: by then the call is over, and the visit soon."""
+    """Fails until a page was visited. The call is then over, and the visit comes soon."""
     need(call, "url")
     key = call.arguments["key"]
     if key in call.memory.visited:
         return text("visited")
     call.memory.visited.add(key)
-    call.tell_later("notifications/elicitation/complete", {"elicitationId": f"visit-{key}"})
+    call.notify_later("notifications/elicitation/complete", {"elicitationId": f"visit-{key}"})
     raise Failure(-32042, "a page must be visited first", {"elicitations": [visit(call, key)]})
 
 
 def ask_sampling(call: Call) -> Script:
     need(call, "sampling")
     answers = yield {"said": sampled(call.arguments.get("prompt", "What is 2 + 2?"))}
-    return text(compact(told(answers["said"])))
+    return text(compact(plain_result(answers["said"])))
 
 
 def ask_roots(call: Call) -> Script:
     need(call, "roots")
     answers = yield {"roots": ROOTS}
-    return text(compact(told(answers["roots"])))
+    return text(compact(plain_result(answers["roots"])))
 
 
 def ask_three(call: Call) -> Script:
-    """Three at once; who cannot be asked by a form is asked for a second sample."""
+    """Asks three questions at once. A client without forms is asked for a second sample."""
     need(call, "sampling", "roots")
     third = form("Third?", name=PERSON["name"]) if has_forms(call) else sampled("Third?")
     answers = yield {"one": sampled("First?"), "two": ROOTS, "three": third}
-    return text(compact({name: told(answer) for name, answer in answers.items()}))
+    return text(compact({name: plain_result(answer) for name, answer in answers.items()}))
 
 
 def has_forms(call: Call) -> bool:
@@ -263,7 +263,7 @@ def has_forms(call: Call) -> bool:
 
 
 def ask_rounds(call: Call) -> Script:
-    """Three, one after another: each question holds what the answer before said."""
+    """Asks three questions, one after another. Each one contains the answer before."""
     need(call, "sampling", "roots")
     roots = (yield {"where": ROOTS})["where"]
     where = roots["result"]["roots"][0]["name"]
@@ -271,11 +271,11 @@ def ask_rounds(call: Call) -> Script:
     what = sample["result"]["content"]["text"]
     last = form(f"Is it {what}?", name=PERSON["name"]) if has_forms(call) else sampled(f"Is it {what}?")
     third = (yield {"sure": last})["sure"]
-    return text(compact([where, what, told(third)]))
+    return text(compact([where, what, plain_result(third)]))
 
 
 class Listed:
-    """A tool with what its listing says."""
+    """A tool with its entry in `tools/list`."""
 
     def __init__(self, run: Tool, *arguments: str, needs: str = "", output: dict[str, Any] | None = None) -> None:
         self.run, self.needs, self._output = run, needs, output
@@ -322,7 +322,7 @@ LISTED: Final = (
 
 
 def tools_of(knows: frozenset[str]) -> Mapping[str, Listed]:
-    """Those that a revision can express; `url_first` rests on an error that only handshake revisions have."""
+    """Returns the tools that a revision can express. `url_first` needs an error that only handshake revisions have."""
     return {
         one.run.__name__: one
         for one in LISTED
@@ -339,15 +339,15 @@ PROMPTS: Final[list[dict[str, Any]]] = [
 
 
 def greet(call: Call) -> dict[str, Any]:
-    said = {"type": "text", "text": f"Greet {call.arguments['who']}"}
-    return {"description": "A greeting", "messages": [{"role": "user", "content": said}]}
+    content = {"type": "text", "text": f"Greet {call.arguments['who']}"}
+    return {"description": "A greeting", "messages": [{"role": "user", "content": content}]}
 
 
 def where(call: Call) -> Script:
     need(call, "roots")
     answers = yield {"roots": ROOTS}
-    said = {"type": "text", "text": compact(told(answers["roots"]))}
-    return {"messages": [{"role": "assistant", "content": said}]}
+    content = {"type": "text", "text": compact(plain_result(answers["roots"]))}
+    return {"messages": [{"role": "assistant", "content": content}]}
 
 
 PROMPT_SCRIPTS: Final[Mapping[str, Tool]] = {"greet": greet, "where": where}

@@ -1,4 +1,4 @@
-"""How the scripted server is reached: lines, Streamable HTTP with sessions or without, and HTTP+SSE."""
+"""The transports of the scripted server: lines, Streamable HTTP with sessions or without, and HTTP+SSE."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from scripted_server import Peer, Server
 
 NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Which param a request repeats in its `Mcp-Name` header."""
+"""The param that a request repeats in its `Mcp-Name` header."""
 STATUS: Final = {-32601: 404, -32020: 400, -32021: 400, -32022: 400, -32600: 400, -32700: 400}
-"""HTTP statuses of errors at 2026-07-28; others come with 200."""
+"""HTTP statuses of errors at 2026-07-28. Others come with 200."""
 
 
 def line_of(frame: dict[str, Any]) -> bytes:
@@ -58,7 +58,7 @@ def speak_stdio(server: Server) -> None:
 
 
 class Events:
-    """An event stream. What is said before there is a connection waits for it."""
+    """An event stream. Frames wait in it until there is a connection."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[bytes | None] = queue.Queue()
@@ -81,7 +81,7 @@ class Events:
         return self._is_gone
 
     def serve(self, handler: Handler, greeting: bytes = b"", headers: dict[str, str] | None = None) -> None:
-        """Until its end, in chunks."""
+        """Sends the stream in chunks, until its end."""
         self._sock = handler.connection
         handler.send_response(200)
         for name, value in {
@@ -131,7 +131,8 @@ class Handler(BaseHTTPRequestHandler):
             self._post_alone(frame)
         elif self.path.startswith("/messages"):
             peer, events = self.sessions[self.path.partition("?s=")[2]]
-            if isinstance(frame, dict) and "id" not in frame:  # what is posted next may overtake what follows a 202
+            # a message POSTed next may overtake one whose 202 is already sent
+            if isinstance(frame, dict) and "id" not in frame:
                 peer.receive(frame, events)
                 self._answer(202, b"")
             else:
@@ -215,7 +216,8 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(status, line_of(once.frame), headers)
 
     def _reply_late(self, peer: Peer, frame: dict[str, Any]) -> None:
-        """An error that is all there is to say has an HTTP status of its own; anything else is a stream."""
+        """Replies to a call. An error that comes first may have an HTTP status of its own. Any other reply is a
+        stream."""
         late = Late()
         peer.receive(frame, late, late.end)
         first = late.wait()
@@ -272,7 +274,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Late(Events):
-    """A stream whose first frame is looked at before it is begun."""
+    """A stream whose first frame is read before its head is sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -287,12 +289,13 @@ class Late(Events):
         super().end()
 
     def wait(self) -> dict[str, Any]:
-        """Nothing is said by what runs until it is cancelled, if it has no progress to report: not in these scripts."""
+        """Returns the first frame. A script that runs until it is cancelled and reports no progress would never have
+        one; there is none."""
         return self._first.get()
 
 
 def unwrapped(value: str) -> str:
-    """The text of a header, out of its Base64 sentinel if it has one."""
+    """Returns the text of a header, decoded if it is in the Base64 sentinel."""
     if value.startswith("=?base64?") and value.endswith("?="):
         return base64.b64decode(value[9:-2]).decode()
     return value
@@ -310,4 +313,4 @@ def speak_http(server: Server) -> None:
     is_old = "audio" not in server.knows
     scheme, path = ("sse+http", "/sse") if is_old else ("http", "/mcp")
     print(f"listening on {scheme}://127.0.0.1:{listener.server_port}{path}", flush=True)
-    sys.stdin.read()  # until whoever started it leaves
+    sys.stdin.read()  # until the parent process closes it

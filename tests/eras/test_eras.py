@@ -1,8 +1,8 @@
-"""Clients and servers of all revisions have the same conversation, as far as each revision can express it.
+"""Tests that clients and servers of all revisions have the same conversation, as far as each revision can express it.
 
-A scripted client of one revision meets a scripted server of one revision: directly where they are of the same, which
-proves the scripts, and through the proxy. What comes of each scenario is compared with a table; every frame that either
-side hears must be valid in its own revision, by the official schema.
+A scripted client of one revision meets a scripted server of one revision: directly if the revisions are the same, which
+proves the scripts, and through the proxy. The result of each scenario is compared with a table, and every frame that
+either side receives must be valid in its own revision, by the official schema.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 import validators
 from era_cells import CELLS, Broken, Cell, Records, records
-from scenarios import SCENARIOS, may_hear
-from scripted_client import Heard
+from scenarios import SCENARIOS, may_receive
+from scripted_client import ReceivedFrame
 
 each_cell = pytest.mark.parametrize("cell", CELLS, ids=str)
 
@@ -33,29 +33,29 @@ def test_the_conversation_is_the_same_in_all_eras(recorded: Records, cell: Cell,
     assert outcome == SCENARIOS[name].expect(cell.pair)
 
 
-def found_in(heard: list[Heard], revision: str, *, is_from_client: bool) -> list[str]:
+def found_in(received: list[ReceivedFrame], revision: str, *, is_from_client: bool) -> list[str]:
     return [
         f"{fault}, in {str(frame)[:500]}"
-        for frame, of in heard
+        for frame, of in received
         for fault in validators.faults(revision, frame, is_from_client=is_from_client, of=of)
     ]
 
 
-def method_of(heard: Heard) -> object:
-    return heard.frame.get("method") if isinstance(heard.frame, dict) else None
+def method_of(received: ReceivedFrame) -> object:
+    return received.frame.get("method") if isinstance(received.frame, dict) else None
 
 
 @pytest.mark.real
 @each_cell
-def test_every_frame_the_client_hears_is_valid_in_its_revision(recorded: Records, cell: Cell) -> None:
-    heard = recorded.get(cell).client
-    assert heard
-    assert found_in(heard, cell.pair.client, is_from_client=False) == []
+def test_every_frame_the_client_receives_is_valid_in_its_revision(recorded: Records, cell: Cell) -> None:
+    received = recorded.get(cell).client
+    assert received
+    assert found_in(received, cell.pair.client, is_from_client=False) == []
 
 
 @pytest.mark.real
 @each_cell
-def test_every_frame_the_server_hears_is_valid_in_its_revision(recorded: Records, cell: Cell) -> None:
-    heard = [one for one in recorded.get(cell).server if method_of(one) not in may_hear(cell.pair)]
-    assert heard
-    assert found_in(heard, cell.pair.server, is_from_client=True) == []
+def test_every_frame_the_server_receives_is_valid_in_its_revision(recorded: Records, cell: Cell) -> None:
+    received = [one for one in recorded.get(cell).server if method_of(one) not in may_receive(cell.pair)]
+    assert received
+    assert found_in(received, cell.pair.server, is_from_client=True) == []

@@ -1,4 +1,4 @@
-"""The schemas that are packaged say what the official ones do, as the official conformance suite carries them."""
+"""Tests that the packaged schemas agree with the official ones, as the official conformance suite carries them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEWER: Final = {
     "SubscriptionsListenResultMetaObject",
     "SubscriptionsListenResultResponse",
 }
-"""What was mended since the suite took them."""
+"""Definitions that were corrected after the suite copied them."""
 
 
 def without_prose(node: Any, *, is_naming: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Clients of both eras talk at once over one WebSocket, one pipe, and to one HTTP endpoint."""
+"""Tests of clients of both eras at once over one WebSocket, one pipe, and one HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from wires import SessionHttpClient, StatelessHttpClient, UnixClient
 
 HANDSHAKE, STATELESS = REVISIONS[-2:]
 FAR: Final = 100_000
-"""Where the ids of the one begin; the other's are below."""
+"""The first id of one client. The other one's are below."""
 
 
 class Half(Client):
-    """One of two clients that share a wire: it sees what is for it."""
+    """One of two clients that share a wire. It gets only its own messages."""
 
     def __init__(self, wire: Client, lock: threading.Lock, *, is_legacy: bool) -> None:
         super().__init__()
@@ -54,11 +54,11 @@ class Half(Client):
         return self._wire.wait_until(has_come, timeout_s)
 
     def _sort(self) -> None:
-        while self._at < len(self._wire.heard):
-            heard = self._wire.heard[self._at]
+        while self._at < len(self._wire.received):
+            received = self._wire.received[self._at]
             self._at += 1
-            if self._is_mine(json.loads(heard.message)):
-                self.heard.append(heard)
+            if self._is_mine(json.loads(received.message)):
+                self.received.append(received)
 
     def _is_mine(self, frame: dict[str, Any]) -> bool:
         if "method" not in frame:
@@ -76,12 +76,12 @@ class Place(NamedTuple):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("side")
-    heard = folder / "heard"
-    heard.mkdir()
+    frames = folder / "heard"
+    frames.mkdir()
     with tempfile.TemporaryDirectory(prefix="side-") as sockets:
         servers = []
         for revision in (HANDSHAKE, STATELESS):
-            command = [sys.executable, str(SERVER), revision, "stdio", str(heard)]
+            command = [sys.executable, str(SERVER), revision, "stdio", str(frames)]
             path = str(Path(sockets) / revision)
             servers.append({"id": revision, "upstream": {"command": command}, "unix_socket": path})
         config = folder / "side.json"
@@ -93,7 +93,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def both(place: Place, how: str, server: str) -> tuple[Conversation, Conversation, list[Client]]:
-    """A client of each era, before either has begun."""
+    """Returns a client of each era, before either has begun."""
     base = place.proxy.base_url
     if how == "http":
         url = f"{base}/mcp/{server}"
@@ -110,8 +110,8 @@ def both(place: Place, how: str, server: str) -> tuple[Conversation, Conversatio
 
 @pytest.mark.parametrize("server", [HANDSHAKE, STATELESS])
 @pytest.mark.parametrize("how", ["http", "websocket", "pipe"])
-def test_both_eras_share_one_way_in(place: Place, how: str, server: str) -> None:
-    """Whoever speaks first, and however they take turns, each has its own conversation, questions included."""
+def test_both_eras_share_one_endpoint(place: Place, how: str, server: str) -> None:
+    """Each client has its own conversation, questions included, whichever sends first and however they take turns."""
     legacy, modern, wires = both(place, how, server)
     try:
         modern.greet()
@@ -133,8 +133,8 @@ def test_both_eras_share_one_way_in(place: Place, how: str, server: str) -> None
             wire.close()
 
 
-def test_a_cancelled_request_of_one_era_is_not_the_others(place: Place) -> None:
-    """On one pipe, ids of both eras name requests of their own: to cancel one leaves the other open."""
+def test_cancelling_a_request_of_one_era_leaves_the_others_open(place: Place) -> None:
+    """Ids of both eras on one pipe name separate requests: the cancellation of one leaves the other open."""
     legacy, modern, wires = both(place, "pipe", HANDSHAKE)
     try:
         legacy.greet()
@@ -151,18 +151,18 @@ def test_a_cancelled_request_of_one_era_is_not_the_others(place: Place) -> None:
         wires[0].close()
 
 
-def test_nothing_is_said_to_a_client_without_sessions_on_its_own(place: Place) -> None:
-    """A pipe on which only enveloped requests were made carries no request of the server, and no notification that
-    belongs to none of them."""
+def test_a_pipe_without_sessions_carries_only_messages_of_its_requests(place: Place) -> None:
+    """A pipe with requests of the stateless era alone carries no server request, and no notification that belongs to
+    none of those requests."""
     wire = UnixClient(str(place.sockets / HANDSHAKE))
     try:
         client = Conversation(STATELESS, wire)
         client.greet()
         client.call("change_tools")
         client.call("ask_form")
-        frames = [json.loads(heard.message) for heard in wire.heard]
+        frames = [json.loads(received.message) for received in wire.received]
         assert not [frame for frame in frames if "method" in frame]
         wire.send(encoded({"jsonrpc": "2.0", "id": "x", "method": "ping"}))
-        assert wire.wait_until(lambda: any(b'"x"' in heard.message for heard in wire.heard))
+        assert wire.wait_until(lambda: any(b'"x"' in received.message for received in wire.received))
     finally:
         wire.close()

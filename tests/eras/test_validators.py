@@ -1,4 +1,4 @@
-"""The validators accept what the scripts say, which the other tests see, and refuse what breaks a rule: here."""
+"""Tests that the validators refuse frames that break a rule. The other tests show that they accept valid ones."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_frame_that_breaks_a_rule_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_result_named_is_defined(revision: str) -> None:
-    """Else a typing error in the table would let anything pass."""
+    """A typing error in the table would let anything pass."""
     definitions = validators.schema_of(revision)["$defs"]
     known = {method for side in ("Client", "Server") for method in validators._by_method(revision, f"{side}Request")}
     known |= set(validators.MAY_ASK)

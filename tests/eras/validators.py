@@ -1,8 +1,8 @@
-"""Whether a frame is valid in a revision, coming from a client or from a server.
+"""The validation of frames from a client or a server against a revision.
 
-The schemas are the official ones, as @modelcontextprotocol/conformance carries them. It has none of 2024-11-05: that
-one is made of the next, without what that added. Schemas leave objects open, so what has no place in an era is looked
-for by name as well.
+The schemas are the official ones, as @modelcontextprotocol/conformance carries them. It has none of 2024-11-05, so that
+one is the next one without the additions of its revision. Schemas leave objects open, so members that have no place in
+an era are looked for by name too.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ RESULTS: Final[dict[str, str]] = {
     "elicitation/create": "ElicitResult",
     "roots/list": "ListRootsResult",
 }
-"""The definition of each method's result; of those not named here, `Result`."""
+"""The definition of each method's result. All others use `Result`."""
 
 MAY_ASK: Final = ("tools/call", "prompts/get", "resources/read")
-"""Whose results may be `input_required` (2026-07-28 basic/patterns/mrtr)."""
+"""Methods whose results may be `input_required` (2026-07-28 basic/patterns/mrtr)."""
 
 ONLY_STATELESS: Final = ("resultType", "ttlMs", "cacheScope", "inputRequests", "requestState")
 """Members of results that have no place in a session."""
 ONLY_STATELESS_PARAMS: Final = ("inputResponses", "requestState")
 ONLY_SESSIONS_PARAMS: Final = ("elicitationId", "task")
 RESERVED: Final = range(-32099, -32019)
-"""Codes that only the specification gives out (2026-07-28 basic, "Error Codes")."""
+"""Codes that only the specification may assign (2026-07-28 basic, "Error Codes")."""
 CODES: Final = (-32020, -32021, -32022)
-"""Those that it has given out."""
+"""Codes that it has assigned."""
 RETIRED: Final = (-32002, -32042)
 """Codes of earlier revisions, which must not be used any more."""
 
 
 @cache
 def schema_of(revision: str) -> dict[str, Any]:
-    """With its definitions under `$defs`, whatever it calls them."""
+    """Returns the schema with its definitions under `$defs`, whatever it calls them."""
     if revision == REVISIONS[0]:
         return _without_audio(schema_of(REVISIONS[1]))
     path = rig.require(FOLDER / f"{revision}.json")
@@ -63,7 +63,8 @@ def schema_of(revision: str) -> dict[str, Any]:
 
 
 def _without_audio(schema: dict[str, Any]) -> dict[str, Any]:
-    """All else that 2025-03-26 added are optional members and batches, which no open schema refuses."""
+    """Returns the schema of 2024-11-05. The other additions of 2025-03-26 are optional members and batches, which no
+    open schema refuses."""
     definitions: dict[str, Any] = json.loads(json.dumps(schema["$defs"]))
     definitions["AudioContent"] = False
     return {"$defs": definitions}
@@ -76,7 +77,7 @@ def _validator(revision: str, name: str) -> Draft202012Validator:
 
 @cache
 def _by_method(revision: str, union: str) -> dict[str, str]:
-    """The definition of each method that the union lists."""
+    """Returns the definition of each method that the union lists."""
     definitions = schema_of(revision)["$defs"]
     listed = definitions.get(union, {})
     if "properties" in listed:
@@ -94,10 +95,10 @@ def _faults(revision: str, name: str, value: object) -> Iterator[str]:
 
 
 def faults(revision: str, frame: Any, *, is_from_client: bool, of: str | None) -> list[str]:
-    """What is wrong with a frame; nothing if it is valid.
+    """Returns the errors of a frame. Empty if it is valid.
 
     Args:
-        of: the method of the request that it answers, if it is an answer.
+        of: the method of the request that the frame answers, if it is an answer.
     """
     if not isinstance(frame, dict):
         return [f"got {type(frame).__name__}, expected an object"]

@@ -1,4 +1,4 @@
-"""How the scripted client reaches a server: as bytes each way, a thread for each stream that is read."""
+"""The wires of the scripted client to a server: bytes each way, and a thread for each stream that is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "
 
 
 class UnixClient(Client):
-    """Lines over a Unix domain socket: what stdio says, without a process of its own."""
+    """Lines over a Unix domain socket: the traffic of stdio, without a process of its own."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -60,12 +60,12 @@ class SessionHttpClient(HttpClient):
 
 
 class StatelessHttpClient(OverHttp):
-    """Streamable HTTP of 2026-07-28: a POST for each request, and hanging up to cancel it."""
+    """Streamable HTTP of 2026-07-28: a POST for each request, which is cancelled by hanging up."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.statuses: dict[str, int] = {}
-        """HTTP status of each answer, by the request's id."""
+        """The HTTP status of each answer, by the request's id."""
         self._sockets: dict[str, socket.socket] = {}
         self._hung_up: set[str] = set()
 
@@ -126,6 +126,6 @@ def headers_of(frame: dict[str, Any]) -> dict[str, str]:
 
 
 def wrapped(value: str) -> str:
-    """As a header's value: as it is if it may be, else in the Base64 sentinel."""
+    """Returns the value for a header: unchanged if that is allowed, otherwise in the Base64 sentinel."""
     is_plain = value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?")
     return value if is_plain else f"=?base64?{base64.b64encode(value.encode()).decode()}?="

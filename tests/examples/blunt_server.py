@@ -1,5 +1,8 @@
-"""An MCP server on stdio that starts in 20 ms. Its tools: `echo` gives `text` back, `hang` never answers, `die` exits
-with code 7, `pour` reports progress `count` times with `size_bytes` each, and writes into `tally` how often so far."""
+"""An MCP server on stdio that starts in 20 ms.
+
+Its tools: `echo` returns `text`, `hang` never answers, `die` exits with code 7, `pour` reports progress `count` times
+with `size_bytes` each, and writes the number sent so far into `tally`.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The examples, beside what stands for their copy of the core."""
+"""Puts the examples into a folder, with links in place of their copy of the core."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ground import ROOT
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """`mcp_engine`, msgspec and the examples. That a real copy does as well is in `test_vendoring`; a link is compiled
-    already."""
+    """A folder with `mcp_engine`, msgspec and the examples. `test_vendoring` shows that a real copy works too; a link
+    is compiled already."""
     (tmp_path / "mcp_engine").symlink_to(ROOT / "core")
     (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
     for name in ("threaded.py", "asgi.py", "asgi_servers.py"):

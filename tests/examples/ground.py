@@ -1,4 +1,4 @@
-"""What the tests of the examples have in common: bounded waits, and the visit of an official client."""
+"""Helpers of the examples' tests: waits with a limit, and the visit of an official client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 30.0
-"""Nothing here takes so long, except when it is broken."""
+"""A limit that only a broken run meets."""
 BLUNT: Final = (sys.executable, "-S", str(Path(__file__).with_name("blunt_server.py")))
 WORKSHOP: Final = (sys.executable, str(ROOT / "tests/real/peers/workshop_python1.py"), "stdio")
 """A server on the official Python SDK, in the environment of these tests."""
@@ -28,7 +28,8 @@ def call(id: object, tool: str, **arguments: Any) -> bytes:
 
 
 def visit(target: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What a client on the official Python SDK saw of the workshop: it uses every feature."""
+    """Returns the result of a visit to the workshop by a client on the official Python SDK, which uses every
+    feature."""
     plan = folder / "visit.json"
     plan.write_text(json.dumps({"target": target}))
     client = ROOT / "tests/real/clients/visit_python1.py"
@@ -62,7 +63,7 @@ SEEN: Final = {
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for what nobody announces."""
+    """Waits for a condition by polling."""
     give_up_at = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < give_up_at, "waited in vain"
@@ -70,7 +71,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def at_rest(tally: Path) -> int:
-    """The number in a file once it has not changed for a while."""
+    """Returns the number in a file once it has not changed for a while."""
     seen, since = "", time.monotonic()
 
     def is_at_rest() -> bool:

@@ -1,4 +1,4 @@
-"""The engine in an application for any ASGI server: as its interface says, and behind a real one."""
+"""Tests of the engine in an ASGI application, by the ASGI interface and behind a real server."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ACCEPT = {b"accept": b"application/json, text/event-stream", b"content-type": b"
 
 
 class Exchange:
-    """One request to the application, and what it answers.
+    """One request to the application, and its response.
 
     Args:
         pieces: the body.
-        is_taken: whether the client takes what it is sent; else `send` waits, as where buffers are full.
-        is_cut: the client leaves within its body.
+        is_taken: False if the client does not read, so that `send` waits, as with full buffers.
+        is_cut: True if the client leaves within its body.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Exchange:
         if is_taken:
             self._takes.set()
         self._news = asyncio.Condition()
-        self._said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         for number, piece in enumerate(pieces or (b"",), 1):
             is_more = is_cut or number < len(pieces)
-            self._said.put_nowait({"type": "http.request", "body": piece, "more_body": is_more})
+            self._incoming.put_nowait({"type": "http.request", "body": piece, "more_body": is_more})
         if is_cut:
             self.leave()
         path, _, query = path.partition("?")
@@ -67,7 +67,7 @@ class Exchange:
             "query_string": query.encode(),
             "headers": list(({b"host": b"localhost"} | headers).items()),
         }
-        self.task = asyncio.ensure_future(app(scope, self._said.get, self._send))
+        self.task = asyncio.ensure_future(app(scope, self._incoming.get, self._send))
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self._takes.wait()
@@ -90,10 +90,10 @@ class Exchange:
         self._takes.set()
 
     def leave(self) -> None:
-        self._said.put_nowait({"type": "http.disconnect"})
+        self._incoming.put_nowait({"type": "http.disconnect"})
 
     async def answer(self) -> Any:
-        """The one message it answers, as JSON."""
+        """Returns the only message of the response, as JSON."""
         await self.task
         assert self.is_whole
         return json.loads(self.body) if self.headers[b"content-type"] == b"application/json" else self.events()[-1]
@@ -108,21 +108,21 @@ class Ground:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.session: Headers = {}
-        self._told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-        self._said: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-        self._life = asyncio.ensure_future(app({"type": "lifespan"}, self._told.get, self._said.put))
+        self._incoming: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        self._life = asyncio.ensure_future(app({"type": "lifespan"}, self._incoming.get, self._outgoing.put))
         self._is_stopped = False
 
     async def start(self) -> None:
-        self._told.put_nowait({"type": "lifespan.startup"})
-        assert await self._said.get() == {"type": "lifespan.startup.complete"}
+        self._incoming.put_nowait({"type": "lifespan.startup"})
+        assert await self._outgoing.get() == {"type": "lifespan.startup.complete"}
 
     async def stop(self) -> None:
         if self._is_stopped:
             return
         self._is_stopped = True
-        self._told.put_nowait({"type": "lifespan.shutdown"})
-        assert await self._said.get() == {"type": "lifespan.shutdown.complete"}
+        self._incoming.put_nowait({"type": "lifespan.shutdown"})
+        assert await self._outgoing.get() == {"type": "lifespan.shutdown.complete"}
         await self._life
 
     def post(self, *pieces: bytes, **more: Any) -> Exchange:
@@ -132,7 +132,7 @@ class Ground:
         return Exchange(self.app, "GET", "/mcp", ACCEPT | self.session)
 
     async def shake_hands(self) -> int:
-        """Returns the server's process id."""
+        """Does the handshake. Returns the server's process id."""
         hello = self.post(request("hello", "initialize", **HELLO))
         version = (await hello.answer())["result"]["serverInfo"]["version"]
         assert hello.headers[b"content-type"] == b"application/json"
@@ -150,7 +150,7 @@ Play = Callable[[Callable[[Ground], Awaitable[None]]], None]
 
 @pytest.fixture(scope="module")
 def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The module, beside what stands for its copy of the core."""
+    """The module, with links in place of its copy of the core."""
     folder = tmp_path_factory.mktemp("application")
     (folder / "mcp_engine").symlink_to(ROOT / "core")
     with pytest.MonkeyPatch.context() as patch:
@@ -164,7 +164,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def play(application: Any) -> Play:
-    """Runs a scene, after which nothing is left in the application."""
+    """A function that runs a scene and checks that nothing is left in the application."""
 
     async def whole(scene: Callable[[Ground], Awaitable[None]]) -> None:
         app = application.Proxy(list(BLUNT))
@@ -187,7 +187,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_a_session_from_its_first_request_to_its_last(play: Play) -> None:
-    """Calls are answered with JSON, their progress before them as events; DELETE ends the session and its server."""
+    """Calls are answered with JSON, or with events if they report progress. DELETE ends the session and its server."""
 
     async def scene(ground: Ground) -> None:
         pid = await ground.shake_hands()
@@ -225,8 +225,9 @@ def test_an_event_stream_opens_at_once_and_ends_with_its_client(play: Play) -> N
     play(scene)
 
 
-def test_a_client_that_leaves_harms_nobody(play: Play) -> None:
-    """Within its body, or while it waits: nothing is left of its request but what its session owes."""
+def test_a_client_that_leaves_harms_no_other(play: Play) -> None:
+    """The client leaves within its body, or while it waits. Nothing is left of its request but what its session
+    owes."""
 
     async def scene(ground: Ground) -> None:
         await ground.shake_hands()
@@ -242,8 +243,8 @@ def test_a_client_that_leaves_harms_nobody(play: Play) -> None:
     play(scene)
 
 
-def test_what_is_refused(play: Play) -> None:
-    """Host and Origin of other sites, and what is no request of the protocol."""
+def test_requests_that_are_refused(play: Play) -> None:
+    """The application refuses Host and Origin of other sites, and requests outside of the protocol."""
     refusals: list[tuple[str, str, Headers, int]] = [
         ("POST", "/mcp", {b"host": b"evil.example"}, 403),
         ("POST", "/mcp", {b"origin": b"http://evil.example"}, 403),
@@ -275,14 +276,14 @@ def test_a_body_that_is_too_large_is_refused(play: Play) -> None:
     play(scene)
 
 
-def test_a_server_waits_for_a_client_that_does_not_take(play: Play, tmp_path: Path) -> None:
-    """What it pours stands still until it is taken, and then all of it arrives, in order."""
+def test_a_server_waits_for_a_client_that_does_not_read(play: Play, tmp_path: Path) -> None:
+    """The server's output stops until the client reads, and then all of it arrives, in order."""
     count, tally = 128, tmp_path / "tally"
 
     async def scene(ground: Ground) -> None:
         await ground.shake_hands()
-        said = call(1, "pour", count=count, size_bytes=64 * 1024, tally=str(tally))
-        poured = ground.post(said, is_taken=False)
+        message = call(1, "pour", count=count, size_bytes=64 * 1024, tally=str(tally))
+        poured = ground.post(message, is_taken=False)
         assert await asyncio.to_thread(at_rest, tally) < count // 2
         poured.take()
         assert (await poured.answer())["result"]["content"][0]["text"] == f"poured {count}"
@@ -291,7 +292,7 @@ def test_a_server_waits_for_a_client_that_does_not_take(play: Play, tmp_path: Pa
     play(scene)
 
 
-def test_a_server_that_dies_is_an_answer(play: Play) -> None:
+def test_the_death_of_a_server_is_answered(play: Play) -> None:
     async def scene(ground: Ground) -> None:
         await ground.shake_hands()
         assert "exit code 7" in (await ground.post(call(1, "die")).answer())["error"]["message"]
@@ -301,7 +302,7 @@ def test_a_server_that_dies_is_an_answer(play: Play) -> None:
 
 
 def test_a_shutdown_answers_what_is_open(play: Play) -> None:
-    """And ends the servers."""
+    """The shutdown ends the servers too."""
 
     async def scene(ground: Ground) -> None:
         pid = await ground.shake_hands()
@@ -316,7 +317,7 @@ def test_a_shutdown_answers_what_is_open(play: Play) -> None:
 
 @pytest.mark.real
 def test_behind_uvicorn(folder: Path) -> None:
-    """An official client sees of an official server what `test_sdk_pairs` says; and the two end in good order."""
+    """An official client gets from an official server what `test_sdk_pairs` expects, and both end in order."""
     server = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", "--port", "0", "--no-access-log", "asgi:app"],
         cwd=folder,
@@ -327,13 +328,13 @@ def test_behind_uvicorn(folder: Path) -> None:
     )
     assert server.stderr is not None
     try:
-        said = ""
-        while (found := re.search(r"http://127\.0\.0\.1:\d+", said)) is None:
+        output = ""
+        while (found := re.search(r"http://127\.0\.0\.1:\d+", output)) is None:
             assert select.select([server.stderr], [], [], TIMEOUT_S)[0]
-            said += (
+            output += (
                 read := os.read(server.stderr.fileno(), 65536).decode()
             )  # past its buffer, which select cannot see
-            assert read, said
+            assert read, output
         assert visit({"url": found[0] + "/mcp"}, folder) == SEEN
         server.terminate()
         _, rest = server.communicate(timeout=TIMEOUT_S)

@@ -1,4 +1,5 @@
-"""The engine needs no event loop: threads that block drive a copy of it, under another name, with msgspec alone."""
+"""Tests of the engine without an event loop: blocking threads drive a copy of it, under another name, with msgspec
+alone."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ class Client:
         self.process.stdin.write(message + b"\n")
         self.process.stdin.flush()
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
     def shake_hands(self) -> str:
-        """Returns the server's version, which is its process id."""
+        """Does the handshake. Returns the server's version, which is its process id."""
         self.say(request("hello", "initialize", **HELLO))
-        version = self.hear()["result"]["serverInfo"]["version"]
+        version = self.receive()["result"]["serverInfo"]["version"]
         self.say(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         assert isinstance(version, str)
         return version
@@ -50,7 +51,7 @@ class Client:
 @contextmanager
 def client(folder: Path, *command: str) -> Iterator[Client]:
     one = Client(folder, command)
-    watchdog = threading.Timer(TIMEOUT_S, one.process.kill)  # what it owes is then at an end
+    watchdog = threading.Timer(TIMEOUT_S, one.process.kill)  # ends a read that would wait for ever
     watchdog.start()
     try:
         yield one
@@ -62,7 +63,7 @@ def client(folder: Path, *command: str) -> Iterator[Client]:
 
 @pytest.mark.real
 def test_an_official_client_meets_an_official_server(folder: Path) -> None:
-    """It sees the same through the proxy as without: `test_sdk_pairs` says what that is."""
+    """The client gets the same through the proxy as without, as `test_sdk_pairs` expects it."""
     command = [sys.executable, "-S", str(folder / "threaded.py"), *WORKSHOP]
     assert visit({"command": command, "env": {}}, folder) == SEEN
 
@@ -75,57 +76,57 @@ def test_the_server_goes_with_its_client(folder: Path) -> None:
             os.kill(pid, 0)
 
 
-def test_a_client_that_says_all_at_once_is_answered(folder: Path) -> None:
-    """The end of what it says is not the end of what it is owed."""
-    said = [request("hello", "initialize", **HELLO), b'{"jsonrpc":"2.0","method":"notifications/initialized"}']
-    said += [call(n, "echo", text=f"text {n}") for n in range(20)]
+def test_a_client_that_sends_everything_at_once_is_answered(folder: Path) -> None:
+    """A client that has closed its side still gets its answers."""
+    messages = [request("hello", "initialize", **HELLO), b'{"jsonrpc":"2.0","method":"notifications/initialized"}']
+    messages += [call(n, "echo", text=f"text {n}") for n in range(20)]
     with client(folder, *BLUNT) as one:
-        printed, _ = one.process.communicate(b"\n".join(said) + b"\n", TIMEOUT_S)
+        printed, _ = one.process.communicate(b"\n".join(messages) + b"\n", TIMEOUT_S)
     answers = {answer["id"]: answer["result"] for answer in map(json.loads, printed.splitlines())}
     assert len(answers) == 21
     assert all(answers[n]["content"][0]["text"] == f"text {n}" for n in range(20))
 
 
-def test_a_server_that_cannot_start_is_an_answer(folder: Path) -> None:
+def test_a_server_that_cannot_start_is_answered_with_an_error(folder: Path) -> None:
     with client(folder, "/nonexistent/server") as one:
         one.say(request(1, "initialize", **HELLO))
-        assert "No such file" in one.hear()["error"]["message"]
+        assert "No such file" in one.receive()["error"]["message"]
         one.leave()
 
 
-def test_a_server_that_dies_is_an_answer_and_is_started_again(folder: Path) -> None:
+def test_the_death_of_a_server_is_answered_and_it_is_started_again(folder: Path) -> None:
     with client(folder, *BLUNT) as one:
         one.shake_hands()
         one.say(call("last", "die"))
-        answer = one.hear()
+        answer = one.receive()
         assert answer["id"] == "last"
         assert "exit code 7" in answer["error"]["message"]
         one.say(call("first", "echo", text="here again"))
-        assert one.hear()["result"]["content"][0]["text"] == "here again"
+        assert one.receive()["result"]["content"][0]["text"] == "here again"
         one.leave()
 
 
 def test_a_request_that_is_too_long_is_refused(folder: Path) -> None:
-    """Under its own id, and what follows it is served."""
+    """The refusal has the request's own id, and the next request is served."""
     with client(folder, *BLUNT) as one:
         one.shake_hands()
         one.say(call("long", "echo", text="x" * (16 * 1024 * 1024)))
-        refusal = one.hear()
+        refusal = one.receive()
         assert refusal["id"] == "long"
         assert "limit" in refusal["error"]["message"]
         one.say(call("short", "echo", text="still here"))
-        assert one.hear()["result"]["content"][0]["text"] == "still here"
+        assert one.receive()["result"]["content"][0]["text"] == "still here"
         one.leave()
 
 
 def test_a_server_waits_for_a_client_that_does_not_read(folder: Path) -> None:
-    """What it pours stands still until it is read, and then all of it arrives, in order."""
+    """The server's output stops until the client reads, and then all of it arrives, in order."""
     count, size_bytes, tally = 128, 64 * 1024, folder / "tally"
     with client(folder, *BLUNT) as one:
         one.shake_hands()
         one.say(call("pour", "pour", count=count, size_bytes=size_bytes, tally=str(tally)))
         assert at_rest(tally) < count // 2
-        heard = [one.hear() for _ in range(count)]
-        assert [message["params"]["progress"] for message in heard] == list(range(1, count + 1))
-        assert one.hear()["result"]["content"][0]["text"] == f"poured {count}"
+        reports = [one.receive() for _ in range(count)]
+        assert [message["params"]["progress"] for message in reports] == list(range(1, count + 1))
+        assert one.receive()["result"]["content"][0]["text"] == f"poured {count}"
         one.leave()

@@ -1,4 +1,7 @@
-"""Sixteen ways to join a client and a server, and four without a proxy: started once, and ended without a trace."""
+"""The servers and proxies of the matrix: sixteen pairs of transports, and four without a proxy.
+
+Each is started once, and must end without a trace.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ SPEAKER: Final = Path(__file__).resolve().parent / "peers" / "speaker.py"
 TRANSPORTS: Final = ("stdio", "http", "sse", "ws")
 DIRECT: Final = "direct"
 CELLS: Final = list(itertools.product(TRANSPORTS, TRANSPORTS))
-"""Downstream and upstream."""
+"""Pairs of the downstream and the upstream transport."""
 PIPES: Final = ("stdio", "sse", "ws")
-"""All messages of one side come on one stream."""
+"""Transports on which all messages of one side come on one stream."""
 
 
 class Cells:
@@ -33,7 +36,7 @@ class Cells:
         self.logs.mkdir()
 
     def target(self, up: str, *opening: str) -> tuple[str, ...]:
-        """What to wrap: a URL or a command line."""
+        """Returns the target for `isthmus wrap`: a URL or a command line."""
         command = (sys.executable, str(SPEAKER), up, str(self.logs), *opening)
         if up == "stdio":
             return command
@@ -43,14 +46,14 @@ class Cells:
         return self._targets[up,]
 
     def proxy(self, up: str, *opening: str) -> Proxy:
-        """The one that listens for clients on three transports."""
+        """Returns the proxy that listens for clients on three transports."""
         key = (up, *opening)
         if key not in self._proxies:
             self._proxies[key] = self._stack.enter_context(wrap(*self.target(up, *opening), folder=self._folder))
         return self._proxies[key]
 
     def client(self, down: str, up: str, *opening: str) -> Client:
-        """A new session, not begun; `down` may be `direct`."""
+        """Returns a client that has not sent `initialize` yet; `down` may be `direct`."""
         if down == DIRECT:
             if up == "stdio":
                 return PipeClient(self.target("stdio", *opening), folder=self._folder)

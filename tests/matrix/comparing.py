@@ -1,7 +1,7 @@
-"""What was said, told apart from ids and progress tokens, which belong to one hop; and differences that can be read.
+"""The comparison of conversations, without ids and progress tokens, which belong to one hop.
 
-A line for each message: what it is, its stream if that matters, and its payload as bytes. Long payloads are told by
-their size and hash.
+Each message becomes a readable line: its kind, its stream if that matters, and its payload as bytes. Long payloads are
+shown by their size and hash.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slices import member, parts, replaced
-from talk import CANCELLED_ID, Said
+from talk import CANCELLED_ID, ChapterMessage
 
 SHOWN = 600
 
@@ -23,7 +23,7 @@ SHOWN = 600
 class Line(NamedTuple):
     kind: str
     payload: str
-    is_notice: bool
+    is_notification: bool
     chapter: str = ""
     stream: str = ""
 
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 def shown(payload: bytes | None) -> str:
-    """As bytes, every one of them to be seen."""
+    """Returns the payload with every byte visible."""
     if payload is None:
         return "-"
     if len(payload) > SHOWN * 4:
@@ -45,50 +45,51 @@ def _value(raw: bytes) -> str:
 
 
 class View:
-    """The messages of one side, as the other was told them."""
+    """The messages of one side, as the other side received them."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
         self._count = 0
 
     def line(self, message: bytes, chapter: str = "", stream: str = "") -> Line | None:
-        """None for what each hop does by itself."""
-        said = parts(message)
-        if said.method == "ping" or said.method == "notifications/initialized":
+        """Returns the line of a message, or None for messages that each hop sends for itself."""
+        found = parts(message)
+        if found.method == "ping" or found.method == "notifications/initialized":
             return None
-        if said.is_answer:
-            assert said.id is not None
-            name, payload = ("result", said.result) if said.error is None else ("error", said.error)
-            return Line(f"{name} of {shown(said.id)}:", shown(payload), False, chapter, stream)
-        params = said.params
-        if said.is_request:
-            assert said.id is not None
+        if found.is_answer:
+            assert found.id is not None
+            name, payload = ("result", found.result) if found.error is None else ("error", found.error)
+            return Line(f"{name} of {shown(found.id)}:", shown(payload), False, chapter, stream)
+        params = found.params
+        if found.is_request:
+            assert found.id is not None
             self._count += 1
-            self._known[_value(said.id)] = f"{said.method} (request {self._count})"
+            self._known[_value(found.id)] = f"{found.method} (request {self._count})"
             if params is not None:
                 params = replaced(params, ("_meta", "progressToken"), b"TOKEN")
-            return Line(f"request {said.method}:", shown(params), False, chapter, stream)
-        if said.method == "notifications/cancelled":
+            return Line(f"request {found.method}:", shown(params), False, chapter, stream)
+        if found.method == "notifications/cancelled":
             number = member(params, "requestId")
             whose = None if number is None else self._known.get(_value(number))
             if whose is None or params is None:
-                return None  # of nothing: ends here
+                return None  # names no request, so it ends at this hop
             params = replaced(params, ("requestId",), whose.encode())
-        return Line(f"notification {said.method}:", shown(params), True, chapter, stream)
+        return Line(f"notification {found.method}:", shown(params), True, chapter, stream)
 
 
-def heard_by_client(said: Sequence[Said]) -> list[Line]:
+def received_by_client(messages: Sequence[ChapterMessage]) -> list[Line]:
     view = View()
     lines = []
-    for one in said:
+    for one in messages:
         line = view.line(one.message, one.chapter, one.stream)
         if line is not None and not line.kind.endswith(f"of {shown(CANCELLED_ID)}:"):
             lines.append(line)
     return lines
 
 
-def heard_by_server(folder: Path, name: bytes) -> list[Line]:
-    """What the session of the client with that name said, in the server's own words; the name itself left out."""
+def received_by_server(folder: Path, name: bytes) -> list[Line]:
+    """Returns the messages from the session of the client with that name, as the server logged them, without the
+    name."""
     for file in sorted(folder.glob("*.jsonl")):
         sessions: dict[int, list[dict[str, str]]] = defaultdict(list)
         for text in file.read_text().splitlines():
@@ -110,7 +111,7 @@ def _logged(entries: Iterable[dict[str, str]], name: bytes) -> Iterable[Line]:
 
 
 def assert_same(direct: Sequence[Line], proxied: Sequence[Line], what: str) -> None:
-    """Or show what differs."""
+    """Asserts that the lines are the same, and shows the difference."""
     left, right = [str(line) for line in direct], [str(line) for line in proxied]
     if left != right:
         difference = difflib.unified_diff(left, right, "direct", "proxied", lineterm="", n=1)

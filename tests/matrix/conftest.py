@@ -1,4 +1,4 @@
-"""These tests share how processes are started and ended with those of the real peers."""
+"""Puts the process helpers of the tests with real peers (`tests/real`) on the path."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Clients of the four transports that hide nothing: each message as bytes, in order, with the stream it came on.
+"""Raw clients of the four transports: each message as bytes, in order, with the stream it came on.
 
-Blocking sockets and threads of the standard library, and wsproto; nothing of what is tested.
+They use blocking sockets and threads of the standard library, and wsproto, and no part of the product.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Ping, Request, TextMessage
 
 PATIENCE_S = 60.0
-"""Nothing here takes so long, except when it is broken."""
+"""A limit that only a broken run meets."""
 
 
-class Heard(NamedTuple):
+class Received(NamedTuple):
     stream: str
     message: bytes
 
@@ -35,25 +35,25 @@ class Client(ABC):
     """One session, which the caller begins by sending `initialize`."""
 
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
+        self.received: list[Received] = []
         self.troubles: list[str] = []
         self._news = threading.Condition()
 
     @abstractmethod
     def send(self, message: bytes) -> None:
-        """Say it, as it is."""
+        """Sends the message unchanged."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave, and prove that nothing is left."""
+        """Ends the session, and proves that nothing is left."""
 
     def confirm(self, message: bytes) -> None:
-        """Send `initialized`, and be ready to be told anything."""
+        """Sends `initialized`, and opens the stream for messages of the server."""
         self.send(message)
 
     def take(self, stream: str, message: bytes) -> None:
         with self._news:
-            self.heard.append(Heard(stream, message))
+            self.received.append(Received(stream, message))
             self._news.notify_all()
 
     def fail(self, trouble: str) -> None:
@@ -61,11 +61,11 @@ class Client(ABC):
             self.troubles.append(trouble)
             self._news.notify_all()
 
-    def wait(self, since: int) -> list[Heard]:
-        """What came from that number on, once there is something."""
-        if not self.wait_until(lambda: len(self.heard) > since):
+    def wait(self, since: int) -> list[Received]:
+        """Waits for messages from that number on, and returns them."""
+        if not self.wait_until(lambda: len(self.received) > since):
             raise AssertionError(f"nothing came for {PATIENCE_S:g} s; troubles: {self.troubles}")
-        return self.heard[since:]
+        return self.received[since:]
 
     def wait_until(self, condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> bool:
         with self._news:
@@ -91,7 +91,7 @@ class _Reading(Process):
 
 
 class PipeClient(Client):
-    """Starts a command, and speaks with it in lines."""
+    """A client that starts a command and exchanges lines with it."""
 
     def __init__(self, command: Sequence[str | Path], *, folder: Path, code: int | None = 0) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ class OverHttp(Client):
             self._news.notify_all()
 
     def events(self, response: http.client.HTTPResponse) -> Iterator[tuple[str, bytes]]:
-        """Type and data of each event that has data. Framed with LF alone, or it is an error."""
+        """Yields type and data of each event that has data. Fails unless events are framed with LF alone."""
         waiting = bytearray()
         while True:
             end = waiting.find(b"\n\n")
@@ -205,7 +205,7 @@ class OverHttp(Client):
 
 
 class HttpClient(OverHttp):
-    """Streamable HTTP: a connection for each POST; the GET stream once the handshake is confirmed."""
+    """A client of Streamable HTTP: a connection for each POST, and a GET stream once the handshake is confirmed."""
 
     session: str | None = None
     revision = "2025-11-25"
@@ -213,7 +213,7 @@ class HttpClient(OverHttp):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.posted: list[tuple[bytes, list[bytes]]] = []
-        """What was sent, and what came on its own stream."""
+        """Each message sent, with the messages that came on its own stream."""
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -231,7 +231,7 @@ class HttpClient(OverHttp):
         if "method" in known and "id" in known:
             self.start(self._post, message, stream)
         else:
-            self._post(message, stream)  # in the order in which they are said
+            self._post(message, stream)  # POSTs are sent in the order of the calls
 
     def _post(self, message: bytes, stream: str) -> None:
         own: list[bytes] = []
@@ -273,7 +273,7 @@ class HttpClient(OverHttp):
 
 
 class SseClient(OverHttp):
-    """HTTP+SSE: an event stream that says where to POST."""
+    """A client of HTTP+SSE: an event stream that names the URL for POSTs."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -324,7 +324,7 @@ class SocketClient(Client):
             self._sock.sendall(self._connection.send(event))
 
     def _read(self) -> None:
-        said: list[str] = []
+        texts: list[str] = []
         with contextlib.suppress(OSError):
             while self.closed is None:
                 data = self._sock.recv(1 << 20)
@@ -338,9 +338,9 @@ class SocketClient(Client):
                             with self._news:
                                 self._news.notify_all()
                         case TextMessage():
-                            said.append(event.data)
+                            texts.append(event.data)
                             if event.message_finished:
-                                whole, said = "".join(said).encode(), []
+                                whole, texts = "".join(texts).encode(), []
                                 self.take("pipe", whole)
                         case Ping():
                             with self._lock:
@@ -356,7 +356,7 @@ class SocketClient(Client):
         self._write(TextMessage(message.decode()))
 
     def send_frame(self, payload: bytes) -> None:
-        """A text frame, whatever is in it; up to 125 bytes. Masked with zeros."""
+        """Sends a text frame of up to 125 bytes, whatever it contains. The mask is all zeros."""
         with self._lock:
             self._sock.sendall(bytes([0x81, 0x80 | len(payload), 0, 0, 0, 0]) + payload)
 
@@ -375,5 +375,5 @@ def quote(text: str) -> bytes:
 
 
 def pause() -> None:
-    """Before looking again at what nobody announces."""
+    """Waits before the next look at something that is not announced."""
     time.sleep(0.01)

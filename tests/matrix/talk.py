@@ -1,7 +1,7 @@
-"""The conversation that every pair of transports carries: what a client says, and what it then waits for.
+"""The conversation that every pair of transports carries: the client's messages, and those it waits for.
 
-A `Step` says some messages and waits for answers to their ids and for other messages that contain something. What the
-server asks meanwhile is answered by `ANSWERS`. Steps are grouped in chapters; the whole is one session.
+A `Step` sends some messages and waits for answers to their ids and for other messages with given content. Requests of
+the server are answered from `ANSWERS`. Steps are grouped in chapters. The whole is one session.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from raw_clients import Client, Heard
+from raw_clients import Client, Received
 from slices import Parts, member, parts
 
-# --- What a client answers --------------------------------------------------------------------------------------------
+# --- Answers of the client --------------------------------------------------------------------------------------------
 
 ANSWERS: Final[list[tuple[bytes, bytes | None, bytes | None]]] = [
     (b'"roots/list"', b'"result"', rb'{"roots":[{"uri":"file:///h%C3%A9","name":"\u00e9","_meta":{"n":1.0}}],"x":[ ]}'),
@@ -38,7 +38,7 @@ ANSWERS: Final[list[tuple[bytes, bytes | None, bytes | None]]] = [
     (b'"ping"', b'"result"', b"{}"),
     (b'"never mind"', None, None),
 ]
-"""What a request contains, and the member to answer with; None: it stays unanswered."""
+"""The content of a server request, and the member to answer with. None leaves it unanswered."""
 
 
 def answer_to(message: bytes, asked: Parts) -> bytes | None:
@@ -51,20 +51,21 @@ def answer_to(message: bytes, asked: Parts) -> bytes | None:
     raise AssertionError(f"an unexpected request: {message[:300]!r}")
 
 
-# --- What it says -----------------------------------------------------------------------------------------------------
+# --- Messages of the client -------------------------------------------------------------------------------------------
 
 
 class Step(NamedTuple):
-    """
+    """One step of the conversation.
+
     Attributes:
-        says: messages, one after the other.
-        ids: of the answers that are due.
-        notices: each is contained in a message that is due.
+        sends: messages, one after the other.
+        ids: ids of the answers to wait for.
+        contents: texts that other messages to wait for contain.
     """
 
-    says: Sequence[bytes]
+    sends: Sequence[bytes]
     ids: Sequence[bytes] = ()
-    notices: Sequence[bytes] = ()
+    contents: Sequence[bytes] = ()
 
 
 def request(id: bytes, method: str, params: bytes | None = None) -> bytes:
@@ -77,12 +78,12 @@ def notification(method: str, params: bytes | None = None) -> bytes:
     return b'{"jsonrpc":"2.0","method":"%b"%b}' % (method.encode(), rest)
 
 
-def asks(id: bytes, method: str, params: bytes | None = None, *notices: bytes) -> Step:
-    return Step([request(id, method, params)], [id], notices)
+def request_step(id: bytes, method: str, params: bytes | None = None, *contents: bytes) -> Step:
+    return Step([request(id, method, params)], [id], contents)
 
 
-def calls(id: bytes, tool: str, *notices: bytes, rest: bytes = b"") -> Step:
-    return asks(id, "tools/call", b'{"name":"%b"%b}' % (tool.encode(), rest), *notices)
+def call_step(id: bytes, tool: str, *contents: bytes, rest: bytes = b"") -> Step:
+    return request_step(id, "tools/call", b'{"name":"%b"%b}' % (tool.encode(), rest), *contents)
 
 
 def initialize(name: bytes, revision: bytes = b"2025-11-25") -> Step:
@@ -93,71 +94,74 @@ def initialize(name: bytes, revision: bytes = b"2025-11-25") -> Step:
         b'}},"experimental":{"com.example":{"a":[1.0,12345678901234567890]}},"vendor":[ ]},"protocolVersion":"%b",'
         b'"_meta":{"com.example/trace":"\\ud800"},"more":1e2 }'
     )
-    return asks(b"0", "initialize", params % (name, revision))
+    return request_step(b"0", "initialize", params % (name, revision))
 
 
 INITIALIZED: Final = notification("notifications/initialized")
 TOKENED: Final = b',"_meta":{"com.example/k":1.0,"progressToken":%b,"z":[ ]}'
 
 CHAPTERS: Final[dict[str, list[Step]]] = {
-    "handshake": [asks(b"1", "ping"), asks(b"2", "ping", b'{"_meta":{}}')],
+    "handshake": [request_step(b"1", "ping"), request_step(b"2", "ping", b'{"_meta":{}}')],
     "lists": [
-        asks(b"10", "tools/list"),
-        asks(b"11", "tools/list", b'{"cursor":"p2"}'),
-        asks(b"12", "tools/list", b'{"cursor":"p\\u00323","_meta":{"a":1.0}}'),
-        asks(b"13", "tools/list", b'{"cursor":"nothing"}'),
-        asks(b"14", "prompts/list", b"{ }"),
-        asks(b"15", "resources/list", b"{}"),
-        asks(b"16", "resources/templates/list"),
+        request_step(b"10", "tools/list"),
+        request_step(b"11", "tools/list", b'{"cursor":"p2"}'),
+        request_step(b"12", "tools/list", b'{"cursor":"p\\u00323","_meta":{"a":1.0}}'),
+        request_step(b"13", "tools/list", b'{"cursor":"nothing"}'),
+        request_step(b"14", "prompts/list", b"{ }"),
+        request_step(b"15", "resources/list", b"{}"),
+        request_step(b"16", "resources/templates/list"),
     ],
     "gets": [
-        asks(b"20", "prompts/get", b'{"name":"p","arguments":{"a":"\\u00e9"},"x":[1.0]}'),
-        asks(b"21", "resources/read", b'{"uri":"x:///1"}'),
-        asks(b"22", "resources/read", b'{"_meta":{"n":1.0},"uri":"x:///2"}'),
-        asks(b"23", "resources/read", b'{"uri":"x:///0"}'),
-        asks(
+        request_step(b"20", "prompts/get", b'{"name":"p","arguments":{"a":"\\u00e9"},"x":[1.0]}'),
+        request_step(b"21", "resources/read", b'{"uri":"x:///1"}'),
+        request_step(b"22", "resources/read", b'{"_meta":{"n":1.0},"uri":"x:///2"}'),
+        request_step(b"23", "resources/read", b'{"uri":"x:///0"}'),
+        request_step(
             b"24",
             "completion/complete",
             b'{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},"context":{"arguments":{}}}',
         ),
     ],
     "subscriptions": [
-        asks(b"30", "resources/subscribe", b'{"uri":"x:///1","_meta":{"n":1.0},"vendor":1e2}'),
-        calls(b"31", "touch", b"resources/updated"),
-        asks(b"32", "resources/unsubscribe", b'{"uri":"x:///1"}'),
+        request_step(b"30", "resources/subscribe", b'{"uri":"x:///1","_meta":{"n":1.0},"vendor":1e2}'),
+        call_step(b"31", "touch", b"resources/updated"),
+        request_step(b"32", "resources/unsubscribe", b'{"uri":"x:///1"}'),
     ],
-    "logging": [asks(b"40", "logging/setLevel", b'{"level":"debug","x":1.0}'), calls(b"41", "log")],
+    "logging": [request_step(b"40", "logging/setLevel", b'{"level":"debug","x":1.0}'), call_step(b"41", "log")],
     "changed lists": [
-        calls(b"50", "change", b"tools/list_changed", b"prompts/list_changed", b"resources/list_changed"),
+        call_step(b"50", "change", b"tools/list_changed", b"prompts/list_changed", b"resources/list_changed"),
         Step([notification("notifications/roots/list_changed", b'{"_meta":{"n":1.0}}')], (), [b"com.example/echoed"]),
     ],
     "progress": [
-        calls(b"60", "progress", rest=TOKENED % b'"a \\u0074oken"'),
-        calls(b"61", "progress", rest=TOKENED % b"0"),
-        calls(b"62", "progress", rest=TOKENED % b"-12345678901234567890123456789"),
-        calls(b"63", "nothing", rest=TOKENED % b"1.0"),
+        call_step(b"60", "progress", rest=TOKENED % b'"a \\u0074oken"'),
+        call_step(b"61", "progress", rest=TOKENED % b"0"),
+        call_step(b"62", "progress", rest=TOKENED % b"-12345678901234567890123456789"),
+        call_step(b"63", "nothing", rest=TOKENED % b"1.0"),
     ],
     "tools": [
-        calls(b"70", "contents"),
-        calls(b"71", "wrong"),
-        calls(b"72", "failing"),
-        calls(b"73", "nothing of the kind"),
-        calls(b"74", "echo"),
-        calls(b"75", "echo", rest=b',"arguments":{"a":[1,2 , 3],"b":{"c":null}},"vendor":{"x":1.0}'),
+        call_step(b"70", "contents"),
+        call_step(b"71", "wrong"),
+        call_step(b"72", "failing"),
+        call_step(b"73", "nothing of the kind"),
+        call_step(b"74", "echo"),
+        call_step(b"75", "echo", rest=b',"arguments":{"a":[1,2 , 3],"b":{"c":null}},"vendor":{"x":1.0}'),
     ],
     "errors": [
-        calls(b"80", "authorize"),
-        *(calls(b"8%d" % number, f"code {code}") for number, code in enumerate((0, 1, -1, -32000, 999999999999), 1)),
-        calls(b"86", "code -32700"),
-        calls(b"87", "code -32050"),
+        call_step(b"80", "authorize"),
+        *(
+            call_step(b"8%d" % number, f"code {code}")
+            for number, code in enumerate((0, 1, -1, -32000, 999999999999), 1)
+        ),
+        call_step(b"86", "code -32700"),
+        call_step(b"87", "code -32050"),
     ],
     "questions": [
-        calls(b"90", "roots"),
-        calls(b"91", "sample", b"com.example/echoed"),
-        calls(b"92", "form"),
-        calls(b"93", "url", b"elicitation/complete"),
-        calls(b"94", "pings"),
-        calls(b"95", "withdraw", b"notifications/cancelled"),
+        call_step(b"90", "roots"),
+        call_step(b"91", "sample", b"com.example/echoed"),
+        call_step(b"92", "form"),
+        call_step(b"93", "url", b"elicitation/complete"),
+        call_step(b"94", "pings"),
+        call_step(b"95", "withdraw", b"notifications/cancelled"),
     ],
     "cancellation": [
         Step(
@@ -174,23 +178,23 @@ CHAPTERS: Final[dict[str, list[Step]]] = {
             (),
             [b"cancel seen"],
         ),
-        calls(b"101", "echo"),
+        call_step(b"101", "echo"),
     ],
-    "tasks of the client": [calls(b"115", "client task")],
+    "tasks of the client": [call_step(b"115", "client task")],
     "vendors": [
-        calls(b"120", "vendor"),
-        asks(b"121", "com.example/do", b'[1.0,{"b":1,"a":2}]'),
-        asks(b"122", "com.example/bare"),
-        asks(b"123", "com.example/null", b'{"null":null}'),
-        asks(b"124", "com.example/unknown", b'{"x":1.0}'),
+        call_step(b"120", "vendor"),
+        request_step(b"121", "com.example/do", b'[1.0,{"b":1,"a":2}]'),
+        request_step(b"122", "com.example/bare"),
+        request_step(b"123", "com.example/null", b'{"null":null}'),
+        request_step(b"124", "com.example/unknown", b'{"x":1.0}'),
         Step([notification("com.example/noted", b'{"b":1.0,"a":{ }}')], (), [b"com.example/echoed"]),
         Step([notification("com.example/noted", b"[1.0]")], (), [b"com.example/echoed"]),
         Step([notification("com.example/bare-noted")], (), [b"com.example/bare-echoed"]),
     ],
     "fidelity": [
-        calls(b"130", "odd"),
-        calls(b"131", "echo", rest=b',"arguments":$ODD'),
-        asks(b"132", "com.example/do", b"$ODD"),
+        call_step(b"130", "odd"),
+        call_step(b"131", "echo", rest=b',"arguments":$ODD'),
+        request_step(b"132", "com.example/do", b"$ODD"),
         Step(
             [b' \t{ "params" : {"name":"echo", "x" : 1.0} , "method":"tools\\/call",  "id" :133, "jsonrpc":"2.0" } '],
             [b"133"],
@@ -198,7 +202,7 @@ CHAPTERS: Final[dict[str, list[Step]]] = {
     ],
     "ids": [
         *(
-            asks(id, "com.example/do", b"{}")
+            request_step(id, "com.example/do", b"{}")
             for id in (
                 b'"text"',
                 b'""',
@@ -217,13 +221,13 @@ CHAPTERS: Final[dict[str, list[Step]]] = {
         ),
     ],
     "large": [
-        calls(b"150", "big"),
-        asks(b"151", "com.example/do", b'{"big":"$BIG"}'),
-        calls(b"152", "huge"),
-        asks(b"153", "com.example/do", b"{}"),
+        call_step(b"150", "big"),
+        request_step(b"151", "com.example/do", b'{"big":"$BIG"}'),
+        call_step(b"152", "huge"),
+        request_step(b"153", "com.example/do", b"{}"),
     ],
 }
-"""In order. `$ODD` and `$BIG` stand for what is too long to be shown here."""
+"""Chapters, in order. `$ODD` and `$BIG` stand for text that is too long to be shown here."""
 
 CANCELLED_ID: Final = b'"slow\\u0031"'
 
@@ -232,21 +236,21 @@ def spelled_out(message: bytes, odd: bytes) -> bytes:
     return message.replace(b"$ODD", odd).replace(b"$BIG", b"\\u0078y" * (5 * 2**20 // 7))
 
 
-# --- Talking ----------------------------------------------------------------------------------------------------------
+# --- The conversation -------------------------------------------------------------------------------------------------
 
 
-class Said(NamedTuple):
+class ChapterMessage(NamedTuple):
     chapter: str
     stream: str
     message: bytes
 
 
 class Talk:
-    """A client at work: what it hears, by chapter."""
+    """A client in conversation, with the messages it received by chapter."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.said: list[Said] = []
+        self.messages: list[ChapterMessage] = []
         self._at = 0
 
     def begin(self, name: bytes, revision: bytes = b"2025-11-25") -> None:
@@ -256,41 +260,42 @@ class Talk:
     def carry_out(
         self, chapter: str, step: Step, answer: Callable[[bytes, Parts], bytes | None] = answer_to
     ) -> list[Parts]:
-        """Say it, answer what is asked, and return what has come when all that is due is there."""
-        begun_at = len(self.said)
-        ids, notices = list(step.ids), list(step.notices)
-        for message in step.says:
+        """Sends the step's messages, answers server requests, and returns what has come once all that is due is
+        there."""
+        begun_at = len(self.messages)
+        ids, contents = list(step.ids), list(step.contents)
+        for message in step.sends:
             self.client.send(message)
-        while ids or notices:
-            for heard in self._next():
-                self.said.append(Said(chapter, heard.stream, heard.message))
-                said = parts(heard.message)
-                if said.is_request:
-                    reply = answer(heard.message, said)
+        while ids or contents:
+            for received in self._next():
+                self.messages.append(ChapterMessage(chapter, received.stream, received.message))
+                found = parts(received.message)
+                if found.is_request:
+                    reply = answer(received.message, found)
                     if reply is not None:
-                        self._report(said)
+                        self._report(found)
                         self.client.send(reply)
-                elif said.is_answer and said.id in ids:
-                    ids.remove(said.id)
+                elif found.is_answer and found.id in ids:
+                    ids.remove(found.id)
                     continue
-                for notice in notices:
-                    if notice in heard.message:
-                        notices.remove(notice)
+                for content in contents:
+                    if content in received.message:
+                        contents.remove(content)
                         break
-        return [parts(said.message) for said in self.said[begun_at:]]
+        return [parts(one.message) for one in self.messages[begun_at:]]
 
     def _report(self, asked: Parts) -> None:
-        """Progress, before an answer to who wants it."""
+        """Sends progress before the answer if the request has a progress token."""
         token = member(asked.params, "_meta", "progressToken")
         if token is not None:
             params = b'{"progress":1.0,"progressToken":%b,"_meta":{"n":1e2}}' % token
             self.client.send(notification("notifications/progress", params))
 
-    def _next(self) -> list[Heard]:
+    def _next(self) -> list[Received]:
         try:
-            heard = self.client.wait(self._at)
+            received = self.client.wait(self._at)
         except AssertionError as error:
-            tail = "\n".join(f"{one.stream}: {one.message[:300]!r}" for one in self.client.heard[-5:])
+            tail = "\n".join(f"{one.stream}: {one.message[:300]!r}" for one in self.client.received[-5:])
             raise AssertionError(f"{error}; the last that came:\n{tail}") from error
-        self._at += len(heard)
-        return heard
+        self._at += len(received)
+        return received

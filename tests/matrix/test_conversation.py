@@ -1,8 +1,7 @@
-"""One conversation over each pair of transports: byte for byte what it is without a proxy.
+"""Tests that a conversation over each pair of transports is the same as without a proxy, byte for byte.
 
-A raw client carries it out with a raw server, directly over each transport and through the proxy over each two. What
-the client hears, and what the server hears, must be the same, ids and progress tokens apart, in the order of each
-stream.
+A raw client holds it with a raw server, directly over each transport and through the proxy over each pair. The client
+and the server must receive the same messages, apart from ids and progress tokens, in the order of each stream.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from typing import NamedTuple
 import pytest
 from behaviour import ODD_VALUES
 from cells import CELLS, DIRECT, PIPES, TRANSPORTS, Cells, cells
-from comparing import Line, assert_same, heard_by_client, heard_by_server
+from comparing import Line, assert_same, received_by_client, received_by_server
 from slices import member, parts
-from talk import CANCELLED_ID, CHAPTERS, Said, Step, Talk, spelled_out
+from talk import CANCELLED_ID, CHAPTERS, ChapterMessage, Step, Talk, spelled_out
 
 each_cell = pytest.mark.parametrize("down, up", CELLS)
 each_chapter = pytest.mark.parametrize("chapter", CHAPTERS)
 
 
 class Recording(NamedTuple):
-    said: list[Said]
+    messages: list[ChapterMessage]
     client: list[Line]
     server: list[Line]
 
@@ -32,7 +31,7 @@ class Recording(NamedTuple):
 
 
 class Recordings:
-    """Made when they are first needed, each once."""
+    """All recordings, each made when it is first needed."""
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
@@ -60,11 +59,11 @@ class Recordings:
             talk.begin(name)
             for chapter, steps in CHAPTERS.items():
                 for step in steps:
-                    says = [spelled_out(message, ODD_VALUES) for message in step.says]
-                    talk.carry_out(chapter, Step(says, step.ids, step.notices))
+                    sends = [spelled_out(message, ODD_VALUES) for message in step.sends]
+                    talk.carry_out(chapter, Step(sends, step.ids, step.contents))
         finally:
             client.close()
-        return Recording(talk.said, heard_by_client(talk.said), heard_by_server(self._cells.logs, name))
+        return Recording(talk.messages, received_by_client(talk.messages), received_by_server(self._cells.logs, name))
 
 
 @pytest.fixture(scope="module")
@@ -76,26 +75,26 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recordings]
 # --- Proxied = direct -------------------------------------------------------------------------------------------------
 
 
-def is_told(line: Line, recordings: Recordings) -> bool:
-    """Whether the server says it on the stream of the session, where it has one."""
-    return str(line) in told(recordings)
+def is_of_session(line: Line, recordings: Recordings) -> bool:
+    """True if the server sends the message on the stream of the session, where it has one."""
+    return str(line) in session_lines(recordings)
 
 
 @cache
-def told(recordings: Recordings) -> set[str]:
+def session_lines(recordings: Recordings) -> set[str]:
     return {str(line) for line in recordings.direct("http").client if line.stream == "get"}
 
 
 def split(lines: list[Line], recordings: Recordings) -> tuple[list[Line], list[Line]]:
-    """Those on the streams of requests, and those on that of the session."""
-    of_session = [line for line in lines if is_told(line, recordings)]
-    return [line for line in lines if not is_told(line, recordings)], of_session
+    """Returns the lines on the streams of requests, and those on the stream of the session."""
+    of_session = [line for line in lines if is_of_session(line, recordings)]
+    return [line for line in lines if not is_of_session(line, recordings)], of_session
 
 
 @each_cell
 @each_chapter
-def test_the_client_hears_what_it_hears_directly(recordings: Recordings, down: str, up: str, chapter: str) -> None:
-    """Where the server has one stream, in its order; where it has several, in that of each."""
+def test_the_client_receives_the_same_as_directly(recordings: Recordings, down: str, up: str, chapter: str) -> None:
+    """Order is compared in the server's one stream, or in each of several."""
     direct = recordings.direct("stdio").of(chapter)
     proxied = recordings.get(down, up).of(chapter)
     if down in PIPES and up in PIPES:
@@ -106,8 +105,8 @@ def test_the_client_hears_what_it_hears_directly(recordings: Recordings, down: s
 
 @each_cell
 def test_each_message_comes_on_its_stream(recordings: Recordings, down: str, up: str) -> None:
-    """Answers, questions, progress and log messages on the stream of their request; what is of the session on its own,
-    unless it may go with the only request that is open."""
+    """Answers, questions, progress and log messages come on the stream of their request. Messages of the session come
+    on its own stream, unless they may go with the only open request."""
     direct, proxied = recordings.direct(down).client, recordings.get(down, up).client
     assert {line.stream for line in proxied} == {line.stream for line in direct}
     for some, same in zip(split(direct, recordings), split(proxied, recordings), strict=True):
@@ -119,48 +118,50 @@ def test_each_message_comes_on_its_stream(recordings: Recordings, down: str, up:
 
 
 def may_travel(line: Line) -> bool:
-    return line.is_notice and "com.example/echoed" in line.kind
+    return line.is_notification and "com.example/echoed" in line.kind
 
 
 @each_cell
-def test_the_server_hears_what_it_hears_directly(recordings: Recordings, down: str, up: str) -> None:
+def test_the_server_receives_the_same_as_directly(recordings: Recordings, down: str, up: str) -> None:
     direct, proxied = recordings.direct(up).server, recordings.get(down, up).server
     if up in PIPES:
         assert_same(direct, proxied, "all in order")
-    for are_notices in (True, False):
-        some, same = ([line for line in lines if line.is_notice is are_notices] for lines in (direct, proxied))
-        assert_same(some, same, "notifications" if are_notices else "requests and answers")
+    for are_notifications in (True, False):
+        some, same = (
+            [line for line in lines if line.is_notification is are_notifications] for lines in (direct, proxied)
+        )
+        assert_same(some, same, "notifications" if are_notifications else "requests and answers")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_direct_is_the_same_over_each_transport(recordings: Recordings, transport: str) -> None:
-    """So whatever differs elsewhere is the proxy's doing."""
+    """A difference in the other tests is therefore the proxy's doing."""
     one, other = recordings.direct("stdio"), recordings.direct(transport)
     for some, same in zip(split(one.client, recordings), split(other.client, recordings), strict=True):
         assert_same(some, same, "client")
     assert_same(one.server, other.server, "server")
 
 
-# --- And it is what it should be --------------------------------------------------------------------------------------
+# --- Content of the recordings ----------------------------------------------------------------------------------------
 
 
 @each_cell
 def test_progress_is_complete_and_comes_before_its_result(recordings: Recordings, down: str, up: str) -> None:
-    """Also the last, which the server says together with the result."""
-    said = [one for one in recordings.get(down, up).said if one.chapter == "progress"]
+    """The last progress is no exception, though the server sends it together with the result."""
+    messages = [one for one in recordings.get(down, up).messages if one.chapter == "progress"]
     for at, token in enumerate((b'"a \\u0074oken"', b"0", b"-12345678901234567890123456789")):
-        four = [parts(one.message) for one in said[4 * at : 4 * at + 4]]
+        four = [parts(one.message) for one in messages[4 * at : 4 * at + 4]]
         assert [member(one.params, "progressToken") for one in four] == [token] * 3 + [None]
         assert four[3].result is not None
 
 
 @each_cell
 def test_a_cancelled_call_is_not_answered(recordings: Recordings, down: str, up: str) -> None:
-    """The late answer is swallowed. A stream that can be resumed ends with an error of our own."""
-    answers = [parts(one.message) for one in recordings.get(down, up).said if parts(one.message).id == CANCELLED_ID]
+    """The late answer is dropped. A stream that can be resumed ends with an error of the proxy."""
+    answers = [parts(one.message) for one in recordings.get(down, up).messages if parts(one.message).id == CANCELLED_ID]
     assert all(one.error is not None and member(one.error, "code") == b"-32800" for one in answers), answers
     assert len(answers) <= (down == "http")
-    assert any(b"too late" in one.message for one in recordings.direct(up).said)
+    assert any(b"too late" in one.message for one in recordings.direct(up).messages)
 
 
 @each_cell
@@ -171,7 +172,7 @@ def test_a_cancellation_names_the_request_as_the_server_knows_it(recordings: Rec
 
 
 @each_cell
-def test_what_is_large_arrives_whole(recordings: Recordings, down: str, up: str) -> None:
-    sizes = [len(one.message) for one in recordings.get(down, up).said if one.chapter == "large"]
+def test_large_messages_arrive_whole(recordings: Recordings, down: str, up: str) -> None:
+    sizes = [len(one.message) for one in recordings.get(down, up).messages if one.chapter == "large"]
     assert sizes[0] > 5 * 2**20
     assert sizes[2] > 20 * 2**20

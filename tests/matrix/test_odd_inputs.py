@@ -1,6 +1,6 @@
-"""What peers send though they should not, or oddly though they may, on each transport where it can occur.
+"""Tests of malformed and unusual messages, on each transport where they can occur.
 
-Whatever it is, whose message it was is answered, nobody else notices, and the session goes on.
+In each case the sender gets its answer, no other peer is affected, and the session continues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cells import CELLS, PIPES, TRANSPORTS, Cells, cells
 from raw_clients import Client, HttpClient, PipeClient, SocketClient, SseClient
 from rig import until
 from slices import Parts, member, parts
-from talk import Step, Talk, answer_to, calls, notification, request
+from talk import Step, Talk, answer_to, call_step, notification, request
 
 NUMBERS = itertools.count(1000)
 
@@ -26,7 +26,8 @@ TURNS = itertools.count()
 
 
 def cells_of(*, down: tuple[str, ...] = TRANSPORTS, up: tuple[str, ...] = TRANSPORTS) -> pytest.MarkDecorator:
-    """Each of these once, another one opposite from test to test; if THOROUGH is set, each with each."""
+    """Parametrizes a test with each of these transports once, and the opposite one varies from test to test. With
+    THOROUGH set, each is combined with each."""
     cells = [cell for cell in CELLS if cell[0] in down and cell[1] in up]
     if not os.environ.get("THOROUGH"):
         turn, count = next(TURNS), max(len(down), len(up))
@@ -55,7 +56,7 @@ class Talks:
 
     @contextlib.contextmanager
     def fresh(self, down: str, up: str, *opening: str) -> Iterator[Client]:
-        """One that is not begun, and for this test only."""
+        """Yields a client that has not sent `initialize` yet, for this test only."""
         with contextlib.closing(self.cells.client(down, up, *opening)) as client:
             yield client
 
@@ -64,7 +65,7 @@ class Talks:
             talk.client.close()
 
     def logged(self, marker: str) -> list[Parts]:
-        """All messages with the marker that any server has got."""
+        """Returns all messages with the marker that any server has received."""
         entries = [line for file in self.cells.logs.glob("*.jsonl") for line in file.read_text().splitlines()]
         messages = (json.loads(entry)["message"] for entry in entries)
         return [parts(message.encode("latin-1")) for message in messages if marker in message]
@@ -88,32 +89,32 @@ def new_id() -> bytes:
     return b"%d" % next(NUMBERS)
 
 
-def call(talk: Talk, tool: str, *notices: bytes) -> list[Parts]:
-    """What comes of it, the answer included."""
-    return talk.carry_out("odd", calls(new_id(), tool, *notices))
+def call(talk: Talk, tool: str, *contents: bytes) -> list[Parts]:
+    """Calls a tool. Returns the messages that came, with the answer."""
+    return talk.carry_out("odd", call_step(new_id(), tool, *contents))
 
 
-def text_of(said: Parts) -> str:
-    assert said.result is not None, said
-    text = json.loads(said.result)["content"][0]["text"]
+def text_of(found: Parts) -> str:
+    assert found.result is not None, found
+    text = json.loads(found.result)["content"][0]["text"]
     assert isinstance(text, str)
     return text
 
 
-def answer_in(heard: list[Parts]) -> Parts:
-    (answer,) = (said for said in heard if said.is_answer)
+def answer_in(received: list[Parts]) -> Parts:
+    (answer,) = (found for found in received if found.is_answer)
     return answer
 
 
 def goes_on(talk: Talk) -> bool:
-    """The session is as good as before."""
+    """True if the session still works."""
     marker = f"mark-{next(NUMBERS)}"
-    answer = answer_in(talk.carry_out("odd", calls(new_id(), "echo", rest=b',"arguments":"%b"' % marker.encode())))
+    answer = answer_in(talk.carry_out("odd", call_step(new_id(), "echo", rest=b',"arguments":"%b"' % marker.encode())))
     return marker in (answer.result or b"").decode()
 
 
 def refusal(talk: Talk, message: bytes) -> Parts:
-    """The error that refuses a message without a usable id: an HTTP response where there is one."""
+    """Returns the error that refuses a message without a usable id: in an HTTP response where there is one."""
     client = talk.client
     if not isinstance(client, HttpClient | SseClient):
         return answer_in(talk.carry_out("odd", Step([message], [b"null"])))
@@ -124,45 +125,45 @@ def refusal(talk: Talk, message: bytes) -> Parts:
     return parts(client.refused[-1].body)
 
 
-def code_of(said: Parts) -> int:
-    assert said.error is not None, said
-    code = json.loads(said.error)["code"]
+def code_of(found: Parts) -> int:
+    assert found.error is not None, found
+    code = json.loads(found.error)["code"]
     assert isinstance(code, int)
     return code
 
 
-# --- How servers frame ------------------------------------------------------------------------------------------------
+# --- Framing of servers -----------------------------------------------------------------------------------------------
 
 
 @cells_of(up=("stdio", "http", "sse"))
 def test_a_server_may_end_its_lines_with_crlf(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
         assert text_of(answer_in(call(talk, "crlf"))) == "crlf"
-        assert not any(said.message.endswith(b"\r") for said in talk.said)
+        assert not any(found.message.endswith(b"\r") for found in talk.messages)
 
 
 @cells_of(up=("http", "sse"))
 def test_a_server_may_end_the_lines_of_its_events_with_cr(talks: Talks, down: str, up: str) -> None:
-    """And an event counts when its blank line is there, not with what follows."""
+    """An event counts as soon as its blank line is there, before any following byte."""
     with talks.talk(down, up) as talk:
-        heard = call(talk, "cr", b"tools/list_changed", b'"cr"')
-        assert text_of(answer_in(heard)) == "cr"
+        received = call(talk, "cr", b"tools/list_changed", b'"cr"')
+        assert text_of(answer_in(received)) == "cr"
         assert goes_on(talk)
 
 
 @cells_of(up=("http", "sse", "ws"))
 def test_a_server_may_cut_its_messages_anywhere(talks: Talks, down: str, up: str) -> None:
-    """Events of many data lines with comments, unknown fields and all three line ends in between; WebSocket messages of
-    many frames; a few bytes at a time."""
+    """Events have many data lines with comments, unknown fields and all three line ends in between; WebSocket messages
+    have many frames. They come a few bytes at a time."""
     with talks.talk(down, up) as talk:
-        heard = call(talk, "cut", b"prompts/list_changed", b'"cut"')
-        assert text_of(answer_in(heard)) == "cut"
+        received = call(talk, "cut", b"prompts/list_changed", b'"cut"')
+        assert text_of(answer_in(received)) == "cut"
         assert goes_on(talk)
 
 
 @cells_of(up=("http", "ws"))
 def test_a_server_may_print_its_messages_prettily(talks: Talks, down: str, up: str) -> None:
-    """Line ends in a message are those of no line and of no event."""
+    """Line ends within a message end neither the line nor the event."""
     with talks.talk(down, up) as talk:
         answer = answer_in(call(talk, "pretty"))
         assert answer.result is not None
@@ -173,7 +174,7 @@ def test_a_server_may_print_its_messages_prettily(talks: Talks, down: str, up: s
 
 @cells_of()
 def test_noise_between_a_servers_messages_is_dropped(talks: Talks, down: str, up: str) -> None:
-    """Text, half of JSON, blank lines, bytes that are no text."""
+    """Noise is text, half of a JSON value, blank lines, or bytes that are no text."""
     with talks.talk(down, up) as talk:
         assert text_of(answer_in(call(talk, "noise"))) == "after noise"
         assert goes_on(talk)
@@ -182,8 +183,8 @@ def test_noise_between_a_servers_messages_is_dropped(talks: Talks, down: str, up
 @cells_of()
 def test_a_server_may_begin_each_message_with_a_byte_order_mark(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
-        heard = call(talk, "marked", b'"data":"marked"')
-        assert text_of(answer_in(heard)) == "marked"
+        received = call(talk, "marked", b'"data":"marked"')
+        assert text_of(answer_in(received)) == "marked"
         assert goes_on(talk)
 
 
@@ -197,23 +198,24 @@ OPENINGS = {
 @cells_of(up=("stdio",))
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_a_server_may_begin_with_other_than_a_message(talks: Talks, down: str, up: str, opening: str) -> None:
-    """A byte order mark, or words to whoever looks at its output."""
+    """The opening is a byte order mark, or text meant for people."""
     with talks.fresh(down, up, OPENINGS[opening]) as client:
         assert goes_on(begun(client))
 
 
 @pytest.mark.parametrize("up", TRANSPORTS)
 def test_a_server_may_end_its_pages_with_an_empty_cursor(talks: Talks, up: str) -> None:
-    """Which names the first page again: its tools are shown once, at once."""
+    """An empty cursor would name the first page again. The tools are listed once, in one page."""
     assert "tools   2: a, echo\n" in talks.cells.proxy(up).banner
 
 
-# --- What servers say -------------------------------------------------------------------------------------------------
+# --- Messages of servers ----------------------------------------------------------------------------------------------
 
 
 @cells_of()
-def test_an_answer_that_is_no_text_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
-    """Invalid UTF-8 in a notification and in the result. On a WebSocket it ends the connection (RFC 6455, 8.1)."""
+def test_an_answer_with_invalid_utf8_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
+    """Invalid UTF-8 stands in a notification and in the result. On a WebSocket it ends the connection (RFC 6455,
+    8.1)."""
     with talks.talk(down, up) as talk:
         answer = answer_in(call(talk, "utf8"))
         assert answer.error is not None
@@ -224,10 +226,10 @@ def test_an_answer_that_is_no_text_is_an_error_of_its_own_request(talks: Talks, 
 
 
 @cells_of()
-def test_answers_to_nobodys_request_are_dropped(talks: Talks, down: str, up: str) -> None:
+def test_answers_to_unknown_requests_are_dropped(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
-        heard = call(talk, "strangers")
-        assert [text_of(said) for said in heard] == ["for its owner"]
+        received = call(talk, "strangers")
+        assert [text_of(found) for found in received] == ["for its owner"]
         assert goes_on(talk)
 
 
@@ -239,36 +241,37 @@ def test_a_server_may_spell_the_id_of_its_answer_otherwise(talks: Talks, down: s
 
 
 @cells_of()
-def test_of_two_answers_the_first_counts(talks: Talks, down: str, up: str) -> None:
+def test_the_first_of_two_answers_counts(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
         number = new_id()
-        talk.carry_out("odd", calls(number, "twice"))
+        talk.carry_out("odd", call_step(number, "twice"))
         assert goes_on(talk)
-        answers = [parts(said.message) for said in talk.said if parts(said.message).id == number]
-        assert [text_of(said) for said in answers] == ["the first"]
+        answers = [parts(found.message) for found in talk.messages if parts(found.message).id == number]
+        assert [text_of(found) for found in answers] == ["the first"]
 
 
 @cells_of()
 def test_a_servers_question_needs_a_usable_id(talks: Talks, down: str, up: str) -> None:
-    """Of five only that with the id 7.0 reaches the client; and its answer the server, under that id."""
+    """Only one of five questions reaches the client, the one with the id 7.0, and its answer reaches the server under
+    that id."""
     with talks.talk(down, up) as talk:
         before = len(talks.logged('"id":7.0,'))
-        heard = call(talk, "ids")
-        assert [said.method for said in heard] == ["roots/list", None]
-        assert text_of(heard[-1]) == "after odd ids"
+        received = call(talk, "ids")
+        assert [found.method for found in received] == ["roots/list", None]
+        assert text_of(received[-1]) == "after odd ids"
         assert len(talks.logged('"id":7.0,')) == before + 1
         assert goes_on(talk)
 
 
 @cells_of()
 def test_a_servers_id_that_is_still_open_is_refused(talks: Talks, down: str, up: str) -> None:
-    """The first question stays, and is answered; the second never reaches the client."""
+    """The first question stays open and is answered. The second one never reaches the client."""
     asked: list[Parts] = []
     with talks.talk(down, up) as talk:
         before = len(talks.logged('"id":"same"'))
         number = new_id()
-        heard = talk.carry_out("odd", calls(number, "same question"), lambda message, said: asked.append(said))
-        assert [said.method for said in heard] == ["roots/list", None]
+        received = talk.carry_out("odd", call_step(number, "same question"), lambda message, found: asked.append(found))
+        assert [found.method for found in received] == ["roots/list", None]
         assert asked[0].id is not None
         talk.client.send(b'{"jsonrpc":"2.0","id":%b,"result":{"roots":[]}}' % asked[0].id)
         until(lambda: len(talks.logged('"id":"same"')) == before + 2, "both answers to be there")
@@ -280,7 +283,7 @@ def test_a_servers_id_that_is_still_open_is_refused(talks: Talks, down: str, up:
 
 @cells_of()
 def test_an_answer_of_70_mib_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
-    """Over the limit of 64 MiB: dropped, whoever waits for it is told, and what follows is fine."""
+    """The answer exceeds the limit of 64 MiB. It is dropped, its request fails, and the following messages pass."""
     with talks.talk(down, up) as talk:
         assert is_too_big(answer_in(call(talk, "too big")))
         assert goes_on(talk)
@@ -288,7 +291,7 @@ def test_an_answer_of_70_mib_is_an_error_of_its_own_request(talks: Talks, down: 
 
 @cells_of(up=("http",))
 def test_an_answer_of_70_mib_at_once_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
-    """One JSON document, which is not read to its end."""
+    """The answer is one JSON document, which is not read to its end."""
     with talks.talk(down, up) as talk:
         assert is_too_big(answer_in(call(talk, "too big at once")))
         assert goes_on(talk)
@@ -296,43 +299,43 @@ def test_an_answer_of_70_mib_at_once_is_an_error_of_its_own_request(talks: Talks
 
 @cells_of(down=("stdio", "http"), up=("stdio", "http", "sse"))
 def test_a_notification_of_70_mib_is_dropped(talks: Talks, down: str, up: str) -> None:
-    """A WebSocket is given up for it."""
+    """A WebSocket is closed for it."""
     with talks.talk(down, up) as talk:
         (answer,) = call(talk, "too much said")
         assert text_of(answer) == "after too much"
         assert goes_on(talk)
 
 
-def is_too_big(said: Parts) -> bool:
-    assert said.error is not None
-    return code_of(said) == -31007 and b"over the limit" in said.error
+def is_too_big(found: Parts) -> bool:
+    assert found.error is not None
+    return code_of(found) == -31007 and b"over the limit" in found.error
 
 
 @cells_of()
 def test_batches_of_revision_2025_03_26(talks: Talks, down: str, up: str) -> None:
-    """A server's batch arrives as its messages; a client's is answered as one."""
+    """A server's batch arrives as its messages. A client's batch is answered as a batch."""
     with talks.fresh(down, up) as client:
         if isinstance(client, HttpClient):
             client.revision = "2025-03-26"
         talk = begun(client, b"2025-03-26")
-        heard = call(talk, "batch", b"in a batch")
-        assert text_of(answer_in(heard)) == "batched"
-        assert {said.method for said in heard} <= {"notifications/message", "roots/list", None}
+        received = call(talk, "batch", b"in a batch")
+        assert text_of(answer_in(received)) == "batched"
+        assert {found.method for found in received} <= {"notifications/message", "roots/list", None}
         ids = [new_id(), new_id()]
-        client.send(b" [%b,\t%b,%b]" % (request(ids[0], "ping"), notification("x"), calls(ids[1], "echo").says[0]))
-        assert client.wait_until(lambda: any(heard.message.startswith(b"[") for heard in client.heard))
-        (batch,) = (json.loads(heard.message) for heard in client.heard if heard.message.startswith(b"["))
+        client.send(b" [%b,\t%b,%b]" % (request(ids[0], "ping"), notification("x"), call_step(ids[1], "echo").sends[0]))
+        assert client.wait_until(lambda: any(received.message.startswith(b"[") for received in client.received))
+        (batch,) = (json.loads(received.message) for received in client.received if received.message.startswith(b"["))
         assert sorted(answer["id"] for answer in batch) == [int(id) for id in ids]
 
 
-# --- How clients frame ------------------------------------------------------------------------------------------------
+# --- Framing of clients -----------------------------------------------------------------------------------------------
 
 
 @cells_of(down=("stdio",))
 def test_a_client_may_end_its_lines_with_crlf(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
         number = new_id()
-        (answer,) = talk.carry_out("odd", Step([calls(number, "echo").says[0] + b"\r", b"\r"], [number]))
+        (answer,) = talk.carry_out("odd", Step([call_step(number, "echo").sends[0] + b"\r", b"\r"], [number]))
         assert answer.result == b'{"content":[],"structuredContent":{"params":{"name":"echo"}}}'
 
 
@@ -348,10 +351,11 @@ def test_a_client_may_begin_with_a_byte_order_mark(talks: Talks, down: str, up: 
 
 @cells_of()
 def test_a_client_may_begin_each_message_with_a_byte_order_mark(talks: Talks, down: str, up: str) -> None:
-    """RFC 8259, 8.1: it may be ignored. What writes texts to files on Windows writes one before each."""
+    """A byte order mark may be ignored (RFC 8259, 8.1). Programs that write text files on Windows put one before each
+    message."""
     with talks.talk(down, up) as talk:
         number = new_id()
-        (answer,) = talk.carry_out("odd", Step([b"\xef\xbb\xbf" + calls(number, "echo").says[0]], [number]))
+        (answer,) = talk.carry_out("odd", Step([b"\xef\xbb\xbf" + call_step(number, "echo").sends[0]], [number]))
         assert answer.result == b'{"content":[],"structuredContent":{"params":{"name":"echo"}}}'
         assert goes_on(talk)
 
@@ -374,17 +378,17 @@ def test_a_client_may_print_its_messages_prettily(talks: Talks, down: str, up: s
 @pytest.mark.parametrize("noise", [b"hello", b"{", b'{"jsonrpc":"2.0","id":1', b"[1,", b"nul"])
 def test_noise_of_a_client_is_refused(talks: Talks, down: str, up: str, noise: bytes) -> None:
     with talks.talk(down, up) as talk:
-        said = refusal(talk, noise)
-        assert (said.id, code_of(said)) == (b"null", -32700)
+        found = refusal(talk, noise)
+        assert (found.id, code_of(found)) == (b"null", -32700)
         assert goes_on(talk)
 
 
 @cells_of(down=("stdio", "http", "sse"))
-def test_what_is_no_text_of_a_client_is_refused(talks: Talks, down: str, up: str) -> None:
-    """Under its own id, where that can be read."""
+def test_invalid_utf8_of_a_client_is_refused(talks: Talks, down: str, up: str) -> None:
+    """The refusal has the message's own id if that can be read."""
     with talks.talk(down, up) as talk:
-        said = refusal(talk, b'"\xff"')
-        assert (said.id, code_of(said)) == (b"null", -32700)
+        found = refusal(talk, b'"\xff"')
+        assert (found.id, code_of(found)) == (b"null", -32700)
         number, client = new_id(), talk.client
         if isinstance(client, HttpClient):
             count = len(client.refused)
@@ -398,7 +402,7 @@ def test_what_is_no_text_of_a_client_is_refused(talks: Talks, down: str, up: str
 
 
 @cells_of(down=("ws",))
-def test_what_is_no_text_ends_a_clients_websocket(talks: Talks, down: str, up: str) -> None:
+def test_invalid_utf8_ends_a_clients_websocket(talks: Talks, down: str, up: str) -> None:
     with talks.fresh(down, up) as client:
         talk = begun(client)
         assert goes_on(talk)
@@ -409,13 +413,13 @@ def test_what_is_no_text_ends_a_clients_websocket(talks: Talks, down: str, up: s
 
 
 TOO_MUCH = 16 * 2**20
-"""With what is around it, over the limit by less than a read: who is refused while still sending much more may meet a
-closed connection before the refusal."""
+"""A size that, with the envelope, exceeds the limit by less than one read. A client that still has much more to send
+may see the connection closed before the refusal."""
 
 
 @pytest.mark.parametrize("down", TRANSPORTS)
 def test_a_request_over_the_limit_is_refused_under_its_id(talks: Talks, down: str) -> None:
-    """And the proxy goes on: with the same session, or, on a WebSocket that is closed for it, with another."""
+    """The proxy continues, with the same session, or, on a WebSocket that is closed for it, with another one."""
     with talks.fresh(down, "stdio") as client:
         talk, number = begun(client), new_id()
         message = request(number, "tools/call", b'{"name":"echo","x":"%b"}' % (b"x" * TOO_MUCH))
@@ -437,17 +441,17 @@ def test_a_request_over_the_limit_is_refused_under_its_id(talks: Talks, down: st
         assert goes_on(talk)
 
 
-# --- What clients say -------------------------------------------------------------------------------------------------
+# --- Messages of clients ----------------------------------------------------------------------------------------------
 
 
 @cells_of()
 @pytest.mark.parametrize("id", [b"null", b"1.5", b"true", b"{}", b"[1]", b"1e2", b"-1.25"])
 def test_a_request_needs_a_usable_id(talks: Talks, down: str, up: str, id: bytes) -> None:
-    """Neither is it guessed nor does the server hear of it."""
+    """The id is not guessed, and the server does not receive the request."""
     marker = f"mark-{next(NUMBERS)}."
     with talks.talk(down, up) as talk:
-        said = refusal(talk, request(id, "tools/call", b'{"name":"echo","x":"%b"}' % marker.encode()))
-        assert (said.id, code_of(said)) == (b"null", -32600)
+        found = refusal(talk, request(id, "tools/call", b'{"name":"echo","x":"%b"}' % marker.encode()))
+        assert (found.id, code_of(found)) == (b"null", -32600)
         assert goes_on(talk)
         assert not talks.logged(marker)
 
@@ -458,25 +462,25 @@ def test_an_id_that_is_still_open_is_refused_on_a_pipe(talks: Talks, down: str, 
     """The first request is not disturbed."""
     with talks.talk(down, up) as talk:
         other = new_id()
-        says = [calls(b"77", "wait").says[0], calls(second, "wait").says[0]]
-        (refused,) = talk.carry_out("odd", Step(says, [second]))
+        requests = [call_step(b"77", "wait").sends[0], call_step(second, "wait").sends[0]]
+        (refused,) = talk.carry_out("odd", Step(requests, [second]))
         assert code_of(refused) == -32600
-        heard = talk.carry_out("odd", Step(calls(other, "wait").says, [b"77", other]))
-        assert {said.id for said in heard if said.result is not None} == {other, b"77"}
+        received = talk.carry_out("odd", Step(call_step(other, "wait").sends, [b"77", other]))
+        assert {found.id for found in received if found.result is not None} == {other, b"77"}
         assert goes_on(talk)
 
 
 @cells_of(down=("http",))
 def test_answers_never_cross(talks: Talks, down: str, up: str) -> None:
-    """Fifty requests at once under one id, each on a POST of its own, answered last to first."""
+    """Fifty requests at once have one id, each on a POST of its own, and are answered last to first."""
     with talks.talk(down, up) as talk:
-        says = [calls(b"1", "gather", rest=b',"arguments":%d' % number).says[0] for number in range(50)]
-        talk.carry_out("odd", Step(says, [b"1"] * 50))
+        requests = [call_step(b"1", "gather", rest=b',"arguments":%d' % number).sends[0] for number in range(50)]
+        talk.carry_out("odd", Step(requests, [b"1"] * 50))
         assert isinstance(talk.client, HttpClient)
-        own = {sent: heard for sent, heard in talk.client.posted if sent in says}
+        own = {sent: received for sent, received in talk.client.posted if sent in requests}
         assert len(own) == 50
-        for sent, heard in own.items():
-            (answer,) = (parts(message) for message in heard)
+        for sent, received in own.items():
+            (answer,) = (parts(message) for message in received)
             assert member(answer.result, "structuredContent", "params") == parts(sent).params
         assert goes_on(talk)
 
@@ -484,14 +488,16 @@ def test_answers_never_cross(talks: Talks, down: str, up: str) -> None:
 @cells_of()
 def test_a_number_and_the_text_of_it_are_two_ids(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
-        heard = talk.carry_out("odd", Step([calls(id, "wait").says[0] for id in (b"88", b'"88"')], [b"88", b'"88"']))
-        assert {said.id for said in heard} == {b"88", b'"88"'}
-        assert all(said.result is not None for said in heard)
+        received = talk.carry_out(
+            "odd", Step([call_step(id, "wait").sends[0] for id in (b"88", b'"88"')], [b"88", b'"88"'])
+        )
+        assert {found.id for found in received} == {b"88", b'"88"'}
+        assert all(found.result is not None for found in received)
 
 
 @cells_of()
-def test_answers_that_nobody_waits_for_are_ignored(talks: Talks, down: str, up: str) -> None:
-    """Unknown ids, no id, a fraction: none of them reaches the server."""
+def test_unexpected_answers_are_ignored(talks: Talks, down: str, up: str) -> None:
+    """An unknown id, no id, a fraction: none of these answers reaches the server."""
     marker = f"mark-{next(NUMBERS)}."
     with talks.talk(down, up) as talk:
         for id in (b"987654", b'"never asked"', b"-1"):
@@ -503,7 +509,7 @@ def test_answers_that_nobody_waits_for_are_ignored(talks: Talks, down: str, up: 
 
 @cells_of()
 def test_a_question_is_answered_once(talks: Talks, down: str, up: str) -> None:
-    """Of a client's two answers the server gets the first."""
+    """The server gets the first of a client's two answers."""
     marker = f"mark-{next(NUMBERS)}."
 
     def answer_twice(client: Client) -> Callable[[bytes, Parts], bytes | None]:
@@ -517,14 +523,14 @@ def test_a_question_is_answered_once(talks: Talks, down: str, up: str) -> None:
         return answer
 
     with talks.talk(down, up) as talk:
-        talk.carry_out("odd", calls(new_id(), "roots"), answer_twice(talk.client))
+        talk.carry_out("odd", call_step(new_id(), "roots"), answer_twice(talk.client))
         assert goes_on(talk)
         (seen,) = talks.logged(marker)
         assert seen.result == b'{"roots":[],"x":"%bfirst"}' % marker.encode()
 
 
-def test_what_the_clients_of_these_tests_answer() -> None:
-    """A request that nobody foresaw is an error of the test, not an answer."""
+def test_the_answers_of_the_clients_of_these_tests() -> None:
+    """An unforeseen request is an error of the test, not an answer."""
     asked: Any = parts(request(b"1", "what/ever"))
     with pytest.raises(AssertionError):
         answer_to(request(b"1", "what/ever"), asked)

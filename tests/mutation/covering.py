@@ -1,4 +1,4 @@
-"""Which test runs which line of the core, and how long each takes: from one run of them, kept while they stay."""
+"""The coverage of the core by single tests, and how long each test takes. Measured by one run, and cached."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from mutators import Mutant
 
 ROOT = Path(__file__).parents[2]
 FOLDERS: Final = ("core", "simulation", "storage", "transports")
-"""Of tests, those that run the core in their own process."""
+"""The folders of tests that run the core in their own process."""
 OF_ALL: Final = "enum_values"
-"""The tests of tables that every module may have: in the name of their file."""
+"""The name of the file with tests for every module's tables."""
 TEST_MAX_S = 20.0
-"""Slower tests are not asked: a mutant would wait for them longest."""
+"""Slower tests are not used. Each mutant would wait for them longest."""
 FILE_S = 0.2
-"""What another file takes to be read, about."""
+"""The approximate time to import another file."""
 
 
 class Cover(NamedTuple):
-    """Attributes:
-    tests: the ids of all.
-    lines: by module, such as `core/base/timers.py`, and line, the tests that run it, by their places in `tests`:
-        there are millions of these.
-    seconds: of CPU that each test took.
-    imported: by module, the lines that run when it is imported.
+    """The measured coverage.
+
+    Attributes:
+        tests: the ids of all tests.
+        lines: by module, such as `core/base/timers.py`, and line, the tests that run it, by their places in `tests`:
+            there are millions of these.
+        seconds: the CPU time of each test.
+        imported: by module, the lines that run when it is imported.
     """
 
     tests: list[str]
@@ -41,23 +43,25 @@ class Cover(NamedTuple):
     imported: dict[str, set[int]]
 
     def runs_at_import(self, module: str, mutant: Mutant) -> bool:
-        """Whether its fault has done its work once the module is imported, as one in a table has."""
+        """True if the fault takes effect at import, as one in a table does."""
         own, statement = mutant.spans
         return not self.imported.get(module, set()).isdisjoint({*own, *statement})
 
     def tests_of(self, module: str, mutant: Mutant, budget_s: float, asked: Collection[str] = ()) -> list[str]:
-        """Who might see the fault: those whose file is named after the module or its folder first, then the quickest of
-        each file, the next quickest of each, and so on, as many as fit. What runs at import concerns all that run
-        anything of the module, and those whose file is named after it or its folder, or of all: what reads a table
-        runs none of its lines.
+        """Returns the tests that might see the fault, as many as fit into the budget.
+
+        Tests whose file is named after the module or its folder come first, then the quickest of each file, the next
+        quickest of each, and so on. A fault that takes effect at import concerns all tests that run anything of the
+        module, and those whose file is named after it, its folder or all modules: a test that reads a table runs none
+        of its lines.
 
         Args:
-            asked: those that did not.
+            asked: the tests that have already missed it.
         """
         lines = self.lines.get(module, {})
         is_import = self.runs_at_import(module, mutant)
         found: set[str] = set()
-        for span in (lines.keys(),) if is_import else mutant.spans:  # of a literal not every line is run
+        for span in (lines.keys(),) if is_import else mutant.spans:  # not every line of a literal is run
             found = found or {self.tests[at] for line in span for at in lines.get(line, ())}
         path = Path(module)
         own = {path.stem, path.parent.name} - {"core"}
@@ -89,7 +93,7 @@ def test_files() -> list[str]:
 
 
 def load(folder: Path, files: Sequence[str]) -> tuple[Cover, list[str]]:
-    """What earlier runs found, and the files for which there is none, or that have changed since, or the core has."""
+    """Returns the cached measurements, and the files without a valid one: the file or the core has changed since."""
     cover = Cover([], {}, {}, {})
     missing = []
     for file in files:
@@ -113,9 +117,10 @@ def load(folder: Path, files: Sequence[str]) -> tuple[Cover, list[str]]:
 
 
 def measure(folder: Path, file: str) -> None:
-    """Run a file of tests, and keep what `load` then gives. For a process of its own: it leaves the core imported.
+    """Runs a file of tests, and writes the measurement that `load` reads. Needs a process of its own, as the core stays
+    imported.
 
-    Tests that fail, as one may that measures memory and is measured itself, are left out.
+    Tests that fail are left out. One that measures memory may fail when it is measured itself.
     """
     import coverage
 
@@ -148,7 +153,7 @@ def measure(folder: Path, file: str) -> None:
 
 
 class _Watch:
-    """Tells the measurement which test is running, and notes how long those that pass take."""
+    """A plugin that tells the measurement which test is running, and notes the time of those that pass."""
 
     def __init__(self, cover: Any) -> None:
         self.seconds: dict[str, float] = {}

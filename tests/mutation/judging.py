@@ -1,4 +1,4 @@
-"""One mutant before the tests that ought to see it, in a process of its own that can neither loop nor grow for ever."""
+"""The judgement of one mutant by the tests that ought to see it, in a process with limits on time and memory."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ import hypothesis.stateful
 import pytest
 
 MEMORY_MAX_BYTES: Final = 512 * 1024 * 1024
-"""What a mutant may take beyond what there was before: tests of parts take a tenth of it."""
+"""The memory that a mutant may take in addition. Tests of parts take a tenth of it."""
 TIMES: Final = 4
-"""So many times the CPU time that its tests need may a mutant take,"""
-SPARE_S: Final = 5
-"""and so many seconds more: what is collected and imported is not in that time."""
+"""The factor on the CPU time of its tests that a mutant may take."""
+EXTRA_S: Final = 5
+"""Additional seconds, for collection and imports."""
 WALL_TIMES: Final = 20
-"""A mutant that waits uses no CPU. It is ended after so many times its limit, so that a busy machine matters little."""
+"""The factor on that limit for wall time. A mutant that waits uses no CPU, and a busy machine should matter little."""
 PASSES_KEPT: Final = 64
 EXAMPLES: Final = 25
-"""Of a property, without minimising: that there is one is enough."""
+"""The examples of a property, without minimizing: one failure is enough."""
 
 
 class Verdict(enum.Enum):
@@ -43,16 +43,16 @@ class Verdict(enum.Enum):
     )
     SURVIVED = "survived"
     UNSEEN = "unseen"  # no test runs it
-    EQUIVALENT = "equivalent"  # it survived, and the table says why it must
+    EQUIVALENT = "equivalent"  # it survived, and the table has the reason
 
 
 def judge(path: Path, module: ast.Module, tests: Collection[str], known: Collection[str], cpu_s: float) -> Verdict:
-    """Run the tests with `module` in place of the file at `path`, from its import on.
+    """Runs the tests with `module` in place of the file at `path`, from its import on.
 
     Args:
         tests: the ids to run, in this order.
-        known: all ids there are: a test that is not among them came with the mutant, and is run as well.
-        cpu_s: what the tests take without a fault.
+        known: all ids. A test that is not among them came with the mutant, and is run too.
+        cpu_s: the CPU time of the tests without a fault.
     """
     if not tests:
         return Verdict.UNSEEN
@@ -60,25 +60,25 @@ def judge(path: Path, module: ast.Module, tests: Collection[str], known: Collect
     if code == 0:
         return Verdict.SURVIVED
     if not _passes(path, tuple(tests), frozenset(known), cpu_s):
-        return Verdict.UNSURE  # without the fault it comes to the same
-    if code == pytest.ExitCode.USAGE_ERROR:  # a conftest could not be imported, which is the fault's doing
+        return Verdict.UNSURE  # the tests end in the same way without the fault
+    if code == pytest.ExitCode.USAGE_ERROR:  # a conftest could not be imported, because of the fault
         return Verdict.KILLED
-    return told(code)
+    return verdict_of(code)
 
 
 def _tried(path: Path, tree: ast.Module, tests: Collection[str], known: Collection[str], cpu_s: float) -> int | None:
-    limit_s = int(cpu_s * TIMES + SPARE_S)
+    limit_s = int(cpu_s * TIMES + EXTRA_S)
     return contained(lambda: _run(path, tree, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES)
 
 
 @lru_cache(maxsize=PASSES_KEPT)
 def _passes(path: Path, tests: tuple[str, ...], known: frozenset[str], cpu_s: float) -> bool:
-    """Whether the tests pass within their limits without a fault. All mutants of a module have the same ones."""
+    """True if the tests pass within their limits without a fault. All mutants of a module have the same ones."""
     return _tried(path, ast.parse(path.read_text(encoding="utf-8")), tests, known, cpu_s) == 0
 
 
-def told(code: int | None) -> Verdict:
-    """What an exit code of pytest, or of `contained`, says."""
+def verdict_of(code: int | None) -> Verdict:
+    """Returns the verdict for an exit code of pytest or of `contained`."""
     assert code not in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED), "the tests were not run"
     if code is None:
         return Verdict.UNSURE
@@ -88,11 +88,11 @@ def told(code: int | None) -> Verdict:
 
 
 def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | None:
-    """Run `work` in a child with its limits, and its output thrown away.
+    """Runs `work` in a child process with limits, and drops its output.
 
     Returns:
-        Its result, or 3 if it raised; less than 0, the signal that ended it: SIGXCPU when its CPU time was up. None if
-        it had not ended after `wall_s`.
+        Its result, or 3 if it raised. A negative number is the signal that ended it: SIGXCPU when its CPU time was up.
+            None if it had not ended after `wall_s`.
     """
     pid = os.fork()
     if pid == 0:
@@ -116,7 +116,7 @@ def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | No
             time.sleep(0.01)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)  # and what it started
+            os.killpg(pid, signal.SIGKILL)  # with its descendants
         if status is None:
             os.waitpid(pid, 0)
     return None if status is None else os.waitstatus_to_exitcode(status)
@@ -149,7 +149,7 @@ def _run(path: Path, module: ast.Module, tests: Collection[str], known: Collecti
 
 
 def settle(examples: int = EXAMPLES) -> None:
-    """Few examples, always the same."""
+    """Makes hypothesis use few examples, always the same ones."""
     found = hypothesis.settings(
         hypothesis.settings.default,
         max_examples=examples,

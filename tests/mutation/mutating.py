@@ -1,10 +1,10 @@
-"""Puts small faults into the core, one at a time, and says which of them no test sees.
+"""Puts small faults into the core, one at a time, and reports which of them no test sees.
 
     make mutants SECONDS=600 ONLY='core/base/timers.py core/wire'
 
-A fault that survives is a test that is missing, or changes nothing that matters: such are named in `equivalent.toml`,
-each with its reason. The faults are drawn at random by SEED, all with the same chance, so that the share of those that
-were seen is an estimate for all there are. Ends with 1 if there were survivors without a reason.
+A surviving fault shows that a test is missing, or it changes nothing that matters. The latter are listed in
+`equivalent.toml`, each with its reason. The faults are drawn at random by SEED, all with the same chance, so that the
+share of seen faults is an estimate for all. The exit code is 1 if a fault survived without a reason.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from mutators import Mutant, mutants_of, mutated
 from rehearsing import Rehearsal
 
 TESTS_MAX_S: Final = 6.0
-"""CPU time of the tests that one mutant is shown, as it was while all that they ran was noted: that doubles it."""
+"""The CPU time of the tests for one mutant, as measured with coverage, which doubles it."""
 AGAIN_MAX_S: Final = 60.0
-"""The same, of those that are shown one that survived the first."""
+"""The CPU time of the tests for a mutant that survived the first."""
 EXAMPLES_AGAIN: Final = 50
-"""Of a property that is one of these: as many as in every run of the tests."""
+"""The examples of a property among these, as many as in every run of the tests."""
 MEASURE_MAX_S: Final = 120
-"""CPU time of one file of tests, all that it runs noted."""
+"""The CPU limit for measuring one file of tests."""
 MEASURE_WALL_MAX_S: Final = 300
-"""Some wait for processes that are not told, with all that is noted; they are left out."""
+"""The wall limit for measuring one file. Files that exceed it wait for processes, and are left out."""
 SEEN: Final = (Verdict.KILLED, Verdict.ENDED)
 
 
@@ -54,19 +54,19 @@ class Finding(NamedTuple):
 
 
 def equivalents() -> dict[str, dict[str, str]]:
-    """By module and name, why a mutant is no fault."""
+    """Returns, by module and name, the reason why a mutant is no fault."""
     return tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))
 
 
 def modules(only: Sequence[str]) -> list[str]:
-    """Those asked for, as files or folders; the whole core else."""
+    """Returns the modules of these files or folders, or of the whole core."""
     wanted = tuple(one if one.endswith(".py") else f"{one.rstrip('/')}/" for one in only) or ("",)
     paths = (path.relative_to(ROOT).as_posix() for path in (ROOT / "core").glob("**/*.py"))
     return sorted(path for path in paths if path.startswith(wanted) and not path.endswith("__init__.py"))
 
 
 def drawn(found: Mapping[str, list[Mutant]], seed: int) -> list[tuple[str, Mutant]]:
-    """Every mutant once, in random order."""
+    """Returns every mutant once, in random order."""
     every = [(module, mutant) for module, mutants in found.items() for mutant in mutants]
     random.Random(seed).shuffle(every)
     return every
@@ -79,11 +79,11 @@ def examine(
     again_s: float,
     reasons: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Finding]:
-    """One after another, until time is up.
+    """Yields the finding for each mutant in turn, until time is up.
 
     Args:
-        again_s: CPU time of the tests that a mutant is shown when the first have not seen it.
-        reasons: by module and name, those that are not tried.
+        again_s: the CPU time of further tests for a mutant that survived the first.
+        reasons: by module and name, the mutants that are not tried.
     """
     with Rehearsal(sorted({test.partition("::")[0] for test in cover.seconds}), cover.seconds) as rehearsal:
         for module, mutant in order:
@@ -125,7 +125,7 @@ def side_by_side(
     again_s: float,
     reasons: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Finding]:
-    """The same, in as many processes as `jobs`, each with its share."""
+    """Yields the findings of `jobs` processes, each with a share of the mutants."""
     give_up_at = time.monotonic() + seconds
     running: list[Connection] = []
     for job in range(jobs):
@@ -141,7 +141,7 @@ def side_by_side(
             except (KeyboardInterrupt, BrokenPipeError):
                 code = 0
             except Exception:
-                traceback.print_exc()  # the others go on
+                traceback.print_exc()  # the other processes go on
             finally:
                 theirs.close()
                 os._exit(code)
@@ -156,7 +156,8 @@ def side_by_side(
 
 
 def interval(seen: int, due: int) -> tuple[float, float]:
-    """Where the share of all lies, with a probability of 95 %, if `seen` of `due` drawn at random are (Wilson)."""
+    """Returns the interval for the share of all seen faults, with a probability of 95 %, if `seen` of `due` drawn at
+    random were seen (Wilson)."""
     if due == 0:
         return 0.0, 1.0
     z, share = 1.96, seen / due
@@ -166,13 +167,13 @@ def interval(seen: int, due: int) -> tuple[float, float]:
 
 
 def tables(findings: Sequence[Finding], totals: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """The report: how many mutants each module has, what became of those that were tried, and the survivors."""
-    told: dict[str, Any] = {"seed": seed, "modules": {}}
+    """Returns the report: the number of mutants of each module, the findings, and the survivors."""
+    report: dict[str, Any] = {"seed": seed, "modules": {}}
     for module in sorted({finding.module for finding in findings}):
         mine = [finding for finding in findings if finding.module == module]
         count = Counter(finding.verdict for finding in mine)
         due = len(mine) - count[Verdict.EQUIVALENT] - count[Verdict.UNSURE]
-        told["modules"][module] = {
+        report["modules"][module] = {
             "mutants": totals[module],
             "tried": len(mine),
             **{verdict.value: count[verdict] for verdict in Verdict},
@@ -183,14 +184,14 @@ def tables(findings: Sequence[Finding], totals: Mapping[str, int], seed: int) ->
                 if finding.verdict in (Verdict.SURVIVED, Verdict.UNSEEN)
             ],
         }
-    return told
+    return report
 
 
-def markdown(told: Mapping[str, Any]) -> str:
+def markdown(report: Mapping[str, Any]) -> str:
     columns = ("mutants", "tried", "seen", "equivalent", "unsure", "survived")
     lines = [f"| Module | {' | '.join(columns).title()} |", "| --- |" + " ---: |" * len(columns)]
     total: Counter[str] = Counter()
-    for module, row in told["modules"].items():
+    for module, row in report["modules"].items():
         seen, survived = row["killed"] + row["ended"], row["survived"] + row["unseen"]
         cells = (row["mutants"], row["tried"], seen, row["equivalent"], row["unsure"], survived)
         total.update(dict(zip(columns, cells, strict=True)))
@@ -203,7 +204,7 @@ def markdown(told: Mapping[str, Any]) -> str:
         f"Seen: {total['seen']} of {due}, {total['seen'] / max(due, 1):.1%}; of all {low:.1%} to {high:.1%}.",
         "",
     ]
-    for module, row in told["modules"].items():
+    for module, row in report["modules"].items():
         lines += [f"- `{module}:{one['line']}` {one['verdict']}: `{one['name']}`" for one in row["survivors"]]
     return "\n".join(lines) + "\n"
 
@@ -229,7 +230,7 @@ def measured(folder: Path, jobs: int) -> Cover:
 
 
 def doubt(order: Sequence[tuple[str, Mutant]], tried: Iterator[Finding]) -> int:
-    """What is named as no fault, and is seen all the same, is one: its entry is wrong."""
+    """Counts mutants that are listed as no fault and are seen nevertheless. Their entries are wrong."""
     verdicts: Counter[Verdict] = Counter()
     for module, mutant, verdict, seen_by in tried:
         verdicts[verdict] += 1
@@ -260,7 +261,7 @@ def main() -> int:
     given.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.default_int_handler)  # what is at hand ends with us, wherever we were started
+        signal.signal(number, signal.default_int_handler)  # child processes end with this one, wherever it was started
     cover = measured(given.folder, given.jobs)
     found = {module: mutants_of((ROOT / module).read_text(encoding="utf-8")) for module in modules(given.only)}
     if not any(found.values()):
@@ -288,12 +289,12 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped: what follows is of those that were tried")
     print(f"{len(findings)} in {time.monotonic() - began:.0f} s")
-    told = tables(findings, {module: len(mutants) for module, mutants in found.items()}, given.seed)
+    report = tables(findings, {module: len(mutants) for module, mutants in found.items()}, given.seed)
     kept = given.folder / ("again" if given.again else "report")
-    kept.with_suffix(".json").write_text(json.dumps(told, indent=1))
-    kept.with_suffix(".md").write_text(markdown(told))
-    print(markdown(told))
-    return 1 if any(row["survivors"] for row in told["modules"].values()) else 0
+    kept.with_suffix(".json").write_text(json.dumps(report, indent=1))
+    kept.with_suffix(".md").write_text(markdown(report))
+    print(markdown(report))
+    return 1 if any(row["survivors"] for row in report["modules"].values()) else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Small faults that a programmer might have made: every one that can be put into a module, as trees to compile.
+"""Small faults that a programmer might have made, as trees to compile.
 
 A mutant has one change of one node. None is made where it could change nothing that matters, or nothing that a test
-ought to see: in annotations, docstrings, `assert`s, `__slots__` and sentences, which are for people.
+ought to see: in annotations, docstrings, `assert`s, `__slots__`, and sentences for people.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Mutant(NamedTuple):
     """One faulty version of a module.
 
     Attributes:
-        where: the function it is in, dotted; "" at the module's own level.
-        change: what it was and is, `before -> after`; `#2` and so on where a function has several that look alike.
-        line: where it is, for people.
-        step: which node, in the order of `ast.walk`, and which of its changes.
-        spans: its lines, and those of the statement it is in, for looking up who runs it.
+        where: the dotted name of its function; "" at module level.
+        change: `before -> after`; with `#2` and so on if the function has several that look alike.
+        line: its line, for people.
+        step: the number of the node, in the order of `ast.walk`, and of its change.
+        spans: its lines, and those of the statement around it, for finding its tests.
     """
 
     where: str
@@ -57,12 +57,12 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is known by when lines have moved."""
+        """The identifier, which does not depend on line numbers."""
         return f"{self.where or 'module'}: {self.change}"
 
 
 def mutants_of(source: str) -> list[Mutant]:
-    """All there are, in the order of the source's nodes."""
+    """Returns all mutants, in the order of the source's nodes."""
     tree = ast.parse(source)
     places, heads = _places(tree), _heads(tree)
     found, seen = [], Counter[tuple[str, str]]()
@@ -81,7 +81,7 @@ def mutants_of(source: str) -> list[Mutant]:
 
 
 def _own(node: ast.AST) -> range:
-    """Its lines; of a statement, without those of statements in it."""
+    """Returns the lines of a node; for a statement, without those of statements in it."""
     line, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
     body = getattr(node, "body", None)
     if isinstance(node, ast.stmt) and body:
@@ -90,7 +90,7 @@ def _own(node: ast.AST) -> range:
 
 
 def _heads(tree: ast.Module) -> dict[int, range]:
-    """By each node's identity, the lines of the innermost statement that it is in."""
+    """Returns, by each node's identity, the lines of the innermost statement around it."""
     found: dict[int, range] = {}
 
     def enter(node: ast.AST, head: range) -> None:
@@ -103,7 +103,7 @@ def _heads(tree: ast.Module) -> dict[int, range]:
 
 
 def mutated(source: str, mutant: Mutant) -> ast.Module:
-    """The module with the one fault in it."""
+    """Returns the module with the one fault in it."""
     tree = ast.parse(source)
     index, number = mutant.step
     target = next(node for at, node in enumerate(ast.walk(tree)) if at == index)
@@ -137,7 +137,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _places(tree: ast.Module) -> dict[int, str]:
-    """The nodes that may be changed, by their identity, and the function each is in."""
+    """Returns the nodes that may be changed, by their identity, with the function of each."""
     found: dict[int, str] = {}
 
     def enter(node: ast.AST, where: str) -> None:
@@ -176,7 +176,7 @@ def _is_left_alone(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST | None]:
-    """What may stand in the place of a node; None: nothing."""
+    """Yields the replacements of a node. None removes it."""
     match node:
         case ast.Compare(ops=ops):
             for at, op in enumerate(ops):
@@ -221,7 +221,7 @@ def _changes(node: ast.AST) -> Iterator[ast.AST | None]:
 
 
 def _is_plain(test: ast.expr) -> bool:
-    """Not one that is changed by itself."""
+    """True if the test contains no node that is changed by itself."""
     return not isinstance(test, ast.Compare | ast.BoolOp | ast.Constant) and not (
         isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     )

@@ -1,7 +1,7 @@
-"""One mutant after another before tests that are read already: a process that has imported the core and all its tests.
+"""The judgement of mutants one after another, in a process that has imported the core and all its tests.
 
-A fault in a function needs no import: the function gets the code of its faulty self, in a child of this process, and
-the tests are run there. So a mutant costs a fork and what its tests take. What has run at import is not reached.
+A fault in a function needs no import: the function gets the code of its faulty version, in a child of this process, and
+the tests run there. So a mutant costs a fork and the time of its tests. Code that runs at import is not reached.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from multiprocessing.connection import Connection
 import hypothesis.configuration
 import pytest
 from _pytest.runner import runtestprotocol
-from judging import EXAMPLES, SPARE_S, TIMES, WALL_TIMES, Verdict, contained, settle, told
+from judging import EXAMPLES, EXTRA_S, TIMES, WALL_TIMES, Verdict, contained, settle, verdict_of
 
 
 class Rehearsal:
-    """The process, for as long as the context lasts.
+    """The process, which lives until the block ends.
 
     Args:
-        files: of tests, to read.
-        seconds: of CPU that each test took.
+        files: the files of tests to import.
+        seconds: the CPU time of each test.
     """
 
     def __init__(self, files: Sequence[str], seconds: dict[str, float]) -> None:
@@ -55,13 +55,13 @@ class Rehearsal:
     def judge(
         self, module: str, code: types.CodeType, tests: Sequence[str], examples: int = EXAMPLES
     ) -> tuple[Verdict, str] | None:
-        """Run the tests with a module's functions as they are in `code`.
+        """Runs the tests with a module's functions replaced by those of `code`.
 
         Args:
-            examples: of a property.
+            examples: the examples of a property.
 
         Returns:
-            What came of it, and which test saw it. None if the fault is in none of them.
+            The verdict, and the test that saw the fault. None if the fault is in no function.
         """
         self._ours.send((module, marshal.dumps(code), tests, examples))
         found: tuple[Verdict, str] | None = self._ours.recv()
@@ -83,7 +83,7 @@ class _Stage:
         self._orders = orders
         self._seconds = seconds
         self._sound: dict[str, bool] = {}
-        self._at = mmap.mmap(-1, 4)  # which test a child has come to
+        self._at = mmap.mmap(-1, 4)  # the number of the test that a child has come to
 
     def pytest_sessionstart(self) -> None:
         settle()
@@ -113,7 +113,7 @@ class _Stage:
             return None
         asked = [test for test in tests if test in self._items and self._sound.get(test, True)]
         while asked:
-            verdict = told(self._run(asked, changed))
+            verdict = verdict_of(self._run(asked, changed))
             if verdict not in (Verdict.KILLED, Verdict.ENDED):
                 return verdict, ""
             seen_by = asked[int.from_bytes(self._at[:4])]
@@ -121,11 +121,11 @@ class _Stage:
                 self._sound[seen_by] = self._run([seen_by], []) == 0
             if self._sound[seen_by]:
                 return verdict, seen_by
-            asked.remove(seen_by)  # it fails without a fault, too
+            asked.remove(seen_by)  # it fails without a fault too
         return Verdict.UNSEEN, ""
 
     def _run(self, tests: Sequence[str], changed: Sequence[tuple[types.FunctionType, types.CodeType]]) -> int | None:
-        limit_s = int(sum(self._seconds[test] for test in tests) * TIMES + SPARE_S)
+        limit_s = int(sum(self._seconds[test] for test in tests) * TIMES + EXTRA_S)
 
         def work() -> int:
             for function, code in changed:
@@ -133,7 +133,7 @@ class _Stage:
             for at, test in enumerate(tests):
                 self._at[:4] = at.to_bytes(4)
                 spent_s = time.process_time()
-                due_s = int(spent_s + self._seconds[test] * TIMES + SPARE_S)
+                due_s = int(spent_s + self._seconds[test] * TIMES + EXTRA_S)
                 resource.setrlimit(resource.RLIMIT_CPU, (min(due_s, limit_s), limit_s + 1))
                 if any(report.failed for report in runtestprotocol(self._items[test], log=False)):
                     return 1
@@ -143,7 +143,7 @@ class _Stage:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Those of its functions, and of its classes'."""
+    """Yields the code of its functions, and of its classes' functions."""
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield constant
@@ -151,7 +151,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
-    """A module's own, and its classes', whatever they are wrapped in."""
+    """Yields the functions of a module and of its classes, without their wrappers."""
     waiting: list[object] = list(vars(module).values())
     seen: set[int] = set()
     while waiting:

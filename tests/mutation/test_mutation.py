@@ -1,4 +1,4 @@
-"""What puts faults into the core: which it makes, that none can escape its limits, and that the report is true."""
+"""Tests of the mutation tools: the faults that they make, the limits of the runs, and the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from covering import FILE_S, Cover
-from judging import Verdict, contained, told
+from judging import Verdict, contained, verdict_of
 from mutating import ROOT, Finding, drawn, equivalents, interval, markdown, modules, tables
 from mutators import Mutant, mutants_of, mutated
 
@@ -38,8 +38,8 @@ class Tally:
 '''
 
 
-def test_which_faults_are_made() -> None:
-    """Each small, each once, and none where nobody would see it."""
+def test_the_faults_that_are_made() -> None:
+    """Each fault is small, is made once, and is none that no test could see."""
     found = [mutant.name for mutant in mutants_of(SOURCE)]
     assert sorted(found) == sorted(
         [
@@ -66,7 +66,7 @@ def test_which_faults_are_made() -> None:
 
 @pytest.mark.parametrize("module", ["core/base/timers.py", "core/wire/ndjson.py"])
 def test_a_mutant_has_its_one_fault(module: str) -> None:
-    """Each compiles, differs from the module, and from all others; its name says which it is."""
+    """Each mutant compiles, and differs from the module and from all others. Its name identifies it."""
     source = (ROOT / module).read_text(encoding="utf-8")
     mutants = mutants_of(source)
     assert len({mutant.name for mutant in mutants}) == len(mutants) > 30
@@ -84,8 +84,8 @@ def test_equal_changes_of_a_function_have_names_of_their_own() -> None:
     assert ast.unparse(mutated("def f(a):\n    g()\n    h(g())\n    g()\n", second)).count("g()") == 2
 
 
-def test_where_a_mutant_is() -> None:
-    """Its own lines, and those of the statement around it, without the statements in that."""
+def test_the_lines_of_a_mutant() -> None:
+    """A mutant has its own lines, and those of the statement around it, without the statements in that."""
     source = "def f(a):\n    if (\n        a\n        > 3\n    ):\n        g(a)\n"
     spans = {mutant.change: mutant.spans for mutant in mutants_of(source)}
     assert spans == {
@@ -95,8 +95,9 @@ def test_where_a_mutant_is() -> None:
     }
 
 
-def test_who_is_asked() -> None:
-    """Tests in the module's own file first, then the quickest of each file; for a table all that run its module."""
+def test_the_choice_of_tests_for_a_mutant() -> None:
+    """Tests in the module's own file come first, then the quickest of each file. For a table, all tests that run its
+    module."""
     own, whole, other = "tests/core/test_part.py::", "tests/core/test_whole.py::", "tests/core/test_other.py::"
     seconds = {
         own + "slow": 1.0,
@@ -116,9 +117,9 @@ def test_who_is_asked() -> None:
 
     assert asked(7, range(7, 8), 9.0) == ["quick", "slow", "b", "d", "c"]
     assert asked(7, range(7, 8), 1.2) == ["quick", "slow", "b"]
-    assert asked(6, range(6, 9), 9.0) == ["quick", "slow", "b", "d", "c", "a"]  # the line itself runs in none
+    assert asked(6, range(6, 9), 9.0) == ["quick", "slow", "b", "d", "c", "a"]  # no test runs the line itself
     assert asked(1, range(1, 2), 9.0) == ["quick", "slow", "b", "d", "c", "a"]
-    assert asked(1, range(1, 2), 1.1 + FILE_S) == ["quick", "slow"]  # each file has to be read
+    assert asked(1, range(1, 2), 1.1 + FILE_S) == ["quick", "slow"]  # each file has to be imported
     assert asked(9, range(9, 10), 9.0) == []
 
     declared = Mutant("", "", 1, (0, 0), (range(1, 2), range(1, 2)))
@@ -128,8 +129,8 @@ def test_who_is_asked() -> None:
     assert cover.tests_of("core/such.py", declared, 9.0) == []
 
 
-def test_nothing_escapes() -> None:
-    """What loops, waits, grows, raises or leaves children comes to an end, and says how."""
+def test_every_run_ends() -> None:
+    """A function that loops, waits, grows, raises or leaves children comes to an end, with the right verdict."""
 
     def loop() -> int:
         while True:
@@ -155,12 +156,12 @@ def test_nothing_escapes() -> None:
     assert contained(grow, cpu_s=5, wall_s=600) == 3
     assert contained(leave, cpu_s=5, wall_s=600) == 7
     os.close(writer)
-    assert os.read(reader, 1) == b""  # nobody holds the other end any more
+    assert os.read(reader, 1) == b""  # no process has the other end open any more
     os.close(reader)
 
 
 def test_only_cpu_time_ends_a_mutant() -> None:
-    """One that waits, on a machine that may be busy, says nothing; one that crashes is seen."""
+    """A mutant that waits gives no verdict, as the machine may be busy. One that crashes is seen."""
     codes = {
         0: "SURVIVED",
         1: "KILLED",
@@ -169,9 +170,9 @@ def test_only_cpu_time_ends_a_mutant() -> None:
         -signal.SIGXCPU: "ENDED",
         None: "UNSURE",
     }
-    assert {code: told(code).name for code in codes} == codes
+    assert {code: verdict_of(code).name for code in codes} == codes
     with pytest.raises(AssertionError):
-        told(pytest.ExitCode.NO_TESTS_COLLECTED)
+        verdict_of(pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 TRIAL = """
@@ -211,7 +212,7 @@ with Rehearsal([tests[0].partition("::")[0]], dict.fromkeys(tests, 0.1)) as rehe
 """
 
 
-def _said(script: str, *arguments: str) -> str:
+def _output_of(script: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", script, str(Path(__file__).parent), *arguments],
         capture_output=True,
@@ -224,26 +225,26 @@ def _said(script: str, *arguments: str) -> str:
 
 
 def test_tests_are_shown_the_mutant() -> None:
-    """And not the module, which passes."""
-    # There is no such test: those it does not know run as well.
-    said = _said(TRIAL, "tests/core/base/test_name_filter.py::test_of_that_name")
-    assert said.split() == ["SURVIVED", "KILLED", "UNSEEN"]
+    """The module without the fault passes."""
+    # There is no such test: tests that it does not know run too.
+    output = _output_of(TRIAL, "tests/core/base/test_name_filter.py::test_of_that_name")
+    assert output.split() == ["SURVIVED", "KILLED", "UNSEEN"]
 
 
-def test_who_fails_without_the_fault_has_not_seen_it(tmp_path: Path) -> None:
+def test_a_test_that_fails_without_the_fault_has_not_seen_it(tmp_path: Path) -> None:
     (tmp_path / "test_failing.py").write_text("def test_fails():\n    assert False\n")
-    said = _said(TRIAL, f"{tmp_path}/test_failing.py::test_fails")
-    assert said.split() == ["UNSURE", "UNSURE", "UNSEEN"]
+    output = _output_of(TRIAL, f"{tmp_path}/test_failing.py::test_fails")
+    assert output.split() == ["UNSURE", "UNSURE", "UNSEEN"]
 
 
-def test_tests_that_are_read_already_are_shown_the_mutant() -> None:
-    """In one process, one after the other; what is in no function is not shown."""
+def test_imported_tests_are_shown_the_mutant() -> None:
+    """Mutants run in one process, one after another. A fault outside of functions is not shown."""
     file = "tests/core/base/test_name_filter.py::"
     blind, seeing = (
         f"{file}test_single_names[R12 none-include0-exclude0-anything-True]",
         f"{file}test_single_names[brackets in a name-include5-exclude5-get[1]-True]",
     )
-    assert _said(REHEARSED, blind, seeing).splitlines() == [
+    assert _output_of(REHEARSED, blind, seeing).splitlines() == [
         "none None",
         f"(<Verdict.KILLED: 'killed'>, '{seeing}')",
         "(<Verdict.SURVIVED: 'survived'>, '')",
@@ -253,7 +254,7 @@ def test_tests_that_are_read_already_are_shown_the_mutant() -> None:
 
 
 def test_all_mutants_have_the_same_chance() -> None:
-    """Each is drawn once; equal seeds draw alike, and of many draws each begins some."""
+    """Each mutant is drawn once. Equal seeds draw alike, and of many draws each mutant begins some."""
     found = {name: [Mutant("", f"{name}{n}", n, (n, 0)) for n in range(size)] for name, size in (("a", 5), ("b", 2))}
     order = drawn(found, 3)
     assert sorted(mutant.change for _, mutant in order) == ["a0", "a1", "a2", "a3", "a4", "b0", "b1"]
@@ -263,8 +264,8 @@ def test_all_mutants_have_the_same_chance() -> None:
     assert all(70 < count < 130 for count in firsts.values())
 
 
-def test_how_sure_an_estimate_is() -> None:
-    """The interval holds what was drawn, and narrows as more is; known values of it."""
+def test_the_interval_of_an_estimate() -> None:
+    """The interval contains the drawn share, and narrows with more draws. Some values are known."""
     assert interval(0, 0) == (0.0, 1.0)
     assert [round(end, 3) for end in interval(90, 100)] == [0.826, 0.945]
     assert [round(end, 3) for end in interval(10, 10)] == [0.722, 1.0]
@@ -275,13 +276,13 @@ def test_how_sure_an_estimate_is() -> None:
 
 
 def test_the_report_counts() -> None:
-    """What must survive is not held against the tests; what nobody runs is."""
+    """A mutant with a reason does not count against the tests. One that no test runs does."""
     verdicts = [Verdict.KILLED, Verdict.ENDED, Verdict.SURVIVED, Verdict.UNSEEN, Verdict.EQUIVALENT, Verdict.UNSURE]
     findings = [Finding("core/a.py", Mutant("f", f"{n} -> {n + 1}", n, (n, 0)), one) for n, one in enumerate(verdicts)]
     findings.append(Finding("core/b.py", Mutant("g", "0 -> 1", 7, (0, 0)), Verdict.KILLED))
-    told = tables(findings, {"core/a.py": 9, "core/b.py": 3}, seed=1)
-    assert told["modules"]["core/a.py"]["score"] == 0.5
-    assert markdown(told).splitlines()[2:] == [
+    report = tables(findings, {"core/a.py": 9, "core/b.py": 3}, seed=1)
+    assert report["modules"]["core/a.py"]["score"] == 0.5
+    assert markdown(report).splitlines()[2:] == [
         "| `core/a.py` | 9 | 6 | 2 | 1 | 1 | 2 |",
         "| `core/b.py` | 3 | 1 | 1 | 0 | 0 | 0 |",
         "| together | 12 | 7 | 3 | 1 | 1 | 2 |",
@@ -294,7 +295,7 @@ def test_the_report_counts() -> None:
 
 
 def test_every_equivalent_is_a_mutant_with_a_reason() -> None:
-    """One that has gone, or was misspelt, would hide another."""
+    """An entry for a mutant that is gone or misspelt would hide another one."""
     for module, reasons in equivalents().items():
         names = {mutant.name for mutant in mutants_of((ROOT / module).read_text(encoding="utf-8"))}
         assert set(reasons) <= names
@@ -306,8 +307,9 @@ def test_modules_are_chosen_by_file_and_folder() -> None:
     assert set(modules(["core/wire/"])) == set(modules(["core/wire"])) < set(modules([]))
 
 
-def test_a_fault_in_a_table_is_shown_to_those_named_after_it() -> None:
-    """They run none of its lines; nor does anyone a module of tables alone. Nor do those that look at all tables."""
+def test_a_fault_in_a_table_is_shown_to_the_tests_named_after_its_module() -> None:
+    """No test runs the lines of a table, nor those of a module with tables alone. Tests of all tables do not run them
+    either."""
     tests = [f"tests/core/test_{name}" for name in ("part_rules.py::a", "enum_values.py::c", "other.py::b")]
     cover = Cover(tests, {"core/part.py": {}}, dict.fromkeys(tests, 1.0), {"core/part.py": {1, 7}})
     for line, shown in ((1, tests[:2]), (7, tests[:2]), (3, [])):

@@ -1,8 +1,8 @@
-"""Bugs kept as patches: read, and put into files.
+"""Bugs kept as patches: reading them, and applying them to files.
 
 A patch is some lines of prose (what breaks, for whom, and which clause or promise that is), a line `Likely: ` with the
-tests that ought to notice, and a unified diff of one file or more. Where it goes is found by its text alone, since
-other lines come and go: the lines that it takes away, with those around them, must be there once.
+tests that ought to notice, and a unified diff of one file or more. The place of a hunk is found by its text alone,
+since other lines come and go: the removed lines, with those around them, must be there once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LIKELY: Final = "Likely: "
 
 
 class DoesNotApply(Exception):
-    """The text that a patch changes is not there, or is there twice."""
+    """Raised when the text that a patch changes is not there, or is there twice."""
 
 
 class Hunk(NamedTuple):
@@ -25,12 +25,14 @@ class Hunk(NamedTuple):
 
 
 class Bug(NamedTuple):
-    """Attributes:
-    number: two digits, by which it is asked for.
-    name: in words, as in its file's name.
-    prose: what it breaks.
-    likely: paths of tests, from the root.
-    changes: by the path of a file, from the root, what is done to it.
+    """A planted bug.
+
+    Attributes:
+        number: two digits, its id on the command line.
+        name: in words, as in its file's name.
+        prose: what it breaks.
+        likely: paths of tests, from the root.
+        changes: by the path of a file, from the root, the hunks.
     """
 
     number: str
@@ -40,7 +42,7 @@ class Bug(NamedTuple):
     changes: dict[str, list[Hunk]]
 
     def patched(self, root: Path) -> dict[str, str]:
-        """What each of its files is with the bug.
+        """Returns the content of each of its files with the bug.
 
         Raises:
             DoesNotApply: the files are not what they were.
@@ -49,7 +51,7 @@ class Bug(NamedTuple):
 
 
 def read_bugs() -> list[Bug]:
-    """All there are, in order."""
+    """Returns all bugs, in order."""
     return [read_bug(path) for path in sorted(HERE.glob("*.patch"))]
 
 

@@ -1,11 +1,11 @@
-"""Plants each bug in a copy of the tree, and says which test notices: `prove.py [NUMBER …] [--seconds N]`.
+"""Plants each bug in a copy of the tree, and reports which test notices: `prove.py [NUMBER …] [--seconds N]`.
 
 The copy is made once, with an interpreter of its own that finds the product in it and nowhere else. First the tests
-that the patches name pass without any bug. Then each bug is shown to those that its patch names, to the others of
-`make quick`, and to new worlds of `make simulate` for ten minutes; the first failure ends that. A test that no patch
-names and that fails has to pass without the bug.
+that the patches name have to pass without any bug. Then each bug is run against the tests that its patch names, against
+the others of `make quick`, and against new worlds of `make simulate` for ten minutes; the first failure ends that. A
+failing test that no patch names has to pass without the bug.
 
-Prints a line for each. Exit code 1 if one is not noticed, or cannot be planted any more.
+Prints a line for each. The exit code is 1 if a bug is not noticed, or cannot be planted any more.
 """
 
 from __future__ import annotations
@@ -38,23 +38,25 @@ LEFT_OUT: Final = (
     "findings",
     "node_modules",
 )
-"""What of the tree is no part of it."""
+"""Folders and files that are not copied."""
 MARKS: Final = "not real and not chaos"
-"""Of the tests of `make quick`."""
+"""The marks of the tests of `make quick`."""
 LIKELY_MAX_S: Final = 900.0
 REST_MAX_S: Final = 3600.0
-"""Tests that go on for longer than this are ended, and count as a failure: they end without the bug."""
-SPARE_S: Final = 120.0
-"""So much longer than it is to take may a simulation go on, which ends with a world."""
+"""Tests that take longer are ended, and count as a failure: they end without the bug."""
+EXTRA_S: Final = 120.0
+"""The additional time of a simulation, which ends with a world."""
 
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) ([^ \n]+)", re.MULTILINE)
 _SEED: Final = re.compile(r"^seed [^ ,:]+", re.MULTILINE)
 
 
 class Ended(NamedTuple):
-    """Attributes:
-    is_failed: by its exit code, or as it took too long.
-    where: the first that failed.
+    """The result of a run.
+
+    Attributes:
+        is_failed: True by the exit code, or if it took too long.
+        where: the first failure.
     """
 
     is_failed: bool
@@ -66,13 +68,13 @@ class Ground:
     """A copy of the tree, with its own interpreter.
 
     Args:
-        folder: where nothing is yet.
+        folder: a path that does not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
         self.tree = folder / "tree"
         shutil.copytree(ROOT, self.tree, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-        shutil.rmtree(self.tree / "tests" / "planted")  # its patches do not apply where they are applied
+        shutil.rmtree(self.tree / "tests" / "planted")  # its patches do not apply to a tree with a bug
         packages = folder / "packages" / "isthmus"
         packages.mkdir(parents=True)
         for name in ("core", "transports", "storage", "app"):
@@ -80,7 +82,7 @@ class Ground:
         venv.create(folder / "venv", symlinks=True)
         self._python = folder / "venv" / "bin" / "python"
         paths = sysconfig.get_paths(vars={"base": str(folder / "venv"), "platbase": str(folder / "venv")})
-        # A path in such a file is searched, and such files there are not heeded: so none leads back to the tree.
+        # A path in such a file is searched, and further such files there are not read. So none leads back to the tree.
         (Path(paths["purelib"]) / "planted.pth").write_text(f"{packages.parent}\n{sysconfig.get_paths()['purelib']}\n")
         script = Path(sys.executable).with_name("isthmus")
         _, _, body = script.read_text(encoding="utf-8").partition("\n")
@@ -89,18 +91,18 @@ class Ground:
         command.chmod(0o755)
 
     def check(self) -> None:
-        """Whether the tests will run what is in the tree.
+        """Checks that the tests will run the code of the copy.
 
         Raises:
-            RuntimeError: they will run something else.
+            RuntimeError: they would run something else.
         """
-        said = self._run(["-c", "import isthmus.core.engine as e; print(e.__file__)"], SPARE_S).output.strip()
-        if Path(said).resolve() != (self.tree / "core" / "engine.py").resolve():
-            raise RuntimeError(f"the copy at {self.tree} would run {said}")
+        found = self._run(["-c", "import isthmus.core.engine as e; print(e.__file__)"], EXTRA_S).output.strip()
+        if Path(found).resolve() != (self.tree / "core" / "engine.py").resolve():
+            raise RuntimeError(f"the copy at {self.tree} would run {found}")
 
     @contextmanager
     def planted(self, bug: Bug) -> Iterator[None]:
-        """The tree has the bug, until it is over.
+        """Puts the bug into the copy, until the block ends.
 
         Raises:
             DoesNotApply: the files are not what they were.
@@ -117,11 +119,11 @@ class Ground:
         for name, text in files.items():
             path = self.tree / name
             path.write_text(text, encoding="utf-8")
-            # It is known by size and second, which may be the same.
+            # Python recognizes a changed file by size and second, which may be the same.
             Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
     def test(self, tests: Sequence[str], *, jobs: int, max_s: float, ignored: Sequence[str] = ()) -> Ended:
-        """Run these tests up to the first failure."""
+        """Runs these tests up to the first failure."""
         arguments = ["-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", MARKS]
         arguments += ["-n", str(jobs), "--dist", "loadfile", f"--basetemp={self.tree.parent / 'temporary'}"]
         ended = self._run([*arguments, *(f"--ignore={path}" for path in ignored), *tests], max_s)
@@ -129,9 +131,9 @@ class Ground:
         return ended._replace(where=found[1] if found else ended.where)
 
     def simulate(self, seconds: float, *, jobs: int) -> Ended:
-        """New worlds, all of them: the simulation tells of each as it goes wrong."""
+        """Runs new worlds, all of them: the simulation reports each failure as it comes."""
         program = "tests/simulation/simulating.py"
-        ended = self._run([program, "--seconds", f"{seconds:g}", "--jobs", str(jobs)], seconds + SPARE_S)
+        ended = self._run([program, "--seconds", f"{seconds:g}", "--jobs", str(jobs)], seconds + EXTRA_S)
         found = _SEED.search(ended.output)
         return ended._replace(where=f"make simulate, {found[0]}" if found else ended.where)
 
@@ -154,10 +156,10 @@ class Ground:
 
 
 def noticed(ground: Ground, bug: Bug, options: argparse.Namespace) -> str:
-    """Which test fails where the bug is; "" if none does.
+    """Returns the test that fails with the bug; "" if none does.
 
     Raises:
-        RuntimeError: it fails without the bug as well.
+        RuntimeError: it fails without the bug too.
     """
     jobs, where = options.jobs, ""
     with ground.planted(bug):

@@ -1,4 +1,4 @@
-"""The planted bugs still are what they were. That tests notice them is shown by `make planted`, which takes an hour."""
+"""Tests that the planted bugs still apply. `make planted`, which takes an hour, shows that tests notice them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def test_there_are_at_least_twenty_and_each_has_its_number() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_each_can_be_planted(bug: Bug) -> None:
-    """It changes the product, which then still is Python, and says what it breaks and who ought to notice."""
+    """The bug changes the product, which is valid Python then, and its patch says what it breaks and which tests ought
+    to notice."""
     for path, text in bug.patched(ROOT).items():
         assert path.startswith(("core/", "transports/"))
         assert ast.dump(ast.parse(text)) != ast.dump(ast.parse((ROOT / path).read_text(encoding="utf-8")))
@@ -27,8 +28,8 @@ def test_each_can_be_planted(bug: Bug) -> None:
     assert all((ROOT / path).is_file() for path in bug.likely)
 
 
-def test_the_page_tells_of_each() -> None:
-    """And of a test that there is."""
+def test_the_page_lists_each_bug() -> None:
+    """The page also names a test that exists."""
     page = (ROOT / "docs/proof.md").read_text(encoding="utf-8")
     section = page.partition("## Planted bugs")[2].partition("## ")[0]
     rows = [line.split("`")[1::2] for line in section.splitlines() if line.startswith("| `")]
@@ -38,7 +39,7 @@ def test_the_page_tells_of_each() -> None:
 
 
 @pytest.mark.parametrize("text", ["another = 2\n", "this = 1\nthat = 1\nthis = 1\n"])
-def test_what_is_not_there_once_does_not_apply(text: str, tmp_path: Path) -> None:
+def test_a_hunk_whose_text_is_not_there_once_does_not_apply(text: str, tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(text)
     bug = Bug("01", "a", "", (), {"module.py": [Hunk("this = 1\n", "this = 2\n")]})
     with pytest.raises(DoesNotApply):

@@ -1,6 +1,6 @@
-"""What the tests of the file plane share: a client that shows every byte, uploads and downloads, and configurations.
+"""Helpers of the file plane's tests: a client that shows every byte, uploads and downloads, and configurations.
 
-The client is bare on purpose: an SDK would hide members it does not know, and these tests compare whole results.
+The client uses no SDK, as that would hide members it does not know, and these tests compare whole results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUT_S: Final = 60.0
 
 
 class Reply(NamedTuple):
-    """An HTTP response; names of headers in lower case."""
+    """An HTTP response. Names of headers are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 def fetch(
     url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> Reply:
-    """One request; error statuses are replies as well."""
+    """Sends one request. Error statuses are returned as replies too."""
     request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
@@ -64,7 +64,8 @@ BOUNDARY: Final = "----a-boundary-that-no-file-holds"
 
 
 def form(*files: tuple[str, bytes], hashes: Sequence[str] = ()) -> tuple[str, bytes]:
-    """Content type and body of a multipart/form-data request, built by hand: files by name, then their hashes."""
+    """Returns content type and body of a multipart/form-data request, built by hand: files by name, then their
+    hashes."""
     parts = [
         f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n'
         "Content-Type: application/octet-stream\r\n\r\n".encode()
@@ -77,7 +78,7 @@ def form(*files: tuple[str, bytes], hashes: Sequence[str] = ()) -> tuple[str, by
 
 
 def post(url: str, *files: tuple[str, bytes], hashes: Sequence[str] = ()) -> Reply:
-    """Upload files to a link."""
+    """Uploads files to a link."""
     content_type, body = form(*files, hashes=hashes)
     return fetch(url, method="POST", headers={"Content-Type": content_type}, body=body)
 
@@ -89,7 +90,7 @@ class Client:
     """One session over Streamable HTTP, without an SDK.
 
     Attributes:
-        capabilities: what the server said it can.
+        capabilities: the capabilities that the server declared.
     """
 
     def __init__(self, url: str, *, revision: str = "2025-11-25") -> None:
@@ -101,13 +102,13 @@ class Client:
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def exchange(self, method: str, params: object = None) -> dict[str, Any]:
-        """The answer to a request: all of the message that has its id."""
+        """Returns the answer to a request: the whole message that has its id."""
         self._last_id += 1
         reply = self._send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params or {}})
         assert reply.status == 200, reply
         documents = [reply.body]
         if reply.headers["content-type"].startswith("text/event-stream"):
-            documents = re.findall(rb"^data: ?(.+)$", reply.body, re.MULTILINE)  # one that primes has none
+            documents = re.findall(rb"^data: ?(.+)$", reply.body, re.MULTILINE)  # a priming event has no data
         for document in documents:
             message: dict[str, Any] = json.loads(document)
             if message.get("id") == self._last_id and "method" not in message:
@@ -115,31 +116,31 @@ class Client:
         raise AssertionError(f"{method} was not answered: {reply}")
 
     def request(self, method: str, params: object = None) -> dict[str, Any]:
-        """The result of a request that succeeds."""
+        """Returns the result of a request that succeeds."""
         message = self.exchange(method, params)
         assert "result" in message, message
         result: dict[str, Any] = message["result"]
         return result
 
     def call(self, tool: str, arguments: object = None) -> dict[str, Any]:
-        """The result of a tool."""
+        """Returns the result of a tool."""
         return self.request("tools/call", {"name": tool, "arguments": arguments or {}})
 
     def offer(self, **arguments: object) -> dict[str, Any]:
-        """An upload link, as the helper tool offers it."""
+        """Returns an upload link, as the helper tool offers it."""
         helper = next(tool["name"] for tool in self.request("tools/list")["tools"])
         offered: dict[str, Any] = self.call(helper, arguments)["structuredContent"]
         return offered
 
     def upload(self, *files: tuple[str, bytes]) -> list[str]:
-        """The handles of files that were just uploaded."""
+        """Uploads files. Returns their handles."""
         reply = post(self.offer()["upload_url"], *files)
         assert reply.status == 200, reply
         handles: list[str] = reply.json["upload_handles"]
         return handles
 
     def listed(self) -> list[str]:
-        """The URIs of this session's artifacts among the resources."""
+        """Returns the URIs of this session's artifacts among the resources."""
         uris = [resource["uri"] for resource in self.request("resources/list")["resources"]]
         return [uri for uri in uris if uri.startswith("artifact://")]
 
@@ -160,7 +161,7 @@ class Client:
 
 @contextlib.contextmanager
 def session(url: str) -> Iterator[Client]:
-    """A client for the time of the context; then its session is ended."""
+    """Yields a client, and then ends its session."""
     client = Client(url)
     try:
         yield client
@@ -172,18 +173,18 @@ def session(url: str) -> Iterator[Client]:
 
 
 def texts(result: Mapping[str, Any]) -> list[str]:
-    """The text blocks of a result."""
+    """Returns the text blocks of a result."""
     return [block["text"] for block in result["content"] if block["type"] == "text"]
 
 
 def complaint(result: Mapping[str, Any]) -> str:
-    """What a failed tool result says."""
+    """Returns the text of a failed tool result."""
     assert result.get("isError") is True, result
     return "\n".join(texts(result))
 
 
 def check_artifact(artifact: Mapping[str, Any], base_url: str, server: str) -> bytes:
-    """Every member of `_meta.artifact` against the file behind its link, which is returned."""
+    """Checks every member of `_meta.artifact` against the file behind its link. Returns that file's content."""
     assert set(artifact) == {
         "artifact_uri",
         "artifact_id",
@@ -212,7 +213,7 @@ def check_artifact(artifact: Mapping[str, Any], base_url: str, server: str) -> b
 
 
 def artifacts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The artifacts that a result tells of, in their order."""
+    """Returns the artifacts that a result names, in their order."""
     meta = result.get("_meta", {})
     found: list[dict[str, Any]] = meta.get("artifacts", [meta["artifact"]] if "artifact" in meta else [])
     assert not found or found[0] == meta["artifact"]
@@ -221,7 +222,7 @@ def artifacts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def content_of(artifact: Mapping[str, Any]) -> bytes:
-    """An artifact, downloaded."""
+    """Downloads an artifact."""
     reply = fetch(artifact["download_url"])
     assert (reply.status, sha256(reply.body)) == (200, artifact["sha256"])
     return reply.body
@@ -231,24 +232,24 @@ def content_of(artifact: Mapping[str, Any]) -> bytes:
 
 
 def workspaces(root: Path) -> list[str]:
-    """The sessions' folders below a storage root."""
+    """Returns the workspaces of sessions below a storage root."""
     return sorted(path.name for path in (root / "workspaces").iterdir() if path.is_dir())
 
 
 def blobs(root: Path) -> list[str]:
-    """The stored files below a storage root, unfinished ones too."""
+    """Returns the stored files below a storage root, unfinished ones too."""
     return sorted(path.name for path in (root / "blobs").iterdir())
 
 
-# --- Servers that think in local paths ------------------------------------------------------------------------------
+# --- Servers that work with local paths -----------------------------------------------------------------------------
 
 
 class Program(NamedTuple):
     """A released server.
 
     Attributes:
-        launcher: what its command begins with in `examples/files`.
-        path: where setup.sh has put what that stands for.
+        launcher: the beginning of its command in `examples/files`.
+        path: the program installed by setup.sh that replaces the launcher.
     """
 
     launcher: tuple[str, ...]
@@ -265,11 +266,11 @@ PROGRAMS: Final[Mapping[str, Program]] = {
 }
 
 CHROMIUM: Final = ("--executable-path", "/usr/bin/chromium", *(("--no-sandbox",) if os.geteuid() == 0 else ()))
-"""What Playwright is told further, here."""
+"""Further options of Playwright, for this machine."""
 
 
 def shipped(name: str, *options: str) -> dict[str, Any]:
-    """What `examples/files/<name>.yaml` says, with the program that setup.sh has installed.
+    """Returns `examples/files/<name>.yaml` with the program that setup.sh has installed.
 
     Args:
         options: added to the command's own.
@@ -284,10 +285,10 @@ def shipped(name: str, *options: str) -> dict[str, Any]:
 
 
 def example(server: str, command: Sequence[str | Path], *options: str) -> dict[str, Any]:
-    """What `examples/isthmus.yaml` says, with one of its servers only.
+    """Returns `examples/isthmus.yaml` with one of its servers only.
 
     Args:
-        command: what stands in for the program, that is for what comes before its first option other than npx's -y.
+        command: replaces the program, that is everything before its first option other than npx's -y.
         options: added to the server's own.
     """
     settings: dict[str, Any] = yaml.safe_load((rig.ROOT / "examples/isthmus.yaml").read_text())
@@ -299,7 +300,7 @@ def example(server: str, command: Sequence[str | Path], *options: str) -> dict[s
 
 
 def configure(folder: Path, settings: Mapping[str, Any]) -> Path:
-    """A configuration file with these settings, a free port, and `folder/data` as its storage."""
+    """Writes a configuration file with these settings, a free port, and `folder/data` as its storage."""
     path = folder / "isthmus.json"
     core = {**settings.get("core", {}), "port": 0}
     path.write_text(json.dumps({**settings, "core": core, "storage": {"root": str(folder / "data")}}))
@@ -308,6 +309,6 @@ def configure(folder: Path, settings: Mapping[str, Any]) -> Path:
 
 @contextlib.contextmanager
 def gateway(folder: Path, settings: Mapping[str, Any]) -> Iterator[rig.Proxy]:
-    """`isthmus serve` with these settings, its storage in `folder/data`."""
+    """Runs `isthmus serve` with these settings, and its storage in `folder/data`."""
     with rig.serve(configure(folder, settings), folder=folder) as proxy:
         yield proxy

@@ -1,5 +1,7 @@
-"""A page for browsers: a heading, a file input and a drop zone that show name and size of what they were given, and two
-files to download, one of which takes as long as a test wants."""
+"""A page for browsers: a heading, a file input, a drop zone, and two files to download.
+
+The inputs show name and size of the files that they were given. One download takes as long as a test wants.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ REPORT: Final = b"n,v\na,1\nb,2\n"
 SLOW: Final = b"slow" * 50_000
 
 PATIENCE_S: Final = 60.0
-"""What is not released after so long is sent anyway: its test has failed by then."""
+"""The time after which unreleased data is sent anyway. Its test has failed by then."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -70,15 +72,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[half:])
 
     def log_message(self, format: str, *args: object) -> None:
-        """The test's output is for the test."""
+        """Drops the log line. Output of a test is for the test."""
 
 
 @contextlib.contextmanager
 def page(release: threading.Event | None = None) -> Iterator[str]:
-    """The URL of the page, which is there for the time of the context.
+    """Yields the URL of the page, which is served until the block ends.
 
     Args:
-        release: what the second half of the slow file waits for; None: nothing.
+        release: the second half of the slow file waits for this event. None for no wait.
     """
     handler = type("Handler", (_Handler,), {"release": release or _released()})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

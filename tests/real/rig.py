@@ -1,8 +1,8 @@
-"""Starts what these tests drive, waits for what it says, and proves that nothing of it is left.
+"""Starts the processes of these tests, waits for their output, and proves that nothing of them is left.
 
-Everything is a `Process`: our own command, servers that are not ours, clients in environments of their own. Each
-carries a tag in its environment that its descendants inherit, so that an orphan is found wherever it went. Waiting is
-always for a line, an exit or a condition, with a time limit that only a broken run meets.
+Everything is a `Process`: isthmus itself, servers, clients in environments of their own. Each one carries a tag in its
+environment, which its descendants inherit, so that an orphan is found wherever it went. Waiting is always for a line,
+an exit or a condition, with a time limit that only a broken run meets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PEERS: Final = Path(__file__).resolve().parent / "peers"
 ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
 PYTHON_1: Final = REAL / "client1/bin/python"
 PYTHON_2: Final = REAL / "filers/bin/python"
-"""Where mcp 1.x is, and mcp 2.x with all that builds on it."""
+"""The interpreters with mcp 1.x, and with mcp 2.x and the libraries built on it."""
 EVERYTHING: Final = REAL / "node/node_modules/.bin/mcp-server-everything"
 PLAYWRIGHT: Final = REAL / "node/node_modules/.bin/playwright-mcp"
 FILESYSTEM: Final = REAL / "node/node_modules/.bin/mcp-server-filesystem"
@@ -38,21 +38,22 @@ WORD: Final = REAL / "filers/bin/word_mcp_server"
 EXCEL: Final = REAL / "filers/bin/excel-mcp-server"
 
 PATIENCE_S: Final = 60.0
-"""Nothing here takes so long, except when it is broken."""
+"""A limit that only a broken run meets."""
 
 TAG_NAME: Final = "LC_RIG"
-"""Isthmus passes `LC_*` on to the children it starts, and little else: so this reaches all descendants."""
+"""The tag's variable. Isthmus passes `LC_*` on to its child processes, and little else, so this one reaches all
+descendants."""
 
 
 class RigError(AssertionError):
-    """What was waited for did not happen; the message holds what was seen instead."""
+    """Raised when an expected event did not happen. The message contains what happened instead."""
 
 
 def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
-    """Wait for a condition that nobody announces, such as a process being gone.
+    """Waits for a condition by polling, such as the end of a process.
 
     Raises:
-        RigError: it did not come about in time.
+        RigError: the condition did not become true in time.
     """
     give_up_at = time.monotonic() + timeout_s
     while not condition():
@@ -65,7 +66,7 @@ def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATI
 
 
 def _stat_of(pid: int) -> tuple[str, int] | None:
-    """State letter and parent of a process; None if there is none."""
+    """Returns state letter and parent of a process; None if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -79,7 +80,7 @@ def _pids() -> list[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """The living children of a process, zombies not counted."""
+    """Returns the living children of a process, without zombies."""
     found = []
     for other in _pids():
         stat = _stat_of(other)
@@ -89,7 +90,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Children, their children, and so on."""
+    """Returns the children, their children, and so on."""
     found: list[int] = []
     for child in children_of(pid):
         found += [child, *descendants_of(child)]
@@ -97,7 +98,7 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, for people and for telling children apart; empty if it is gone."""
+    """Returns the command line of a process, to tell children apart; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
@@ -110,7 +111,7 @@ def is_alive(pid: int) -> bool:
 
 
 def tagged(tag: str) -> list[int]:
-    """Every living process that carries the tag. Zombies and the dead show no environment."""
+    """Returns every living process that carries the tag. Zombies and the dead show no environment."""
     needle = f"{TAG_NAME}={tag}".encode()
     found = []
     for pid in _pids():
@@ -129,9 +130,9 @@ class Process:
 
     Args:
         command: program and arguments.
-        folder: where the log is written; it may be shared.
-        env: added to the environment this test runs in.
-        has_stdin: give it a stdin to write to; else it reads an empty one.
+        folder: the folder of the log. It may be shared.
+        env: added to the environment of this test.
+        has_stdin: True to give it a stdin to write to. Otherwise it reads an empty one.
     """
 
     def __init__(
@@ -182,10 +183,10 @@ class Process:
             self._news.notify_all()
 
     def wait_line(self, pattern: str, *, since: int = 0, timeout_s: float = PATIENCE_S) -> re.Match[str]:
-        """The first line of stdout, from number `since` on, in which the pattern is found.
+        """Waits for a line of stdout, from number `since` on, in which the pattern is found. Returns the match.
 
         Raises:
-            RigError: stdout ended without it, or time was up.
+            RigError: stdout ended without it, or the time was up.
         """
         give_up_at = time.monotonic() + timeout_s
         at = since
@@ -215,7 +216,7 @@ class Process:
         self.popen.stdin.close()
 
     def wait_exit(self, *, timeout_s: float = PATIENCE_S) -> int:
-        """The exit code, once all of stdout was read."""
+        """Returns the exit code, once all of stdout was read."""
         try:
             code = self.popen.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -227,15 +228,15 @@ class Process:
         self.popen.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """No manners: SIGKILL to the process itself, and to nothing it started."""
+        """Sends SIGKILL to the process itself, and to no process that it started."""
         self.popen.kill()
         self.wait_exit()
 
     def stop(self, *, code: int | None = 0) -> None:
-        """SIGTERM, then prove that it ended well and that nothing it started is left.
+        """Sends SIGTERM, then proves that the process ended well and left nothing behind.
 
         Args:
-            code: the exit code to expect; None for any (a server that is not ours).
+            code: the expected exit code. None for any, as of a server that is not ours.
         """
         if self.popen.poll() is None:
             self.terminate()
@@ -244,7 +245,7 @@ class Process:
         self.assert_gone()
 
     def assert_gone(self, *, timeout_s: float = 15.0) -> None:
-        """Neither it nor anything it started lives, or will soon not."""
+        """Proves that the process and its descendants are gone, or soon will be."""
         try:
             until(lambda: not tagged(self.tag), "processes to end", timeout_s=timeout_s)
         except RigError as error:
@@ -252,7 +253,7 @@ class Process:
             raise RigError(f"{self.describe()}: left behind {left}") from error
 
     def clean_up(self) -> None:
-        """After a failure: end it and all it started, whatever state it is in."""
+        """Ends the process and its descendants after a failure, whatever state they are in."""
         for pid in {*tagged(self.tag)} | ({self.pid} if self.popen.poll() is None else set()):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -264,8 +265,8 @@ class Process:
                     pipe.close()
 
     def describe(self) -> str:
-        said = "\n  ".join(line[:400] for line in self.lines[-20:])
-        return f"{' '.join(self.command)}\n  {said}\nstderr:\n{self.stderr[-4000:]}"
+        tail = "\n  ".join(line[:400] for line in self.lines[-20:])
+        return f"{' '.join(self.command)}\n  {tail}\nstderr:\n{self.stderr[-4000:]}"
 
 
 @contextlib.contextmanager
@@ -278,7 +279,7 @@ def launched(
     has_stdin: bool = False,
     code: int | None = 0,
 ) -> Iterator[Process]:
-    """A process for the time of the context. Leaving it stops the process and proves that nothing is left."""
+    """Runs a process until the block ends, then stops it and proves that nothing is left."""
     process = Process(command, folder=folder, env=env, cwd=cwd, has_stdin=has_stdin)
     try:
         yield process
@@ -308,17 +309,17 @@ class Proxy(Process):
 
     @property
     def url(self) -> str:
-        """Where its only server is served."""
+        """The URL of its only server."""
         return f"{self.base_url}/mcp"
 
     @property
     def socket_url(self) -> str:
-        """The same, for WebSocket clients."""
+        """The URL of its only server, for WebSocket clients."""
         return f"ws://127.0.0.1:{self.port}/ws"
 
     @property
     def sse_url(self) -> str:
-        """The same, for clients of HTTP+SSE."""
+        """The URL of its only server, for clients of HTTP+SSE."""
         return f"sse+{self.base_url}/sse"
 
     def url_of(self, server: str) -> str:
@@ -330,8 +331,8 @@ class Proxy(Process):
 
     @property
     def server_pids(self) -> list[int]:
-        """Its children that are servers: all but the helper that ends orphans."""
-        return [pid for pid in children_of(self.pid) if "warden" not in command_of(pid)]
+        """Returns its children that are servers: all but the helper that ends orphans."""
+        return [pid for pid in children_of(self.pid) if "orphan_guard" not in command_of(pid)]
 
 
 def isthmus(
@@ -342,7 +343,7 @@ def isthmus(
     cwd: Path | None = None,
     has_stdin: bool = False,
 ) -> Process:
-    """The command, with any arguments. The caller ends it."""
+    """Starts isthmus with any arguments. The caller ends it."""
     return Process([ISTHMUS, *arguments], folder=folder, env=env, cwd=cwd, has_stdin=has_stdin)
 
 
@@ -354,7 +355,7 @@ def _proxy(
     try:
         proxy.wait_ready()
         yield proxy
-        if proxy.popen.poll() is None:  # else the test has ended it, and has said what it expects of that
+        if proxy.popen.poll() is None:  # otherwise the test has ended it, and has checked how
             proxy.stop()
         proxy.assert_gone()
     finally:
@@ -369,7 +370,7 @@ def wrap(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Iterator[Proxy]:
-    """`isthmus wrap` on a port of its own, before a URL (one target) or a command. Leaving the context stops it."""
+    """Runs `isthmus wrap` on a port of its own, before a URL (one target) or a command, until the block ends."""
     arguments = ["wrap", "--listen", "127.0.0.1:0", *options, *wrap_target(*target)]
     with _proxy(arguments, folder, env, cwd) as proxy:
         yield proxy
@@ -384,19 +385,19 @@ def serve(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Iterator[Proxy]:
-    """`isthmus serve` with a configuration, whose port should be 0. Leaving the context stops it."""
+    """Runs `isthmus serve` with a configuration, whose port should be 0, until the block ends."""
     with _proxy(["serve", *options, config], folder, env, cwd) as proxy:
         yield proxy
 
 
 def wrap_target(*target: str | Path) -> list[str | Path]:
-    """The last arguments of `isthmus wrap`."""
+    """Returns the last arguments of `isthmus wrap`."""
     is_url = len(target) == 1 and re.match(r"((sse\+)?https?|wss?)://", str(target[0])) is not None
     return [str(target[0])] if is_url else ["--", *target]
 
 
 def stdio_wrap(*target: str | Path, options: Sequence[str] = ()) -> list[str]:
-    """The command line of `isthmus wrap --listen stdio`, for whoever starts it: a stdio client."""
+    """Returns the command line of `isthmus wrap --listen stdio`, for a stdio client to start."""
     return [str(part) for part in (ISTHMUS, "wrap", "--listen", "stdio", *options, *wrap_target(*target))]
 
 
@@ -405,19 +406,19 @@ def stdio_wrap(*target: str | Path, options: Sequence[str] = ()) -> list[str]:
 
 @contextlib.contextmanager
 def everything_over_http(*, folder: Path, port: int = 0) -> Iterator[tuple[Process, str]]:
-    """server-everything as a Streamable HTTP server on loopback: the process and its URL."""
+    """Runs server-everything as a Streamable HTTP server on loopback. Yields the process and its URL."""
     with _stopped(*start_everything_over_http(folder=folder, port=port)) as started:
         yield started
 
 
 def start_everything_over_http(*, folder: Path, port: int = 0) -> tuple[Process, str]:
-    """As `everything_over_http`; the caller ends it."""
+    """Starts what `everything_over_http` runs. The caller ends it."""
     return _start_everything("streamableHttp", "mcp", folder, port)
 
 
 @contextlib.contextmanager
 def everything_over_sse(*, folder: Path) -> Iterator[tuple[Process, str]]:
-    """server-everything as an HTTP+SSE server on loopback: the process and the URL of its event stream."""
+    """Runs server-everything as an HTTP+SSE server on loopback. Yields the process and the URL of its event stream."""
     with _stopped(*_start_everything("sse", "sse", folder, 0)) as started:
         yield started
 
@@ -431,7 +432,7 @@ def _start_everything(mode: str, path: str, folder: Path, port: int) -> tuple[Pr
 def start_server(
     command: Sequence[str | Path], path: str, *, folder: Path, env: Mapping[str, str] | None = None
 ) -> tuple[Process, str]:
-    """A server that says "listening on 127.0.0.1:PORT", and where it is. The caller ends it."""
+    """Starts a server that prints "listening on 127.0.0.1:PORT". Returns it and its URL. The caller ends it."""
     process = Process(command, folder=folder, env=env)
     try:
         match = process.wait_line(r"listening on 127\.0\.0\.1:([0-9]+)")
@@ -451,7 +452,7 @@ def _stopped(process: Process, url: str) -> Iterator[tuple[Process, str]]:
 
 
 def require(path: Path) -> Path:
-    """Something that setup.sh installs."""
+    """Returns the path of something that setup.sh installs. Fails if it is missing."""
     assert path.exists(), f"{path} is missing: run tests/real/setup.sh"
     return path
 
@@ -471,12 +472,12 @@ CLIENT_COMMANDS: Final[Mapping[str, Sequence[str | Path]]] = {
     "visit-typescript-1": ("node", CLIENTS / "visit_typescript.mjs"),
     "visit-typescript-2": ("node", CLIENTS / "visit_typescript.mjs"),
 }
-"""Official SDKs at work: mcp 1.x and 2.x of PyPI; @modelcontextprotocol/sdk 1.x and @modelcontextprotocol/client 2.x of
-npm; FastMCP 4.x; and one that is none. The first three carry out a plan, the others come for a visit
+"""Clients: official SDKs (mcp 1.x and 2.x of PyPI; @modelcontextprotocol/sdk 1.x and @modelcontextprotocol/client 2.x
+of npm), FastMCP 4.x, and one without an SDK. The first three carry out a plan, the others make a visit
 (peers/README.md)."""
 
 NODE_MODULES: Final[Mapping[str, Path]] = {"visit-typescript-2": REAL / "node2/node_modules"}
-"""Where a client finds its SDK, if not with the others."""
+"""The modules of clients whose SDK is not installed with the others."""
 
 
 def run_client(
@@ -487,22 +488,22 @@ def run_client(
     folder: Path,
     timeout_s: float = 90.0,
 ) -> list[dict[str, Any]]:
-    """Have an official client carry out sessions, and return what it recorded, in order.
+    """Runs an official client through sessions. Returns its records, in order.
 
     Args:
         kind: a key of `CLIENT_COMMANDS`.
         target: a URL, or the command line of a stdio server, which the client starts.
-        sessions: `{"capabilities": "none" | "all", "steps": […]}`, see `clients/README.md`; for a visit one, which may
-            name the `mode` that the SDK finds its revision in.
+        sessions: `{"capabilities": "none" | "all", "steps": […]}`, see `clients/README.md`. For a visit, one session,
+            which may name the `mode` in which the SDK finds its revision.
 
     Raises:
-        RigError: it failed or got stuck, or left a process behind.
+        RigError: the client failed or got stuck, or left a process behind.
     """
     command = CLIENT_COMMANDS[kind]
     require(Path(command[-1]))
     node_modules = require(NODE_MODULES.get(kind, REAL / "node/node_modules"))
     tag = new_tag()
-    # A stdio client starts its server with the few variables of its own choice: these are what matters here.
+    # A stdio client passes only a few variables on to its server. These are the ones that matter here.
     env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "ISTHMUS_REAL") if name in os.environ}
     env[TAG_NAME] = tag
     plan = {

@@ -1,8 +1,8 @@
-"""One session of a browser elsewhere, from the first page to the trace, for a client that cannot open one of its files.
+"""Test of one long browser session whose files reach a client that cannot open any of them.
 
-The server is Playwright's own, behind `isthmus wrap --files` with its command alone, and then as `examples/files` has
-it. Nearly all of its answers name files: each that is complete is taken in, once for each of its versions, and nothing
-else is; above all nothing of the hundreds of files that a browser keeps for itself.
+The server is Playwright's own, first behind `isthmus wrap --files` with its command alone, then with the configuration
+of `examples/files`. Nearly all of its answers name files. Each complete one is stored, once for each of its versions,
+and no other: above all none of the hundreds of files that a browser keeps for itself.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ pytestmark = pytest.mark.real
 
 PNG, JPEG, PDF = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"%PDF-"
 STATE: Final = "page-*.yml"
-"""What Playwright calls the file with a page's state, the text of which other servers would answer with."""
+"""The name of Playwright's file with a page's state, which other servers would put into their answer as text."""
 
-ASKS_MAX: Final = 200
-"""How often to look whether a download is complete: the server takes a while each time."""
+CHECKS_MAX: Final = 200
+"""The bound on checks for a complete download. The server takes a while for each."""
 
 
 @pytest.fixture(scope="module")
 def release() -> threading.Event:
-    """Lets the slow download end."""
+    """Returns the event that lets the slow download end."""
     return threading.Event()
 
 
@@ -43,7 +43,7 @@ def site(release: threading.Event) -> Iterator[str]:
 
 
 class Tour:
-    """A client that checks at every answer what holds for all."""
+    """A client that checks what holds for every answer."""
 
     def __init__(self, client: Client, folder: Path) -> None:
         self.client = client
@@ -51,7 +51,7 @@ class Tour:
         self.taken: list[dict[str, Any]] = []
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The result of a tool. No path of this machine is in it, and no other path of a file that was taken in."""
+        """Returns the result of a tool. It contains no path of this machine, and no other path of a stored file."""
         result = self.client.call(tool, arguments)
         text = "\n".join(texts(result))
         assert self._folder not in json.dumps(result, ensure_ascii=False)
@@ -65,7 +65,7 @@ class Tour:
         return result
 
     def make(self, tool: str, *names: str, **arguments: Any) -> list[dict[str, Any]]:
-        """The artifacts of a call that makes files with names like these, in any order, and no more."""
+        """Returns the artifacts of a call that makes files with names like these, in any order, and no others."""
         result = self.call(tool, **arguments)
         assert not result.get("isError"), result
         left = artifacts_of(result)
@@ -85,7 +85,7 @@ class Tour:
 
 
 def shown(result: dict[str, Any], artifact: dict[str, Any]) -> str:
-    """The text of a file that came along in a result."""
+    """Returns the text of a file that is part of a result."""
     resources = [block["resource"] for block in result["content"] if block["type"] == "resource"]
     (text,) = [resource["text"] for resource in resources if resource["uri"] == artifact["artifact_uri"]]
     assert isinstance(text, str)
@@ -102,7 +102,7 @@ def see_the_page(tour: Tour, site: str) -> None:
     (read,) = tour.client.request("resources/read", {"uri": state["artifact_uri"]})["contents"]
     assert read["text"] == shown(result, state)
 
-    # So does what the page wrote to its console; the link goes on to say which lines.
+    # So does the page's console output. The link's text names the lines.
     (log,) = [one for one in artifacts_of(result) if one is not state]
     assert fnmatchcase(log["filename"], "console-*.log")
     assert "the page is there" in shown(result, log)
@@ -123,7 +123,7 @@ def save_what_is_seen(tour: Tour) -> None:
         assert shot["filename"] == name.split("/")[-1]
         assert content_of(shot).startswith(start)
         assert f"]({shot['artifact_uri']})" in "\n".join(texts(result))
-    # The same name again is another version of the file: the earlier one stays what it was.
+    # The same name again is another version of the file. The earlier version is unchanged.
     (second,) = tour.make("browser_take_screenshot", "named.png", scale="css", fullPage=True, filename="named.png")
     assert len({one["artifact_id"] for one in tour.taken if one["filename"] == "named.png"}) == 2
     assert content_of(second).startswith(PNG)
@@ -150,46 +150,47 @@ def save_text(tour: Tour) -> None:
 
 
 def give_files(tour: Tour) -> None:
-    """A file input gets several at once; so does the drop zone, and what an earlier call made is as good."""
+    """A file input takes several files at once, and so does the drop zone. Files of earlier calls serve as well."""
     handles = tour.client.upload(("one ä.txt", b"first"), ("two.bin", bytes(1000)))
     picture = next(one for one in tour.taken if one["filename"] == "named.png")
-    # While the page waits for files its state cannot be written: the file that the answer names stays empty.
+    # While the page waits for files its state cannot be written, so the file that the answer names stays empty.
     waiting = tour.call("browser_click", target="#chooser", element="file input")
     assert artifacts_of(waiting) == []
     tour.make("browser_file_upload", STATE, paths=[*handles, picture["artifact_uri"]])
-    told = f"one ä.txt (5 bytes), two.bin (1000 bytes), named.png ({picture['size_bytes']} bytes)"
-    assert f"chosen: {told}" in tour.text("browser_snapshot")
+    files = f"one ä.txt (5 bytes), two.bin (1000 bytes), named.png ({picture['size_bytes']} bytes)"
+    assert f"chosen: {files}" in tour.text("browser_snapshot")
     tour.make("browser_drop", STATE, target="#zone", element="zone", paths=[f"{handles[0]}/x.txt"])
     assert "dropped: one ä.txt (5 bytes)" in tour.text("browser_snapshot")
 
 
 def download(tour: Tour, release: threading.Event) -> None:
-    """What is complete when the call ends comes with it, what is not comes with the call that finds it complete."""
+    """A download that is complete when the call ends comes with that call, another one with the call that finds it
+    complete."""
     _, report = tour.make("browser_click", STATE, "report.csv", target="text=the report")
     assert content_of(report) == REPORT
 
     tour.make("browser_click", STATE, target="text=the slow one")
     tour.make("browser_snapshot")
     release.set()
-    for _ in range(ASKS_MAX):
+    for _ in range(CHECKS_MAX):
         result = tour.call("browser_snapshot")
         if artifacts_of(result):
             break
     (slow,) = artifacts_of(result)
     assert (slow["filename"], content_of(slow)) == ("slow.bin", SLOW)
-    said = "\n".join(texts(result))
-    assert slow["artifact_uri"] in said or "slow.bin" not in said  # the server may have told of it just before
+    text = "\n".join(texts(result))
+    assert slow["artifact_uri"] in text or "slow.bin" not in text  # the server may have named it just before
 
 
 def trace(tour: Tour, site: str) -> None:
-    """Files that go on being written come with the calls that change them, or that find them at rest; of a folder that
-    is named its files do."""
+    """Files that are still being written come with the calls that change them or find them at rest. A folder that is
+    named stands for its files."""
     before = len(tour.taken)
     tour.call("browser_start_tracing")
     tour.call("browser_navigate", url=site)
     result = tour.call("browser_stop_tracing")
     kinds = ("trace-*.trace", "trace-*.network", "*.html")
-    for _ in range(ASKS_MAX):
+    for _ in range(CHECKS_MAX):
         latest = {kind: one for one in tour.taken[before:] for kind in kinds if fnmatchcase(one["filename"], kind)}
         if len(latest) == len(kinds):
             break

@@ -1,4 +1,4 @@
-"""`isthmus conform --client` with the official Python SDK's client on every transport that it has."""
+"""Tests of `isthmus conform --client` with the official Python SDK's client on each of its transports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ pytestmark = pytest.mark.real
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 WAYS = {"stdio": REVISIONS, "streamable_http": REVISIONS[1:], "sse": REVISIONS, "websocket": REVISIONS}
-"""The transports, and what the client speaks on each."""
+"""The transports, and the revisions that the client speaks on each."""
 FROM_HTTP = {"sse": "sse+{url}"}
-"""What the client's plan calls our end, where it is not the URL alone."""
+"""The target in the client's plan, where it is not the URL alone."""
 
 
 def planned(transport: str, steps: list[dict[str, object]], folder: Path) -> list[str | Path]:
-    """The command of a client that takes these steps. Its plan is a file, into which our end is put first."""
+    """Returns the command of a client that takes these steps. Its plan is a file, into which our URL or command is put
+    first."""
     plan = {"sessions": [{"capabilities": "all", "steps": steps}], "target": {}}
     is_piped = transport == "stdio"  # within an argument the command of the server is one text
     (folder / "plan.json").write_text(json.dumps(plan))
@@ -37,7 +38,7 @@ def planned(transport: str, steps: list[dict[str, object]], folder: Path) -> lis
 
 @pytest.mark.parametrize("transport", WAYS)
 def test_the_sdk_s_client_is_tested_over_each_transport(transport: str, tmp_path: Path) -> None:
-    """It speaks all revisions that the transport has, and of what must be kept it breaks what it is made to."""
+    """The client speaks all revisions of the transport, and breaks only the rules that its plan makes it break."""
     chosen = [] if transport == "stdio" else ["--transport", transport]
     report = tmp_path / "report.json"
     options = ["--examples", "2", "--seconds", "30", "--ignore", "capability-undeclared", "--json", report]
@@ -46,9 +47,9 @@ def test_the_sdk_s_client_is_tested_over_each_transport(transport: str, tmp_path
     process = isthmus(["conform", "--client", *chosen, *options, "--", *command], folder=tmp_path)
     try:
         code = process.wait_exit(timeout_s=240)
-        told = json.loads(report.read_bytes())
-        assert (code, told["revisions"]) == (0, WAYS[transport]), process.describe()
-        states = {each["rule"]: each["state"] for each in told["rules"]}
+        contents = json.loads(report.read_bytes())
+        assert (code, contents["revisions"]) == (0, WAYS[transport]), process.describe()
+        states = {each["rule"]: each["state"] for each in contents["rules"]}
         assert {states[name] for name in ("not-json", "method-foreign", "initialize-first")} == {"kept"}
     finally:
         process.clean_up()

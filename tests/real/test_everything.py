@@ -1,8 +1,8 @@
-"""A server that shows every feature of the protocol, used by official clients: directly, and through Isthmus.
+"""Tests that official clients get the same from server-everything directly and through Isthmus.
 
-What a client sees of server-everything must not depend on whether Isthmus is in between, nor on the transports it
-joins. So a client carries out the same plan directly and through the proxy, and the recordings are compared, but for
-what is random or counts the hours. That the recordings show what they should is asserted besides.
+That server shows every feature of the protocol. Each client carries out one plan directly and through the proxy, on
+each pair of transports, and the recordings are compared, except for random values and times. Further tests assert the
+content of the recordings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 CLIENTS: Final = ("python-1", "python-2", "typescript-1")
 TASK_CLIENTS: Final = ("python-1", "typescript-1")
-"""Those that know the tasks of revision 2025-11-25."""
+"""Clients that know the tasks of revision 2025-11-25."""
 GOERS: Final = {
     "http-to-stdio": "typescript-1",
     "http-to-http": "python-2",
@@ -44,11 +44,11 @@ GOERS: Final = {
     "socket-to-socket": "python-1",
     "transparent": "typescript-1",
 }
-"""The client that goes a way: mostly the one that starts in no time. If THOROUGH is set, all go all ways; but of
-WebSockets only the first knows."""
+"""The client for each way: mostly the one that starts fastest. With THOROUGH set, each client goes each way, except
+that only the first one knows WebSockets."""
 
 TASK_WAYS: Final = ("http-to-stdio", "stdio-to-http", "sse-to-sse", "socket-to-socket")
-"""On which there are tasks as well: each transport once on either side; if THOROUGH is set, on all."""
+"""The ways with tasks: each transport once on either side. With THOROUGH set, all."""
 
 BASELINE: Final = {
     "http-to-stdio": "direct-stdio",
@@ -69,11 +69,11 @@ BASELINE: Final = {
     "socket-to-socket": "direct-stdio",
     "transparent": "direct-http",
 }
-"""What each way through the proxy, named by the two transports that it joins, is compared with. On the last one nothing
-is looked into."""
+"""The direct connection that each way through the proxy is compared with. Ways are named by the two transports that
+they join. On the last one the proxy does not parse messages."""
 
 WORKERS: Final = 3
-"""Clients at once: a good part of what they do is to wait for what the server does after a while."""
+"""The number of clients at once. Much of their time goes into waiting for the server."""
 
 # --- The plan ---------------------------------------------------------------------------------------------------------
 
@@ -96,10 +96,11 @@ def wait_for(method: str, contains: str = "", count: int = 1) -> Step:
 
 
 def full_steps(run: str) -> list[Step]:
-    """Every feature, by a client with every ability. `run` keeps what one run stores apart from other runs."""
+    """Returns the steps of a client with all capabilities that uses every feature. `run` keeps the stored data of runs
+    apart."""
     packed = f"{run}.gz"
     return [
-        # The server asks for the roots a moment after the handshake: so its messages have found their way to us.
+        # The server asks for the roots a moment after the handshake, so its messages have reached the client by then.
         wait_for("roots/list"),
         wait_for("notifications/message", "Roots updated"),
         {"op": "ping"},
@@ -171,7 +172,7 @@ TASK_STEPS: Final[list[Step]] = [
     call("trigger-sampling-request-async", prompt="hi"),
     call("trigger-elicitation-request-async"),
 ]
-"""The server's task, in which it asks; and its questions that the client answers as tasks."""
+"""The task of the server in which it asks questions, which the client answers as tasks."""
 
 ALWAYS_TOOLS: Final = {
     "echo",
@@ -198,7 +199,7 @@ TASK_TOOLS: Final = {"trigger-sampling-request-async", "trigger-elicitation-requ
 
 
 def goes(client: str, way: str) -> bool:
-    """Whether the client goes this way: through the proxy, or directly, where that is compared with."""
+    """True if the client goes this way, through the proxy or directly for comparison."""
     if way.startswith("direct"):
         return any(baseline == way and goes(client, other) for other, baseline in BASELINE.items())
     if os.environ.get("THOROUGH"):
@@ -207,7 +208,7 @@ def goes(client: str, way: str) -> bool:
 
 
 def has_tasks(client: str, way: str) -> bool:
-    """Whether it has tasks there."""
+    """True if the client uses tasks on this way."""
     if way.startswith("direct"):
         return any(baseline == way and has_tasks(client, other) for other, baseline in BASELINE.items())
     return goes(client, way) and client in TASK_CLIENTS and (way in TASK_WAYS or bool(os.environ.get("THOROUGH")))
@@ -217,7 +218,7 @@ def has_tasks(client: str, way: str) -> bool:
 
 
 class Recording:
-    """What a client saw in one session."""
+    """The messages of a client in one session."""
 
     def __init__(self, steps: Sequence[Step], events: Sequence[dict[str, Any]]) -> None:
         self.steps = list(steps)
@@ -231,7 +232,7 @@ class Recording:
 
     @property
     def outcomes(self) -> list[tuple[Step, dict[str, Any]]]:
-        """Each step with its `result` or `error`."""
+        """Returns each step with its `result` or `error`."""
         found = [event for event in self.events if event["kind"] == "step"]
         assert [event["number"] for event in found] == list(range(len(self.steps)))
         kept = ("result", "error", "trouble")
@@ -239,28 +240,28 @@ class Recording:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """What the server asked and told, progress apart."""
+        """Returns the server's requests and notifications, without progress."""
         return [event for event in self.events if event["kind"] in ("asked", "notified")]
 
     def outcome(self, *, op: str = "call", nth: int = 0, **facts: Any) -> dict[str, Any]:
-        """The outcome of the nth step with that op and those members."""
+        """Returns the outcome of the nth step with that op and those members."""
         wanted = {"op": op, **facts}
         found = [outcome for step, outcome in self.outcomes if step.items() >= wanted.items()]
         return found[nth]
 
     def text(self, tool: str, nth: int = 0) -> str:
-        """The text of a tool's result."""
+        """Returns the text of a tool's result."""
         content = self.outcome(name=tool, nth=nth)["result"]["content"]
         return "\n".join(block["text"] for block in content if block["type"] == "text")
 
     def sent(self, method: str, contains: str = "") -> list[dict[str, Any]]:
-        """The params of the server's messages with that method and text."""
+        """Returns the params of the server's messages with that method and text."""
         found = [message["params"] for message in self.messages if message["method"] == method]
         return [params for params in found if contains in json.dumps(params)]
 
 
 class Recordings:
-    """All of them, made at the same time while the tests begin with the first."""
+    """All recordings. They are made at the same time, while the tests begin with the first."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
@@ -270,7 +271,7 @@ class Recordings:
         self._made[client, way, kind] = self._pool.submit(_record, client, target, sessions, folder)
 
     def get(self, client: str, way: str, kind: str) -> Recording:
-        """`kind` is bare, full or tasks: the client's abilities."""
+        """Returns a recording. `kind` is bare, full or tasks: the client's capabilities."""
         if kind == "tasks":
             return self._made[client, way, "tasks"].result()[0]
         bare, full = self._made[client, way, "usual"].result()
@@ -305,7 +306,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recordings]
             "http": stack.enter_context(wrap(url, folder=folder)),
             "sse": stack.enter_context(wrap(f"sse+{sse_url}", folder=folder)),
         }
-        socket_url = proxies["stdio"].socket_url  # no server of ours, but a proxy before one
+        socket_url = proxies["stdio"].socket_url  # there is no WebSocket server of ours, but a proxy before one
         proxies["socket"] = stack.enter_context(wrap(socket_url, folder=folder))
         for up, other in (("http", url), ("sse", f"sse+{sse_url}"), ("socket", socket_url)):
             targets[f"stdio-to-{up}"] = stdio_wrap(other)
@@ -342,11 +343,12 @@ PATTERNS: Final = (
 )
 SIMULATED: Final = re.compile(r"-level message|Alert level-message")
 LEVEL_TRIGGERED: Final = re.compile(r"list_changed$|resources/updated$")
-"""Saying these once more changes nothing, so the proxy may say once what was said twice while nobody listened."""
+"""Notifications whose repetition changes nothing. The proxy may send one for several that came while no stream was
+open."""
 
 
 def settled(value: Any) -> Any:
-    """The value without what is random, and without what tells the time."""
+    """Returns the value without random parts and times."""
     if isinstance(value, dict):
         if SIMULATED.search(str(value.get("data"))):
             return {"data": "simulated", "level": "any"}
@@ -360,7 +362,7 @@ def settled(value: Any) -> Any:
 
 
 def _unpacked(blob: str) -> str:
-    """A text that was packed as a blob; other blobs as they are."""
+    """Returns a text that was packed as a blob. Other blobs are returned unchanged."""
     try:
         return base64.b64decode(blob, validate=True).decode()
     except ValueError:
@@ -377,23 +379,24 @@ def settled_outcome(step: Step, outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def counted(recording: Recording, *, is_http: bool) -> tuple[Counter[str], set[str]]:
-    """The server's messages: how often each came, and those that only matter as such."""
+    """Returns the number of each of the server's messages, and the set of those whose number does not matter."""
     once: set[str] = set()
     each: Counter[str] = Counter()
     for message in recording.messages:
         method = message["method"]
         if is_http and method == "notifications/tools/list_changed":
-            continue  # sent during the handshake: whether a stream is open by then is anybody's guess
+            continue  # sent during the handshake, when a stream may not be open yet
         text = json.dumps(settled(message), sort_keys=True)
         if LEVEL_TRIGGERED.search(method):
             once.add(text)
-        elif method != "notifications/tasks/status" and method != "tasks/get":  # as many as the client polls
+        # their number depends on the client's polling
+        elif method != "notifications/tasks/status" and method != "tasks/get":
             each[text] += 1
     return each, once
 
 
 def test_settled_keeps_what_matters() -> None:
-    """The comparison is blind to what is random only."""
+    """The comparison ignores random parts only."""
     assert settled({"a": "at 1:02:03 PM"}) == settled({"a": "at 11:12:13 AM"})
     assert settled({"a": "x 1"}) != settled({"a": "x 2"})
     assert settled({"blob": base64.b64encode(b"at 1:02:03 PM").decode()}) == {"blob": "at TIME"}
@@ -418,24 +421,24 @@ def assert_same(direct: Recording, proxied: Recording, *, is_http: bool) -> None
 
 @each_pair
 @pytest.mark.parametrize("kind", ["bare", "full"])
-def test_proxied_is_as_direct(recordings: Recordings, client: str, way: str, kind: str) -> None:
-    """Handshake, every outcome and every message of the server are what they are without us in between."""
+def test_the_proxy_changes_nothing(recordings: Recordings, client: str, way: str, kind: str) -> None:
+    """Handshake, every outcome and every message of the server are the same as without the proxy."""
     direct = recordings.get(client, BASELINE[way], kind)
     assert_same(direct, recordings.get(client, way, kind), is_http=BASELINE[way] == "direct-http")
 
 
 @each_task_pair
-def test_tasks_are_as_direct(recordings: Recordings, client: str, way: str) -> None:
+def test_the_proxy_changes_nothing_about_tasks(recordings: Recordings, client: str, way: str) -> None:
     direct = recordings.get(client, BASELINE[way], "tasks")
     assert_same(direct, recordings.get(client, way, "tasks"), is_http=BASELINE[way] == "direct-http")
 
 
-# --- And it is what it should be --------------------------------------------------------------------------------------
+# --- Content of the recordings ----------------------------------------------------------------------------------------
 
 
 @each_pair
-def test_handshake_is_the_servers(recordings: Recordings, client: str, way: str) -> None:
-    """Name, instructions and capabilities of the server come through, not ours."""
+def test_the_handshake_is_the_servers(recordings: Recordings, client: str, way: str) -> None:
+    """Name, instructions and capabilities are the server's, not the proxy's."""
     result = recordings.get(client, way, "full").initialize
     assert result["serverInfo"]["name"] == "mcp-servers/everything"
     assert result["serverInfo"]["title"] == "Everything Reference Server"
@@ -445,7 +448,7 @@ def test_handshake_is_the_servers(recordings: Recordings, client: str, way: str)
 
 
 @each_pair
-def test_abilities_reach_the_server(recordings: Recordings, client: str, way: str) -> None:
+def test_client_capabilities_reach_the_server(recordings: Recordings, client: str, way: str) -> None:
     """The server offers more tools to a client that declares sampling, elicitation and roots."""
     bare = recordings.get(client, way, "bare").outcome(op="tools")["result"]
     full = recordings.get(client, way, "full").outcome(op="tools")["result"]
@@ -455,7 +458,7 @@ def test_abilities_reach_the_server(recordings: Recordings, client: str, way: st
 
 @each_pair
 def test_tools_answer(recordings: Recordings, client: str, way: str) -> None:
-    """Text of every kind, numbers, structured content, images, links, embedded resources."""
+    """Results have text of every kind, numbers, structured content, images, links and embedded resources."""
     seen = recordings.get(client, way, "full")
     assert seen.text("echo") == f"Echo: {MESSAGE}"
     assert seen.text("get-sum") == "The sum of 0.1 and 2000000000 is 2000000000.1."
@@ -485,13 +488,14 @@ def test_progress_comes_in_order_before_the_result(recordings: Recordings, clien
 
 @each_pair
 def test_a_cancelled_call_has_no_outcome(recordings: Recordings, client: str, way: str) -> None:
-    """And the session goes on."""
+    """The session continues."""
     assert recordings.get(client, way, "full").outcome(op="cancel") == {"result": {"outcome": []}}
 
 
 @each_pair
 def test_the_server_asks_the_client(recordings: Recordings, client: str, way: str) -> None:
-    """Sampling, elicitation by form and by URL, roots; and the client's answers reach the tool that asked."""
+    """The server asks for sampling, elicitation by form and by URL, and roots. The client's answers reach the tool that
+    asked."""
     seen = recordings.get(client, way, "full")
     assert len(seen.sent("sampling/createMessage")) == 1
     assert '"text": "canned"' in seen.text("trigger-sampling-request")
@@ -500,18 +504,19 @@ def test_the_server_asks_the_client(recordings: Recordings, client: str, way: st
     assert url["url"] == AUTH_URL
     assert "- Name: canned" in seen.text("trigger-elicitation-request")
     assert "completed the URL elicitation" in seen.text("trigger-url-elicitation")
-    assert len(seen.sent("roots/list")) == 2  # after the handshake, and when they changed
+    assert len(seen.sent("roots/list")) == 2  # after the handshake, and after they changed
     assert "file:///tmp/somewhere" in seen.text("get-roots-list")
 
 
 @each_pair
 def test_the_server_tells_the_client(recordings: Recordings, client: str, way: str) -> None:
-    """Log messages, updates of what was subscribed to, changed lists."""
+    """The server sends log messages, updates of subscribed resources, and changes of lists."""
     seen = recordings.get(client, way, "full")
     assert len([params for params in seen.sent("notifications/message") if SIMULATED.search(params["data"])]) == 1
     assert {params["uri"] for params in seen.sent("notifications/resources/updated")} == {TEXT_URI}
     assert seen.sent("notifications/resources/list_changed")
-    if not way.endswith("http") and way != "transparent":  # there no stream may be open when it is said, see `counted`
+    # over those no stream may be open when it is sent, see `counted`
+    if not way.endswith("http") and way != "transparent":
         assert seen.sent("notifications/tools/list_changed")
 
 
@@ -533,7 +538,7 @@ def test_lists_prompts_and_completions(recordings: Recordings, client: str, way:
 
 @each_pair
 def test_errors_are_the_servers(recordings: Recordings, client: str, way: str) -> None:
-    """Codes, messages and data: of the protocol, and of tools."""
+    """Codes, messages and data are the server's, for protocol errors and for tool errors."""
     seen = recordings.get(client, way, "full")
     authorization = seen.outcome(name="trigger-url-elicitation", nth=1)["error"]
     assert authorization["code"] == -32042
@@ -550,7 +555,7 @@ def test_errors_are_the_servers(recordings: Recordings, client: str, way: str) -
 
 @each_task_pair
 def test_tasks_run_both_ways(recordings: Recordings, client: str, way: str) -> None:
-    """A tool runs as a task and asks in the middle; the client does as tasks what the server asks."""
+    """A tool runs as a task and asks questions in the middle. The client answers them as tasks."""
     seen = recordings.get(client, way, "tasks")
     assert {tool["name"] for tool in seen.outcome(op="tools")["result"]} == ALWAYS_TOOLS | ABILITY_TOOLS | TASK_TOOLS
     task = seen.outcome(op="task")["result"]

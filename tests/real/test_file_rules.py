@@ -1,7 +1,7 @@
-"""Every rule of the file plane, over HTTP, byte for byte, before a server that does what the test says.
+"""Tests of every rule of the file plane, over HTTP, byte for byte, with a server that follows the test's arguments.
 
-The shapes are those that clients and operators of the field rely on: `_meta.artifact`, the upload offer, the reply to
-an upload. And the walls: no path that a server may say makes it hand out what is not its session's own.
+The formats are those that clients and operators rely on: `_meta.artifact`, the upload offer, the reply to an upload.
+The limits are tested too: no path that a server names makes it hand out a file of another session.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ ADAPTERS = [
 
 
 def settings(shared: Path, **sections: Any) -> dict[str, Any]:
-    """Two servers of one kind: one may give out files of `shared`, the other of all that holds our storage too. A third
-    one has a scheme of its own for handles."""
+    """Returns two servers of one kind, one of which may give out files of `shared`, the other files of a folder that
+    contains the storage too. A third one has a scheme of its own for handles."""
     servers = [
         {"id": "files-1", "upstream": {"command": PEER}, "adapters": ADAPTERS, "artifact_roots": [str(shared)],
          "tasks": {"offer": "own"}},
@@ -102,13 +102,13 @@ def client(proxy: rig.Proxy) -> Iterator[Client]:
 
 @pytest.fixture
 def other(proxy: rig.Proxy) -> Iterator[Client]:
-    """Somebody else at the same server."""
+    """A second client of the same server."""
     with filing.session(proxy.url_of("files-1")) as client:
         yield client
 
 
-def told(result: dict[str, Any]) -> dict[str, Any]:
-    """What the server says it was called with."""
+def reported(result: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments that the server reports."""
     assert not result.get("isError"), result
     document: dict[str, Any] = json.loads(texts(result)[0])
     return document
@@ -119,7 +119,7 @@ def saying(text: str, **more: Any) -> dict[str, Any]:
 
 
 def written(name: str, text: str) -> dict[str, Any]:
-    """Arguments by which a tool writes a file and says so."""
+    """Returns arguments by which a tool writes a file and names it."""
     return {"write": [{"path": name, "text": text}], "reply": saying(f"- [{name}](./{name})")}
 
 
@@ -129,7 +129,7 @@ def artifact_of(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def additions(*artifacts: dict[str, Any]) -> list[dict[str, Any]]:
-    """The blocks that a result gains for artifacts."""
+    """Returns the blocks that a result gains for artifacts."""
     links = [
         {
             "type": "resource_link",
@@ -141,17 +141,17 @@ def additions(*artifacts: dict[str, Any]) -> list[dict[str, Any]]:
         for one in artifacts
         if one["expose_as_resource"]
     ]
-    says = "{} ({} bytes) can be downloaded from {}"
-    told = [says.format(one["filename"], one["size_bytes"], one["download_url"]) for one in artifacts]
-    return [*links, *({"type": "text", "text": text} for text in told)]
+    template = "{} ({} bytes) can be downloaded from {}"
+    lines = [template.format(one["filename"], one["size_bytes"], one["download_url"]) for one in artifacts]
+    return [*links, *({"type": "text", "text": line} for line in lines)]
 
 
 # --- The servers' surroundings --------------------------------------------------------------------------------------
 
 
 def test_a_session_has_folders_of_its_own(client: Client, other: Client, root: Path) -> None:
-    """Working folder, TMPDIR and roots are the session's, made for it alone."""
-    one, two = told(client.call("plain")), told(other.call("plain"))
+    """Working folder, TMPDIR and roots are made for the session alone."""
+    one, two = reported(client.call("plain")), reported(other.call("plain"))
     base = Path(one["cwd"]).parent
     assert base.parent == (root / "workspaces").resolve()
     assert MINTED.fullmatch(base.name)
@@ -160,7 +160,7 @@ def test_a_session_has_folders_of_its_own(client: Client, other: Client, root: P
     assert all(os.stat(path).st_mode & 0o777 == 0o700 for path in (one["cwd"], one["tmp"]))
 
 
-def test_what_is_added_to_a_server_is_declared(client: Client) -> None:
+def test_additions_to_a_server_are_declared(client: Client) -> None:
     assert client.capabilities == {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
     tools = {tool["name"]: tool for tool in client.request("tools/list")["tools"]}
     assert next(iter(tools)) == "files_1_get_upload_url"
@@ -182,7 +182,7 @@ def test_what_is_added_to_a_server_is_declared(client: Client) -> None:
 
 
 def test_by_argument(client: Client, proxy: rig.Proxy) -> None:
-    """The tool is given a place to write to; what it answers is kept to the last member."""
+    """The tool gets a path to write to. The rest of its result is unchanged to the last member."""
     reply = {
         "content": [{"type": "text", "text": "done", "annotations": {"priority": 1.0}, "own": None}],
         "structuredContent": {"n": 12345678901234567890, "x": 1e2},
@@ -199,7 +199,7 @@ def test_by_argument(client: Client, proxy: rig.Proxy) -> None:
         "_meta": {**reply["_meta"], "artifact": artifact},
     }
 
-    seen = told(client.call("by_argument", {"output": "some where/Bericht ä.txt", "text": "x"}))
+    seen = reported(client.call("by_argument", {"output": "some where/Bericht ä.txt", "text": "x"}))
     place = Path(seen["arguments"]["output"])
     assert place.name == "Bericht ä.txt"
     assert place.parent.parent == Path(seen["cwd"]).parent / "out"
@@ -207,7 +207,7 @@ def test_by_argument(client: Client, proxy: rig.Proxy) -> None:
 
 
 def test_by_argument_without_a_name(client: Client) -> None:
-    """The tool is given a place all the same, and the file a suffix by what is in it."""
+    """The tool gets a path all the same, and the file a suffix by its content."""
     for arguments in ({}, {"output": None}, {"output": ""}, {"output": ".."}, {"output": 7}):
         artifact = artifact_of(
             client.call("by_argument", {"text": "%PDF-1.4 really", "reply": saying(""), **arguments})
@@ -236,8 +236,8 @@ def test_by_argument_without_a_name(client: Client) -> None:
     ],
 )
 def test_by_regex(client: Client, proxy: rig.Proxy, tool: str, path: str, text: str) -> None:
-    """Whatever way the text names it, relative paths starting from the working folder."""
-    cwd = told(client.call("plain"))["cwd"]
+    """The file is found in whatever way the text names it. Relative paths start from the working folder."""
+    cwd = reported(client.call("plain"))["cwd"]
     text = text.format(path=path, cwd=cwd, uri=quote(f"{cwd}/{path}"))
     result = client.call(tool, {"write": [{"path": path, "text": text}], "reply": saying(text)})
     artifact = artifact_of(result)
@@ -251,8 +251,8 @@ def test_by_regex(client: Client, proxy: rig.Proxy, tool: str, path: str, text: 
 @pytest.mark.parametrize(
     "text", ["missing FILE<nothing.txt> and then FILE<a.txt>", "FILE<nothing.txt>, first group: a.txt"]
 )
-def test_what_is_there_is_found_behind_what_is_not(client: Client, text: str) -> None:
-    """And both is said."""
+def test_an_existing_file_is_found_behind_missing_ones(client: Client, text: str) -> None:
+    """The result names both."""
     result = client.call("by_regex", {"write": [{"path": "a.txt", "text": text}], "reply": saying(text)})
     assert result["_meta"] == {"artifact": artifact_of(result), "artifact_error": "nothing.txt: missing"}
     assert fetch(artifact_of(result)["download_url"]).body == text.encode()
@@ -260,7 +260,7 @@ def test_what_is_there_is_found_behind_what_is_not(client: Client, text: str) ->
 
 def test_by_structure(client: Client, proxy: rig.Proxy) -> None:
     for path in ("made/x.json", "{cwd}/y.csv", "file://{cwd}/z.txt"):
-        path = path.format(cwd=told(client.call("plain"))["cwd"])
+        path = path.format(cwd=reported(client.call("plain"))["cwd"])
         reply = {"content": [], "structuredContent": {"made": {"path": path, "size": 2}}}
         write = [{"path": path.removeprefix("file://"), "text": "{}"}]
         result = client.call("by_structure", {"write": write, "reply": reply})
@@ -271,7 +271,7 @@ def test_by_structure(client: Client, proxy: rig.Proxy) -> None:
 
 
 def test_embedded(client: Client, proxy: rig.Proxy) -> None:
-    """All that a result holds is taken in, in order, and stays in the result."""
+    """All contents of a result are stored, in order, and stay in the result."""
     encoded = base64.b64encode(PNG).decode()
     held = [
         {"type": "text", "text": "four files"},
@@ -318,16 +318,16 @@ def test_embedded(client: Client, proxy: rig.Proxy) -> None:
     ],
 )
 def test_a_good_result_is_never_lost(client: Client, tool: str, reply: dict[str, Any], reason: str) -> None:
-    """What is not found is said beside the result, which stays as it was."""
+    """A file that is not found is reported beside the result, which is unchanged."""
     write = [{"path": "a-folder/in it", "text": ""}, {"path": "large.txt", "text": "x" * (ARTIFACT_MAX + 1)}]
     result = client.call(tool, {"write": write, "reply": reply})
-    said = re.sub(r"^artifact-[0-9a-f]{8}:", "MINTED:", result["_meta"]["artifact_error"])
-    assert (result, said) == (reply | {"_meta": result["_meta"]}, reason)
+    error = re.sub(r"^artifact-[0-9a-f]{8}:", "MINTED:", result["_meta"]["artifact_error"])
+    assert (result, error) == (reply | {"_meta": result["_meta"]}, reason)
     assert set(result["_meta"]) == {"artifact_error"}
 
 
 def test_errors_and_other_tools_are_passed_on(client: Client) -> None:
-    """A failed call makes no artifact, even if it names files; a tool without adapter is left alone."""
+    """A failed call makes no artifact, even if it names files. A tool without adapter is left alone."""
     write = [{"path": "there.txt", "text": "x"}]
     failed = saying("FILE<there.txt> is in the way", isError=True)
     for tool, reply in (("by_regex", failed), ("by_argument", failed), ("required", failed), ("embedded", failed)):
@@ -372,7 +372,8 @@ def test_older_revisions_get_what_they_know(proxy: rig.Proxy) -> None:
 
 
 def test_artifacts_are_listed_and_read(other: Client) -> None:
-    """Oldest first, text as text, the rest as a blob; what is not to be listed is neither listed nor read."""
+    """The oldest comes first, text as text, the rest as a blob. An artifact that is not to be listed is neither listed
+    nor read."""
     files = {"one.txt": "ä", "two.svg": "<svg/>", "three.bin": "\0"}
     artifacts = []
     for name, text in files.items():
@@ -413,21 +414,21 @@ def test_a_large_artifact_is_downloaded_instead(client: Client) -> None:
     assert str(INLINE_MAX) in error["message"]
 
 
-# --- The walls ------------------------------------------------------------------------------------------------------
+# --- Limits of access -----------------------------------------------------------------------------------------------
 
 
 def not_permitted(path: str) -> dict[str, Any]:
-    """What is said of a path: its name, and whether there is anything does not show."""
+    """Returns the message about a path: it contains the name, and does not reveal whether there is a file."""
     return {"_meta": {"artifact_error": f"{unquote(path).rpartition('/')[2]}: not permitted"}}
 
 
 def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Path, folder: Path, shared: Path) -> None:
-    """Named in any way, through any link: another session's files, our state and the system's files stay where they
-    are, and nobody learns which of them exist."""
+    """Files of another session, of the proxy and of the system stay where they are, named in any way, through any link.
+    The messages do not reveal which of them exist."""
     handle = client.upload(("upload.txt", b"secret"))[0]
-    theirs = told(client.call("take_one", {"file": handle, "write": [{"path": "secret.txt", "text": "secret"}]}))
+    theirs = reported(client.call("take_one", {"file": handle, "write": [{"path": "secret.txt", "text": "secret"}]}))
     client.call("plain", {"write": [{"path": f"{theirs['tmp']}/secret.txt", "text": "secret"}]})
-    mine = told(other.call("plain"))["cwd"]
+    mine = reported(other.call("plain"))["cwd"]
     secret, ws = f"{theirs['cwd']}/secret.txt", Path(theirs["cwd"])
     (shared / "fine.txt").write_text("fine")
     (shared / "escape.txt").symlink_to(secret)
@@ -487,7 +488,7 @@ def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Pat
         result = other.call("by_regex", {"reply": saying(f"FILE<{path}>")})
         assert set(result["_meta"]) == {"artifact_error"}, path
     assert other.listed() == []
-    # What is permitted is found behind all of that.
+    # A permitted file is found behind all of those paths.
     result = other.call(
         "by_regex", {"reply": saying("".join(f"FILE<{path}>" for path in [*outside, shared / "fine.txt"]))}
     )
@@ -497,8 +498,8 @@ def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Pat
 def test_a_wide_artifact_root_does_not_open_the_storage(
     proxy: rig.Proxy, client: Client, root: Path, folder: Path
 ) -> None:
-    """It may hold our storage folder: that stays shut, and so do the sessions in it."""
-    theirs = told(client.call("plain", {"write": [{"path": "wide.txt", "text": "secret"}]}))["cwd"]
+    """The root may contain the storage folder. That folder stays closed, and so do the sessions in it."""
+    theirs = reported(client.call("plain", {"write": [{"path": "wide.txt", "text": "secret"}]}))["cwd"]
     with filing.session(proxy.url_of("files.2")) as wide:
         for path in (
             f"{theirs}/wide.txt",
@@ -512,18 +513,18 @@ def test_a_wide_artifact_root_does_not_open_the_storage(
         assert artifact_of(result)["filename"] == "isthmus.json"
 
 
-def test_handles_are_worth_nothing_elsewhere(proxy: rig.Proxy, client: Client, other: Client) -> None:
-    """In another session, at another server, or guessed: all the same answer."""
+def test_handles_are_invalid_elsewhere(proxy: rig.Proxy, client: Client, other: Client) -> None:
+    """A handle of another session, of another server, or a guessed one gets the same answer."""
     handle = client.upload(("mine.txt", b"mine"))[0]
     artifact = make(client, "mine.txt", "mine")
     uri, sid = artifact["artifact_uri"], handle.split("/")[3]
     own = other.offer()["session_id"]
     with filing.session(proxy.url_of("files.2")) as elsewhere:
         for stranger in (other, elsewhere):
-            said = complaint(stranger.call("take_one", {"file": handle}))
-            assert said.startswith("Unknown upload handle")
+            answer = complaint(stranger.call("take_one", {"file": handle}))
+            assert answer.startswith("Unknown upload handle")
             guessed = complaint(stranger.call("take_one", {"file": f"upload://sessions/{sid}/{'0' * 32}"}))
-            assert guessed.replace("0" * 32, handle.split("/")[4]) == said
+            assert guessed.replace("0" * 32, handle.split("/")[4]) == answer
             for asked in (
                 uri,
                 uri.replace(sid, own),
@@ -537,7 +538,7 @@ def test_handles_are_worth_nothing_elsewhere(proxy: rig.Proxy, client: Client, o
     url = artifact["download_url"]
     assert fetch(url).body == b"mine"
     assert fetch(url.replace("/artifacts/files-1/", "/artifacts/files.2/")).status == 403
-    assert told(client.call("take_one", {"file": handle}))["files"]
+    assert reported(client.call("take_one", {"file": handle}))["files"]
 
 
 # --- In -------------------------------------------------------------------------------------------------------------
@@ -608,10 +609,10 @@ def test_the_reply_to_an_upload_has_its_shape(client: Client) -> None:
 
 
 def test_one_handle(client: Client) -> None:
-    """It becomes the path of a file with the name it was sent with; a name behind the handle does not matter."""
+    """The handle becomes the path of a file with its original name. A name behind the handle makes no difference."""
     handle = client.upload(("Größe 日本.txt", b"content"))[0]
     for written in (handle, f"{handle}/Größe 日本.txt", f"{handle}/other"):
-        seen = told(client.call("take_one", {"file": written, "more": [1, {"a": 1e2}]}))
+        seen = reported(client.call("take_one", {"file": written, "more": [1, {"a": 1e2}]}))
         path = seen["arguments"]["file"]
         assert path.startswith(f"{Path(seen['cwd']).parent}/in/{handle.split('/')[-1]}/")
         assert Path(path).name == "Größe 日本.txt"
@@ -620,17 +621,17 @@ def test_one_handle(client: Client) -> None:
 
 
 def test_a_handle_in_a_scheme_of_its_own(proxy: rig.Proxy) -> None:
-    """What is handed out is what the tool takes; the usual scheme is understood beside it."""
+    """The handle that is handed out is the one that the tool takes. The usual scheme is understood too."""
     with filing.session(proxy.url_of("trays")) as client:
         handle = client.upload(("x.txt", b"in the tray"))[0]
         assert handle.startswith("in+tray://sessions/")
         for written in (handle, handle.replace("in+tray", "upload")):
-            assert list(told(client.call("take_one", {"file": written}))["files"].values()) == ["in the tray"]
+            assert list(reported(client.call("take_one", {"file": written}))["files"].values()) == ["in the tray"]
         assert "in+tray://sessions/<session>/<upload>" in complaint(client.call("take_one", {"file": "x.txt"}))
 
 
 def test_a_file_is_judged_before_it_is_sent(client: Client) -> None:
-    """The helper tool may be told what is to come, and says at once what would be refused."""
+    """The helper tool takes descriptions of files, and reports at once what would be refused."""
     most = client.offer(size_bytes=52428800, sha256="0" * 64, filename="ä.txt")["max_file_bytes"]
     assert most == 52428800
     helper = "files_1_get_upload_url"
@@ -642,17 +643,17 @@ def test_a_file_is_judged_before_it_is_sent(client: Client) -> None:
 
 def test_a_list_of_handles(client: Client) -> None:
     one, two = client.upload(("same.txt", b"first"), ("same.txt", b"second"))
-    seen = told(client.call("take_many", {"files": [two, one, two]}))
+    seen = reported(client.call("take_many", {"files": [two, one, two]}))
     assert [Path(path).name for path in seen["arguments"]["files"]] == ["same.txt"] * 3
     assert [seen["files"][path] for path in seen["arguments"]["files"]] == ["second", "first", "second"]
-    assert told(client.call("take_many", {"files": []}))["arguments"] == {"files": []}
-    assert told(client.call("take_many", {"files": one}))["files"]
+    assert reported(client.call("take_many", {"files": []}))["arguments"] == {"files": []}
+    assert reported(client.call("take_many", {"files": one}))["files"]
 
 
 def test_a_nested_handle(client: Client) -> None:
     handle = client.upload(("deep.txt", b"deep"))[0]
     arguments = {"request": {"before": 1, "source": {"kind": "k", "file": handle, "z": None}, "file": "/not/this/one"}}
-    seen = told(client.call("take_nested", arguments))
+    seen = reported(client.call("take_nested", arguments))
     (path,) = seen["files"]
     assert seen["files"] == {path: "deep"}
     arguments["request"]["source"]["file"] = path
@@ -661,7 +662,7 @@ def test_a_nested_handle(client: Client) -> None:
 
 def test_a_handle_as_uri(client: Client) -> None:
     handle = client.upload(("50 % ü?#.txt", b"as uri"))[0]
-    seen = told(client.call("take_uri", {"uri": handle}))
+    seen = reported(client.call("take_uri", {"uri": handle}))
     uri = seen["arguments"]["uri"]
     assert uri.startswith("file:///")
     assert uri.endswith("/50%20%25%20%C3%BC%3F%23.txt")
@@ -677,7 +678,7 @@ def test_absent_arguments_are_left_absent(client: Client) -> None:
         ("take_nested", {"request": None}),
         ("take_nested", {"request": {"source": {}}}),
     ):
-        assert told(client.call(tool, arguments))["arguments"] == arguments
+        assert reported(client.call(tool, arguments))["arguments"] == arguments
 
 
 @pytest.mark.parametrize(
@@ -696,26 +697,26 @@ def test_absent_arguments_are_left_absent(client: Client) -> None:
         ("take_uri", {"uri": "file:///etc/hostname"}, 'Argument uri: got "file:///etc/hostname"'),
     ],
 )
-def test_what_is_no_handle_is_explained(client: Client, tool: str, arguments: dict[str, Any], named: str) -> None:
-    """The message says which argument, what came and what to do, and the server is not called."""
-    mark = Path(told(client.call("plain"))["cwd"], "was-called")
-    said = complaint(client.call(tool, {**arguments, "write": [{"path": str(mark), "text": ""}]}))
-    assert said.startswith(named)
-    assert "files_1_get_upload_url" in said
+def test_an_invalid_handle_is_explained(client: Client, tool: str, arguments: dict[str, Any], named: str) -> None:
+    """The message names the argument, its value and the remedy. The server is not called."""
+    mark = Path(reported(client.call("plain"))["cwd"], "was-called")
+    message = complaint(client.call(tool, {**arguments, "write": [{"path": str(mark), "text": ""}]}))
+    assert message.startswith(named)
+    assert "files_1_get_upload_url" in message
     assert not mark.exists()
 
 
 def test_a_server_that_spoils_its_copy_spoils_no_other(client: Client, other: Client) -> None:
-    """The upload itself is ours: what the next session's server gets of the same bytes is what was sent."""
+    """The stored upload is not the server's copy: the next session's server gets the original bytes."""
     handle = client.upload(("data.txt", b"as sent"))[0]
-    path = told(client.call("take_one", {"file": handle}))["arguments"]["file"]
+    path = reported(client.call("take_one", {"file": handle}))["arguments"]["file"]
     client.call("plain", {"write": [{"path": path, "text": "spoilt"}]})
     again = other.upload(("data.txt", b"as sent"))[0]
-    assert list(told(other.call("take_one", {"file": again}))["files"].values()) == ["as sent"]
+    assert list(reported(other.call("take_one", {"file": again}))["files"].values()) == ["as sent"]
 
 
-def test_what_is_switched_off_is_not_there(tmp_path: Path) -> None:
-    """Without downloads and listed resources an artifact is still described; hashes can be made a duty."""
+def test_features_that_are_off_are_absent(tmp_path: Path) -> None:
+    """An artifact is still described without downloads and listed resources. Hashes can be required."""
     off: dict[str, Any] = {
         "core": {"allow_artifacts_download": False},
         "artifacts": {"expose_as_resources": False},
@@ -751,7 +752,7 @@ def test_what_is_switched_off_is_not_there(tmp_path: Path) -> None:
             assert post(f"{proxy.base_url}/upload/files-1", ("x", b"x")).json["code"] == "uploads_disabled"
 
 
-# --- Time -----------------------------------------------------------------------------------------------------------
+# --- Expiry ---------------------------------------------------------------------------------------------------------
 
 
 def make(client: Client, name: str, text: str) -> dict[str, Any]:
@@ -759,12 +760,12 @@ def make(client: Client, name: str, text: str) -> dict[str, Any]:
 
 
 def link_status(url: str) -> int:
-    """How an upload link is judged, without using it up: what is sent is no form."""
+    """Returns the status of an upload link without using it up: the body is no form."""
     return fetch(url, method="POST", headers={"Content-Type": "application/json"}, body=b"{}").status
 
 
-def test_everything_has_its_time(tmp_path: Path) -> None:
-    """Links, uploads and artifacts end when they should; an upload in use does not, however long the call takes."""
+def test_links_and_files_expire_in_time(tmp_path: Path) -> None:
+    """Links, uploads and artifacts expire in time. An upload in use does not, however long the call takes."""
     root, shared = tmp_path / "data", tmp_path / "shared"
     lives: dict[str, Any] = {"uploads": {"ttl_seconds": 2, "link_ttl_seconds": 3}, "artifacts": {"ttl_seconds": 3}}
     with (
@@ -800,13 +801,13 @@ def test_everything_has_its_time(tmp_path: Path) -> None:
             rig.until(lambda: blobs(root) == [used_blob], "the later one, which nobody uses, to go")
         go.touch()
         call.join(rig.PATIENCE_S)
-        seen = told(results[0])
+        seen = reported(results[0])
         assert seen["files"][seen["arguments"]["file"]] == "used"
         rig.until(lambda: not blobs(root), "the upload to go after its use")
 
 
 def test_an_ended_session_leaves_its_artifacts_only(tmp_path: Path) -> None:
-    """Ended by the client, or for want of use: folders, processes and uploads go; download links work on."""
+    """The client ends the session, or it expires: folders, processes and uploads go, download links still work."""
     root, shared = tmp_path / "data", tmp_path / "shared"
     with filing.gateway(tmp_path, settings(shared, sessions={"idle_ttl_seconds": 3})) as proxy:
         rig.until(lambda: not proxy.server_pids and not workspaces(root), "the sessions that asked for tools to end")
@@ -814,7 +815,7 @@ def test_an_ended_session_leaves_its_artifacts_only(tmp_path: Path) -> None:
             kept = set(blobs(root))
             client = Client(proxy.url_of("files-1"))
             handle = client.upload(("up.txt", b"up"))[0]
-            seen = told(client.call("take_one", {"file": handle}))
+            seen = reported(client.call("take_one", {"file": handle}))
             artifact = make(client, "kept.txt", "kept")
             client.call("plain", {"write": [{"path": f"{seen['tmp']}/t", "text": ""}]})
             assert len(set(blobs(root)) - kept) == 2
@@ -832,15 +833,15 @@ def test_an_ended_session_leaves_its_artifacts_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_crash", [False, True], ids=["stopped", "killed"])
 def test_a_restart_keeps_what_was_promised(tmp_path: Path, is_crash: bool) -> None:
-    """Download links that were handed out work on; uploads are kept for their clients to come back; the
-    sessions' folders are gone, and nothing else lies about."""
+    """Download links still work, and uploads are kept for their clients. The sessions' folders are gone, and nothing
+    else is left."""
     root, shared = tmp_path / "data", tmp_path / "shared"
     with filing.gateway(tmp_path, settings(shared)) as first:
         client = Client(first.url_of("files-1"))
         artifact = make(client, "kept ä.txt", "kept")
         upload_url = client.offer()["upload_url"]
         handle = client.upload(("up.txt", b"up"))[0]
-        tmp = told(client.call("take_one", {"file": handle}))["tmp"]
+        tmp = reported(client.call("take_one", {"file": handle}))["tmp"]
         make(client, "second.txt", "second")
         assert len(blobs(root)) == 3
         if is_crash:

@@ -1,8 +1,8 @@
-"""Released servers that think in local paths, for a client that shares no disk with them.
+"""Tests of released servers that work with local paths, for a client that shares no disk with them.
 
-Each is driven through the same conversation twice: as `examples/files` configures it, with adapters, and behind
-`isthmus wrap --files`, with none. Inputs are uploaded files, and files that an earlier call made; what a call makes
-comes back as artifacts; no path of this machine shows.
+Each server goes through the same conversation twice: with the adapters of `examples/files`, and behind `isthmus wrap
+--files` without any. Inputs are uploads and files of earlier calls. Files that a call makes come back as artifacts, and
+no path of this machine is shown.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from page_server import HEADING, page
 pytestmark = pytest.mark.real
 
 WAYS: Final = ("example", "wrap")
-"""`isthmus serve` with the file of examples/files; `isthmus wrap --files` with the command alone."""
+"""`isthmus serve` with the file of examples/files, and `isthmus wrap --files` with the command alone."""
 
 COMMANDS: Final = {
     "markitdown": [],
     "pandoc": [],
     "word": [],
-    "excel": ["stdio", "--allow-dir", "{ws}", "--allow-dir", "{in}"],  # else it takes absolute paths only
+    "excel": ["stdio", "--allow-dir", "{ws}", "--allow-dir", "{in}"],  # otherwise it takes absolute paths only
     "filesystem": ["{ws}"],
 }
 """The arguments of each server behind `isthmus wrap --files`."""
 
 HELPER: Final = "mcp_pandoc_get_upload_url"
-"""Behind `isthmus wrap` a server is called as its program is."""
+"""The helper's name. Behind `isthmus wrap` a server has the name of its program."""
 
 
 class Served(NamedTuple):
     """A server behind the proxy.
 
     Attributes:
-        folder: what no answer is to tell of.
+        folder: a path that no answer may contain.
     """
 
     way: str
@@ -58,8 +58,8 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The server that a test is parametrised with, started once for all that are. Each start, and then each session, is
-    a process of a server that takes seconds of a processor to import what it needs."""
+    """The server that a test is parametrized with, started once for all such tests. Each start and each session is a
+    process that needs seconds of CPU time for its imports."""
     server, way = request.param
     folder = tmp_path_factory.mktemp(server)
     if way == "example":
@@ -81,7 +81,7 @@ def with_server(server: str, *ways: str) -> pytest.MarkDecorator:
 
 @contextlib.contextmanager
 def conversation(served: Served) -> Iterator[User]:
-    """A session. Afterwards nothing of it is left."""
+    """A session, after which nothing of it is left."""
     data = served.folder / "data"
     with filing.session(served.proxy.url) as client:
         before = set(filing.workspaces(data))
@@ -90,11 +90,11 @@ def conversation(served: Served) -> Iterator[User]:
 
 
 class User:
-    """A client that sees at every answer that nothing of this machine's paths is in it.
+    """A client that checks every answer for paths of this machine.
 
     Args:
-        folder: what is in no answer.
-        is_auto: not even in the answers of tools that make no files, which an example's adapters do not name.
+        folder: a path that no answer may contain.
+        is_auto: True to check answers of tools that make no files too. An example's adapters do not cover those.
     """
 
     def __init__(self, client: Client, folder: Path, *, is_auto: bool) -> None:
@@ -108,7 +108,7 @@ class User:
         return handle
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The result of a tool, whatever it says."""
+        """Returns the result of a tool, good or bad."""
         result = self._client.call(tool, arguments)
         shown = json.dumps(result, ensure_ascii=False)
         artifacts = artifacts_of(result)
@@ -120,14 +120,14 @@ class User:
         return result
 
     def make(self, tool: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The result of a tool that makes exactly one file, and that artifact."""
+        """Returns the result of a tool that makes exactly one file, and that artifact."""
         result = self.call(tool, **arguments)
         assert not result.get("isError"), result
         (artifact,) = artifacts_of(result)
         return result, artifact
 
     def read(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The result of a tool that makes no file."""
+        """Returns the result of a tool that makes no file."""
         result = self.call(tool, **arguments)
         assert not result.get("isError"), result
         assert artifacts_of(result) == []
@@ -138,7 +138,7 @@ class User:
 
 
 def png() -> bytes:
-    """One pixel."""
+    """Returns an image of one pixel."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -149,7 +149,7 @@ def png() -> bytes:
 
 
 def packed(document: bytes) -> list[str]:
-    """The names of what is in a document that is a zip file."""
+    """Returns the names of the members of a document that is a zip file."""
     with zipfile.ZipFile(io.BytesIO(document)) as archive:
         return archive.namelist()
 
@@ -159,7 +159,7 @@ def packed(document: bytes) -> list[str]:
 
 @with_server("markitdown")
 def test_markitdown(served: Served) -> None:
-    """It takes URIs only: a handle becomes one of a file, and what is a URI already passes."""
+    """The server takes URIs only. A handle becomes the URI of a file, and other URIs pass."""
     with conversation(served) as user, page() as site:
         handle = user.upload("Zähler 1.csv", b"n,v\na,1\n")
         table = "| n | v |\n| --- | --- |\n| a | 1 |"
@@ -178,7 +178,7 @@ def test_markitdown(served: Served) -> None:
 
 @with_server("pandoc")
 def test_pandoc(served: Served) -> None:
-    """One call's output is the next one's input."""
+    """The output of one call is the input of the next."""
     with conversation(served) as user:
         handle = user.upload("a.md", b"# Title\n\nHello *there*\n")
         formats = {"input_format": "markdown", "output_format": "docx"}
@@ -203,7 +203,7 @@ def test_pandoc(served: Served) -> None:
 
 @with_server("word")
 def test_word(served: Served) -> None:
-    """It edits in place, calls files otherwise than it was told, and repeats what it was given."""
+    """The server edits in place, names files otherwise than asked, and repeats its arguments."""
     with conversation(served) as user:
         created, report = user.make("create_document", filename="report", title="T")
         assert report["filename"] == "report.docx"
@@ -230,7 +230,7 @@ def test_word(served: Served) -> None:
 
 @with_server("excel")
 def test_excel(served: Served) -> None:
-    """A workbook goes from call to call as an artifact, and each version stays what it was."""
+    """A workbook goes from call to call as an artifact, and each version stays unchanged."""
     with conversation(served) as user:
         created, empty = user.make("create_workbook", path="book.xlsx", sheets=["Data"])
         assert created["structuredContent"] == {"path": empty["artifact_uri"]}
@@ -259,9 +259,9 @@ def test_filesystem(served: Served) -> None:
         user.read("list_allowed_directories")
         written, hi = user.make("write_file", path="out.txt", content="hi")
         assert content_of(hi) == b"hi"
-        said = f"Successfully wrote to {hi['artifact_uri']}"
-        assert texts(written)[0] == said
-        assert written["structuredContent"] == {"content": said}
+        message = f"Successfully wrote to {hi['artifact_uri']}"
+        assert texts(written)[0] == message
+        assert written["structuredContent"] == {"content": message}
 
         moved, there = user.make("move_file", source="out.txt", destination="out 2.txt")
         assert (there["filename"], content_of(there)) == ("out 2.txt", b"hi")
@@ -276,7 +276,7 @@ def test_filesystem(served: Served) -> None:
         handles = [user.upload("one.txt", b"the first"), user.upload("two.txt", b"the second")]
         several = user.read("read_multiple_files", paths=[*handles, there["artifact_uri"], "/etc/hostname"])
         (text,) = texts(several)
-        assert all(f"{said}\n" in text for said in ("the first", "the second", "hi"))
+        assert all(f"{line}\n" in text for line in ("the first", "the second", "hi"))
         assert "/etc/hostname: Error - Access denied" in text
         assert several["structuredContent"] == {"content": text}
         edit = {"oldText": "first", "newText": "last"}
@@ -307,7 +307,7 @@ async def official(served: Served, **abilities: Any) -> AsyncIterator[ClientSess
 @pytest.mark.anyio
 @with_server("filesystem")
 async def test_a_clients_roots_open_nothing(served: Served) -> None:
-    """A client whose root is all of its disk gains nothing by it on ours: the server is not told of it."""
+    """A client whose root is its whole disk gains nothing on this machine: the server does not get those roots."""
     asked: list[object] = []
 
     async def roots(context: Any) -> types.ListRootsResult:
@@ -337,7 +337,7 @@ async def test_a_clients_roots_open_nothing(served: Served) -> None:
 @pytest.mark.anyio
 @with_server("pandoc", "wrap")
 async def test_the_official_client_converts_a_document(served: Served) -> None:
-    """Upload, tool, artifact: in a session (2025-11-25), behind the bare command."""
+    """The client uploads, calls a tool and reads the artifact, in a session (2025-11-25), behind the bare command."""
     async with official(served) as client:
         offered = (await client.call_tool(HELPER, {})).structuredContent
         assert offered is not None
@@ -354,7 +354,7 @@ async def test_the_official_client_converts_a_document(served: Served) -> None:
 
 @with_server("pandoc", "wrap")
 def test_a_client_without_sessions_converts_a_document(served: Served, tmp_path: Path) -> None:
-    """The same in 2026-07-28, where each visit stands for itself: handles and artifacts hold from one to the next."""
+    """Each visit is independent in 2026-07-28: handles and artifacts are valid from one to the next."""
 
     def visit(*steps: dict[str, Any]) -> list[Any]:
         plan = {"capabilities": "none", "mode": "2026-07-28", "steps": list(steps)}

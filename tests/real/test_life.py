@@ -1,6 +1,7 @@
-"""What official clients do not do: reuse ids, send garbage, and see servers, the network and the proxy itself die.
+"""Tests of reused ids, malformed requests, and the death of servers, of the network and of the proxy.
 
-The client here is bare: `http.client`, threads, and messages as they are. The server is server-everything.
+Official clients do none of this, so the client here uses `http.client`, threads, and messages as they are. The server
+is server-everything.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Message = dict[str, Any]
 
 
 class Reply:
-    """An HTTP response, read as it comes."""
+    """An HTTP response that is read as it comes."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
@@ -52,7 +53,7 @@ class Reply:
         self.headers = {name.lower(): value for name, value in self._response.getheaders()}
 
     def messages(self) -> Iterator[Message]:
-        """Each JSON-RPC message, as soon as it is here, until the response ends."""
+        """Yields each JSON-RPC message, as soon as it is here, until the response ends."""
         with contextlib.closing(self._connection):
             if not self.headers.get("content-type", "").startswith("text/event-stream"):
                 body = self._response.read()
@@ -73,18 +74,18 @@ class Reply:
         return list(self.messages())
 
     def json(self) -> Message:
-        """The only message."""
+        """Returns the only message."""
         (message,) = self.all()
         return message
 
     def hang_up(self) -> None:
-        """Whatever is still to come: whoever reads comes to an end, and closes the connection."""
+        """Ends the connection. Its reader comes to an end and closes it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
-def ask(url: str, method: str, body: bytes | None = None, headers: dict[str, str | None] | None = None) -> Reply:
-    """An HTTP request with the usual headers of an MCP client, save those named here; None takes one away."""
+def fetch(url: str, method: str, body: bytes | None = None, headers: dict[str, str | None] | None = None) -> Reply:
+    """Sends an HTTP request with the usual headers of an MCP client, changed by `headers`. None removes one."""
     parts = urlsplit(url)
     usual: dict[str, str | None] = {"Accept": ACCEPT}
     if body is not None:
@@ -124,7 +125,7 @@ def initialize(id: object = 0, capabilities: Message | None = None) -> Message:
 
 
 class Listener:
-    """A session's GET stream, read in a thread of its own."""
+    """The GET stream of a session, read in a thread of its own."""
 
     def __init__(self, reply: Reply) -> None:
         self.messages: list[Message] = []
@@ -149,7 +150,7 @@ class Listener:
             return [m for m in self.messages if m.get("method") == method and contains in json.dumps(m)]
 
     def wait(self, method: str, contains: str = "", count: int = 1) -> list[Message]:
-        """Until so many messages have come."""
+        """Waits until `count` such messages have come."""
 
         def has_come() -> bool:
             found = [m for m in self.messages if m.get("method") == method and contains in json.dumps(m)]
@@ -175,7 +176,7 @@ class Session:
 
     def __init__(self, url: str, capabilities: Message | None = None, *, is_confirmed: bool = True) -> None:
         self.url = url
-        reply = ask(url, "POST", encode(initialize(capabilities=capabilities)))
+        reply = fetch(url, "POST", encode(initialize(capabilities=capabilities)))
         answer = reply.json()
         assert reply.status == 200, answer
         self.result: Message = answer["result"]
@@ -191,22 +192,22 @@ class Session:
         return {"Mcp-Session-Id": self.id, "MCP-Protocol-Version": REVISION}
 
     def post(self, message: object) -> Reply:
-        return ask(self.url, "POST", encode(message), self.headers)
+        return fetch(self.url, "POST", encode(message), self.headers)
 
     def answer(self, message: Message) -> Message:
-        """The answer to a request: the last message of its reply."""
+        """Returns the answer to a request: the last message of its reply."""
         *_, last = self.post(message).messages()
         assert last["id"] == message["id"]
         assert isinstance(last, dict)
         return last
 
     def listen(self) -> Listener:
-        reply = ask(self.url, "GET", None, self.headers)
+        reply = fetch(self.url, "GET", None, self.headers)
         assert reply.status == 200
         return Listener(reply)
 
     def delete(self) -> int:
-        return ask(self.url, "DELETE", None, self.headers).status
+        return fetch(self.url, "DELETE", None, self.headers).status
 
 
 def echo_of(answer: Message) -> str:
@@ -216,12 +217,12 @@ def echo_of(answer: Message) -> str:
 
 
 def check_works(session: Session, text: str = "still here") -> None:
-    """Reading and calling both work: what reads is repeated if need be, what acts runs once."""
+    """Checks that reading and calling both work. Reads are repeated if need be, calls run once."""
     assert len(session.answer(request("t", "tools/list"))["result"]["tools"]) == 13
     assert echo_of(session.answer(call("e", "echo", message=text))) == f"Echo: {text}"
 
 
-# --- What is in front of it -------------------------------------------------------------------------------------------
+# --- Proxies ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +232,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def over_stdio(folder: Path) -> Iterator[Proxy]:
-    """Isthmus before a child process; for tests that leave both as they are."""
+    """Isthmus before a child process, for tests that leave both as they are."""
     with wrap(EVERYTHING, folder=folder) as proxy:
         yield proxy
 
@@ -283,8 +284,8 @@ def test_ids_come_back_as_they_were(proxy: Proxy) -> None:
     assert session.delete() == 204
 
 
-def test_sessions_do_not_hear_each_other(proxy: Proxy) -> None:
-    """Two clients with the same ids and the same progress tokens: each hears what is its own, and cannot cancel the
+def test_sessions_do_not_receive_each_others_messages(proxy: Proxy) -> None:
+    """Two clients use the same ids and the same progress tokens. Each gets its own messages, and cannot cancel the
     other's calls."""
     one, two = Session(proxy.url), Session(proxy.url)
     assert one.id != two.id
@@ -314,13 +315,13 @@ def test_sessions_do_not_hear_each_other(proxy: Proxy) -> None:
         (ended,) = [message for message in streams[1] if message.get("id") == 1]
         assert ended["error"]["code"] == -32800, "its own cancellation counts"
     assert one.delete() == 204
-    assert ask(proxy.url, "POST", encode(request(1, "ping")), one.headers).status == 404
+    assert fetch(proxy.url, "POST", encode(request(1, "ping")), one.headers).status == 404
     check_works(two)
     assert two.delete() == 204
 
 
 def test_a_deleted_session_is_gone(over_stdio: Proxy) -> None:
-    """DELETE ends the session, its streams and its process; afterwards it is not known."""
+    """DELETE ends the session, its streams and its process. Afterwards it is unknown."""
     session = Session(over_stdio.url)
     listener = session.listen()
     check_works(session)
@@ -329,15 +330,15 @@ def test_a_deleted_session_is_gone(over_stdio: Proxy) -> None:
     listener.wait_end()
     until(lambda: not rig.is_alive(child), "the session's process to end")
     for method, body in (("POST", encode(request(1, "tools/list"))), ("GET", None), ("DELETE", None)):
-        reply = ask(over_stdio.url, method, body, session.headers)
+        reply = fetch(over_stdio.url, method, body, session.headers)
         assert reply.status == 404
         assert "initialize" in reply.json()["error"]["message"]
 
 
 def test_a_cancelled_call_is_cancelled_at_the_server(folder: Path) -> None:
-    """The server hears of it, under the id it knows the call by, and the client gets no answer of the server."""
-    heard = folder / "heard.jsonl"
-    script = f"exec tee '{heard}' | exec '{EVERYTHING}'"
+    """The server gets the cancellation under its own id of the call, and the client gets no answer of the server."""
+    log = folder / "heard.jsonl"
+    script = f"exec tee '{log}' | exec '{EVERYTHING}'"
     with wrap("sh", "-c", script, folder=folder) as proxy:
         session = Session(proxy.url)
         reply = session.post(call("mine", LONG, "t", duration=2, steps=4))
@@ -349,9 +350,9 @@ def test_a_cancelled_call_is_cancelled_at_the_server(folder: Path) -> None:
         (ended,) = stream
         assert ended["error"]["code"] == -32800, "no answer; but a stream with event ids must not just end"
         check_works(session)
-        said = [json.loads(line) for line in heard.read_text().splitlines()]
-        (number,) = [m["id"] for m in said if m.get("params", {}).get("name") == LONG]
-        cancelled = [m["params"] for m in said if m["method"] == "notifications/cancelled"]
+        messages = [json.loads(line) for line in log.read_text().splitlines()]
+        (number,) = [m["id"] for m in messages if m.get("params", {}).get("name") == LONG]
+        cancelled = [m["params"] for m in messages if m["method"] == "notifications/cancelled"]
         assert cancelled == [{"requestId": number, "reason": "no"}]
 
 
@@ -366,7 +367,7 @@ def kill(pid: int) -> None:
 
 
 def assert_lost(answer: Message) -> None:
-    """The client is told that nobody knows whether its request ran."""
+    """Asserts that the error says that the outcome of the request is unknown."""
     assert answer["error"]["code"] == OUTCOME_UNKNOWN
     assert answer["error"]["data"] == {"outcome": "unknown"}
     assert "killed by signal 9" in answer["error"]["message"]
@@ -374,7 +375,7 @@ def assert_lost(answer: Message) -> None:
 
 
 def only_child(proxy: Proxy) -> int:
-    """The one server that runs now; one that is being stopped is waited for."""
+    """Returns the process of the only running server, after waiting for one that is being stopped."""
     until(lambda: len(proxy.server_pids) == 1, "one server to run")
     return proxy.server_pids[0]
 
@@ -399,7 +400,8 @@ def test_a_server_killed_while_idle_is_started_again(mortal: Proxy) -> None:
 
 
 def test_a_server_killed_in_the_middle_of_calls(mortal: Proxy) -> None:
-    """Every open request is answered, once; the next one works; what only reads is asked again unseen."""
+    """Every open request is answered, once, and the next one works. Requests that only read are repeated without the
+    client's notice."""
     session = Session(mortal.url)
     for n in range(KILLS):
         streams = [session.post(call(id, LONG, f"t{id}", duration=30, steps=300)).messages() for id in (1, 1, 2)]
@@ -415,7 +417,7 @@ def test_a_server_killed_in_the_middle_of_calls(mortal: Proxy) -> None:
 
 
 def test_a_server_killed_right_after_the_handshake(mortal: Proxy) -> None:
-    """Whether or not the client has confirmed it."""
+    """The result is the same whether or not the client has confirmed the handshake."""
     for n in range(KILLS):
         session = Session(mortal.url, is_confirmed=n % 2 == 0)
         kill(only_child(mortal))
@@ -426,11 +428,11 @@ def test_a_server_killed_right_after_the_handshake(mortal: Proxy) -> None:
 
 
 def test_a_server_killed_during_the_handshake(mortal: Proxy) -> None:
-    """The client is told that there is no session, and the next handshake works."""
+    """The client gets an error instead of a session, and the next handshake works."""
     until(lambda: not mortal.server_pids, "the banner's own session to end")
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):
-            pending = pool.submit(ask, mortal.url, "POST", encode(initialize()))
+            pending = pool.submit(fetch, mortal.url, "POST", encode(initialize()))
             kill(only_child(mortal))
             reply = pending.result()
             answer = reply.json()
@@ -442,7 +444,7 @@ def test_a_server_killed_during_the_handshake(mortal: Proxy) -> None:
 
 
 def test_other_sessions_live_on_when_a_server_dies(mortal: Proxy) -> None:
-    """One session's process is not another's."""
+    """Each session has a process of its own."""
     until(lambda: not mortal.server_pids, "the banner's own session to end")
     one = Session(mortal.url)
     victim = only_child(mortal)
@@ -456,8 +458,8 @@ def test_other_sessions_live_on_when_a_server_dies(mortal: Proxy) -> None:
     check_works(two)
 
 
-def test_what_was_set_is_set_again(mortal: Proxy) -> None:
-    """Subscriptions and the log level outlive the process they were made in, without being asked for."""
+def test_subscriptions_and_log_level_are_set_again(mortal: Proxy) -> None:
+    """Subscriptions and the log level are set again in the next process, without a request of the client."""
     session = Session(mortal.url)
     with contextlib.closing(session.listen()) as listener:
         session.answer(request(1, "logging/setLevel", {"level": "error"}))
@@ -472,7 +474,7 @@ def test_what_was_set_is_set_again(mortal: Proxy) -> None:
 
 
 class Restartable:
-    """An HTTP server that can be killed, and started again where it was."""
+    """An HTTP server that can be killed, and started again on its port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -494,7 +496,7 @@ def restartable(folder: Path) -> Iterator[Restartable]:
 
 
 def test_an_http_server_started_again(folder: Path, restartable: Restartable) -> None:
-    """It has lost all sessions: what was open is answered, and the next call finds everything as it was."""
+    """The server has lost all sessions. Open requests are answered, and the next call finds everything as it was."""
     with wrap(restartable.url, folder=folder) as proxy:
         session = Session(proxy.url)
         check_works(session)
@@ -522,7 +524,7 @@ def test_an_http_server_started_again_while_nobody_calls(folder: Path, restartab
     with wrap(restartable.url, folder=folder) as proxy:
         session = Session(proxy.url)
         with contextlib.closing(session.listen()) as listener:
-            # The server remarks on each subscription, here or on the reply to the call it comes with.
+            # The server reports each subscription, here or on the reply to the call it comes with.
             *remarks, answer = session.post(request(1, "resources/subscribe", {"uri": TEXT_1})).messages()
             assert answer["result"] == {}
             if not remarks:
@@ -537,8 +539,8 @@ def test_an_http_server_started_again_while_nobody_calls(folder: Path, restartab
 # --- Isthmus itself ends ----------------------------------------------------------------------------------------------
 
 
-def test_killing_isthmus_leaves_nobody(folder: Path) -> None:
-    """Neither servers nor what they started, even in a session of their own."""
+def test_killing_isthmus_leaves_no_process(folder: Path) -> None:
+    """Servers and their descendants end with it, even those in a session of their own."""
     script = f"sleep 1000 & setsid sleep 1000 & exec '{EVERYTHING}'"
     with wrap("sh", "-c", script, folder=folder) as proxy:
         sessions = [Session(proxy.url) for _ in range(2)]
@@ -559,7 +561,7 @@ def test_sigterm_lets_calls_finish(proxy_of: Callable[[], contextlib.AbstractCon
         assert next(stream)["params"]["progress"] == 1
         proxy.terminate()
         second = next(stream)
-        refused = _ask_while_draining(session)
+        refused = _fetch_while_draining(session)
         assert refused is None or refused["error"]["code"] == OVERLOADED
         *rest, answer = stream
         assert [message["params"]["progress"] for message in (second, *rest)] == [2, 3, 4]
@@ -569,8 +571,8 @@ def test_sigterm_lets_calls_finish(proxy_of: Callable[[], contextlib.AbstractCon
         proxy.assert_gone()
 
 
-def _ask_while_draining(session: Session) -> Message | None:
-    """The answer to a new request, or None if there is nobody to ask."""
+def _fetch_while_draining(session: Session) -> Message | None:
+    """Returns the answer to a new request, or None if the proxy is gone."""
     try:
         return session.post(call(9, "echo", message="late")).json()
     except OSError:
@@ -579,7 +581,7 @@ def _ask_while_draining(session: Session) -> Message | None:
 
 @pytest.fixture(params=["stdio", "http"])
 def proxy_of(request: pytest.FixtureRequest, folder: Path) -> Callable[[], contextlib.AbstractContextManager[Proxy]]:
-    """Makes a proxy before either kind of server, to be ended by the test."""
+    """A function that makes a proxy before either kind of server, which the test ends."""
 
     @contextlib.contextmanager
     def make() -> Iterator[Proxy]:
@@ -600,15 +602,15 @@ def test_a_second_sigterm_does_not_wait(folder: Path) -> None:
         next(stream)
         proxy.terminate()
         next(stream)
-        until(lambda: _ask_while_draining(session) is None, "no connection to be accepted any more")
-        time.sleep(SAME_SIGNAL_S)  # sooner it would be the first one again
+        until(lambda: _fetch_while_draining(session) is None, "no connection to be accepted any more")
+        time.sleep(SAME_SIGNAL_S)  # a sooner one would count as the same signal
         proxy.terminate()
         assert proxy.wait_exit() == -signal.SIGTERM
         proxy.assert_gone()
 
 
 def test_the_end_of_stdin_lets_calls_finish(folder: Path) -> None:
-    """As a stdio server: who says no more may still be owed an answer."""
+    """A stdio client that has closed stdin still gets its answers."""
     process = isthmus(
         ["wrap", "--listen", "stdio", "--", EVERYTHING],
         folder=folder,
@@ -621,9 +623,9 @@ def test_the_end_of_stdin_lets_calls_finish(folder: Path) -> None:
         process.close_stdin()
         assert process.wait_exit() == 0
         process.assert_gone()
-        said = [json.loads(line) for line in process.lines]
-        assert [m["params"]["progress"] for m in said if m.get("method") == "notifications/progress"] == [1, 2]
-        assert [m["id"] for m in said if "result" in m] == [0, 1]
+        answers = [json.loads(line) for line in process.lines]
+        assert [m["params"]["progress"] for m in answers if m.get("method") == "notifications/progress"] == [1, 2]
+        assert [m["id"] for m in answers if "result" in m] == [0, 1]
     finally:
         process.clean_up()
 
@@ -632,22 +634,22 @@ def test_the_end_of_stdin_lets_calls_finish(folder: Path) -> None:
 
 
 class Bad(NamedTuple):
-    """A request that is refused: how it is made, and what must come back."""
+    """A request that is refused: the function that sends it, and the expected response."""
 
     name: str
     send: Callable[[Session, Proxy], Reply]
     status: int
     code: int | None
-    says: str
+    expected: str
 
 
 def _post(body: bytes, **headers: str | None) -> Callable[[Session, Proxy], Reply]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda session, proxy: ask(session.url, "POST", body, {**session.headers, **named})
+    return lambda session, proxy: fetch(session.url, "POST", body, {**session.headers, **named})
 
 
 def _post_to(path: str) -> Callable[[Session, Proxy], Reply]:
-    return lambda session, proxy: ask(f"{proxy.base_url}{path}", "POST", PING)
+    return lambda session, proxy: fetch(f"{proxy.base_url}{path}", "POST", PING)
 
 
 PING: Final = encode(request(1, "ping"))
@@ -655,7 +657,7 @@ MIB: Final = 1024 * 1024
 
 
 def _announce_too_much(session: Session, proxy: Proxy) -> Reply:
-    """Only the head: whoever waits for the body waits in vain."""
+    """Sends the head only. The body never comes."""
     connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE_S)
     connection.putrequest("POST", "/mcp")
     headers = {"Content-Type": "application/json", "Accept": ACCEPT, "Content-Length": str(17 * MIB)}
@@ -666,7 +668,7 @@ def _announce_too_much(session: Session, proxy: Proxy) -> Reply:
 
 
 def _stream_too_much(session: Session, proxy: Proxy) -> Reply:
-    """Without saying how much it will be."""
+    """Sends a body without its length."""
     connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE_S)
     connection.putrequest("POST", "/mcp")
     headers = {"Content-Type": "application/json", "Accept": ACCEPT, "Transfer-Encoding": "chunked"}
@@ -674,7 +676,7 @@ def _stream_too_much(session: Session, proxy: Proxy) -> Reply:
         connection.putheader(name, value or "")
     connection.endheaders()
     piece = b" " * MIB
-    with contextlib.suppress(OSError):  # it may have answered and closed before all was said
+    with contextlib.suppress(OSError):  # the proxy may have answered and closed before everything was sent
         for _ in range(17):
             connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
     return Reply(connection)
@@ -698,17 +700,17 @@ BAD: Final = (
     Bad("a strange revision", _post(PING, MCP_Protocol_Version="1999-01-01"), 400, -32600, "1999-01-01"),
     Bad("a foreign origin", _post(PING, Origin="https://evil.example"), 403, -32600, "evil.example"),
     Bad("a foreign host", _post(PING, Host="evil.example"), 403, -32600, "evil.example"),
-    Bad("a strange method", lambda s, p: ask(s.url, "PUT", PING, s.headers), 405, -32600, "GET, POST, DELETE"),
-    Bad("an unknown server", lambda s, p: ask(p.url_of("other"), "POST", PING, s.headers), 404, -32600, "/mcp"),
-    Bad("an unknown page", lambda s, p: ask(f"{p.base_url}/nothing", "GET"), 404, None, "/mcp"),
-    Bad("an unknown page to post to", lambda s, p: ask(f"{p.base_url}/letters", "POST", PING), 404, None, "/mcp"),
+    Bad("a strange method", lambda s, p: fetch(s.url, "PUT", PING, s.headers), 405, -32600, "GET, POST, DELETE"),
+    Bad("an unknown server", lambda s, p: fetch(p.url_of("other"), "POST", PING, s.headers), 404, -32600, "/mcp"),
+    Bad("an unknown page", lambda s, p: fetch(f"{p.base_url}/nothing", "GET"), 404, None, "/mcp"),
+    Bad("an unknown page to post to", lambda s, p: fetch(f"{p.base_url}/letters", "POST", PING), 404, None, "/mcp"),
     Bad("messages without a stream", _post_to("/messages"), 400, -32600, "sessionId"),
     Bad("initialize again", _post(encode(initialize())), 400, -32600, "already"),
 )
 
 
 class Bystander:
-    """A session that is at work while others misbehave."""
+    """A session that works while others misbehave."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._session = Session(proxy.url)
@@ -728,8 +730,8 @@ class Bystander:
         assert self._session.delete() == 204
 
 
-def test_bad_requests_are_told_what_is_wrong(over_stdio: Proxy) -> None:
-    """Each by itself, with the status and the code the specification has for it; nobody else notices."""
+def test_bad_requests_get_a_fitting_error(over_stdio: Proxy) -> None:
+    """Each request gets the status and the code of the specification. No other client is affected."""
     bystander = Bystander(over_stdio)
     session = Session(over_stdio.url)
     with contextlib.closing(session.listen()):
@@ -738,19 +740,19 @@ def test_bad_requests_are_told_what_is_wrong(over_stdio: Proxy) -> None:
             body = reply.json()
             seen = body["error"]["message"] if bad.code is not None else body["detail"]
             assert (reply.status, body.get("error", {}).get("code")) == (bad.status, bad.code), (bad.name, body)
-            assert bad.says in seen, (bad.name, seen)
+            assert bad.expected in seen, (bad.name, seen)
             assert echo_of(session.answer(call(1, "echo", message=bad.name))) == f"Echo: {bad.name}"
     assert session.delete() == 204
     bystander.check_undisturbed()
 
 
 def test_unknown_pages_name_those_that_exist(over_stdio: Proxy) -> None:
-    body = ask(f"{over_stdio.base_url}/nothing", "GET").json()
+    body = fetch(f"{over_stdio.base_url}/nothing", "GET").json()
     served = [f"/{area}/mcp-server-everything" for area in ("mcp", "sse", "ws", "upload")]
     assert body["endpoints"] == ["/mcp", "/sse", "/ws", *served, "/healthz"]
     for endpoint in ("/mcp", "/mcp/mcp-server-everything"):
         assert Session(over_stdio.base_url + endpoint).delete() == 204
-    assert ask(f"{over_stdio.base_url}/healthz", "GET").json()["status"] == "ok"
+    assert fetch(f"{over_stdio.base_url}/healthz", "GET").json()["status"] == "ok"
 
 
 def test_unknown_tools_and_methods_are_the_servers_business(proxy: Proxy) -> None:
@@ -763,12 +765,12 @@ def test_unknown_tools_and_methods_are_the_servers_business(proxy: Proxy) -> Non
 
 
 def test_a_command_that_does_not_exist(folder: Path) -> None:
-    """Says so at the start, goes on listening, and tells whoever asks."""
+    """The proxy reports it at the start, keeps listening, and answers clients with an error."""
     with wrap("nosuch", folder=folder) as proxy:
         problem = "command 'nosuch' not found on PATH; install it or give the full path"
         assert re.search(rf"FAILED .*{re.escape(problem)}", proxy.banner)
         for _ in range(2):
-            reply = ask(proxy.url, "POST", encode(initialize(id="i")))
+            reply = fetch(proxy.url, "POST", encode(initialize(id="i")))
             answer = reply.json()
             assert reply.status == 200
             assert answer["id"] == "i"
@@ -776,23 +778,23 @@ def test_a_command_that_does_not_exist(folder: Path) -> None:
             assert problem in answer["error"]["message"]
 
 
-def test_a_server_that_says_why_it_dies(folder: Path) -> None:
-    """Its last words, and a hint, come through to the banner and to clients."""
+def test_the_last_output_of_a_dying_server_is_reported(folder: Path) -> None:
+    """The server's last output, and a hint, come through to the banner and to clients."""
     with wrap("node", "-e", "require('nosuchmodule')", folder=folder) as proxy:
-        for text in (proxy.banner, ask(proxy.url, "POST", encode(initialize())).json()["error"]["message"]):
+        for text in (proxy.banner, fetch(proxy.url, "POST", encode(initialize())).json()["error"]["message"]):
             assert "exited with code 1" in text
             assert "code: 'MODULE_NOT_FOUND'" in text
             assert "hint: a Node.js module is missing" in text
 
 
 def test_an_http_server_that_is_not_there(folder: Path) -> None:
-    """Once it is there, it is used."""
+    """The server is used once it is there."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
         with wrap(f"http://127.0.0.1:{port}/mcp", folder=folder) as proxy:
             assert f"connection refused by 127.0.0.1:{port}; is the server running?" in proxy.banner
-            answer = ask(proxy.url, "POST", encode(initialize())).json()
+            answer = fetch(proxy.url, "POST", encode(initialize())).json()
             assert answer["error"]["code"] == UPSTREAM_UNAVAILABLE
             assert "is the server running?" in answer["error"]["message"]
             reserved.close()
@@ -803,7 +805,7 @@ def test_an_http_server_that_is_not_there(folder: Path) -> None:
 
 
 def exit_of(arguments: Sequence[str | Path], folder: Path) -> tuple[int, str]:
-    """Exit code and stderr of a command that fails at once."""
+    """Returns exit code and stderr of a command that fails at once."""
     process = isthmus(arguments, folder=folder, cwd=folder)
     try:
         code = process.wait_exit()
@@ -815,37 +817,38 @@ def exit_of(arguments: Sequence[str | Path], folder: Path) -> tuple[int, str]:
 
 
 def test_a_port_in_use(folder: Path, over_stdio: Proxy) -> None:
-    """Exit code 1, and what to do about it; whoever has the port is not disturbed."""
+    """The exit code is 1, and the message names a remedy. The owner of the port is not disturbed."""
     bystander = Bystander(over_stdio)
-    code, said = exit_of(["wrap", "--listen", f"127.0.0.1:{over_stdio.port}", "--", EVERYTHING], folder)
+    code, stderr = exit_of(["wrap", "--listen", f"127.0.0.1:{over_stdio.port}", "--", EVERYTHING], folder)
     assert code == 1
-    assert f"port {over_stdio.port} on 127.0.0.1 is taken" in said
-    assert "choose another one, or 0" in said
-    assert "Traceback" not in said
+    assert f"port {over_stdio.port} on 127.0.0.1 is taken" in stderr
+    assert "choose another one, or 0" in stderr
+    assert "Traceback" not in stderr
     bystander.check_undisturbed()
 
 
 @pytest.mark.parametrize(
-    ("command", "text", "says"),
+    ("command", "text", "expected"),
     [
         ("serve", "core: {prot: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}}\n", "port"),
         ("check", "core: {port: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}\n", "line"),
     ],
     ids=["unknown key", "no YAML"],
 )
-def test_a_configuration_that_is_wrong(folder: Path, command: str, text: str, says: str) -> None:
-    """Exit code 2, with the file and the key. What else may be wrong with one, tests/app goes through."""
+def test_a_configuration_that_is_wrong(folder: Path, command: str, text: str, expected: str) -> None:
+    """The exit code is 2, and the message names the file and the key. tests/app covers the other errors of
+    configurations."""
     config = folder / "wrong.yaml"
     config.write_text(text)
-    code, said = exit_of([command, config], folder)
+    code, stderr = exit_of([command, config], folder)
     assert code == 2
-    assert "wrong.yaml" in said
-    assert says in said
-    assert "Traceback" not in said
+    assert "wrong.yaml" in stderr
+    assert expected in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (["wrap"], "expected a URL, or -- COMMAND"),
         (["serve"], "no configuration given"),
@@ -853,8 +856,8 @@ def test_a_configuration_that_is_wrong(folder: Path, command: str, text: str, sa
     ],
     ids=["nothing to wrap", "no configuration", "no file"],
 )
-def test_a_command_line_that_is_wrong(tmp_path: Path, arguments: list[str], says: str) -> None:
-    code, said = exit_of(arguments, tmp_path)
+def test_a_command_line_that_is_wrong(tmp_path: Path, arguments: list[str], expected: str) -> None:
+    code, stderr = exit_of(arguments, tmp_path)
     assert code == 2
-    assert says in said
-    assert "Traceback" not in said
+    assert expected in stderr
+    assert "Traceback" not in stderr

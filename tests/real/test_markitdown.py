@@ -1,7 +1,7 @@
-"""Documents that were uploaded come back as Markdown from a server that never saw the client's disk.
+"""Tests of uploaded documents that come back as Markdown from a server without access to the client's disk.
 
-The server is Microsoft's, behind `isthmus serve` with our example configuration. The official client asks it for the
-documents; the rules of uploading are then tried with a bare client and requests made by hand.
+The server is Microsoft's, behind `isthmus serve` with the example configuration. The official client asks for the
+documents. The rules of uploads are tested with a bare client and requests made by hand.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def client(proxy: rig.Proxy) -> Iterator[Client]:
 
 
 def docx(*paragraphs: str) -> bytes:
-    """The least that is a Word document."""
+    """Returns the smallest Word document."""
     main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     relations = "application/vnd.openxmlformats-package.relationships+xml"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
@@ -88,7 +88,7 @@ def docx(*paragraphs: str) -> bytes:
 
 
 def pdf(text: str) -> bytes:
-    """The least that is a PDF with one line on one page."""
+    """Returns the smallest PDF with one line on one page."""
     drawing = f"BT /F1 24 Tf 72 720 Td ({text}) Tj ET".encode()
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -110,7 +110,7 @@ def pdf(text: str) -> bytes:
 
 @pytest.mark.anyio
 async def test_documents_become_markdown(proxy: rig.Proxy) -> None:
-    """The whole way with the official client: find the helper, upload, convert."""
+    """The official client finds the helper, uploads, and converts."""
     documents = {
         "Report.docx": (docx("Quarterly numbers", "Äpfel &amp; Birnen"), ["Quarterly numbers", "Äpfel & Birnen"]),
         "Hello.pdf": (pdf("Hello from a PDF"), ["Hello from a PDF"]),
@@ -137,13 +137,13 @@ async def test_documents_become_markdown(proxy: rig.Proxy) -> None:
                 assert [line for line in expected if line not in block.text] == []
 
 
-def test_what_is_no_handle_is_explained(client: Client) -> None:
-    """A web address as well: this adapter takes uploads only."""
+def test_an_invalid_handle_is_explained(client: Client) -> None:
+    """A web address is no handle either: this adapter takes uploads only."""
     for uri in ("https://example.com/x.pdf", "file:///etc/hostname", "/etc/hostname", "data:,x", 7, ["a"], {"a": 1}):
-        said = complaint(client.call("convert_to_markdown", {"uri": uri}))
-        assert said.startswith("Argument uri")
-        assert HELPER in said
-    assert "uri" in complaint(client.call("convert_to_markdown", {}))  # the server's own complaint
+        message = complaint(client.call("convert_to_markdown", {"uri": uri}))
+        assert message.startswith("Argument uri")
+        assert HELPER in message
+    assert "uri" in complaint(client.call("convert_to_markdown", {}))  # the error comes from the server
 
 
 # --- Uploading ------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_large_file_passes(client: Client) -> None:
 
 
 def test_a_file_over_the_limit_leaves_nothing(client: Client, root: Path) -> None:
-    """Nor does the file before it, and the link is good for a smaller one."""
+    """The file before it is dropped too, and the link still works for a smaller one."""
     before = blobs(root)
     url = client.offer()["upload_url"]
     detail = refused(post(url, ("big.bin", b"x" * (FILE_MAX + 1))), 413, "file_too_large")
@@ -180,7 +180,7 @@ def test_a_file_over_the_limit_leaves_nothing(client: Client, root: Path) -> Non
 
 
 def test_a_body_too_large_is_refused_at_its_announcement(client: Client, root: Path) -> None:
-    """Three files of the largest size are all that a request may hold: more is not even waited for."""
+    """Three files of the largest size are the maximum of a request. A larger one is refused before its body."""
     before = blobs(root)
     link = urlsplit(client.offer()["upload_url"])
     assert link.hostname is not None
@@ -190,7 +190,7 @@ def test_a_body_too_large_is_refused_at_its_announcement(client: Client, root: P
             f"POST {link.path}?{link.query} HTTP/1.1\r\nHost: {link.netloc}\r\nContent-Type: {content_type}\r\n"
             f"Content-Length: {10 * FILE_MAX}\r\n\r\n".encode()
         )
-        answer = connection.recv(4096)  # and not a byte of the body was sent
+        answer = connection.recv(4096)  # the body was never sent
     assert answer.startswith(b"HTTP/1.1 413 "), answer
     assert blobs(root) == before
 
@@ -246,7 +246,7 @@ def test_several_files_in_one_request(client: Client) -> None:
     reply = post(client.offer()["upload_url"], *contents.items(), hashes=[sha256(c) for c in contents.values()])
     assert reply.status == 200
     assert (reply.json["count"], len(set(reply.json["upload_handles"]))) == (2, 2)
-    assert not {"upload", "upload_handle"} & set(reply.json)  # which would be which?
+    assert not {"upload", "upload_handle"} & set(reply.json)  # they would not tell which of the files
     for handle, upload, (name, content) in zip(
         reply.json["upload_handles"], reply.json["uploads"], contents.items(), strict=True
     ):
@@ -267,7 +267,7 @@ def test_hashes_are_checked(client: Client, root: Path) -> None:
     assert post(url, one, two, hashes=[sha256(b"one"), sha256(b"two").upper()]).status == 200
 
 
-def test_what_is_no_form_is_refused(client: Client, root: Path) -> None:
+def test_an_invalid_form_is_refused(client: Client, root: Path) -> None:
     before = blobs(root)
     url = client.offer()["upload_url"]
     content_type, body = form(("x.txt", b"x"))
@@ -288,7 +288,7 @@ def test_what_is_no_form_is_refused(client: Client, root: Path) -> None:
 
 
 def test_names_are_kept_as_far_as_they_are_safe(client: Client) -> None:
-    """Nothing in a name leads anywhere, and nothing of it is lost without need."""
+    """Names keep everything that is safe, and cannot lead out of their folder."""
     long = "ü" * 200 + ".docx"
     names = {
         "plain.txt": "plain.txt",
@@ -313,12 +313,13 @@ def _sid(client: Client) -> str:
     return sid
 
 
-def test_a_session_has_its_share(proxy: rig.Proxy, root: Path) -> None:
-    """Its files together: what does not fit makes the oldest go, and its agent is told so."""
+def test_a_session_has_a_storage_limit(proxy: rig.Proxy, root: Path) -> None:
+    """The limit counts the files of a session together. A file that does not fit evicts the oldest, and the agent is
+    told so."""
     with filing.session(proxy.url) as client:
-        before, share = len(blobs(root)), SESSION_MAX // FILE_MAX
-        handles = [client.upload(("some.txt", b"x" * FILE_MAX))[0] for _ in range(share + 1)]
-        rig.until(lambda: len(blobs(root)) == before + share, "the oldest to go")
+        before, count = len(blobs(root)), SESSION_MAX // FILE_MAX
+        handles = [client.upload(("some.txt", b"x" * FILE_MAX))[0] for _ in range(count + 1)]
+        rig.until(lambda: len(blobs(root)) == before + count, "the oldest to go")
         assert "made room" in complaint(client.call("convert_to_markdown", {"uri": handles[0]}))
         small = client.upload(("small.txt", b"still fits"))
         assert texts(client.call("convert_to_markdown", {"uri": small[0]})) == ["still fits"]

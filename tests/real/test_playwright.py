@@ -1,7 +1,7 @@
-"""A browser elsewhere: what it saves reaches the client, and what the client uploads reaches its pages.
+"""Tests of a browser on another machine: its files reach the client, and the client's uploads reach its pages.
 
-The server is Playwright's own, with Debian's Chromium, behind `isthmus serve` with our example configuration. The
-client is the official one, and what it cannot do (downloads, uploads) is done with urllib and curl.
+The server is Playwright's own, with Debian's Chromium, behind `isthmus serve` with the example configuration. The
+client is the official one. Downloads and uploads, which it cannot do, are done with urllib and curl.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HELPER = "playwright_get_upload_url"
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
-    return "asyncio"  # one is enough: it is the client's, not ours
+    return "asyncio"  # one suffices: the client runs on it, not the proxy
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Proxy]:
 
 @contextlib.asynccontextmanager
 async def browsing(proxy: rig.Proxy, site: str) -> AsyncIterator[ClientSession]:
-    """A session of the official client, with the page open."""
+    """Yields a session of the official client, with the page open."""
     async with (
         streamable_http_client(proxy.url) as (receiving, sending, _),
         ClientSession(receiving, sending) as client,
@@ -68,7 +68,7 @@ async def browsing(proxy: rig.Proxy, site: str) -> AsyncIterator[ClientSession]:
 
 
 async def call(client: ClientSession, tool: str, **arguments: Any) -> CallToolResult:
-    """The result of a tool that succeeds."""
+    """Returns the result of a tool that succeeds."""
     result = await client.call_tool(tool, arguments)
     assert not result.isError, result
     return result
@@ -120,7 +120,7 @@ async def offer(client: ClientSession) -> dict[str, Any]:
 async def test_a_screenshot_reaches_the_client(
     proxy: rig.Proxy, site: str, filename: str | None, shown: str | None, signature: bytes
 ) -> None:
-    """Whatever it is called, it is described, listed, read and downloaded, with the same bytes everywhere."""
+    """The file is described, listed, read and downloaded, with the same bytes everywhere, whatever its name."""
     arguments = {} if filename is None else {"filename": filename}
     async with browsing(proxy, site) as client:
         result = await call(client, "browser_take_screenshot", **arguments)
@@ -133,13 +133,13 @@ async def test_a_screenshot_reaches_the_client(
         assert await read(client, artifact["artifact_uri"]) == data
 
         (listed,) = (await client.list_resources()).resources[-1:]
-        told = (str(listed.uri), listed.name, listed.mimeType, listed.size)
+        shown_as = (str(listed.uri), listed.name, listed.mimeType, listed.size)
         expected = (artifact["artifact_uri"], artifact["filename"], artifact["mime_type"], len(data))
-        assert told == expected
+        assert shown_as == expected
         (link,) = [block for block in result.content if isinstance(block, ResourceLink)]
         assert (str(link.uri), link.name, link.mimeType, link.size) == expected
         assert artifact["download_url"] in texts(result)
-        # Playwright itself sends the picture along only when it chose the name.
+        # Playwright itself sends the image along only if it chose the name.
         assert len([block for block in result.content if isinstance(block, ImageContent)]) == (filename is None)
 
 
@@ -153,7 +153,7 @@ async def test_a_pdf_reaches_the_client(proxy: rig.Proxy, site: str) -> None:
 
 
 async def test_the_page_is_seen_without_opening_a_file(proxy: rig.Proxy, site: str) -> None:
-    """The server answers with a link to a file of its own; the client gets the file's text, and no list grows."""
+    """The server answers with a link to a file of its own. The client gets the file's text, and no list grows."""
     async with browsing(proxy, site) as client:
         result = await call(client, "browser_navigate", url=site)
         (block,) = [block for block in result.content if isinstance(block, EmbeddedResource)]
@@ -165,8 +165,8 @@ async def test_the_page_is_seen_without_opening_a_file(proxy: rig.Proxy, site: s
         assert [str(entry.uri) for entry in (await client.list_resources()).resources] == ["doc://upload_workflow.md"]
 
 
-async def test_what_the_server_refuses_stays_refused(proxy: rig.Proxy, site: str) -> None:
-    """Its own rules hold as before: it writes nothing outside, and no artifact is made up."""
+async def test_refusals_of_the_server_stay_refusals(proxy: rig.Proxy, site: str) -> None:
+    """The server's own rules hold as before: it writes nothing outside, and no artifact appears."""
     async with browsing(proxy, site) as client:
         for filename in ("../../../escaped.png", "/etc/escaped.png"):
             result = await client.call_tool("browser_take_screenshot", {"filename": filename})
@@ -175,14 +175,14 @@ async def test_what_the_server_refuses_stays_refused(proxy: rig.Proxy, site: str
             assert "outside allowed roots" in texts(result)
 
 
-async def test_a_download_link_is_a_good_citizen_of_http(proxy: rig.Proxy, site: str) -> None:
+async def test_a_download_link_obeys_http(proxy: rig.Proxy, site: str) -> None:
     async with browsing(proxy, site) as client:
         result = await call(client, "browser_take_screenshot", filename="naïve 'shot'.png")
         artifact = artifact_of(result)
         url, size = artifact["download_url"], artifact["size_bytes"]
         data = await read(client, artifact["artifact_uri"])
 
-    # The session is over: the link works on.
+    # The session is over, and the link still works.
     whole = fetch(url)
     assert (whole.status, whole.body) == (200, data)
     assert whole.headers["etag"] == f'"{sha256(data)}"'
@@ -239,7 +239,7 @@ async def test_a_link_opens_what_it_was_made_for_and_nothing_else(proxy: rig.Pro
 
 
 async def test_sessions_do_not_see_each_other(proxy: rig.Proxy, site: str) -> None:
-    """Neither lists nor reads the other's artifacts, and an upload handle is worth nothing to the other."""
+    """No session lists or reads artifacts of another, and an upload handle is invalid in another."""
     async with browsing(proxy, site) as one, browsing(proxy, site) as other:
         artifact = artifact_of(await call(one, "browser_take_screenshot", filename="mine.png"))
         handle = post((await offer(one))["upload_url"], ("mine.txt", b"mine")).json["upload_handle"]
@@ -256,7 +256,7 @@ async def test_sessions_do_not_see_each_other(proxy: rig.Proxy, site: str) -> No
 
 
 async def choose(client: ClientSession, *handles: str) -> str:
-    """Give the page's file input the uploaded files. Returns what the page shows then."""
+    """Gives the page's file input the uploaded files. Returns the text that the page shows then."""
     await call(client, "browser_click", target="#chooser", element="file input")
     await call(client, "browser_file_upload", paths=list(handles))
     return texts(await call(client, "browser_snapshot"))
@@ -273,7 +273,7 @@ async def test_an_uploaded_file_reaches_the_page(proxy: rig.Proxy, site: str) ->
 
 
 async def test_the_offered_command_uploads(proxy: rig.Proxy, site: str, tmp_path: Path) -> None:
-    """What the helper tool offers as an example is what an agent will run: it works as it stands."""
+    """The example command that the helper tool offers works unchanged, as an agent will run it."""
     files = [tmp_path / "first file.txt", tmp_path / "zweite Datei.txt"]
     for at, file in enumerate(files):
         file.write_bytes(b"x" * (10 + at))
@@ -297,12 +297,12 @@ async def test_an_uploaded_file_can_be_dropped(proxy: rig.Proxy, site: str) -> N
         handle = post((await offer(client))["upload_url"], ("drop.csv", b"a,b\n")).json["upload_handle"]
         await call(client, "browser_drop", target="#zone", element="drop zone", paths=[f"{handle}/drop.csv"])
         assert "dropped: drop.csv (4 bytes)" in texts(await call(client, "browser_snapshot"))
-        # The argument is optional, and what it is not needed for passes.
+        # The argument is optional. The tool needs no file without it, and the call passes.
         assert "not a handle" not in await failure(client, "browser_drop", target="#zone")
 
 
-async def test_what_is_no_handle_is_explained_and_not_sent(proxy: rig.Proxy, site: str) -> None:
-    """The answer names the argument, what came and the helper; the page still waits for its file afterwards."""
+async def test_an_invalid_handle_is_explained_and_not_sent(proxy: rig.Proxy, site: str) -> None:
+    """The answer names the argument, its value and the helper. Afterwards the page still waits for its file."""
     async with browsing(proxy, site) as client:
         handle = post((await offer(client))["upload_url"], ("right.txt", b"right")).json["upload_handle"]
         sid, uid = handle.split("/")[-2:]
@@ -316,14 +316,14 @@ async def test_what_is_no_handle_is_explained_and_not_sent(proxy: rig.Proxy, sit
             f"upload://sessions/{sid}/{quote('../' + uid, safe='')}",
             f"upload://sessions/{sid}/{uid.upper()}" if uid.upper() != uid else "upload://",
         ):
-            said = await failure(client, "browser_file_upload", paths=[handle, wrong])
-            assert said.startswith(f"Argument paths[1]: got {json.dumps(wrong)[:70]}")
-            assert "expected an upload handle, upload://sessions/<session>/<upload>" in said
-            assert HELPER in said
+            message = await failure(client, "browser_file_upload", paths=[handle, wrong])
+            assert message.startswith(f"Argument paths[1]: got {json.dumps(wrong)[:70]}")
+            assert "expected an upload handle, upload://sessions/<session>/<upload>" in message
+            assert HELPER in message
         for unknown in (f"upload://sessions/{sid}/{'0' * 32}", f"upload://sessions/{'0' * 32}/{uid}"):
-            said = await failure(client, "browser_file_upload", paths=[unknown])
-            assert said.startswith(f"Unknown upload handle {unknown}")
-            assert HELPER in said
+            message = await failure(client, "browser_file_upload", paths=[unknown])
+            assert message.startswith(f"Unknown upload handle {unknown}")
+            assert HELPER in message
         artifact = f"artifact://sessions/{sid}/{uid}/right.txt"
         assert (await failure(client, "browser_file_upload", paths=[handle, artifact])).startswith("Unknown artifact")
         await call(client, "browser_file_upload", paths=[handle])

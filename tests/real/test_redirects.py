@@ -1,4 +1,4 @@
-"""The official Python SDK's server, asked at the path that it redirects from, behind Isthmus."""
+"""Tests of the official Python SDK's server behind Isthmus, at a path that it redirects from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS: list[dict[str, Any]] = [
 
 PATHS = (("/mcp/", "mcp"), ("/mcp", "mcp/"))
 CLIENTS = (("python-1", "http"), ("typescript-1", "stdio"))
-"""And the transport of each."""
+"""Clients, and the transport of each."""
 CASES = [(*paths, *client) for paths, client in zip(PATHS, CLIENTS, strict=True)]
 if os.environ.get("THOROUGH"):
     CASES = [(*paths, client, down) for paths in PATHS for client, _ in CLIENTS for down in ("http", "stdio")]
@@ -30,7 +30,7 @@ if os.environ.get("THOROUGH"):
 
 @pytest.mark.parametrize("lives_at, asked_at, client, down", CASES)
 def test_official_clients_use_it(lives_at: str, asked_at: str, client: str, down: str, tmp_path: Path) -> None:
-    """As they do directly; and it is asked at the wrong path once."""
+    """Clients use it as they do directly. The wrong path is requested once."""
     with contextlib.ExitStack() as stack:
         python = require(REAL / "client1/bin/python")
         process, url = start_server([python, SERVER], asked_at, folder=tmp_path, env={"MCP_PATH": lives_at})

@@ -1,9 +1,8 @@
-"""Official SDKs as clients meet official SDKs as servers, directly and through Isthmus.
+"""Tests of official SDKs as clients and as servers, directly and through Isthmus.
 
-One server, written on each of them (peers/README.md), is visited by one client, written on each of them, that uses
-every feature in one run and prints what it saw. That is the same for all: which SDK asks, which one answers, which
-revision they agree on and whether Isthmus is in between shows in the revision alone, and in the code by which they say
-that a resource is not there. The tables below hold those differences.
+One server, written on each SDK (peers/README.md), is visited by one client, written on each SDK, which uses every
+feature in one run and prints what it saw. The result is the same for all pairs, except for the revision that they agree
+on and the code of a resource that does not exist. The tables below hold those differences.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ from rig import PEERS, PYTHON_1, PYTHON_2, REAL, run_client, start_server, stdio
 pytestmark = pytest.mark.real
 
 WORKERS: Final = 2
-"""Visits at once. More would have a server start so slowly on a busy machine that who waits 10 s for it gives up."""
+"""The number of visits at once. With more, servers start so slowly on a busy machine that a client gives up after its
+10 s."""
 
-# --- Who meets ------------------------------------------------------------------------------------------------------
+# --- Peers ----------------------------------------------------------------------------------------------------------
 
 HANDSHAKE: Final = "2025-11-25"
 STATELESS: Final = "2026-07-28"
-"""The newest revision of each era, which all that know the era agree on."""
+"""The newest revision of each era, on which all peers of the era agree."""
 
 
 class Visitor(NamedTuple):
     """A client.
 
     Attributes:
-        revisions: what it speaks, best first.
-        session: what its script is told.
-        miss: the code that its user sees, where its SDK puts one of its own in the place of the server's.
+        revisions: the revisions that it speaks, best first.
+        session: the session in its plan.
+        miss: the code of a missing resource that its user sees, if its SDK replaces the server's.
     """
 
     script: str
@@ -50,9 +50,9 @@ class Workshop(NamedTuple):
     """A server.
 
     Attributes:
-        command: its program and arguments, which a transport goes behind, and then `arguments`.
-        revisions: what it speaks.
-        miss: the code by which it says in a handshake revision that a resource is not there.
+        command: its program and arguments. A transport follows, and then `arguments`.
+        revisions: the revisions that it speaks.
+        miss: its code of a missing resource in handshake revisions.
     """
 
     command: Sequence[str | Path]
@@ -62,9 +62,9 @@ class Workshop(NamedTuple):
 
 
 BY_URI: Final = -32002
-"""Resource not found, as the handshake revisions say it."""
+"""The code of a missing resource in handshake revisions."""
 BY_PARAMS: Final = -32602
-"""The same in 2026-07-28: a parameter is wrong."""
+"""The code of a missing resource in 2026-07-28: a parameter is wrong."""
 
 VISITORS: Final = {
     "python-1": Visitor("visit-python-1", [HANDSHAKE], {}),
@@ -87,14 +87,14 @@ WORKSHOPS: Final = {
     "typescript-2-dual": Workshop(_TYPESCRIPT_2, [STATELESS, HANDSHAKE], BY_PARAMS, ["dual"]),
 }
 
-# --- What the proxy speaks ------------------------------------------------------------------------------------------
+# --- Revisions of the proxy -----------------------------------------------------------------------------------------
 
 TO_CLIENTS: Final = (STATELESS, HANDSHAKE)
 TO_SERVERS: Final = (STATELESS, HANDSHAKE)
-"""What Isthmus speaks on either side. A client and a server that have nothing in common with it on their side cannot
-meet through it: that is expected to fail, and a failure to fail is one."""
+"""The revisions that Isthmus speaks on either side. A client and a server that have none of them in common with it
+cannot meet through it. That is expected to fail, and a success is an error."""
 
-# --- What they see --------------------------------------------------------------------------------------------------
+# --- Expected results -----------------------------------------------------------------------------------------------
 
 SEEN: Final[Mapping[str, Any]] = {
     "server": "workshop",
@@ -114,18 +114,18 @@ SEEN: Final[Mapping[str, Any]] = {
     "logs": ["noted"],
     "changes": ["note://one", "tools"],
 }
-"""Apart from `revision` and `missing`."""
+"""The expected result, apart from `revision` and `missing`."""
 
 
 def common(best_first: Sequence[str], others: Sequence[str]) -> str | None:
-    """What the one who asks and the one who answers agree on."""
+    """Returns the revision that a client and a server agree on."""
     return next((revision for revision in best_first if revision in others), None)
 
 
 def misses(visitor: Visitor, workshop: Workshop, is_proxied: bool) -> set[int]:
-    """The codes by which the visitor may learn that a resource is not there.
+    """Returns the codes by which the client may learn that a resource is missing.
 
-    A server of both eras may be asked in either one by a proxy, whatever the client speaks.
+    A proxy may talk to a server of both eras in either one, whatever the client speaks.
     """
     if visitor.miss is not None:
         return {visitor.miss}
@@ -134,14 +134,14 @@ def misses(visitor: Visitor, workshop: Workshop, is_proxied: bool) -> set[int]:
         return {workshop.miss if agreed == HANDSHAKE else BY_PARAMS}
     if common(visitor.revisions, TO_CLIENTS) == STATELESS:
         return {BY_PARAMS}  # -32002 must not be emitted in this revision
-    codes = {HANDSHAKE: workshop.miss, STATELESS: BY_URI}  # of a server asked in 2026-07-28 it is put the old way
+    codes = {HANDSHAKE: workshop.miss, STATELESS: BY_URI}  # the bridge translates the code of a server in 2026-07-28
     return {codes[revision] for revision in workshop.revisions if revision in TO_SERVERS}
 
 
 # --- Visits ---------------------------------------------------------------------------------------------------------
 
 WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio")
-"""The last two through Isthmus, with the same transport on both sides."""
+"""The last two go through Isthmus, with the same transport on both sides."""
 
 Visit = tuple[str, str, str]
 """Way, client, server."""
@@ -172,15 +172,14 @@ MEETINGS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("typescript-2", "typescript-2-modern"),
     ),
 }
-"""Who meets unless THOROUGH is set, which takes minutes: what these must cover, the last test says. A client that
-probes for the revision meets over stdio, where it waits 10 s at most for a process to start, none that starts slowly.
-"""
+"""The visits without THOROUGH, with which they take minutes. The last test states what these must cover. A client that
+probes for the revision meets no slow server over stdio, as it waits 10 s at most for a process to start."""
 
 
 def visits() -> list[Visit]:
-    """Those of `MEETINGS`, or, if THOROUGH is set, all.
+    """Returns the visits of `MEETINGS`, or, with THOROUGH set, all.
 
-    Of these, those of one language meet directly over HTTP, and an SDK itself over stdio.
+    Direct ones are limited then: over HTTP to peers of one language, over stdio to peers of one SDK.
     """
     if not os.environ.get("THOROUGH"):
         return [(way, client, server) for way, pairs in MEETINGS.items() for client, server in pairs]
@@ -194,7 +193,8 @@ def visits() -> list[Visit]:
 
 
 class Book:
-    """What every visitor saw. The visits are made at the same time, in order; a server is up once it is asked for."""
+    """The results of all visits. The visits are made at the same time, in order. A server is up once a visit needs
+    it."""
 
     def __init__(self, pool: ThreadPoolExecutor, folder: Path, stack: contextlib.ExitStack) -> None:
         self._folder = folder
@@ -205,7 +205,7 @@ class Book:
         return self._visits[visit].result()
 
     def _start(self, server: str, stack: contextlib.ExitStack) -> Mapping[str, str]:
-        """The server over HTTP, and Isthmus in front of it: where they are."""
+        """Starts the server over HTTP, and Isthmus in front of it. Returns their URLs."""
         workshop = WORKSHOPS[server]
         process, url = start_server([*workshop.command, "http", *workshop.arguments], "mcp", folder=self._folder)
         stack.callback(process.clean_up)
@@ -224,7 +224,7 @@ class Book:
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
     with contextlib.ExitStack() as stack:
-        # The pool ends first: nobody is visited any more when the servers go.
+        # The pool ends first, so that no visit is under way when the servers go.
         servers = stack.enter_context(contextlib.ExitStack())
         pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
@@ -232,8 +232,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
 
 
 @pytest.mark.parametrize("visit", visits(), ids="--".join)
-def test_a_visitor_sees_all_of_the_workshop(book: Book, visit: Visit) -> None:
-    """Whoever asks and whoever answers, in whichever revision: every feature arrives, once and in order."""
+def test_a_client_sees_all_features_of_the_workshop(book: Book, visit: Visit) -> None:
+    """Every feature arrives, once and in order, with any client and server and in any revision."""
     way, client, server = visit
     is_proxied = not way.startswith("direct")
     visitor, workshop = VISITORS[client], WORKSHOPS[server]
@@ -243,10 +243,11 @@ def test_a_visitor_sees_all_of_the_workshop(book: Book, visit: Visit) -> None:
     assert seen == SEEN
 
 
-def test_the_tables_name_everybody() -> None:
-    """Each client meets a server, and each server a client, through Isthmus, and so each two eras; each way is gone.
+def test_the_tables_cover_every_peer() -> None:
+    """Each client meets a server, and each server a client, through Isthmus, and so does each pair of eras. Each way is
+    used.
 
-    The eras of a client are the one it wants; those of a server are the one, the other, and both.
+    The eras of a client are the one it wants. Those of a server are the one, the other, and both.
     """
     assert {way for way, *_ in visits()} == set(WAYS)
     through = [(client, server) for way, client, server in visits() if not way.startswith("direct")]

@@ -1,4 +1,4 @@
-"""The official Python SDK's HTTP+SSE server behind Isthmus, used by official clients of today's transports."""
+"""Tests of the official Python SDK's HTTP+SSE server behind Isthmus, used by official clients of current transports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig import REAL, Process, require, run_client, start_server, stdio_wrap, wr
 pytestmark = pytest.mark.real
 
 CLIENTS = {"python-1": "http", "python-2": "stdio", "typescript-1": "http"}
-"""And the transport that each has; if THOROUGH is set, each has both."""
+"""Clients, and the transport of each. With THOROUGH set, each has both."""
 PAIRS = list(itertools.product(CLIENTS, ("http", "stdio")) if os.environ.get("THOROUGH") else CLIENTS.items())
 SERVER = Path(__file__).resolve().parent / "peers" / "sse_tools.py"
 
@@ -51,7 +51,7 @@ STEPS = [
 
 @pytest.mark.parametrize("client, down", PAIRS)
 def test_official_clients_use_it(client: str, down: str, tmp_path: Path) -> None:
-    """Calls, progress, questions, and a megabyte up and three down."""
+    """Clients make calls with progress and questions, and with a megabyte up and three down."""
     with contextlib.ExitStack() as stack:
         _, url = stack.enter_context(old_server(tmp_path))
         target: str | list[str] = stdio_wrap(f"sse+{url}")
@@ -76,7 +76,7 @@ def test_official_clients_use_it(client: str, down: str, tmp_path: Path) -> None
 
 
 def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
-    """A call that was open when it died has an unknown outcome; the session of the client goes on."""
+    """A call that was open when the server died has an unknown outcome. The client's session continues."""
     with old_server(tmp_path) as (process, url), wrap(f"sse+{url}", folder=tmp_path) as proxy:
         steps = [call("add", a=1, b=1), call("die"), {"op": "ping"}]
         outcomes = [

@@ -1,10 +1,10 @@
-"""Clients that know tasks meet servers that have them, directly and through Isthmus, whatever their era.
+"""Tests of clients and servers with tasks, directly and through Isthmus, in each pair of eras.
 
-One server, written on each library that has tasks (peers/README.md), is visited by one client, written on each of
-them, that creates tasks, sees them through, answers what they ask, cancels one, leaves another one behind and does some
-things wrong. What it sees depends on the era it speaks alone; the tables below say how. So a client of 2025-11-25 uses
-tasks of the extension of 2026-07-28, and the other way round; one that knows no tasks gets the results of tools that
-are nothing else.
+One server, written on each library that has tasks (peers/README.md), is visited by one client, written on each of them,
+which creates tasks, follows them, answers their questions, cancels one, abandons one and makes some mistakes. The
+result depends on the client's era alone; the tables below say how. So a client of 2025-11-25 uses tasks of the
+2026-07-28 extension, and the other way round. A client that knows no tasks gets results of tools that run only as
+tasks.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from rig import (
 pytestmark = pytest.mark.real
 
 WORKERS: Final = 2
-"""Visits at once. More would have a server start so slowly on a busy machine that who waits 10 s for it gives up."""
+"""The number of visits at once. With more, servers start so slowly on a busy machine that a client gives up after its
+10 s."""
 
-# --- Who meets ------------------------------------------------------------------------------------------------------
+# --- Peers ----------------------------------------------------------------------------------------------------------
 
 LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
-"""The revision whose own tasks these are; and the one with the extension."""
+"""The revision with tasks of its own, and the one with the extension."""
 
 
 class Peer(NamedTuple):
@@ -53,7 +54,7 @@ class Peer(NamedTuple):
 
     Attributes:
         era: the revision in which it has tasks.
-        command: of a server: its program and arguments, behind which go a file for its marks, and a transport.
+        command: for a server, its program and arguments. The file for its marks and a transport follow.
     """
 
     era: str
@@ -72,7 +73,7 @@ SERVERS: Final = {
     "fastmcp": Peer(MODERN, [PYTHON_2, PEERS / "tasks_fastmcp.py"]),
 }
 WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio")
-"""The last two through Isthmus, with the same transport on both sides."""
+"""The last two go through Isthmus, with the same transport on both sides."""
 
 Visit = tuple[str, str, str]
 """Way, client, server."""
@@ -93,15 +94,15 @@ MEETINGS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("raw", "typescript-1"),
     ),
 }
-"""Who meets unless THOROUGH is set: each client, each server, and through Isthmus each two eras over HTTP. What starts
-processes that start slowly begins first, when there is least to wait for."""
+"""The visits without THOROUGH: each client, each server, and through Isthmus each pair of eras over HTTP. Visits with
+slow processes begin first, when there is least to wait for."""
 
 
 def visits() -> list[Visit]:
-    """Those of `MEETINGS`, or, if THOROUGH is set, all that can meet.
+    """Returns the visits of `MEETINGS`, or, with THOROUGH set, all that are possible.
 
-    Of these, directly those of one era over HTTP, and over stdio those of one library that starts in no time. The raw
-    client knows HTTP alone, and FastMCP's does not wait as long as a FastMCP server takes to start.
+    Direct ones are limited then: over HTTP to one era, over stdio to one library that starts fast. The raw client knows
+    HTTP alone, and FastMCP's client does not wait as long as a FastMCP server takes to start.
     """
     if not os.environ.get("THOROUGH"):
         return [(way, client, server) for way, pairs in MEETINGS.items() for client, server in pairs]
@@ -117,21 +118,21 @@ def visits() -> list[Visit]:
     return found
 
 
-# --- What they see --------------------------------------------------------------------------------------------------
+# --- Expected results -----------------------------------------------------------------------------------------------
 
 OFFERS: Final[Mapping[str, Mapping[str, str | None]]] = {
     "typescript-1": {"plain": "forbidden", "quick": "optional"},
     "python-1": {"plain": None, "quick": "optional"},
 }
-"""What servers of 2025-11-25 say of their tools' tasks; all others are required."""
+"""The task support that servers of 2025-11-25 declare for their tools. All others require tasks."""
 TOOLS: Final = ("plain", "quick", "must", "asks", "slow", "fails", "breaks")
 
 BROKEN: Final = {
     "typescript-1": {"code": -32603},
-    "python-1": "nothing",  # that library finishes it with no result and no error either
+    "python-1": "nothing",  # that library finishes it with neither result nor error
     "fastmcp": {"code": 4001},
 }
-"""What came of a task that failed without a result. Through Isthmus it is an error with any server."""
+"""The outcome of a task that failed without a result. Through Isthmus it is an error with any server."""
 
 SEEN: Final[Mapping[str, Any]] = {
     "plain": "plain",
@@ -174,7 +175,7 @@ SEEN_BY: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def offers(client: str, server: str) -> Mapping[str, Any]:
-    """What is said of each tool in the list that this client gets."""
+    """Returns the task support of each tool in the list that this client gets."""
     if client == "raw":
         return dict.fromkeys(TOOLS, False)
     if CLIENTS[client].era == MODERN:
@@ -185,17 +186,17 @@ def offers(client: str, server: str) -> Mapping[str, Any]:
 
 
 def expected(way: str, client: str, server: str) -> dict[str, Any]:
-    """What is seen on this visit, apart from `breaks`."""
+    """Returns the expected result of a visit, apart from `breaks`."""
     era = CLIENTS[client].era
     seen = {**SEEN, **SEEN_BY[era if era == LEGACY else client]}
     seen["offers"] = offers(client, server)
     status = "failed" if era == LEGACY else "completed"
     seen["fails"] = [status, "error: it failed"]
     if way.startswith("direct"):
-        if server == "python-1":  # that library has not heard of tools that fail, or of results of what is cancelled
+        if server == "python-1":  # that library knows neither tools that fail nor results of cancelled tasks
             seen["fails"] = ["completed", "error: it failed"]
             seen["cancelled"] = ["cancelled", "nothing"]
-        if client == "raw":  # nor this one of listening to tasks
+        if client == "raw":  # this client does not subscribe to tasks
             seen["listens"] = False
             del seen["heard"]
     return seen
@@ -205,10 +206,10 @@ def expected(way: str, client: str, server: str) -> dict[str, Any]:
 
 
 class Book:
-    """What came of everything that is done here. It is all done at the same time, in the order of the tests.
+    """The results of everything that is done here. All of it is done at the same time, in the order of the tests.
 
     Attributes:
-        marks: the file in which the servers say what their slow tools do, with the labels that they were given.
+        marks: the file in which the servers note what their slow tools do, with the labels of the calls.
     """
 
     def __init__(
@@ -228,7 +229,7 @@ class Book:
         return [str(part) for part in (*SERVERS[server].command, self.marks, transport)]
 
     def wait_mark(self, line: str) -> None:
-        """Until a server says so."""
+        """Waits until a server writes that line."""
         until(lambda: line in self.marks.read_text().splitlines(), line)
 
     def target(self, way: str, server: str) -> str | Sequence[str]:
@@ -246,7 +247,7 @@ class Book:
         return url
 
     def _stand_between(self, stack: contextlib.ExitStack) -> Mapping[str, str]:
-        """One Isthmus in front of all: where each server is served."""
+        """Starts one Isthmus in front of all servers. Returns their URLs there."""
         servers = [
             {"id": name, "upstream": {"url": url.result()}, "tasks": {"offer": "auto"}}
             for name, url in self._direct.items()
@@ -258,7 +259,7 @@ class Book:
 
 
 Deed = tuple[Any, ...]
-"""A function, called with the book and then with the others."""
+"""A function and the arguments that follow the book."""
 
 
 def between(*command: str) -> list[str]:
@@ -270,7 +271,7 @@ def book(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     here = [item for item in request.session.items if item.module is request.module]
     deeds = [item.callspec.params["deed"] for item in here]
     with contextlib.ExitStack() as stack:
-        # The pool ends first: nobody is visited any more when the servers go.
+        # The pool ends first, so that no visit is under way when the servers go.
         servers = stack.enter_context(contextlib.ExitStack())
         pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
@@ -284,16 +285,16 @@ def named(deed: Deed) -> str:
 def visit(book: Book, way: str, client: str, server: str) -> dict[str, Any]:
     session = {"marks": str(book.marks), "label": f"{way}--{client}--{server}"}
     if way.startswith("direct") and server == "python-1":
-        session |= {"task": {"ttl": 60_000}}  # that library leaves the ttl out where it is told none
+        session |= {"task": {"ttl": 60_000}}  # that library omits the ttl if it is given none
     return run_client(f"tasks-{client}", book.target(way, server), [session], folder=book.folder)[0]
 
 
 @pytest.mark.parametrize("deed", [(visit, *one) for one in visits()], ids=named)
-def test_a_visitor_sees_all_tasks_through(book: Book, deed: Deed) -> None:
-    """Whoever asks and whoever works, in whichever era: results, errors, questions and ends arrive as that era has it.
+def test_a_client_follows_all_tasks_to_their_end(book: Book, deed: Deed) -> None:
+    """Results, errors, questions and ends of tasks arrive in the form of the client's era, with any client and server.
 
-    The task that was cancelled is cancelled at the server, and so is the one whose client has left, if it was known to
-    nobody else. (A client without a session may come back, and a server alone takes no notice.)
+    The cancelled task is cancelled at the server. So is the task of the client that has left, unless another client may
+    know it. (A client without a session may come back, and a server alone takes no notice.)
     """
     _, way, client, server = deed
     seen = dict(book.entry(*deed))
@@ -311,7 +312,7 @@ def test_a_visitor_sees_all_tasks_through(book: Book, deed: Deed) -> None:
 
 
 def kill(book: Book, server: str) -> None:
-    """Have a client begin a task and be gone, and wait until the server is told."""
+    """Lets a client begin a task and end, and waits until the server is notified."""
     tag, label = new_tag(), f"killed {server}"
     plan = {
         "target": {"command": book.target("stdio", server), "env": {}},
@@ -332,7 +333,7 @@ def kill(book: Book, server: str) -> None:
 
 @pytest.mark.parametrize("deed", [(kill, "typescript-1")], ids=named)
 def test_a_task_of_a_client_that_is_killed_is_cancelled(book: Book, deed: Deed) -> None:
-    """Nobody can ask for it any more, and so nobody works on it any more."""
+    """No other client can ask for the task, so the server stops its work."""
     book.entry(*deed)
 
 
@@ -357,7 +358,7 @@ CALLERS: Final = (
     ("python-2", "fastmcp"),
     ("python-2-modern", "typescript-1"),
 )
-"""Likewise: who calls whom unless THOROUGH is set."""
+"""The calls without THOROUGH."""
 
 
 def callers() -> list[Deed]:
@@ -366,11 +367,11 @@ def callers() -> list[Deed]:
 
 
 @pytest.mark.parametrize("deed", callers(), ids=named)
-def test_a_client_that_knows_no_tasks_gets_what_comes_of_them(book: Book, deed: Deed) -> None:
-    """It is told of no task; a question in one is a question of its call."""
-    said = book.entry(*deed)
-    assert [line["params"]["message"] for line in said if line["kind"] == "asked"] == ["Who?"]
-    *steps, breaks = (line for line in said if line["kind"] == "step")
+def test_a_client_without_tasks_gets_their_results(book: Book, deed: Deed) -> None:
+    """The client sees no task. A question of the task is a question of its call."""
+    lines = book.entry(*deed)
+    assert [line["params"]["message"] for line in lines if line["kind"] == "asked"] == ["Who?"]
+    *steps, breaks = (line for line in lines if line["kind"] == "step")
     results = [step["result"] for step in steps]
     assert [result["content"][0]["text"] for result in results] == ["must", "quick", "hello canned", "it failed"]
     assert [result.get("isError", False) for result in results] == [False, False, False, True]
@@ -378,13 +379,13 @@ def test_a_client_that_knows_no_tasks_gets_what_comes_of_them(book: Book, deed: 
     assert isinstance(breaks["error"]["code"], int)
 
 
-# --- A server that is on its own ------------------------------------------------------------------------------------
+# --- The everything server ------------------------------------------------------------------------------------------
 
 RESEARCH: Final = {"name": "simulate-research-query", "arguments": {"topic": "python", "ambiguous": True}}
 
 
 def research(book: Book, way: str, op: str) -> list[dict[str, Any]]:
-    """By a client that makes a task of it, or, with another `op` and an SDK that has no tasks, without."""
+    """Runs the research tool as a task, or, with another `op` and an SDK that has no tasks, without one."""
     command = [str(require(EVERYTHING)), "stdio"]
     target = command if way == "direct" else between(*command)
     session = {"capabilities": "all", "mode": MODERN, "steps": [{"op": op, **RESEARCH}]}
@@ -392,18 +393,18 @@ def research(book: Book, way: str, op: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("deed", [(research, "direct", "task"), (research, "through", "task")], ids=named)
-def test_research_asks_what_is_meant_and_reports(book: Book, deed: Deed) -> None:
-    """The task of the everything server, which takes four seconds, asks in the middle and says where it is."""
-    said = book.entry(*deed)
-    (step,) = (line for line in said if line["kind"] == "step")
+def test_research_asks_a_question_and_reports(book: Book, deed: Deed) -> None:
+    """The task of the everything server takes four seconds, asks in the middle and reports its stage."""
+    lines = book.entry(*deed)
+    (step,) = (line for line in lines if line["kind"] == "step")
     seen = dict(step["result"])
     assert "python (programming)" in seen.pop("result")["content"][0]["text"]
     assert seen == {"neededInput": True, "created": "working", "final": "completed", "isListed": True}
-    assert [line["method"] for line in said if line["kind"] == "asked"].count("elicitation/create") == 1
+    assert [line["method"] for line in lines if line["kind"] == "asked"].count("elicitation/create") == 1
 
 
 @pytest.mark.parametrize("deed", [(research, "through", "call")], ids=named)
 def test_research_is_done_for_a_client_that_knows_no_tasks(book: Book, deed: Deed) -> None:
-    """It gets the report, and the question on the way."""
+    """The client gets the report, and the question before it."""
     (step,) = (line for line in book.entry(*deed) if line["kind"] == "step")
     assert "python (programming)" in step["result"]["content"][0]["text"]

@@ -1,7 +1,7 @@
-"""The proxy dies, or is stopped, while a server over HTTP works on tasks: the next one goes on with them.
+"""Tests of tasks of an HTTP server that outlive the proxy, which dies or is stopped: the next one continues with them.
 
-server-everything keeps its tasks apart by session, so nobody finds them but who names the session they were begun in.
-The client is bare, and like every client has to begin a session anew.
+server-everything keeps its tasks apart by session, so they are found only in the session that they were begun in. The
+client is bare, and has to begin a new session as every client does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOOL = "simulate-research-query"
 
 
 class Caller:
-    """A client with a session, one request after the other."""
+    """A client with a session, one request after another."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -33,8 +33,8 @@ class Caller:
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._last += 1
-        said = self._post({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
-        (answer,) = [message for message in said if message.get("id") == self._last and "method" not in message]
+        messages = self._post({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
+        (answer,) = [message for message in messages if message.get("id") == self._last and "method" not in message]
         return answer
 
     def _post(self, message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def test_a_task_of_a_server_over_http_goes_on_with_the_next_proxy(is_killed: boo
         with serve(config, folder=tmp_path) as proxy:
             caller = Caller(proxy.url_of("every"))
             id = caller.request("tools/call", call)["result"]["task"]["taskId"]
-            # On a busy machine it may have been told before the server had a name for it.
+            # On a busy machine the mark may come before the server has an id for the task.
             until(lambda: "statusMessage" in caller.request("tasks/get", {"taskId": id})["result"], "its name there")
             if is_killed:
                 proxy.kill()

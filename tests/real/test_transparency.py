@@ -1,6 +1,7 @@
-"""A legacy SSE server behind a transparent proxy: its endpoint leads back through that, and an official client follows.
+"""Test of a legacy SSE server behind a transparent proxy: its endpoint leads back through the proxy, and an official
+client follows it.
 
-What Streamable HTTP looks like through it is in `test_everything`, beside the other ways.
+`test_everything` covers Streamable HTTP through it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.real
 
 @contextlib.contextmanager
 def everything_over_sse(folder: Path) -> Iterator[str]:
-    """server-everything with the transport of 2024-11-05: the URL of its stream."""
+    """Yields the URL of the stream of server-everything with the transport of 2024-11-05."""
     require(EVERYTHING)
     command = ["node", "--require", CLIENTS / "loopback.cjs", EVERYTHING.resolve(), "sse"]
     process = Process(command, folder=folder, env={"PORT": "0"})
@@ -39,7 +40,8 @@ async def elicit(context: Any, params: types.ElicitRequestParams) -> types.Elici
 
 
 async def converse(url: str) -> tuple[list[str], str, list[float], str]:
-    """Tools, an echo, the progress of a call, and what a call says that asks its user."""
+    """Uses the server. Returns its tools, an echo, the progress of a call, and the text of a call that asks its
+    user."""
     progress: list[float] = []
 
     async def report(done: float, total: float | None, message: str | None) -> None:
@@ -62,7 +64,7 @@ def text_of(result: types.CallToolResult) -> str:
 
 @pytest.mark.parametrize("base, path", [("/sse", "/mcp"), ("", "/mcp/{id}/sse")])
 def test_a_legacy_stream_and_its_messages_pass(tmp_path: Path, base: str, path: str) -> None:
-    """Whether the configured URL is the stream's, or the server's as a whole."""
+    """The configured URL may be that of the stream or that of the whole server."""
     with everything_over_sse(tmp_path) as url:
         direct = anyio.run(converse, url)
         parts = urlsplit(url)

@@ -1,6 +1,6 @@
-"""WebSocket with the official SDK's own client and server: through us, and what is theirs stays theirs.
+"""Tests of WebSocket with the official SDK's own client and server through Isthmus.
 
-That a client on a WebSocket sees of a server what any other sees is in `test_everything`.
+`test_everything` shows that a client on a WebSocket sees the same of a server as any other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 
 PEER = Path(__file__).resolve().parent / "peers" / "socket_server.py"
 BIG = 200_000
-"""Characters of two bytes, and they come twice: the SDK's client takes messages up to 1 MiB."""
+"""The size in characters of two bytes, which come twice. The SDK's client takes messages up to 1 MiB."""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ STEPS = [
 ]
 
 
-def heard(target: str | list[str], client: str, folder: Path) -> list[Any]:
-    """What a client with every ability is told, one entry a step."""
+def results_of(target: str | list[str], client: str, folder: Path) -> list[Any]:
+    """Returns the messages that a client with all capabilities gets, one entry a step."""
     events = run_client(client, target, [{"capabilities": "all", "steps": STEPS}], folder=folder)
     (begun,) = (event["initialize"] for event in events if event["kind"] == "begin")
     assert begun["serverInfo"]["name"] == "socket-server"
@@ -55,27 +55,27 @@ def heard(target: str | list[str], client: str, folder: Path) -> list[Any]:
     "client, listener", [("python-1", "socket"), ("python-1", "http"), ("python-1", "stdio"), ("typescript-1", "http")]
 )
 def test_the_sdk_s_server_is_joined(server: tuple[Process, str], tmp_path: Path, client: str, listener: str) -> None:
-    """`isthmus wrap ws://…`, whatever its client speaks."""
+    """`isthmus wrap ws://…` works, whatever transport its client speaks."""
     _, url = server
     if listener == "stdio":
-        results = heard(stdio_wrap(url), client, tmp_path)
+        results = results_of(stdio_wrap(url), client, tmp_path)
     else:
         with wrap(url, folder=tmp_path) as proxy:
             assert "server  socket-server " in proxy.banner and " (websocket, handshake era" in proxy.banner
-            results = heard(proxy.socket_url if listener == "socket" else proxy.url, client, tmp_path)
+            results = results_of(proxy.socket_url if listener == "socket" else proxy.url, client, tmp_path)
     texts = [result["content"][0]["text"] for result in results[1:]]
     assert texts[:4] == [STEPS[1]["arguments"]["text"], "canned", "é" * BIG, "mcp"]
     assert results[-1]["isError"]
 
 
-def test_it_is_as_direct(server: tuple[Process, str], tmp_path: Path) -> None:
+def test_a_client_receives_the_same_as_directly(server: tuple[Process, str], tmp_path: Path) -> None:
     _, url = server
     with wrap(url, folder=tmp_path) as proxy:
-        assert heard(proxy.socket_url, "python-1", tmp_path) == heard(url, "python-1", tmp_path)
+        assert results_of(proxy.socket_url, "python-1", tmp_path) == results_of(url, "python-1", tmp_path)
 
 
-def test_a_server_that_ends_is_told(tmp_path: Path) -> None:
-    """Its process is stopped while a client has a session: the next call finds nobody, and says so."""
+def test_a_stopped_server_is_reported_to_the_client(tmp_path: Path) -> None:
+    """The server is stopped while a client has a session. The next call fails, and says so."""
     python = require(REAL / "client1/bin/python")
     with launched([python, PEER], folder=tmp_path, code=None) as process:
         url = process.wait_line(r"listening on (ws://\S+)")[1]

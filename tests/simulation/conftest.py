@@ -1,4 +1,4 @@
-"""The engine that is overheard, and the list of its tables, are those of its own tests."""
+"""Puts the helpers of the engine's tests (`checked_engine`, `stateless_driving`) on the path of the simulation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Worlds of bytes that are told to the engine as the drivers of the product tell it, with answers of all sizes.
+"""Worlds whose engine gets its inputs in all the shapes that the product's drivers use, with answers of all sizes.
 
-What came together is one input (`receive_at_once`), large lines come in pieces, and large documents as they come, at
-the pace of their clients (`receive_part`). For that what counts as large is small in these worlds.
+Things that arrive together are one input (`receive_at_once`). Large lines come in pieces. Large documents come part by
+part, at the pace of their clients (`receive_part`). The sizes that count as large are lowered in these worlds.
 """
 
 from __future__ import annotations
@@ -13,20 +13,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from driven_wires import CRUMB_BYTES, FILLERS, LARGE_BYTES, PARTS_MIN_BYTES, DrivenLines, DrivenResponse
-from isthmus.core.base.effects import (
-    Cause,
-    Close,
-    Delete,
-    Dial,
-    Effect,
-    End,
-    Join,
-    Listen,
-    Pass,
-    Post,
-    PostOpening,
-    Send,
-)
+from isthmus.core.base.effects import Close, Delete, Dial, Effect, Join, Listen, Pass, Post, Send
+from isthmus.core.base.events import Cause, End, PostOpening
 from isthmus.core.base.plan import Kind, Offer, ServerPlan, TaskRules
 from isthmus.core.jsonrpc import envelope, envelope_edges
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES
@@ -36,7 +24,7 @@ from isthmus.core.wire.http import response
 from isthmus.core.wire.http.response import ENDED_ORDERLY
 from simulated_network import Channel, Wrong, filler_of
 from simulated_servers import HANDSHAKES, Server
-from simulated_wires import Heard, Item, SocketWire, cut
+from simulated_wires import Item, ReplyMessage, SocketWire, cut
 from wired import WiredWorld
 from wired_network import WiredNetwork
 
@@ -45,13 +33,14 @@ CUT_OFF: Final = Cause(End.BROKEN, "the server's answer was cut off")
 
 
 class DrivenNetwork(WiredNetwork):
-    """See the module."""
+    """The network of a driven world."""
 
     def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
         super().__init__(rng, faults, dialled)
-        self._with_end: dict[Channel, dict[str, Any]] = {}  # what is told together with the end of a channel
+        # inputs that are given to the engine together with the end of their channel
+        self._with_end: dict[Channel, dict[str, Any]] = {}
         self._passed: dict[Channel, list[bytes]] = {}  # replies that are not over, in the parts that were passed on
-        self._shy: dict[Channel, Item] = {}  # heads of responses that wait for what follows
+        self._shy: dict[Channel, Item] = {}  # heads of responses that the server has not sent yet
 
     def crash(self) -> None:
         for table in (self._with_end, self._passed, self._shy):
@@ -64,7 +53,8 @@ class DrivenNetwork(WiredNetwork):
     # --- To the engine ----------------------------------------------------------------------------------------------
 
     def _send_in(self, channel: Channel, item: Item) -> None:
-        """Some servers begin a response only when they know whether there is more in it than the answer."""
+        """Sends an item to the proxy. Some servers send the head of a response only when they know whether more than
+        the answer follows."""
         if channel not in self._responses:
             super()._send_in(channel, item)
         elif item[0] == "open" and channel.rng.random() < 0.7:
@@ -75,7 +65,7 @@ class DrivenNetwork(WiredNetwork):
             super()._send_in(channel, item)
 
     def _cut(self, data: bytes, rng: random.Random) -> Iterator[bytes]:
-        """Within the envelope of what is large more often than elsewhere."""
+        """Cuts the bytes. Large data is cut within its envelope more often than elsewhere."""
         at = data.find(b"\r\n\r\n") + 4 + rng.randint(0, EDGE_BYTES)
         if len(data) > PARTS_MIN_BYTES and rng.random() < 0.3:
             yield from (part for part in (data[:at], data[at:]) if part)
@@ -93,16 +83,18 @@ class DrivenNetwork(WiredNetwork):
             if kind == "replied" or (kind == "part" and item[4]):
                 self._report_end(channel, Cause(End.DONE))
         else:
-            self._tell_together(channel, *item)
+            self._give_together(channel, *item)
 
-    def _tell_together(self, channel: Channel, kind: str, *given: Any) -> None:
+    def _give_together(self, channel: Channel, kind: str, *given: Any) -> None:
         engine, number, now = self.engine, channel.number, self.now
         self.messages += kind != "part" or given[3]
         if kind == "open":
             effects = engine.receive_at_once(number, now, opening=given[0], message=given[1])
-            self._tell(type(given[0]).__name__ + " at once", effects, channel, given[1])
+            self._take_effects(type(given[0]).__name__ + " at once", effects, channel, given[1])
         elif kind == "pieces":
-            self._tell("receive_pieces", engine.receive_pieces(number, given[0], now), channel, b"|".join(given[0]))
+            self._take_effects(
+                "receive_pieces", engine.receive_pieces(number, given[0], now), channel, b"|".join(given[0])
+            )
         elif kind == "replied":
             self._with_end[channel] = {"opening": given[0], "message": given[1]}
             self._report_end(channel, ENDED_ORDERLY)
@@ -113,23 +105,23 @@ class DrivenNetwork(WiredNetwork):
                 self._report_end(channel, ENDED_ORDERLY)
             else:
                 effects = engine.receive_part(number, part, now, opening=opening, size_bytes=size_bytes)
-                self._tell("receive_part", effects, channel, b"|".join(part))
+                self._take_effects("receive_part", effects, channel, b"|".join(part))
                 if self.strikes("cuts", 0.3 if size_bytes else 0.02, channel.rng):
-                    self._part(channel)  # all has been sent, and not all arrives
+                    self._part(channel)  # the server has sent all, and not all arrives
 
-    def _tell_end(self, channel: Channel, cause: Cause) -> None:
+    def _give_end(self, channel: Channel, cause: Cause) -> None:
         together = self._with_end.pop(channel, None)
         self._passed.pop(channel, None)
         self._shy.pop(channel, None)
         if together is None:
-            super()._tell_end(channel, cause)
+            super()._give_end(channel, cause)
         elif "part" in together:
             part = together["part"]
             effects = self.engine.receive_part(channel.number, part, self.now, cause=cause)
-            self._tell("receive_part and end", effects, channel, b"|".join(part))
+            self._take_effects("receive_part and end", effects, channel, b"|".join(part))
         else:
             effects = self.engine.receive_at_once(channel.number, self.now, cause=cause, **together)
-            self._tell("end at once with " + " ".join(together), effects, channel, together.get("message", b""))
+            self._take_effects("end at once with " + " ".join(together), effects, channel, together.get("message", b""))
 
     def _report_sent(self, channel: Channel, size_bytes: int, *, is_last: bool) -> None:
         if is_last and channel in self._requests:
@@ -160,17 +152,18 @@ class DrivenNetwork(WiredNetwork):
         self.later(channel.last_out_at - self.now, self._deliver_part, channel, order)
 
     def _forbid_ending(self, channel: Channel, effect: Effect) -> None:
-        if not (isinstance(effect, Close) and channel in self._passed):  # it may be cut off
+        # a reply that is passed on in parts may be cut off
+        if not (isinstance(effect, Close) and channel in self._passed):
             super()._forbid_ending(channel, effect)
 
     def _deliver_part(self, channel: Channel, order: Pass) -> None:
         parts = self._passed.get(channel)
         if parts is None or channel.is_over or channel.is_cut or channel.is_mute_out:
             return
-        self.told["part"] += 1
+        self.counts["part"] += 1
         wire, size_bytes = self._requests[channel], sum(map(len, order.pieces))
         parts += order.pieces
-        found: list[Heard] = []
+        found: list[ReplyMessage] = []
         for piece in cut(wire.pass_on(order), channel.rng):
             found += wire.read(piece)
         if not wire.ended_with:
@@ -194,7 +187,7 @@ class DrivenNetwork(WiredNetwork):
         if close is None or self._passed.pop(channel, None) is None:
             super()._finish(channel, close)
         elif not (channel.is_over or channel.is_cut):
-            self.told["cut off"] += 1
+            self.counts["cut off"] += 1
             was_left, channel.is_left = channel.is_left, True
             self._report_end(channel, CUT_OFF)
             if not was_left:
@@ -202,17 +195,17 @@ class DrivenNetwork(WiredNetwork):
 
 
 class DrivenWorld(WiredWorld):
-    """See the module."""
+    """A world of the kind that the module describes."""
 
     network: DrivenNetwork
     network_kind = DrivenNetwork
 
     def _server(self, number: int) -> Server:
-        """Most are of the kind whose answers need not be read."""
+        """Draws a server. Most are of the kind whose answers the proxy need not parse."""
         if self.network.rng_of(f"kind of s{number}").random() < 0.3:
             return super()._server(number)
         server = Server(self.network, ServerPlan(id=f"s{number}", kind=Kind.HTTP, tasks=OWN_TASKS), is_modern=False)
-        server.revision = HANDSHAKES[-1]  # and each before it, as its clients like
+        server.revision = HANDSHAKES[-1]  # the newest; it takes each one before it too, as its clients like
         return server
 
     def run(self) -> None:
@@ -222,13 +215,13 @@ class DrivenWorld(WiredWorld):
 
 @contextmanager
 def large_is_small() -> Iterator[None]:
-    """What counts as large is small meanwhile."""
+    """Lowers the sizes that count as large until the block ends."""
     with (
         patch.object(envelope, "LARGE_BYTES", LARGE_BYTES),
         patch.object(envelope_edges, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
         patch.object(passthrough, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
         patch.object(response, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
-        patch.object(ndjson, "CRUMB_SIZE_MAX_BYTES", CRUMB_BYTES),
+        patch.object(ndjson, "SMALL_SIZE_MAX_BYTES", CRUMB_BYTES),
         patch.object(chunks, "SMALL_SIZE_BYTES", CRUMB_BYTES),
     ):
         yield

@@ -1,27 +1,31 @@
-"""Wires of servers whose news is told as the drivers of the product tell it: together what came together, large
-messages in the pieces they came in, and documents as they come where the engine wants that."""
+"""Connections to servers that report what arrived as the product's drivers do.
+
+Things that arrived together are reported together, large messages in the pieces they came in, and documents part by
+part where the engine wants that.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
-from isthmus.core.base.effects import Connected, Delete, Listen, Post
+from isthmus.core.base.effects import Delete, Listen, Post
+from isthmus.core.base.events import Connected
 from isthmus.core.wire.http import response
 from isthmus.core.wire.http.response import ENDED_ORDERLY, Arrived, Begun, Ended, Opened, Piece
 from isthmus.core.wire.ndjson import Line, LineReader
 from simulated_wires import Item, LineWire, ResponseWire, together
 
 LARGE_BYTES = 500
-"""What is longer than this is large here: a few hundred characters of filler make it so."""
+"""Data longer than this is large here. A few hundred characters of filler make it so."""
 PARTS_MIN_BYTES = 700
 CRUMB_BYTES = 40
-"""Pieces below this are put together."""
+"""Pieces below this size are joined."""
 FILLERS = (0, 0, 300, 600, 2500)
 
 
 class DrivenLines(LineWire):
-    """A server's pipe."""
+    """The pipe of a server."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)
@@ -40,7 +44,7 @@ class DrivenResponse(ResponseWire):
     """A connection to a server, for one request.
 
     Args:
-        passes: whether the engine wants a document that begins so, and is so long, as it comes.
+        passes: tells whether the engine wants a document with this beginning and this size part by part.
     """
 
     def __init__(
@@ -48,12 +52,12 @@ class DrivenResponse(ResponseWire):
     ) -> None:
         super().__init__(target, rng)
         self._passes = passes
-        self._opened: Connected | None = None  # not told yet
+        self._opened: Connected | None = None  # the opening of the response, until it is reported
         self._document: bytes | None = None
 
-    def _told(self, facts: list[response.ReplyEvent]) -> list[Item]:
+    def _items_of(self, facts: list[response.ReplyEvent]) -> list[Item]:
         if len(facts) > 1 and all(isinstance(fact, Arrived) for fact in facts):
-            return super()._told(facts)
+            return super()._items_of(facts)
         found: list[Item] = []
         for fact in facts:
             if isinstance(fact, Opened) and self._reader.is_gathering:
@@ -69,11 +73,11 @@ class DrivenResponse(ResponseWire):
             elif isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY and self._document is not None:
                 found.append(("replied", self._opened, self._document))
             else:
-                found += [*self._held(), *super()._told([fact])]
+                found += [*self._held(), *super()._items_of([fact])]
         return found
 
     def _held(self) -> list[Item]:
-        """What waited for more does so in vain."""
+        """Returns what was held back for more to come, after all. Nothing more came."""
         opened, document, self._opened, self._document = self._opened, self._document, None, None
         found: list[Item] = [] if opened is None else [("open", opened, None)]
         return found if document is None else [*found, ("say", document)]

@@ -1,5 +1,7 @@
-"""Clients that send files, hand them to tools, read what tools made, begin tasks and come back for them; and hold the
-proxy to what it has promised."""
+"""Clients that use files and tasks, and check that the proxy keeps its promises.
+
+They upload files, hand them to tools, read the tools' output, begin tasks and come back for them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,8 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from filing_servers import MISSING
-from isthmus.core.base.effects import (
-    Cause,
-    Close,
-    DownloadOpening,
-    DraftOpening,
-    End,
-    RawFile,
-    Send,
-    UploadOpening,
-    Verb,
-)
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import Cause, DownloadOpening, DraftOpening, End, RawFile, UploadOpening, Verb
 from lasting_network import LastingNetwork
 from promises import Handle, Promise, Promises
 from simulated_clients import (
@@ -46,13 +39,13 @@ Then = Callable[[dict[str, Any]], None]
 
 
 class Filing(Client):
-    """What any kind of client does with files and tasks beside what it does anyway.
+    """The actions with files and tasks that any kind of client has in addition to its own.
 
     Attributes:
-        sid: the name of its session, once it was told.
-        thens: what is done with answers, beside what is always done.
-        used: what it has had the use of.
-        is_auto: its server's tools have no adapters.
+        sid: the id of its session, once the proxy has named it.
+        thens: callbacks for answers, in addition to the usual handling.
+        used: the promised files that it was able to use.
+        is_auto: True if its server's tools have no adapters.
     """
 
     network: LastingNetwork
@@ -73,16 +66,16 @@ class Filing(Client):
         super().begin()
 
     def is_in(self, sid: str | None) -> bool:
-        """Whether that is its session still, for sure."""
+        """True if the client surely still has that session."""
         if sid is None or sid != self.sid or not self.is_ready:
             return False
         pipe = getattr(self, "pipe", None)
         return pipe is None or (pipe.is_open and not pipe.is_ending)
 
-    # --- What it does -----------------------------------------------------------------------------------------------
+    # --- Actions ----------------------------------------------------------------------------------------------------
 
     def call(self) -> int:
-        """One of the things that can be done with a tool, or with what is kept."""
+        """Makes one of the requests that concern tools or stored files."""
         files = [promise for promise in self.promises.files if promise.server == self.server]
         tasks = [handle for handle in self.promises.tasks if handle.server == self.server]
         roll = self.rng.random()
@@ -110,7 +103,7 @@ class Filing(Client):
         self.thens[self.owed[number]] = then
         return number
 
-    # --- What it is told --------------------------------------------------------------------------------------------
+    # --- Messages to it ---------------------------------------------------------------------------------------------
 
     def receive(self, channel: Channel, send: Send) -> None:
         for principal in NAMES.findall(send.message):
@@ -134,12 +127,12 @@ class Filing(Client):
         elif "task" in result and "taskId" in result["task"]:
             self._note_task(owed, result["task"]["taskId"])
         elif then is not None and result.get("resultType") == "input_required":
-            self.thens[self.owed[self.last]] = then  # it is asked again, with answers
+            self.thens[self.owed[self.last]] = then  # the client repeats the call with its answers
         elif then is not None:
             then(frame)
 
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
-        """What is taken in beside a call is told of in its result."""
+        """Checks a result. It also names the files that the proxy stored while the call ran."""
         if owed in self.thens or result.get("resultType") == "task" or "task" in result:
             self.outcomes["result"] += 1
         elif owed.text is not None and "artifact" in result.get("_meta", {}):
@@ -156,13 +149,13 @@ class Filing(Client):
         result = frame.get("result", {})
         if "structuredContent" not in result:
             return
-        said = result["structuredContent"]
-        self.sid = said["session_id"]
-        query = dict(parse_qsl(urlsplit(said["upload_url"]).query))
+        upload = result["structuredContent"]
+        self.sid = upload["session_id"]
+        query = dict(parse_qsl(urlsplit(upload["upload_url"]).query))
         roll = self.rng.random()
         request = Tus(self, query) if roll < 0.4 else Upload(self, query, is_raw=roll < 0.6)
         request.begin()
-        if self.network.strikes("rude", 0.2, self.rng):  # a link for two
+        if self.network.strikes("rude", 0.2, self.rng):  # two uploads use one link
             request.is_alone = False
             other = Upload(self, query, is_raw=True)
             other.is_alone = False
@@ -201,10 +194,10 @@ class Filing(Client):
         return self.ask("tools/call", {"name": tool, "arguments": {"say": data.decode()}}, made)
 
     def _artifacts(self, result: dict[str, Any]) -> dict[str, bytes]:
-        """What a result tells of, by URI."""
+        """Returns the contents that a result links to, by URI."""
         meta = result.get("_meta", {})
-        told = meta.get("artifacts") or ([meta["artifact"]] if "artifact" in meta else [])
-        return {artifact["artifact_uri"]: self.promises.by_sha256(artifact["sha256"]) for artifact in told}
+        artifacts = meta.get("artifacts") or ([meta["artifact"]] if "artifact" in meta else [])
+        return {artifact["artifact_uri"]: self.promises.by_sha256(artifact["sha256"]) for artifact in artifacts}
 
     def _note_artifacts(self, result: dict[str, Any]) -> None:
         meta = result.get("_meta", {})
@@ -233,10 +226,10 @@ class Filing(Client):
                 )
             )
 
-    # --- Using what is kept -----------------------------------------------------------------------------------------
+    # --- Using stored files -----------------------------------------------------------------------------------------
 
     def use(self, promise: Promise) -> int:
-        """Hand it to a tool, or read it."""
+        """Hands the file to a tool, or reads it."""
         promises, disk = self.promises, self.network.disk
         might, must, troubles = promises.may_have(promise, self), promises.must_have(promise, self), disk.troubles
         if promise.url and self.rng.random() < 0.3:
@@ -282,7 +275,7 @@ class Filing(Client):
             )
 
     def look(self, handle: Handle) -> int:
-        """Ask how a task fares, or fetch what it has come to."""
+        """Asks for a task's status, or fetches its result."""
         promises = self.promises
         must, is_fetch = promises.must_see(handle, self), not self.is_modern and self.rng.random() < 0.3
         whose, was_over = (handle.server, handle.principal, handle.is_modern), bool(handle.status)
@@ -306,11 +299,11 @@ class Filing(Client):
 
 
 class Request:
-    """Something over plain HTTP, for a client.
+    """A request over plain HTTP, made for a client.
 
     Attributes:
-        troubles: of the disk, when it began.
-        is_alone: nobody else has its link.
+        troubles: the disk's count of troubles when the request began.
+        is_alone: True if no other request uses its link.
     """
 
     def __init__(self, client: Filing) -> None:
@@ -325,7 +318,7 @@ class Request:
 
     @property
     def is_safe(self) -> bool:
-        """Whether a refusal, now, would be without a reason: nothing that has to do with it has gone wrong."""
+        """True if a refusal would have no reason now: nothing that concerns the request has gone wrong."""
         network, client = self.network, self.client
         return (
             client.promises.is_roomy
@@ -337,7 +330,7 @@ class Request:
         )
 
     def refused(self, status: int) -> None:
-        self.network.told[f"of files: {type(self).__name__} {status}"] += 1
+        self.network.counts[f"of files: {type(self).__name__} {status}"] += 1
         if self.is_safe and not self.is_breaking:
             raise Wrong(f"{type(self).__name__} was refused with {status}, for nothing")
 
@@ -347,11 +340,11 @@ class Request:
         if close is not None and close.status >= 400:
             self.refused(close.status)
         elif close is None:
-            self.network.told[f"of files: {type(self).__name__} lost"] += 1
+            self.network.counts[f"of files: {type(self).__name__} lost"] += 1
 
 
 class Upload(Request):
-    """A form, or a file that is the whole body."""
+    """An upload by a form, or by a file that is the whole body."""
 
     def __init__(self, client: Filing, query: dict[str, str], *, is_raw: bool) -> None:
         super().__init__(client)
@@ -374,16 +367,16 @@ class Upload(Request):
         handles = json.loads(send.message)["upload_handles"]
         if len(handles) != len(self.files):
             raise Wrong(f"{len(self.files)} files were sent, and {handles} are there")
-        self.network.told["of files: uploaded"] += len(handles)
+        self.network.counts["of files: uploaded"] += len(handles)
         for uri, (_, data) in zip(handles, self.files, strict=True):
             self.client.promise(uri, data, since_unix=self.since_unix, sid=self.sid)
 
 
 class Tus(Request):
-    """An upload that goes on after a break.
+    """An upload that continues after an interruption.
 
     Attributes:
-        kept: how much is there for sure, as it was said.
+        kept: the offset that the proxy has confirmed.
     """
 
     STEPS_MAX = 12
@@ -391,7 +384,7 @@ class Tus(Request):
     def __init__(self, client: Filing, query: dict[str, str]) -> None:
         super().__init__(client)
         self.data = client.promises.fresh(client)
-        self.query, self.draft = query, ""
+        self.query, self.upload_id = query, ""
         self.kept = self.steps = 0
         self.verb = Verb.CREATE
         self.is_over = False
@@ -410,7 +403,7 @@ class Tus(Request):
 
     def go_on(self, verb: Verb) -> None:
         self.steps += 1
-        if self.steps > self.STEPS_MAX or self.is_over or not self.draft:
+        if self.steps > self.STEPS_MAX or self.is_over or not self.upload_id:
             return
         self.verb = verb
         self.since_unix = self.network.now_unix
@@ -423,7 +416,7 @@ class Tus(Request):
             server=self.client.server,
             verb=verb,
             query=self.query,
-            draft=self.draft,
+            draft=self.upload_id,
             offset=self.kept if verb is Verb.APPEND else 0,
             size_bytes=len(self.files[0][1]),
         )
@@ -434,13 +427,13 @@ class Tus(Request):
         headers = dict(send.headers)
         if send.status == 201:
             parts = urlsplit(headers["Location"])
-            self.draft, self.query = unquote(parts.path.rpartition("/")[2]), dict(parse_qsl(parts.query))
+            self.upload_id, self.query = unquote(parts.path.rpartition("/")[2]), dict(parse_qsl(parts.query))
         elif send.status not in (200, 204):
             self._fail(send.status)
             return
         if "Upload-Handle" in headers:
             self.is_over = True
-            self.network.told["of files: uploaded in pieces"] += 1
+            self.network.counts["of files: uploaded in pieces"] += 1
             self.client.promise(headers["Upload-Handle"], self.data, since_unix=self.since_unix, sid=self.sid)
             return
         offset = int(headers["Upload-Offset"])
@@ -453,8 +446,8 @@ class Tus(Request):
         self.network.later(pause, self.go_on, Verb.APPEND)
 
     def _fail(self, status: int) -> None:
-        if status in (409, 423, 507) and self.draft:
-            self.network.told[f"of files: Tus {status}"] += 1
+        if status in (409, 423, 507) and self.upload_id:
+            self.network.counts[f"of files: Tus {status}"] += 1
             self.network.later(1.0, self.go_on, Verb.RESUME)
         else:
             self.refused(status)
@@ -463,8 +456,8 @@ class Tus(Request):
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         if channel is self.answered:
             return
-        if close is None and self.draft and not self.is_over:
-            self.network.told["of files: Tus broken"] += 1
+        if close is None and self.upload_id and not self.is_over:
+            self.network.counts["of files: Tus broken"] += 1
             self.network.later(self.client.rng.expovariate(1.0), self.go_on, Verb.RESUME)
         elif close is not None and close.status >= 400:
             self._fail(close.status)
@@ -483,7 +476,7 @@ class Download(Request):
         self.network.open(self, DownloadOpening(unquote(server), sid, id, unquote(name), query))
 
     def receive_file(self, data: bytes) -> None:
-        self.network.told["of files: downloaded"] += 1
+        self.network.counts["of files: downloaded"] += 1
         if data != self.promise.data:
             raise Wrong(f"{self.promise} was downloaded as {data!r}")
 
@@ -492,7 +485,7 @@ class Download(Request):
         self.refused(send.status)
 
     def refused(self, status: int) -> None:
-        self.network.told[f"of files: Download {status}"] += 1
+        self.network.counts[f"of files: Download {status}"] += 1
         network = self.network
         is_spared = (network.runs, network.disk.troubles) == (self.run, self.troubles)
         if self.must and self.client.promises.is_kept(self.promise) and is_spared and status in (403, 404):
@@ -529,7 +522,7 @@ class FilingModernHttp(Filing, ModernHttpClient):
     is_modern = True
 
     def echo(self) -> int:
-        """Of one principal all have one session, and hear what it is asked: so nothing is."""
+        """Makes no such call. All clients of one principal have one session, and would all get its questions."""
         say = f"{self.mark}{self.last + 1}"
         return self.request("tools/call", {"name": "echo", "arguments": {"say": say}}, say)
 

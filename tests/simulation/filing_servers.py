@@ -47,8 +47,8 @@ def filing_plan(id: str, kind: Kind, era: Era | None, *, is_auto: bool, tasks: T
 
 
 class FilingServer(Server):
-    """`eat` says what is in the file at a path, `read` what it is given, `make` writes a file, `show` has one in its
-    result."""
+    """A server with tools for files: `eat` returns the content of the file at a path, `read` returns its argument,
+    `make` writes a file, `show` puts a file into its result."""
 
     network: LastingNetwork
 

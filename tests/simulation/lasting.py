@@ -1,6 +1,6 @@
-"""Worlds in which the proxy has a disk, files and tasks, and does not live for ever.
+"""Worlds in which the proxy has a disk, files and tasks, and may be restarted.
 
-Their parts are those of other worlds, and `tight` limits, what the disk goes through (d.0), and what the process does
+Their parts are those of other worlds, and `tight` limits, the troubles of the disk (d.0), and those of the process
 (r.0).
 """
 
@@ -13,6 +13,7 @@ from typing import Final
 
 import masks
 import msgspec
+from checked_engine import CheckedEngine
 from filing_clients import FILING_KINDS, LINK_TTL_S, TASK_TTL_S, UNKNOWN, UPLOAD_TTL_S, Filing, FilingHttp, FilingPipe
 from filing_servers import FilingServer, filing_plan
 from isthmus.core.base.effects import Dial
@@ -22,7 +23,6 @@ from isthmus.core.engine import Engine
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
 from lasting_network import DYING, LastingNetwork
-from overheard import Overheard
 from promises import Promises
 from simulated_clients import KINDS as PLAIN_KINDS
 from simulated_clients import Client
@@ -58,31 +58,31 @@ TIGHT: Final = {
     "tasks_per_principal_max": 5,
     "tasks_per_session_max": 4,
 }
-"""So little that files go for others, and more are refused."""
+"""Limits so low that files are evicted for others, and more are refused."""
 
 FAIR_S: Final = 60.0
-"""How long after a storm the weather is fine, and what was asked is answered."""
+"""The time without faults after a storm, in which open requests are answered."""
 
 USER: Final = 2000
-"""The number of the first who comes to use what is kept: later than all others."""
+"""The number of the first client that comes to use stored files. It is above those of all other clients."""
 KINDS_OF_USERS: Final = (FilingPipe, FilingHttp)
 
 
-class Hearing(Overheard):
-    """It waives the server's name, which results should have: what is answered here before the session's server has
-    started has none, though sessions before it may have heard of one."""
+class LenientEngine(CheckedEngine):
+    """An engine with an oracle that does not insist on the server's name in results. An answer that the proxy gives
+    before the session's server has started has no name, though earlier sessions may have learned one."""
 
     def _note(self, wire: Wire, found: list[Violation]) -> None:
         super()._note(wire, [each for each in found if each.rule != "server-info" or each.who is not wire.proxy])
 
 
 class LastingWorld(World):
-    """See the module."""
+    """A world of the kind that the module describes."""
 
     network: LastingNetwork
     network_kind: type[LastingNetwork] = LastingNetwork
 
-    def __init__(self, name: str, *, is_heard: bool = True) -> None:
+    def __init__(self, name: str, *, is_checked: bool = True) -> None:
         seed, self._kept = masks.parse(name)
         self.parts: list[str] = []
         self.rng = rng = random.Random(seed)
@@ -93,7 +93,9 @@ class LastingWorld(World):
         is_narrow = rng.random() < 0.5 and bool(drawn) and self._has("narrow")
         is_tight = rng.random() < 0.4 and bool(drawn) and self._has("tight")
         limits = msgspec.structs.replace(NARROW if is_narrow else ROOMY, **KEPT, **(TIGHT if is_tight else {}))
-        self.book = self.paper = None  # they have no place for what a restart does to tasks and news
+        self.task_record = self.change_log = (
+            None  # a restart changes tasks and subscriptions in ways that these two do not model
+        )
         self.clients: list[Client] = []
         self.servers: dict[str, Server] = {}
         self.network = self.network_kind(rng, self.faults, self._dialled)
@@ -111,7 +113,7 @@ class LastingWorld(World):
         entropy = self.network.rng_of("entropy").randbytes
 
         def make(unix_at_zero: float, left: Left) -> Engine:
-            return (Hearing if is_heard else Engine)(
+            return (LenientEngine if is_checked else Engine)(
                 plan,
                 entropy=entropy,
                 unix_at_zero=unix_at_zero,
@@ -161,7 +163,7 @@ class LastingWorld(World):
         client.begin()
         return client
 
-    # --- What happens -----------------------------------------------------------------------------------------------
+    # --- The course of a world --------------------------------------------------------------------------------------
 
     def run(self) -> None:
         network = self.network
@@ -192,10 +194,10 @@ class LastingWorld(World):
     def _receive_crash(self) -> None:
         self.promises.receive_crash([client for client in self.clients if isinstance(client, Filing)])
 
-    # --- What holds afterwards --------------------------------------------------------------------------------------
+    # --- Checks afterwards ------------------------------------------------------------------------------------------
 
     def _check_uses(self) -> None:
-        """What is kept is of use to those whom it was promised, in a session of their own."""
+        """Checks that clients can use the files that they were promised, in sessions of their own."""
         network, promises = self.network, self.promises
         numbers = itertools.count(USER)
         for server, principal in dict.fromkeys((one.server, one.principal) for one in promises.files):
@@ -216,7 +218,7 @@ class LastingWorld(World):
                 raise Wrong(f"{client} cannot use {left}: {client.outcomes}")
 
     def _check_answered(self) -> None:
-        """What is another's, or expired, is refused in a world without faults too."""
+        """Checks the outcomes. Files of others and expired files are refused even in a world without faults."""
         for client in self.clients:
             refused = sum(client.outcomes.pop(f"error {code}", 0) for code in UNKNOWN)
             client.outcomes["error"] -= refused
@@ -232,7 +234,7 @@ class LastingWorld(World):
         put_back_s = network.latest_unix_at_zero - network.unix_at_zero
         network.run(EMPTY_S + put_back_s)
         disk.remove_junk()
-        left = {"files": network.engine.files(), "drafts": disk.drafts, "folders": list(disk.files)}
+        left = {"files": network.engine.files(), "drafts": disk.partial, "folders": list(disk.files)}
         if any(left.values()):
             raise Wrong(f"left when all times are over: {left}")
         super()._check_empty()

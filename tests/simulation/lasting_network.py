@@ -1,4 +1,4 @@
-"""A network whose engine can die and begin anew, with a disk behind it, and files that come and go over plain HTTP."""
+"""A network whose engine can die and start anew, with a disk, and with files over plain HTTP."""
 
 from __future__ import annotations
 
@@ -8,46 +8,42 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Close, Dial, Effect, Send
+from isthmus.core.base.events import Cause, End, Opening
+from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.plan import Plan
+from isthmus.core.base.storage import (
     Append,
     Appended,
-    Cause,
     Cease,
-    Close,
-    Dial,
-    Effect,
-    End,
     Halt,
-    Opening,
     Receive,
-    Send,
     Serve,
     StorageAnswer,
     StoredFile,
     UploadManifest,
 )
-from isthmus.core.base.ids import ChannelId, Ticket
-from isthmus.core.base.plan import Plan
 from isthmus.core.engine import Engine
 from simulated_disk import Left, StormyDisk
 from simulated_network import Channel, Network, Wrong
 
 DYING: Final = ("restarts", "stops", "steps")
-"""What befalls the proxy. restarts: it dies, at any effect of any input, and comes back. stops: it is stopped in order,
-and comes back. steps: the wall clock is another one then."""
+"""Faults of the proxy's process. restarts: it dies at any effect of any input, and starts again. stops: it is stopped
+in order, and starts again. steps: the wall clock jumps meanwhile."""
 
 DRAIN_S: Final = 5.0
 ZERO_UNIX: Final = 1e9
 STORING_S: Final = 30.0
-"""How long a process that ends waits for its disk."""
+"""The time that a process that ends waits for its disk."""
 
 
 class Sender(Protocol):
     """A client that sends files.
 
     Attributes:
-        files: names and contents, of a form or of a whole body; of more of a draft, what it has of it.
-        is_breaking: it hangs up in the midst.
+        files: names and contents, of a form or of a whole body. For another part of a resumable upload, the rest that
+            the client has.
+        is_breaking: True if the client hangs up in the middle.
     """
 
     name: str
@@ -56,11 +52,12 @@ class Sender(Protocol):
 
 
 class LastingNetwork(Network):
-    """
+    """A network with a storage behind the engine.
+
     Attributes:
-        runs: how many engines there were before this one.
-        evicted: how many files have gone for others.
-        crashing: is called when an engine is about to go.
+        runs: the number of engines before this one.
+        evicted: the number of files that were evicted for others.
+        crashing: called when an engine is about to go.
     """
 
     def __init__(
@@ -92,17 +89,17 @@ class LastingNetwork(Network):
 
     @property
     def is_tried(self) -> bool:
-        """Whether it is about to go, so that it may refuse anything."""
+        """True if the process is about to end, so that it may refuse anything."""
         return self._is_stopping or self._is_down or self._is_doomed
 
     # --- The life of the process ------------------------------------------------------------------------------------
 
     def begin(self, make: Callable[[float, Left], Engine], restarted: Callable[[], None]) -> None:
-        """For the first time.
+        """Starts the first engine.
 
         Args:
-            make: a new engine, with what is left of those before it.
-            restarted: is called when another one is there.
+            make: builds an engine with the records that earlier ones left.
+            restarted: called after each start.
         """
         self._make, self.restarted = make, restarted
         self.start()
@@ -113,7 +110,8 @@ class LastingNetwork(Network):
         self.restarted()
 
     def strike(self, number: int) -> None:
-        """About once a second: the process is stopped, or dies in the midst of what it does next."""
+        """Draws a fault of the process, about once a second: it is stopped, or dies in the middle of its next
+        effects."""
         rng = self.rng_of(f"r{number}")
         if self.strikes("stops", 0.03, rng) and not self.is_tried:
             self.stop()
@@ -121,15 +119,15 @@ class LastingNetwork(Network):
             self._effects_left = rng.randint(1, 60)
 
     def stop(self) -> None:
-        """In order: what runs may finish."""
+        """Stops the process in order: open requests may finish."""
         self._is_stopping = True
         run = self.runs
-        self._tell("receive_drain", self.engine.receive_drain(self.now))
+        self._take_effects("receive_drain", self.engine.receive_drain(self.now))
         self.later(DRAIN_S, self._let_go, run)
 
     def _let_go(self, run: int) -> None:
         if run == self.runs and not self._is_down:
-            self._tell("receive_stop", self.engine.receive_stop(self.now))
+            self._take_effects("receive_stop", self.engine.receive_stop(self.now))
             self.later(1.0, self._end_in_order, run, self.now + STORING_S)
 
     def _end_in_order(self, run: int, latest: float) -> None:
@@ -141,8 +139,9 @@ class LastingNetwork(Network):
             self.crash()
 
     def crash(self) -> None:
-        """Every channel is lost, with what is on its way. Clients find out in their own time; servers at once."""
-        self.told["crash"] += 1
+        """Ends the process. Every channel is lost, with the messages in flight. Clients find out in their own time,
+        servers at once."""
+        self.counts["crash"] += 1
         self.crashing()
         self._evicted = self.evicted
         self._is_doomed = self._is_stopping = False
@@ -164,7 +163,7 @@ class LastingNetwork(Network):
             self.latest_unix_at_zero = max(self.latest_unix_at_zero, self.unix_at_zero)
         self.later(self._fate.uniform(0.1, 3.0), self.start)
 
-    # --- What differs while there is none ---------------------------------------------------------------------------
+    # --- While there is no process ----------------------------------------------------------------------------------
 
     def open(self, peer: Any, opening: Opening, body: bytes | None = None) -> Channel:
         if not self._is_down:
@@ -178,7 +177,7 @@ class LastingNetwork(Network):
         if not channel.is_over:
             self._onward(channel, dial)
 
-    # --- What a last message says of its reply ----------------------------------------------------------------------
+    # --- The status of a reply --------------------------------------------------------------------------------------
 
     def _deliver(self, channel: Channel, *sends: Send) -> None:
         if sends[-1].is_last and sends[-1].status >= 400:
@@ -218,12 +217,14 @@ class LastingNetwork(Network):
 
     def answer(self, ticket: Ticket, answer: StorageAnswer) -> None:
         if not self._is_doomed:
-            self._tell(f"receive_answer {type(answer).__name__}", self.engine.receive_answer(ticket, answer, self.now))
+            self._take_effects(
+                f"receive_answer {type(answer).__name__}", self.engine.receive_answer(ticket, answer, self.now)
+            )
 
     # --- Files over plain HTTP --------------------------------------------------------------------------------------
 
     def _receive(self, channel: Channel, order: Receive) -> None:
-        """The body of an upload came, was refused, or broke off: all of its files are stored, or none."""
+        """Takes the body of an upload, whole, refused or broken off. Either all of its files are stored or none."""
         if channel.is_over or channel.is_cut:
             return
         sender: Sender = channel.peer  # type: ignore[assignment]
@@ -245,10 +246,10 @@ class LastingNetwork(Network):
                 StoredFile(filename=name, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
                 for name, data in sender.files
             ]
-            self._say_of_files(channel, msgspec.json.encode(UploadManifest(tuple(files))))
+            self._give_file_message(channel, msgspec.json.encode(UploadManifest(tuple(files))))
 
     def _refuse(self, channel: Channel, status: int) -> None:
-        """The driver answers a client by itself."""
+        """Answers a client as the driver does, without the engine."""
         channel.is_ending = True
         self._finish(channel, Close(channel.number, status=status))
 
@@ -258,26 +259,26 @@ class LastingNetwork(Network):
         cut = channel.rng.randint(0, len(data))
         self._appending[channel.number] = order, [data[:cut], data[cut:]]
         if order.offset == 0:
-            self.disk.drafts.setdefault(order.blob, b"")
+            self.disk.partial.setdefault(order.blob, b"")
         self.later(self.delay(channel), self._append, channel)
 
     def _append(self, channel: Channel) -> None:
-        """A piece more of a draft."""
+        """Appends another piece to a resumable upload."""
         order, pieces = self._appending.get(channel.number, (None, []))
         if order is None or channel.is_over or channel.is_cut:
             return
         disk, sender = self.disk, channel.peer
-        draft = disk.drafts.get(order.blob)
-        if draft is None or disk.is_now("broken"):
+        data = disk.partial.get(order.blob)
+        if data is None or disk.is_now("broken"):
             self._report(channel, Halt.FAILED)
         elif disk.is_now("full"):
             self._report(channel, Halt.FULL)
         elif pieces:
-            draft = disk.drafts[order.blob] = draft + pieces.pop(0)
-            if len(draft) > order.size_bytes:
-                raise Wrong(f"a draft of {order.size_bytes} bytes was given {len(draft)}")
+            data = disk.partial[order.blob] = data + pieces.pop(0)
+            if len(data) > order.size_bytes:
+                raise Wrong(f"a draft of {order.size_bytes} bytes was given {len(data)}")
             if pieces and channel.rng.random() < 0.3:
-                self._say_of_files(channel, msgspec.json.encode(Appended(len(draft), is_over=False)))
+                self._give_file_message(channel, msgspec.json.encode(Appended(len(data), is_over=False)))
             self.later(self.delay(channel), self._append, channel)
         elif sender.is_breaking:  # type: ignore[attr-defined]
             self._report(channel, Halt.BROKEN)
@@ -286,13 +287,13 @@ class LastingNetwork(Network):
             self._report(channel, Halt.NONE)
 
     def _report(self, channel: Channel, halt: Halt) -> None:
-        """What an `Append` has come to."""
+        """Reports the result of an `Append`."""
         order, _ = self._appending.pop(channel.number)
-        draft, sha256 = self.disk.drafts.get(order.blob, b""), ""
-        if halt is Halt.NONE and len(draft) == order.size_bytes:
-            self.disk.blobs[order.blob] = self.disk.drafts.pop(order.blob)
-            sha256 = hashlib.sha256(draft).hexdigest()
-        self._say_of_files(channel, msgspec.json.encode(Appended(len(draft), sha256=sha256, halt=halt)))
+        data, sha256 = self.disk.partial.get(order.blob, b""), ""
+        if halt is Halt.NONE and len(data) == order.size_bytes:
+            self.disk.blobs[order.blob] = self.disk.partial.pop(order.blob)
+            sha256 = hashlib.sha256(data).hexdigest()
+        self._give_file_message(channel, msgspec.json.encode(Appended(len(data), sha256=sha256, halt=halt)))
 
     def _cease(self, order: Cease) -> None:
         channel = self.channels.get(order.channel)
@@ -301,16 +302,16 @@ class LastingNetwork(Network):
 
     def _report_end(self, channel: Channel, cause: Cause) -> None:
         if channel.number in self._appending and not channel.is_over and self.channels.get(channel.number) is channel:
-            if len(self._appending[channel.number][1]) == 2:  # the driver had not come to it
+            if len(self._appending[channel.number][1]) == 2:  # the driver had not begun with the order
                 del self._appending[channel.number]
             else:
                 self._report(channel, Halt.BROKEN)
         super()._report_end(channel, cause)
 
-    def _say_of_files(self, channel: Channel, message: bytes) -> None:
+    def _give_file_message(self, channel: Channel, message: bytes) -> None:
         self.messages += 1
         effects = self.engine.receive_message(channel.number, message, self.now)
-        self._tell("receive_message of files", effects, channel, message)
+        self._take_effects("receive_message of files", effects, channel, message)
 
     def _serve(self, channel: Channel, order: Serve) -> None:
         if channel.is_over or channel.is_cut:

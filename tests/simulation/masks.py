@@ -1,8 +1,8 @@
-"""Names of worlds: a seed, and which parts of its world are kept, where not all are.
+"""Names of worlds: a seed, and the parts of its world that are kept, unless all are.
 
-`17` is the whole world of that seed. `17/far,s0,c1.3.8-10` is what is left of it with the fault `far`, the server s0,
-and of the client c1 the operations 3 and 8 to 10. All random numbers come from the seed by the names of those who draw
-them, so what is kept goes on much as it did with the rest.
+`17` is the whole world of that seed. `17/far,s0,c1.3.8-10` keeps the fault `far`, the server s0, and the operations 3
+and 8 to 10 of the client c1. All random numbers come from the seed and from the name of the part that draws them, so
+the kept parts behave much as they did among the others.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _PART: Final = re.compile(r"([a-z]+\d*)((?:\.\d+(?:-\d+)?)*)")
 
 
 def parse(name: str) -> tuple[str, frozenset[str] | None]:
-    """The seed, and the parts that are kept; None: all.
+    """Returns the seed and the parts that are kept. None stands for all parts.
 
     Raises:
-        ValueError: it is no name of a world.
+        ValueError: the text is no name of a world.
     """
     seed, slash, mask = name.partition("/")
     return seed, frozenset(part for text in mask.split(",") if text for part in _spread(text)) if slash else None
 
 
 def format(seed: str, parts: Iterable[str]) -> str:
-    """The name of the world that has these parts of that seed's."""
+    """Returns the name of the world that has these parts of the seed's world."""
     numbers: dict[str, list[int]] = {}
     for part in parts:
         owner, _, number = part.partition(".")
@@ -45,7 +45,7 @@ def _spread(text: str) -> Iterator[str]:
 
 
 def _runs(numbers: list[int]) -> Iterator[str]:
-    """`.3`, `.8-10`: what follows one another is written as one."""
+    """Yields `.3`, `.8-10`: consecutive numbers become a range."""
     first: int | None = None
     for at, number in enumerate(numbers):
         first = number if first is None else first

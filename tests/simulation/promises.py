@@ -1,6 +1,7 @@
-"""What clients were promised: a file's bytes under a name, a task's outcome; for whom, and how long at least.
+"""The record of promises to clients: the bytes of a file, the outcome of a task, for whom, and for how long at least.
 
-It knows what clients were told and what servers have written, and nothing of how the proxy keeps it.
+The record is made from the messages to clients and the files that servers wrote. It knows nothing of how the proxy
+stores them.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
     from lasting_network import LastingNetwork
 
 SLACK_S = 1.0
-"""Times on the wire are in whole seconds."""
+"""Tolerance. Times on the wire are in whole seconds."""
 
 
 @dataclass(eq=False)
 class Promise:
-    """A file.
+    """The promise to keep a file.
 
     Attributes:
-        sid: the session it is for; where `is_bearer`, whoever of the principal knows its name has it.
-        run: that of the proxy in which it was promised.
-        until_unix: how long it is kept at least; 0: it need not be any more.
-        has_lasted: its session was there when its run ended, so that its name holds by itself since.
-        url: where it can be downloaded, if it can.
+        sid: the session that may use it. If `is_bearer`, any client of the principal that knows the name may.
+        run: the run of the proxy in which it was promised.
+        until_unix: the earliest end of its life. 0 if it need not be kept any more.
+        has_lasted: True if its session was there when its run ended. From then on the name suffices.
+        url: the download link, if there is one.
     """
 
     uri: str
@@ -46,12 +47,13 @@ class Promise:
 
 @dataclass(eq=False)
 class Handle:
-    """A task.
+    """The promise to keep a task.
 
     Attributes:
-        says: what it comes to if it goes well.
-        is_modern: its client is one without a handshake.
-        final: what it came to, once anybody was told: a status, or what was fetched, by kind.
+        says: the text of its result if it succeeds.
+        is_modern: True if its client is of the stateless era.
+        status: its final status, once a client was told one.
+        outcome: its result, once a client has fetched it.
     """
 
     id: str
@@ -66,12 +68,13 @@ class Handle:
 
 
 class Promises:
-    """
+    """All promises of a world.
+
     Args:
-        is_roomy: nothing has to go for want of room.
+        is_roomy: True if the limits never force an eviction.
 
     Attributes:
-        made: all that anybody ever had in a file.
+        made: the owner of every content that was ever in a file.
     """
 
     def __init__(self, network: LastingNetwork, *, is_roomy: bool) -> None:
@@ -84,17 +87,17 @@ class Promises:
         self._count = 0
 
     def by_sha256(self, sha256: str) -> bytes:
-        """What of all that was made has that hash."""
+        """Returns the content that has this hash."""
         data = self._by_sha256.get(sha256)
         if data is None:
             raise Wrong(f"nobody has made a file with the SHA-256 {sha256}")
         return data
 
     def fresh(self, client: Filing) -> bytes:
-        """Bytes that nobody else has, and that say whose they are."""
+        """Returns bytes that no other client has and that name their owner."""
         self._count += 1
-        said = f"fl{self._count}:{client.principal}:".encode()
-        data = said + b"x" * client.rng.choice((5, 60, 300))
+        text = f"fl{self._count}:{client.principal}:".encode()
+        data = text + b"x" * client.rng.choice((5, 60, 300))
         self.made[data] = client.server, client.principal
         self._by_sha256[hashlib.sha256(data).hexdigest()] = data
         return data
@@ -107,7 +110,7 @@ class Promises:
         return promise.is_bearer or promise.sid == client.sid or promise.run < self.network.runs
 
     def must_have(self, promise: Promise, client: Filing) -> bool:
-        """Whether a refusal would break the promise, whatever else the client does not know."""
+        """True if a refusal would break the promise, even if the client knows nothing else."""
         if not self.may_have(promise, client) or not self.is_kept(promise):
             return False
         if promise.is_bearer or promise.run < self.network.runs:
@@ -115,7 +118,7 @@ class Promises:
         return client.is_in(promise.sid)
 
     def is_kept(self, promise: Promise) -> bool:
-        """Whether it has to be there."""
+        """True if the file must still exist."""
         network = self.network
         if promise.until_unix <= network.now_unix + SLACK_S or promise.data in network.disk.vanished:
             return False
@@ -124,17 +127,18 @@ class Promises:
         return self.is_roomy or not network.evicted
 
     def receive_crash(self, clients: list[Filing]) -> None:
-        """The run is about to end."""
+        """Notes the sessions that last until the end of the run."""
         there = {client.sid for client in clients if client.sid is not None and client.is_in(client.sid)}
         for promise in self.files:
             if promise.run == self.network.runs and promise.sid in there:
                 promise.has_lasted = True
 
     def check_start(self) -> None:
-        """Another process has begun: what was promised is there, whole, and all that is there was somebody's."""
+        """Checks the files after a start: each one that was promised is there, whole, and each one that is there has an
+        owner."""
         network = self.network
         shown = {status.uri: status for status in network.engine.files()}
-        for kept in (*self.files, *self.tasks):  # what is over by the clock stays so, should that be put back
+        for kept in (*self.files, *self.tasks):  # an expired entry stays so, even if the clock is put back
             if kept.until_unix <= network.now_unix + SLACK_S:
                 kept.until_unix = 0.0
         for promise in self.files:
@@ -147,8 +151,8 @@ class Promises:
                 raise Wrong(f"{status} holds what nobody sent: {data!r}")
 
     def check_stored(self) -> None:
-        """Nothing is kept but what can be found, and nothing longer than it is for. To be asked while no order is under
-        way, and no upload."""
+        """Checks that each stored entry can be found and none has expired. Valid only while no order and no upload is
+        under way."""
         network = self.network
         disk, files = network.disk, network.engine.files()
         late = [status for status in files if status.expires_at_unix < network.now_unix - SLACK_S and not status.pins]
@@ -159,7 +163,7 @@ class Promises:
         left = {key for key in disk.records if not key.startswith("event/")} - keys - disk.junk
         if left:
             raise Wrong(f"nobody can find the records {left}")
-        used = {session.workspace for session in network.engine._clients.sessions.values()}
+        used = {session.workspace for session in network.engine._sessions.sessions.values()}
         folders = {path.split("/")[2] for path in disk.files} - used - disk.junk
         if folders:
             raise Wrong(f"folders of sessions that are over: {folders}")
@@ -170,7 +174,7 @@ class Promises:
     # --- Tasks ------------------------------------------------------------------------------------------------------
 
     def must_see(self, handle: Handle, client: Filing) -> bool:
-        """A task of somebody who is known by name is found from wherever that is."""
+        """True if the client must be able to find the task. A named principal finds its tasks from any session."""
         whose = handle.server, handle.principal, handle.is_modern
         return (
             whose == (client.server, client.principal, client.is_modern)
@@ -180,13 +184,16 @@ class Promises:
         )
 
     def receive_status(self, handle: Handle, status: str, *, was_over: bool) -> None:
-        """Args:
-        was_over: somebody had been told so before this was asked for. Else what another was told later may have
-            come first.
+        """Checks a status against earlier ones.
+
+        Args:
+            was_over: True if a client knew of the end before this request was sent. Otherwise an earlier status may
+                arrive late.
         """
         if status == "working" and not was_over:
             return
-        is_lost = handle.run < self.network.runs and self.network.disk.troubles > 0  # it could not be kept
+        # the storage may have failed to keep it
+        is_lost = handle.run < self.network.runs and self.network.disk.troubles > 0
         if handle.status and status != handle.status and is_lost and status == "failed":
             handle.status, handle.outcome = "", None
         if handle.status and status != handle.status:
@@ -198,11 +205,11 @@ class Promises:
         if handle.outcome is not None and outcome != handle.outcome:
             raise Wrong(f"{handle} has come to {outcome}")
         handle.outcome = outcome
-        said = [block.get("text") for block in outcome.get("content", ())][:1]  # files may follow
-        if "content" in outcome and not outcome.get("isError") and said != [handle.says]:
+        texts = [block.get("text") for block in outcome.get("content", ())][:1]  # links to files may follow
+        if "content" in outcome and not outcome.get("isError") and texts != [handle.says]:
             raise Wrong(f"{handle} has come to {outcome}")
 
 
 def _may_be_outcome(data: bytes, handle: Handle) -> bool:
-    """Whether a task may have come to this: to what it was to say, or to an error, which says nothing of it."""
+    """True if the data may be the task's outcome: its text, or an error, which does not name the task."""
     return handle.says.encode() in data or data.startswith(b'{"code":')

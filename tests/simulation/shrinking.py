@@ -1,7 +1,7 @@
-"""The smallest world in which the same goes wrong: parts are left out of it as long as the same checker fails.
+"""The search for the smallest part of a world in which the same checker still fails.
 
-First whole clients, servers and faults, one by one, then operations by halves, quarters, and so on; and again from the
-beginning, until nothing can be left out any more. A world is made again for each try, so tries are counted.
+Whole clients, servers and faults are left out first, one by one, then operations by halves, quarters, and so on. This
+is repeated until nothing more can be left out. Each try makes the world again, so tries are counted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import masks
 from simulation import Report, run_world
 
 TRIES_MAX: Final = 400
-"""A world takes a fraction of a second, and less as it shrinks: a minute or two in all."""
+"""The bound on tries. A world takes a fraction of a second, and less as it shrinks: a minute or two in all."""
 
 
 def shrink(failed: Report, *, tries_max: int = TRIES_MAX, run: Callable[[str], Report] = run_world) -> Report:
-    """What is left of a world that went wrong, after at most so many tries. Its seed is the name of what is left."""
+    """Returns the report of the smallest failing world found within `tries_max` tries. Its seed is the name of that
+    world."""
     best, tries, parts = failed, 0, -1
     while len(best.parts) != parts:
         parts = len(best.parts)
@@ -25,7 +26,7 @@ def shrink(failed: Report, *, tries_max: int = TRIES_MAX, run: Callable[[str], R
             for group in step(best):
                 left = [part for part in best.parts if part not in group and part.partition(".")[0] not in group]
                 if len(left) == len(best.parts):
-                    continue  # went with what was left out meanwhile
+                    continue  # was left out together with another part
                 if tries == tries_max:
                     return best
                 tries += 1
@@ -36,14 +37,14 @@ def shrink(failed: Report, *, tries_max: int = TRIES_MAX, run: Callable[[str], R
 
 
 def _wholes(report: Report) -> Iterator[frozenset[str]]:
-    """Those that come last first: they matter least."""
+    """Yields the whole parts, the last ones first: they matter least."""
     for part in reversed(report.parts):
         if "." not in part:
             yield frozenset((part,))
 
 
 def _operations(report: Report) -> Iterator[frozenset[str]]:
-    """Half of what is left, the later half first, and so on to single ones."""
+    """Yields the operations to leave out: first the later half, then the earlier one, and so on down to single ones."""
     parts = [part for part in report.parts if "." in part]
     size = (len(parts) + 1) // 2
     while size:

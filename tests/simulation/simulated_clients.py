@@ -1,6 +1,6 @@
-"""Clients of both eras, on pipes and over HTTP, each of which knows what it is owed.
+"""Clients of both eras, on pipes and over HTTP, each of which checks its answers.
 
-All that a client says carries its mark, and nothing that it is sent may carry another's.
+Every text that a client sends carries its mark, and no message to it may carry another client's mark.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import (
     Cause,
-    Close,
     DeleteOpening,
     End,
     EventPipeOpening,
@@ -23,12 +23,11 @@ from isthmus.core.base.effects import (
     Opening,
     PipeOpening,
     PostOpening,
-    Send,
 )
 from isthmus.core.base.ids import ChannelId
 from simulated_network import Channel, Network, Wrong, filler_of
-from simulated_news import News
 from simulated_servers import ABILITIES, BATCHING, GARBAGE, HANDSHAKES, MODERN, VERSION
+from simulated_subscriptions import Subscriptions
 from simulated_tasks import Tasks
 
 MARKS: Final = re.compile(rb"mk\d+:")
@@ -50,14 +49,14 @@ NOWHERE: Final = Channel(ChannelId(-1), _Nowhere())
 
 
 class Owed:
-    """A request, where its answer belongs, and what a good one says (None: anything).
+    """An open request: where its answer belongs, and the text of a good one (None: any text).
 
     Attributes:
-        settle: is given the answer, whatever it is; None: it is judged by its text.
-        lost: is called if none can come any more.
-        lasts: none needs to come.
-        asked_at: the so manieth request of all clients that was made.
-        progress: the last that was told; `progress_before`: in earlier rounds of the call.
+        settle: called with the answer, whatever it is. None: the answer is judged by its text.
+        lost: called if no answer can come any more.
+        lasts: True if no answer needs to come.
+        asked_at: its number among the requests of all clients.
+        progress: the last value that was reported. `progress_before`: the last one in earlier rounds of the call.
     """
 
     settle: Callable[[Owed, dict[str, Any]], None] | None = None
@@ -70,35 +69,35 @@ class Owed:
 
     @property
     def token(self) -> int | None:
-        """That of its progress. All rounds of a call have one."""
+        """The progress token. All rounds of a call have the same one."""
         token: int | None = self.params.get("_meta", {}).get("progressToken")
         return token
 
     @property
     def steps(self) -> int:
-        """How much progress its call is to make that it wants to hear of."""
+        """The number of progress notifications that the client asked for."""
         steps: int = self.params["arguments"]["steps"] if self.token is not None else 0
         return steps
 
 
 class Client:
-    """One client of one server. What differs between transports is in subclasses.
+    """A client of one server. Subclasses add the transports.
 
     Attributes:
-        owed: requests without an answer, by their ids.
-        unwanted: those that were cancelled; an answer may have been on its way.
-        settled: those that were answered, or whose channel was lost.
-        outcomes: how many requests ended in which way.
-        able: what it declares.
-        greeting: what its server has declared, by a handshake.
+        owed: open requests, by their ids.
+        unwanted: cancelled requests, whose answer may still arrive.
+        settled: requests that were answered, or whose channel was lost.
+        outcomes: the number of requests by the way they ended.
+        able: the capabilities that it declares.
+        server_capabilities: the capabilities that its server has declared in a handshake.
         spoken: the revision that was agreed on in the handshake.
-        incarnation: how often it has begun.
-        tasks, news: what it does with tasks and subscriptions; None: it does without.
-        hears_news: it has a place where it is told of changes.
+        incarnation: the number of times that it has begun.
+        tasks, subscriptions: its actions with tasks and subscriptions, or None.
+        gets_updates: True if it has a stream for notifications of changes.
     """
 
     is_modern = False
-    hears_news = True
+    gets_updates = True
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
         self.network, self.name = network, f"c{number}"
@@ -115,30 +114,31 @@ class Client:
         self.last = self.incarnation = 0
         self.spoken = ""
         self.able: dict[str, Any] = ABLE
-        self.greeting: dict[str, Any] = {}
+        self.server_capabilities: dict[str, Any] = {}
         self.tasks: Tasks | None = None
-        self.news: News | None = None
+        self.subscriptions: Subscriptions | None = None
 
     def __str__(self) -> str:
         kind = type(self).__name__ + (", rude" if self.is_rude else "")
         return f"{self.name}: {kind}, {self.revision}, of {self.principal or 'nobody'}, with {self.server}"
 
-    # --- What it does -----------------------------------------------------------------------------------------------
+    # --- Actions ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Open what it needs, and shake hands."""
+        """Opens its channels and sends `initialize` if its era has one."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Go, in the middle of whatever it is."""
+        """Leaves, whatever is under way."""
         raise NotImplementedError
 
     def send(self, message: bytes) -> Channel:
-        """Say it; returns the channel where an answer belongs."""
+        """Sends the message. Returns the channel on which the answer belongs."""
         raise NotImplementedError
 
     def act(self, number: int) -> None:
-        """Do one of the things that clients do. What is random in it, and in what comes of it, is drawn by number."""
+        """Does one of the actions of clients. All random choices in it, and in what follows from it, are drawn by its
+        number."""
         network, rng = self.network, self.rng
         if not network.is_stormy or self.is_done:
             return
@@ -165,13 +165,13 @@ class Client:
             self.request(rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
 
     def _is_busy_otherwise(self, rng: random.Random) -> bool:
-        """Whether it has done something with tasks or subscriptions."""
+        """True if the client has done something with tasks or subscriptions."""
         if self.tasks is not None and rng.random() < 0.6 and self.tasks.act(rng):
             return True
-        return self.news is not None and rng.random() < 0.3 and self.news.act(rng)
+        return self.subscriptions is not None and rng.random() < 0.3 and self.subscriptions.act(rng)
 
     def call(self) -> int:
-        """Call a tool that says what it is told."""
+        """Calls a tool that returns its argument."""
         return self.request(*self._a_call())
 
     def _a_call(self) -> tuple[str, dict[str, Any], str]:
@@ -201,15 +201,15 @@ class Client:
     ) -> tuple[int, Owed, dict[str, Any]]:
         self.last += 1
         self.network.asked += 1
-        said = dict(params or {})
+        full = dict(params or {})
         if self.is_modern:
-            said["_meta"] = {**said.get("_meta", {}), VERSION: MODERN, ABILITIES: self.able}
-        owed = Owed(NOWHERE, text, said)
+            full["_meta"] = {**full.get("_meta", {}), VERSION: MODERN, ABILITIES: self.able}
+        owed = Owed(NOWHERE, text, full)
         owed.asked_at = self.network.asked
-        return self.last, owed, {"jsonrpc": "2.0", "id": self.last, "method": method, "params": said}
+        return self.last, owed, {"jsonrpc": "2.0", "id": self.last, "method": method, "params": full}
 
     def call_many(self) -> None:
-        """A batch of calls (2025-03-26)."""
+        """Sends a batch of calls (2025-03-26)."""
         composed = [self._compose(*self._a_call()) for _ in range(self.rng.randint(2, 4))]
         channel = self.send(json.dumps([message for _, _, message in composed]).encode())
         for number, owed, _ in composed:
@@ -229,10 +229,10 @@ class Client:
 
     def initialize(self) -> None:
         client = {"name": "c", "version": "1"}
-        said = {"protocolVersion": self.revision, "capabilities": ABLE, "clientInfo": client}
-        self.request("initialize", said, "initialize")
+        params = {"protocolVersion": self.revision, "capabilities": ABLE, "clientInfo": client}
+        self.request("initialize", params, "initialize")
 
-    # --- What it is told --------------------------------------------------------------------------------------------
+    # --- Messages to it ---------------------------------------------------------------------------------------------
 
     def receive(self, channel: Channel, send: Send) -> None:
         self._check_marks(send.message)
@@ -245,8 +245,8 @@ class Client:
                     self._take_question(one)
                 elif one["method"] == "notifications/progress":
                     self._take_progress(one["params"])
-                elif self.news is not None:
-                    self.news.receive(channel, one)
+                elif self.subscriptions is not None:
+                    self.subscriptions.receive(channel, one)
 
     def _check_marks(self, message: bytes) -> None:
         for mark in MARKS.findall(message):
@@ -254,13 +254,13 @@ class Client:
                 raise Wrong(f"{self.mark} was sent what belongs to another: {message!r}")
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
-        """A channel has ended: by an order of the engine's (`close`), or it was lost."""
+        """Takes the end of a channel. `close` is the engine's order, or None if the channel was lost."""
         raise NotImplementedError
 
     def _take_answer(self, channel: Channel, frame: dict[str, Any]) -> None:
         number = frame.get("id")
         if number is None or (self.is_rude and number not in self.owed):
-            return  # what it said before was no request
+            return  # the id belongs to a message that was no request
         if number in self.settled:
             raise Wrong(f"{self.mark} was answered again: {frame}")
         owed = self.owed.pop(number, None) or self.unwanted.pop(number, None)
@@ -279,7 +279,7 @@ class Client:
         elif owed.text == "initialize":
             self.is_ready = True
             self.incarnation += 1
-            self.greeting = frame["result"]["capabilities"]
+            self.server_capabilities = frame["result"]["capabilities"]
             self.spoken = frame["result"]["protocolVersion"]
             self.notify("notifications/initialized")
         elif frame["result"].get("resultType") == "input_required":
@@ -289,22 +289,22 @@ class Client:
         else:
             self._judge(owed, frame["result"])
 
-    def _take_progress(self, told: dict[str, Any]) -> None:
-        token = told["progressToken"]
+    def _take_progress(self, params: dict[str, Any]) -> None:
+        token = params["progressToken"]
         owed = next((owed for owed in (*self.owed.values(), *self.unwanted.values()) if owed.token == token), None)
-        if owed is not None and told["progress"] <= owed.progress:
-            raise Wrong(f"{self.mark} was told of progress again, after {owed.progress}: {told}")
+        if owed is not None and params["progress"] <= owed.progress:
+            raise Wrong(f"{self.mark} was told of progress again, after {owed.progress}: {params}")
         if owed is not None:
-            owed.progress = told["progress"]
+            owed.progress = params["progress"]
             self.outcomes["progress"] += 1
         elif token not in self.settled:
-            raise Wrong(f"{self.mark} wants to hear of no such progress: {told}")
+            raise Wrong(f"{self.mark} wants to hear of no such progress: {params}")
 
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
         self.outcomes["result"] += 1
         if owed.text is not None:
-            said = [block.get("text") for block in result.get("content", ())]
-            if said != [owed.text] and not result.get("isError"):
+            texts = [block.get("text") for block in result.get("content", ())]
+            if texts != [owed.text] and not result.get("isError"):
                 raise Wrong(f"{owed.text!r} was answered {result!r}")
             filler = result.get("_meta", {}).get("filler")
             if filler is not None and filler != filler_of(len(filler)):
@@ -313,7 +313,7 @@ class Client:
                 raise Wrong(f"nothing went wrong, and {owed.text!r} made {owed.progress} steps of {owed.steps}")
 
     def _go_on(self, owed: Owed, result: dict[str, Any]) -> None:
-        """Answer what the call asks, and make it again."""
+        """Answers the questions of a call, and repeats the call."""
         asked = result.get("inputRequests", {}).items()
         answers = {key: _accept(question["params"]) for key, question in asked}
         params = {**owed.params, "inputResponses": answers}
@@ -337,9 +337,9 @@ class Client:
         self.network.later(3.0, self.begin)
 
     def lose(self, channel: Channel | None = None) -> None:
-        """Nothing more can come for what belongs to that channel; None: for anything."""
-        if channel is None and self.news is not None:
-            self.news.lose()
+        """Drops the requests whose answer belongs to that channel, or all if `channel` is None."""
+        if channel is None and self.subscriptions is not None:
+            self.subscriptions.lose()
         for number, owed in [*self.owed.items(), *self.unwanted.items()]:
             if channel is None or owed.channel is channel:
                 self.owed.pop(number, None)
@@ -352,14 +352,14 @@ class Client:
 
 
 AWAY: Final = 1001
-"""Says a proxy that stops: what was on its way to it is answered by nobody."""
+"""The WebSocket close code of a proxy that stops. Messages in flight are not answered."""
 
 
 class PipeClient(Client):
-    """A client with one two-way stream, that shakes hands.
+    """A client of the handshake era with one two-way stream.
 
     Attributes:
-        is_halved: it says no more, and waits for what it is owed, which was `due` then.
+        is_halved: True if it sends no more, and waits for the answers in `due`.
     """
 
     pipe: Channel | None = None
@@ -389,10 +389,10 @@ class PipeClient(Client):
         return self.pipe
 
     def end_half(self) -> None:
-        """End its own side. What it is owed still comes."""
+        """Ends its sending side. Open requests are still answered."""
         if self.pipe is not None and self.is_connected and not self.is_halved:
-            if self.news is not None:
-                self.news.stop()
+            if self.subscriptions is not None:
+                self.subscriptions.stop()
             self.is_halved, self.is_ready = True, False
             self.due = {number for number, owed in self.owed.items() if not owed.lasts}
             self.network.end_half(self.pipe)
@@ -412,11 +412,11 @@ class PipeClient(Client):
             self.lose()
             self.network.later(1.0, self.begin)
         else:
-            self.lose(channel)  # of one that another has taken the place of
+            self.lose(channel)  # of a stream that a newer one has replaced
 
 
 class ModernPipeClient(PipeClient):
-    """A client without a handshake, on a pipe."""
+    """A client of the stateless era on a pipe."""
 
     is_modern = True
 
@@ -425,7 +425,7 @@ class ModernPipeClient(PipeClient):
 
 
 class EventPipeClient(PipeClient):
-    """A client of HTTP+SSE: what it says goes in POSTs of their own."""
+    """A client of HTTP+SSE, which sends each message in a POST of its own."""
 
     token: str | None = None
 
@@ -450,7 +450,7 @@ class EventPipeClient(PipeClient):
         return self.pipe
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
-        """A message that did not get through will not be answered."""
+        """Takes the end of a channel. A message whose POST failed is not answered."""
         if channel is not self.pipe and (close is None or close.status >= 400):
             self.leave()
             self.network.later(1.0, self.begin)
@@ -466,8 +466,8 @@ class HttpClient(Client):
     """A client of Streamable HTTP with a session, which resumes streams that were lost.
 
     Attributes:
-        streams: what is open of the session's, each a reply or the session's own stream.
-        copies: where it has said again what it had said; what comes there is of no use.
+        streams: its open streams, each a reply or the session's own stream.
+        copies: channels of requests that it repeated. Their answers are ignored.
     """
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
@@ -481,21 +481,21 @@ class HttpClient(Client):
             self.initialize()
 
     def send(self, message: bytes) -> Channel:
-        opening = PostOpening(self.server, self.principal, self.session, self.said_revision(), base_url="http://here")
+        opening = PostOpening(self.server, self.principal, self.session, self.revision_header(), base_url="http://here")
         channel = self.network.open(self, opening, message)
         self.streams.append(channel)
         if self.network.strikes("doubles", 0.1, self.rng):
-            self.network.later(self.rng.expovariate(2.0), self._say_again, opening, message)
+            self.network.later(self.rng.expovariate(2.0), self._repeat, opening, message)
         return channel
 
-    def _say_again(self, opening: PostOpening, message: bytes) -> None:
-        """A retry, though nothing was lost; or its own stream once more."""
+    def _repeat(self, opening: PostOpening, message: bytes) -> None:
+        """Repeats a request, or opens the session's own stream again, though nothing was lost."""
         if self.session is not None and self.rng.random() < 0.3:
             self._listen(None)
         elif not self.is_done and b'"initialize"' not in message:
             self.copies.append(self.network.open(self, opening, message))
 
-    def said_revision(self) -> str | None:
+    def revision_header(self) -> str | None:
         return self.revision if self.session is not None and self.revision >= "2025-06-18" else None
 
     def receive(self, channel: Channel, send: Send) -> None:
@@ -508,11 +508,11 @@ class HttpClient(Client):
         self.revision = _negotiated(send.message, self.revision)
         was_ready = self.is_ready
         super().receive(channel, send)
-        if self.is_ready and not was_ready and (self.news is not None or self.rng.random() < 0.7):
+        if self.is_ready and not was_ready and (self.subscriptions is not None or self.rng.random() < 0.7):
             self._listen(None)
 
     def _listen(self, event_id: str | None) -> Channel:
-        opening = GetOpening(self.server, self.principal, self.session, self.said_revision(), event_id)
+        opening = GetOpening(self.server, self.principal, self.session, self.revision_header(), event_id)
         channel = self.network.open(self, opening)
         self.streams.append(channel)
         return channel
@@ -526,13 +526,13 @@ class HttpClient(Client):
             self.session = session
 
     def leave(self) -> None:
-        """End the session, or just go."""
+        """Ends the session with a DELETE, or leaves without one."""
         streams, self.streams = self.streams, []
         for channel in streams:
             if channel.is_open:
                 self.network.end(channel, GONE)
         if self.session is not None and self.rng.random() < 0.7:
-            opening = DeleteOpening(self.server, self.principal, self.session, self.said_revision())
+            opening = DeleteOpening(self.server, self.principal, self.session, self.revision_header())
             self.network.open(self, opening)
         self.session, self.is_ready = None, False
         self.lose()
@@ -572,7 +572,7 @@ class HttpClient(Client):
 
 
 class ModernHttpClient(Client):
-    """A client without sessions, each of whose requests says all."""
+    """A client of the stateless era over HTTP."""
 
     is_modern = True
 
@@ -611,12 +611,12 @@ class ModernHttpClient(Client):
 
 
 def _accept(question: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a question: what it says."""
+    """Returns the answer to a question, which repeats the question's text."""
     return {"action": "accept", "content": {"name": question["message"]}}
 
 
 def _negotiated(message: bytes, otherwise: str) -> str:
-    """The revision that an answer to `initialize` names."""
+    """Returns the revision in a response to `initialize`."""
     if b'"protocolVersion"' not in message:
         return otherwise
     frame = json.loads(message)

@@ -1,8 +1,8 @@
-"""A disk that is slow, full or broken for a while, and keeps over a crash what it was told to keep.
+"""A disk that is slow, full or broken for a while, and that survives the process.
 
-It obeys the laws of `storage.interface` and no more. Records are written in the order of their orders, all else at
-once. What was answered lasts. Of what was under way when the process died each part is there, whole, or not at all: of
-records so many of the first, of files any of them; and of an order for several files, perhaps some.
+The disk obeys the rules of `storage.interface` and no more. Records are written in the order of their orders,
+everything else at once. An answered order lasts. After a crash, each part of an order under way is there whole or not
+at all: of records, a prefix of them; of files, any subset. An order for several files may be carried out in part.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from disk import ORDERS, Disk, File
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Effect
+from isthmus.core.base.storage import (
     Allocate,
     Collect,
     Discard,
-    Effect,
     Forget,
     ForgetAll,
     Load,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from lasting_network import LastingNetwork
 
 WEATHER: Final = ("full", "slow", "broken")
-"""What a disk can be for some seconds. full: nothing more is written. slow: orders take long, some longer than they are
-waited for. broken: orders fail, and a record that could not be written may have been written all the same."""
+"""The states that a disk can have for some seconds. full: no writes succeed. slow: orders take long, some longer than
+their timeout. broken: orders fail, and a record whose write failed may have been written nevertheless."""
 
 OF_RECORDS: Final = (Load, Save, Forget, ForgetAll)
 REMOVING: Final = (Forget, ForgetAll, Discard)
@@ -41,11 +41,11 @@ WRITING: Final = (Save, Collect, Allocate, Materialize)
 
 
 LATE_S: Final = 5.0
-"""What takes longer may have its reasons seen in what came before it."""
+"""An order that takes longer than this counts as a trouble: weather of before its due time may affect it."""
 
 
 class Left(NamedTuple):
-    """What a process finds of those before it."""
+    """The entries that a process finds at its start."""
 
     artifacts: list[StoredArtifact]
     uploads: list[StoredUpload]
@@ -53,13 +53,13 @@ class Left(NamedTuple):
 
 
 class StormyDisk(Disk):
-    """See the module.
+    """The disk.
 
     Attributes:
-        expiries: of records, on the wall clock; None: never.
-        junk: keys of records, blobs and workspaces that could not be removed: the next start does that.
-        vanished: what was in blobs that are gone though nobody has ordered it.
-        troubles: how many orders failed, or were late, so far.
+        expiries: expiry times of records, on the wall clock. None: never.
+        junk: keys of records, blobs and workspaces whose removal failed. The next start removes them.
+        vanished: contents of blobs that were lost without an order.
+        troubles: the number of orders that failed or were late.
     """
 
     def __init__(self, network: LastingNetwork) -> None:
@@ -69,7 +69,7 @@ class StormyDisk(Disk):
         self.expiries: dict[str, float | None] = {}
         self.junk: set[str] = set()
         self.vanished: set[bytes] = set()
-        self.drafts: dict[str, bytes] = {}
+        self.partial: dict[str, bytes] = {}
         self.troubles = 0
         self._until: dict[str, float] = {}
         self._records_at = 0.0
@@ -85,10 +85,10 @@ class StormyDisk(Disk):
     def is_busy(self) -> bool:
         return bool(self._under_way)
 
-    # --- What befalls it --------------------------------------------------------------------------------------------
+    # --- Troubles ---------------------------------------------------------------------------------------------------
 
     def strike(self, number: int) -> None:
-        """About once a second: the weather changes, or a file is lost."""
+        """Changes the weather, or loses a file, about once a second."""
         network, rng = self.network, self.network.rng_of(f"d{number}")
         for kind in WEATHER:
             if network.strikes(kind, 0.1, rng):
@@ -98,15 +98,15 @@ class StormyDisk(Disk):
             self.vanished.add(self.blobs.pop(blob))
 
     def is_now(self, kind: str) -> bool:
-        """Whether an order that is given, or carried out, now meets that."""
+        """True if an order that is given or carried out now meets this weather."""
         if self.network.now >= self._until.get(kind, 0.0) or self.rng.random() < 0.3:
             return False
         self.troubles += 1
         return True
 
     def remove_junk(self) -> None:
-        """What the next start would do."""
-        for table in (self.records, self.blobs, self.drafts):
+        """Removes what the next start would remove."""
+        for table in (self.records, self.blobs, self.partial):
             for key in self.junk & table.keys():
                 del table[key]
         self.files = {path: file for path, file in self.files.items() if path.split("/")[2] not in self.junk}
@@ -114,7 +114,8 @@ class StormyDisk(Disk):
     # --- Orders -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, order: Effect) -> bool:
-        """Do it in its time; the network passes the answer on. False: it is nothing for a disk."""
+        """Carries out an order in its time; the network passes the answer on. Returns False if the order is none for a
+        disk."""
         network = self.network
         if not isinstance(order, ORDERS):
             return False
@@ -148,7 +149,7 @@ class StormyDisk(Disk):
         return None if not hasattr(order, "ticket") else StorageFailed(reason="the disk is broken")
 
     def _named(self, order: Effect) -> list[str]:
-        """What stays because an order to remove it failed, or a record that may be there though its order failed."""
+        """The keys that remain: removals that failed, and records that may exist though their write failed."""
         if isinstance(order, ForgetAll):
             return [key for key in self.records if key.startswith(order.prefix)]
         if isinstance(order, Discard):
@@ -161,7 +162,7 @@ class StormyDisk(Disk):
         if isinstance(order, Save):
             self.expiries[order.key] = order.expires_at_unix
         elif isinstance(order, Discard):
-            self.drafts.pop(order.blob, None)
+            self.partial.pop(order.blob, None)
         elif isinstance(order, Load) and self._is_expired(order.key):
             self.records.pop(order.key)
         return super()._carry_out(order)
@@ -178,7 +179,7 @@ class StormyDisk(Disk):
     # --- Ends and beginnings ----------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """The process is gone. Nobody hears what becomes of its orders."""
+        """Ends the process. The results of its orders are reported to nobody."""
         rng, under = self.rng, list(self._under_way.values())
         self._under_way.clear()
         self._records_at = 0.0
@@ -193,10 +194,11 @@ class StormyDisk(Disk):
                 self._carry_out(
                     msgspec.structs.replace(order, sources=order.sources[:count], blobs=order.blobs[:count])
                 )
-        self.drafts.clear()
+        self.partial.clear()
 
     def start(self) -> Left:
-        """Another process takes over: expired records, what nothing owns, what owns nothing, events and folders go."""
+        """Starts another process. Removes expired records, entries without an owner, owners without an entry, events
+        and folders."""
         self.files.clear()
         self.junk.clear()
         for key in list(self.records):

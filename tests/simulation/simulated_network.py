@@ -1,8 +1,8 @@
-"""One engine, a clock that jumps, and channels on which messages take their time, wait, and get lost.
+"""One engine, a clock that jumps, and channels on which messages are delayed, held back and lost.
 
-Everything that happens is an entry of one queue, ordered by its time and then by when it was entered, and everything
-random comes from generators that are named after who draws from them: a seed gives one history, and who is left out of
-it changes as little as possible for the others.
+Every event is an entry of one queue, ordered by time and then by when it was entered. Every random choice comes from a
+generator named after the part that draws, so a seed gives one history, and a part that is left out changes as little as
+possible for the others.
 """
 
 from __future__ import annotations
@@ -15,62 +15,44 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from isthmus.core.base.effects import (
-    Cause,
-    Close,
-    Dial,
-    Effect,
-    End,
-    Forget,
-    ForgetAll,
-    Listen,
-    Note,
-    Opening,
-    Pass,
-    Pause,
-    Primed,
-    Queued,
-    Resume,
-    Send,
-    SendEvents,
-    StorageAnswer,
-    Sweep,
-)
+from isthmus.core.base.effects import Close, Dial, Effect, Listen, Note, Pass, Pause, Resume, Send, SendEvents
+from isthmus.core.base.events import Cause, End, Opening, Primed, Queued
 from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.storage import Forget, ForgetAll, StorageAnswer, Sweep
 from isthmus.core.engine import Engine
 
 FAULTS: Final = (
     *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
     *("cancels", "leaves"),
 )
-"""What can go wrong. Each world has some of these and is spared the others altogether:
+"""Faults. Each world has some of them, and the others not at all:
 
-far: messages take seconds, each channel for itself. stalls: what is sent is not read for a while. cuts: a channel is
-lost, with what is on its way. crashes: a server's process dies; one over HTTP breaks all replies. garbage: servers say
-what is no message, or belongs to nothing. rude: so do clients. late, never, twice: how servers answer. forgets: servers
-over HTTP forget sessions. errors: servers answer with them. cancels: clients cancel. leaves: clients leave in the
-middle, and come again.
+far: messages take seconds, each channel for itself. stalls: messages are not read for a while. cuts: a channel is lost,
+with the messages in flight. crashes: a server's process dies; a server over HTTP breaks all replies. garbage: servers
+send text that is no message, or belongs to no request. rude: clients do the same. late, never, twice: the ways in which
+servers answer. forgets: servers over HTTP forget sessions. errors: servers answer with errors. cancels: clients cancel.
+leaves: clients leave in the middle, and come again.
 """
 
 STRANGE: Final = ("sleeps", "halves", "doubles")
-"""More of that, for worlds of one process without a disk.
+"""Further faults, for worlds of one process without a disk.
 
-sleeps: the machine stands still for minutes, and everything comes at once. halves: nothing passes any more in one
-direction, until both sides find out. doubles: clients open a stream that they have, and say again what they have said,
-on another connection.
+sleeps: the machine stands still for minutes, then everything arrives at once. halves: one direction of a channel goes
+dead, until both sides find out. doubles: clients open a stream that they already have, and repeat requests on another
+connection.
 """
 
 EVENTS_MAX: Final = 200_000
-"""Of one world: many more are no progress."""
+"""The bound on events of one world. Many more would be an endless loop."""
 
 
 def filler_of(size_chars: int) -> str:
-    """Text of that length in which a gap shows."""
+    """Returns a text of that length in which a gap shows."""
     return ("0123456789" * (size_chars // 10 + 1))[:size_chars]
 
 
 class Wrong(AssertionError):
-    """The proxy did what it must not do."""
+    """Raised when the proxy breaks a rule."""
 
 
 class Peer(Protocol):
@@ -85,18 +67,18 @@ class Store(Protocol):
 
 
 class Channel:
-    """One channel, between the engine and a peer.
+    """One channel between the engine and a peer.
 
     Attributes:
         is_ending: the engine has ordered its end.
         is_over: the engine was told of its end.
-        is_cut: nothing passes any more.
-        is_left: the peer is gone, and hears nothing.
-        is_mute_in, is_mute_out: nothing reaches the engine, or the peer, and nobody knows.
-        is_dialled: it leads to a server.
-        status: of the reply whose last message has gone to the peer.
-        event_id: the last that the peer has seen, or, if it is a server, has named.
-        rng: for how it fares.
+        is_cut: messages pass in neither direction any more.
+        is_left: the peer is gone, and receives nothing.
+        is_mute_in, is_mute_out: nothing reaches the engine, or the peer, and neither has noticed.
+        is_dialled: the channel leads to a server.
+        status: the status of the reply whose last message has gone to the peer.
+        event_id: the last event id that the peer has seen, or, for a server, has sent.
+        rng: the generator for its delays and faults.
     """
 
     def __init__(self, number: ChannelId, peer: Peer, rng: random.Random | None = None) -> None:
@@ -112,21 +94,21 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
-        """As far as its peer can tell."""
+        """True as far as the peer can tell."""
         return not (self.is_left or self.is_over or self.is_cut)
 
 
 class Network:
-    """See the module.
+    """The network of a world.
 
     Attributes:
-        faults: those of this world, while `is_stormy`.
-        history: a hash of all that the engine was told and has ordered.
-        told: how often which input, and which fault.
-        asked: how many requests all clients have made.
-        overtaken: what servers said on channels that the proxy had closed by the time it came.
-        storage: what carries out orders that are for one.
-        log: what the engine was told and has ordered, if anybody wants to read it.
+        faults: the faults of this world, which strike while `is_stormy`.
+        history: a hash of all inputs and effects of the engine.
+        counts: the number of inputs and faults, by name.
+        asked: the number of requests of all clients.
+        overtaken: messages of servers that arrived after the proxy had closed their channel.
+        storage: carries out storage orders.
+        log: called with each input and its effects, if set.
     """
 
     def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
@@ -137,7 +119,7 @@ class Network:
         self.is_stormy = True
         self.channels: dict[ChannelId, Channel] = {}
         self.history = hashlib.sha256()
-        self.told: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.storage: Store | None = None
         self.log: Callable[[str], None] | None = None
         self.messages = self.asked = 0
@@ -148,14 +130,14 @@ class Network:
         self._events = 0
 
     def rng_of(self, name: str) -> random.Random:
-        """A generator of its own for whoever has this name."""
+        """Returns the generator of that name."""
         return random.Random(f"{self._root} {name}")
 
     def strikes(self, fault: str, chance: float, rng: random.Random | None = None) -> bool:
-        """Whether it goes wrong now. Draws from `rng` whether the world has this fault or not."""
+        """True if the fault strikes now. Draws from `rng` whether the world has this fault or not."""
         struck = (rng or self.rng).random() < chance and self.is_stormy and fault in self.faults
         if struck:
-            self.told["fault " + fault] += 1
+            self.counts["fault " + fault] += 1
         return struck
 
     # --- Time -------------------------------------------------------------------------------------------------------
@@ -165,12 +147,12 @@ class Network:
         heapq.heappush(self._queue, (self.now + seconds, self._entered, act, given))
 
     def sleep(self, seconds: float, first: int) -> None:
-        """The clock jumps. Then so many of the things that came meanwhile are seen before any deadline."""
+        """Lets the clock jump. The first `first` events that came meanwhile are handled before any deadline."""
         self.now += seconds
         self._first = first
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Lets that much time pass."""
         end = self.now + seconds
         while True:
             self._events += 1
@@ -181,7 +163,7 @@ class Network:
             is_late = self._first > 0 and first <= min(self.now, end)
             if due is not None and due.at <= min(first, end) and not is_late:
                 self.now = max(self.now, due.at)
-                self._tell("handle_timeout", self.engine.handle_timeout(self.now))
+                self._take_effects("handle_timeout", self.engine.handle_timeout(self.now))
                 following = self.engine.next_timeout()
                 if following is not None and following.at <= self.now:
                     raise Wrong(f"a deadline that was handled is due again: {following}")
@@ -195,7 +177,7 @@ class Network:
                 return
 
     def filler(self, rng: random.Random) -> str:
-        """What makes an answer longer than it needs to be."""
+        """Returns text that makes an answer longer than it needs to be."""
         return ""
 
     def delay(self, channel: Channel | None = None) -> float:
@@ -204,10 +186,10 @@ class Network:
             return rng.expovariate(0.5)
         return rng.uniform(0.001, 0.05)
 
-    # --- What peers do ----------------------------------------------------------------------------------------------
+    # --- Actions of peers -------------------------------------------------------------------------------------------
 
     def open(self, peer: Peer, opening: Opening, body: bytes | None = None) -> Channel:
-        """A client opens a channel; a body comes with it."""
+        """Opens a channel of a client, with a body."""
         channel = self._new_channel(self.engine.new_channel(), peer, peer.name)
         self._send_in(channel, ("open", opening, body))
         if self.strikes("cuts", 0.1, channel.rng):
@@ -220,12 +202,12 @@ class Network:
         return channel
 
     def _queue_up(self, channel: Channel) -> None:
-        """There are as many streams of servers as may be: this one waits until another ends."""
+        """Reports that the stream waits until another one ends: the server has reached its maximum."""
         if not (channel.is_over or channel.is_ending):
-            self._tell("Queued", self.engine.receive_open(channel.number, Queued(), self.now), channel)
+            self._take_effects("Queued", self.engine.receive_open(channel.number, Queued(), self.now), channel)
 
     def connect(self, channel: Channel, opening: Opening) -> None:
-        """A server takes a channel that was dialled."""
+        """Accepts a channel that the engine has dialled."""
         self._send_in(channel, ("open", opening, None))
 
     def say(self, channel: Channel, message: bytes) -> None:
@@ -233,23 +215,23 @@ class Network:
         if self.strikes("cuts", 0.004, channel.rng):
             self.later(channel.rng.expovariate(2.0), self.cut, channel)
 
-    def say_many(self, channel: Channel, messages: Sequence[bytes], event_id: str | None = None) -> None:
-        """Several messages, which arrive at once; the last has that event id."""
+    def send_many(self, channel: Channel, messages: Sequence[bytes], event_id: str | None = None) -> None:
+        """Sends several messages that arrive together. The last one has that event id."""
         self._send_in(channel, ("many", messages, event_id))
         if self.strikes("cuts", 0.004, channel.rng):
             self.later(channel.rng.expovariate(2.0), self.cut, channel)
 
     def prime(self, channel: Channel, event_id: str) -> None:
-        """A server names an event id before any message."""
+        """Sends an event id of a server before any message."""
         self._send_in(channel, ("prime", event_id))
 
     def end(self, channel: Channel, cause: Cause) -> None:
-        """The peer ends a channel, after what it has said."""
+        """Ends a channel from the peer's side, after its messages."""
         channel.is_left = True
         self._send_in(channel, ("end", cause))
 
     def cut(self, channel: Channel) -> None:
-        """Nothing passes any more; both sides find out in their own time."""
+        """Cuts a channel: messages pass in neither direction any more, and both sides find out in their own time."""
         if channel.is_open:
             self._part(channel)
 
@@ -262,7 +244,8 @@ class Network:
             self.later(channel.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
 
     def end_half(self, channel: Channel) -> None:
-        """The peer says no more, and listens on. Its driver ends the channel when no answer is owed on it."""
+        """Ends the sending side of the peer, which keeps receiving. Its driver ends the channel once no answer is owed
+        on it."""
         self._send_in(channel, ("half",))
 
     def _wait_answered(self, channel: Channel) -> None:
@@ -274,7 +257,7 @@ class Network:
             self.later(max(0.0, channel.last_out_at - self.now) + 0.01, self._finish, channel, None)
 
     def halve(self, channel: Channel) -> None:
-        """One direction is dead; after a while the other, too, and both sides find out."""
+        """Kills one direction. After a while the other one dies too, and both sides find out."""
         if channel.rng.random() < 0.5:
             channel.is_mute_in = True
         else:
@@ -300,19 +283,21 @@ class Network:
             self.messages += len(item[1]) if item[0] == "many" else 1
             if item[0] == "prime":
                 channel.event_id = item[1]
-                self._tell("Primed", self.engine.receive_open(channel.number, Primed(), self.now), channel)
+                self._take_effects("Primed", self.engine.receive_open(channel.number, Primed(), self.now), channel)
             elif item[0] == "many":
                 channel.event_id = item[2]
                 effects = self.engine.receive_messages(channel.number, item[1], self.now)
-                self._tell("receive_messages", effects, channel, b"\n".join(item[1]))
+                self._take_effects("receive_messages", effects, channel, b"\n".join(item[1]))
             elif item[0] == "say":
                 effects = self.engine.receive_message(channel.number, item[1], self.now)
-                self._tell("receive_message", effects, channel, item[1])
+                self._take_effects("receive_message", effects, channel, item[1])
             else:
-                self._tell(type(item[1]).__name__, self.engine.receive_open(channel.number, item[1], self.now), channel)
+                self._take_effects(
+                    type(item[1]).__name__, self.engine.receive_open(channel.number, item[1], self.now), channel
+                )
                 if item[2] is not None and not channel.is_ending:
                     effects = self.engine.receive_message(channel.number, item[2], self.now)
-                    self._tell("receive_message", effects, channel, item[2])
+                    self._take_effects("receive_message", effects, channel, item[2])
 
     def _report_end(self, channel: Channel, cause: Cause) -> None:
         if not channel.is_over:
@@ -320,25 +305,27 @@ class Network:
             self.channels.pop(channel.number, None)
             if channel.is_dialled and channel.event_id is not None and cause.end is not End.REFUSED:
                 cause = msgspec.structs.replace(cause, last_event_id=channel.event_id)
-            self._tell_end(channel, cause)
+            self._give_end(channel, cause)
 
-    def _tell_end(self, channel: Channel, cause: Cause) -> None:
+    def _give_end(self, channel: Channel, cause: Cause) -> None:
         effects = self.engine.receive_close(channel.number, cause, self.now)
-        self._tell("receive_close " + cause.end.value, effects, channel)
+        self._take_effects("receive_close " + cause.end.value, effects, channel)
 
     def answer(self, ticket: Ticket, answer: StorageAnswer) -> None:
-        """The storage has carried out an order."""
-        self._tell("receive_answer", self.engine.receive_answer(ticket, answer, self.now))
+        """Gives the engine the result of a storage order."""
+        self._take_effects("receive_answer", self.engine.receive_answer(ticket, answer, self.now))
 
-    # --- What the engine orders -------------------------------------------------------------------------------------
+    # --- Effects of the engine --------------------------------------------------------------------------------------
 
-    def _tell(self, name: str, effects: list[Effect], channel: Channel | None = None, message: bytes = b"") -> None:
-        """An input was given: note it, and carry out what it caused."""
-        self.told[name] += 1
+    def _take_effects(
+        self, name: str, effects: list[Effect], channel: Channel | None = None, message: bytes = b""
+    ) -> None:
+        """Notes an input, and carries out its effects."""
+        self.counts[name] += 1
         number = 0 if channel is None else channel.number
         if self.log is not None:
-            said = "" if channel is None else f" {channel.peer.name}"
-            self.log("\n    ".join([f"{self.now:.3f} {name} {number}{said} {message!r}", *map(repr, effects)]))
+            peer = "" if channel is None else f" {channel.peer.name}"
+            self.log("\n    ".join([f"{self.now:.3f} {name} {number}{peer} {message!r}", *map(repr, effects)]))
         self.history.update(f"{self.now!r} {name} {number} ".encode() + message + b"\n")
         self.history.update(msgspec.json.encode(effects) + b"\n")
         for effect in effects:
@@ -391,7 +378,7 @@ class Network:
             raise Wrong(f"ordered for a channel that is over: {effect}")
 
     def _send(self, *sends: Send) -> None:
-        """Messages that travel together."""
+        """Sends messages that travel together."""
         channel = self.channels.get(sends[0].channel)
         if channel is None:
             raise Wrong(f"ordered for a channel that is over: {sends[0]}")
@@ -417,10 +404,10 @@ class Network:
             self._finish(channel, None)
 
     def _report_sent(self, channel: Channel, size_bytes: int, *, is_last: bool) -> None:
-        self._tell("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
+        self._take_effects("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
 
     def _finish(self, channel: Channel, close: Close | None) -> None:
-        """What the engine ended is over on both sides."""
+        """Ends on both sides a channel that the engine has ended."""
         if channel.is_over or channel.is_cut:
             return
         is_left = channel.is_left

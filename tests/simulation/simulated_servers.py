@@ -1,5 +1,7 @@
-"""Servers of both eras, on pipes and over HTTP, that answer calls with what these said: late, twice or never, with
-progress and questions, as their world has it."""
+"""Servers of both eras, on pipes and over HTTP, that answer calls with their argument.
+
+Depending on the world they answer late, twice or never, and send progress and questions.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from isthmus.core.base.effects import Cause, Close, Connected, Delete, Dial, End, Listen, Post, Send
+from isthmus.core.base.effects import Close, Delete, Dial, Listen, Post, Send
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from simulated_network import Channel, Network, Wrong
-from simulated_news import Newsroom
 from simulated_streams import OWN, EventStream, Streams
+from simulated_subscriptions import Resources
 from simulated_works import Work, Works
 
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -36,19 +39,19 @@ GARBAGE: Final = (
     *(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"z","progress":1}}',),
     *(b'{"jsonrpc":"2.0","method":"notifications/vendor"}', b'{"jsonrpc":"2.0","method":7}'),
 )
-"""Said by either side where it is rude. Nothing in it belongs to a client."""
+"""Messages that rude peers of either side send. They concern no client."""
 
 
 class Session:
-    """What a process, or a session over HTTP, knows.
+    """The state of a process, or of a session over HTTP.
 
     Attributes:
-        asks: it may ask its client for input.
-        questions: what is done with the answers to them, by their ids.
-        cancelled: the ids of requests that nobody wants any more.
-        works: the tasks that were begun in it; `has_tasks`: its client was told that there may be any.
-        subscribed: the resources whose changes it tells of.
-        streams: its event streams over HTTP, by their names.
+        asks: True if it may ask its client for input.
+        questions: the callbacks for the answers to its questions, by id.
+        cancelled: the ids of cancelled requests.
+        works: the tasks that were begun in it; `has_tasks`: its client knows that there may be tasks.
+        subscribed: the resources of which it reports changes.
+        streams: its event streams over HTTP, by name.
     """
 
     def __init__(self) -> None:
@@ -63,12 +66,12 @@ class Session:
 
 
 class Server:
-    """One server of the plan, as a peer of all its channels.
+    """One server of the plan, as the peer of all its channels.
 
     Attributes:
-        processes, posts: by the channels themselves, whose numbers begin anew with each process of the proxy.
-        works: its tasks; None: it knows none.
-        room: what it tells of its resources; None: it has none.
+        processes, posts: by the channels themselves, as the numbers begin anew with each process of the proxy.
+        works: its tasks, or None.
+        resources: its resources, or None.
     """
 
     def __init__(self, network: Network, plan: ServerPlan, *, is_modern: bool) -> None:
@@ -79,10 +82,10 @@ class Server:
         self.processes: dict[Channel, Session] = {}
         self._unlucky = b""
         self.sessions: dict[str, Session] = {}
-        self.posts: dict[Channel, None] = {}  # in their order
+        self.posts: dict[Channel, None] = {}  # in the order of their arrival
         self.last = 0
         self.works: Works | None = None
-        self.room: Newsroom | None = None
+        self.resources: Resources | None = None
         self.streams = Streams(self)
 
     def __str__(self) -> str:
@@ -114,19 +117,19 @@ class Server:
             network.connect(channel, Connected())
 
     def _is_tried(self, message: bytes) -> bool:
-        """Whether it is an answer that did not come through before: who then has no luck again is not heard at all."""
+        """True if it is an answer that failed to arrive once before. A second failure would lose it altogether."""
         was, self._unlucky = self._unlucky, message
         return was == message and b'"method"' not in message
 
     def receive(self, channel: Channel, send: Send) -> None:
-        self._hear(channel, json.loads(send.message), self.processes[channel], None)
+        self._take_frame(channel, json.loads(send.message), self.processes[channel], None)
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         self.processes.pop(channel, None)
         self.posts.pop(channel, None)
         self.streams.receive_end(channel)
-        if self.room is not None:
-            self.room.receive_end(channel)
+        if self.resources is not None:
+            self.resources.receive_end(channel)
 
     def _take_listen(self, channel: Channel, listen: Listen) -> None:
         session = self.sessions.get(listen.session or "")
@@ -136,7 +139,7 @@ class Server:
             self.network.end(channel, Cause(End.REFUSED, status=405 if listen.session is None else 404))
 
     def crash(self) -> None:
-        """A process dies; over HTTP, all replies break."""
+        """Ends the process. Over HTTP, breaks all replies."""
         network = self.network
         doomed = list(self.posts) if self.plan.kind is Kind.HTTP else []
         if self.processes:
@@ -159,7 +162,7 @@ class Server:
             session = self.sessions[f"s{self.last}"] = Session()
             session.streams[OWN] = EventStream(OWN, has_ids=self.streams.has_ids)
             self.network.connect(channel, Connected(session=f"s{self.last}"))
-            self._hear(channel, frame, session, post)
+            self._take_frame(channel, frame, session, post)
             return
         elif post.session in self.sessions:
             session = self.sessions[post.session or ""]
@@ -167,13 +170,13 @@ class Server:
             self._end(channel, Cause(End.REFUSED, status=400 if post.session is None else 404))
             return
         if "id" not in frame or "method" not in frame:
-            self._hear(channel, frame, session, post)
+            self._take_frame(channel, frame, session, post)
             self._end(channel, Cause(End.DONE))
         else:
             self.network.connect(channel, Connected())
             if not self.is_modern:
                 self.streams.begin(channel, session)
-            self._hear(channel, frame, session, post)
+            self._take_frame(channel, frame, session, post)
 
     def _end(self, channel: Channel, cause: Cause) -> None:
         self.posts.pop(channel, None)
@@ -181,7 +184,7 @@ class Server:
 
     # --- Messages ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, channel: Channel, frame: dict[str, Any], session: Session, post: Post | None) -> None:
+    def _take_frame(self, channel: Channel, frame: dict[str, Any], session: Session, post: Post | None) -> None:
         params = frame.get("params") or {}
         method, id = frame.get("method"), frame.get("id")
         if method is None:
@@ -191,8 +194,8 @@ class Server:
         elif id is None:
             if method == "notifications/cancelled":
                 session.cancelled.add(params.get("requestId"))
-                if self.room is not None:
-                    self.room.cancel(channel, params.get("requestId"))
+                if self.resources is not None:
+                    self.resources.cancel(channel, params.get("requestId"))
         else:
             self._answer(channel, session, id, method, params)
 
@@ -202,12 +205,12 @@ class Server:
                 self.reply(channel, session, id, error=-32601)
                 return
             wanted = params["protocolVersion"]
-            said = wanted if wanted in HANDSHAKES and wanted <= self.revision else self.revision
-            session.asks = "elicitation" in params["capabilities"] and said >= "2025-06-18"
-            able = self._declared(said)
-            session.has_tasks, session.revision = "tasks" in able, said
-            greeting = {"protocolVersion": said, "capabilities": able, "serverInfo": {"name": "s", "version": "1"}}
-            self.reply(channel, session, id, greeting)
+            revision = wanted if wanted in HANDSHAKES and wanted <= self.revision else self.revision
+            session.asks = "elicitation" in params["capabilities"] and revision >= "2025-06-18"
+            able = self._declared(revision)
+            session.has_tasks, session.revision = "tasks" in able, revision
+            result = {"protocolVersion": revision, "capabilities": able, "serverInfo": {"name": "s", "version": "1"}}
+            self.reply(channel, session, id, result)
         elif method == "server/discover" and self.is_modern:
             found = {"supportedVersions": [MODERN], "capabilities": self._declared(MODERN), **LASTING}
             self.reply(channel, session, id, found)
@@ -220,8 +223,8 @@ class Server:
             self._call(channel, session, id, params)
         elif method.startswith("tasks/") and self.works is not None:
             self.works.answer(channel, session, id, method, params)
-        elif method.startswith(("resources/", "subscriptions/")) and self.room is not None:
-            self.room.answer(channel, session, id, method, params)
+        elif method.startswith(("resources/", "subscriptions/")) and self.resources is not None:
+            self.resources.answer(channel, session, id, method, params)
         else:
             self.reply(channel, session, id, error=-32601)
 
@@ -231,7 +234,7 @@ class Server:
         if network.strikes("garbage", 0.05, rng):
             network.say(channel, rng.choice(GARBAGE))
         if "progressToken" in meta:
-            self._tell_of_progress(channel, session, meta["progressToken"], given, rng)
+            self._report_progress(channel, session, meta["progressToken"], given, rng)
         able = meta.get(ABILITIES, {})
         if self.works is not None and "inputResponses" not in params and self.works.takes(session, params, able, rng):
             self.works.begin(channel, session, id, params, rng)
@@ -242,10 +245,10 @@ class Server:
         else:
             self._echo(channel, session, id, given["say"], rng)
 
-    def _tell_of_progress(
+    def _report_progress(
         self, channel: Channel, session: Session, token: Any, given: dict[str, Any], rng: random.Random
     ) -> None:
-        """Each of the steps that its client wants, some at once; in each round of a call anew."""
+        """Sends the progress notifications that the client asked for, some at once, in each round of a call anew."""
         begin = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{json.dumps(token)}'
         steps: list[bytes] = []
         for step in range(1, given.get("steps", 1) + 1):
@@ -257,7 +260,7 @@ class Server:
                 if stream is not None:
                     self.streams.put(stream, steps)
                 elif channel.is_open:
-                    self.network.say_many(channel, steps)
+                    self.network.send_many(channel, steps)
                 steps = []
 
     def may_ask(self, session: Session) -> bool:
@@ -269,7 +272,7 @@ class Server:
 
     def _declared(self, revision: str) -> dict[str, Any]:
         has_way = self.is_modern or not self.is_http or self.streams.has_own
-        resources = {"resources": {"subscribe": True}} if self.room is not None and has_way else {}
+        resources = {"resources": {"subscribe": True}} if self.resources is not None and has_way else {}
         return {**DECLARED, **resources, **(self.works.capability(revision) if self.works is not None else {})}
 
     def _echo(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
@@ -330,8 +333,8 @@ class Server:
         stream = self.streams.of(channel)
         if stream is None and (not channel.is_open or (self.is_http and channel not in self.posts)):
             return
-        said = {"result": result} if result is not None else {"error": {"code": error, "message": "no"}}
-        self.say(channel, id=id, **said)
+        members = {"result": result} if result is not None else {"error": {"code": error, "message": "no"}}
+        self.say(channel, id=id, **members)
         if stream is not None:
             self.streams.finish(stream)
         elif channel in self.posts:
@@ -353,7 +356,7 @@ def _form(say: str) -> dict[str, Any]:
 
 
 def _check(say: str, result: dict[str, Any]) -> None:
-    """An answer to a question is that of the client whose call asked it."""
+    """Checks that the answer to a question comes from the client whose call asked it."""
     name = result.get("content", {}).get("name")
     if result.get("action") == "accept" and name != say:
         raise Wrong(f"asked for {say!r}, a server was answered {name!r}")

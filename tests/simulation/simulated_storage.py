@@ -1,16 +1,16 @@
-"""A storage that does what it is ordered, each order in its own time, and never fails."""
+"""A storage that carries out each order in its own time and never fails."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Effect
+from isthmus.core.base.storage import (
     Collect,
     Collected,
     CollectedFile,
     Discard,
-    Effect,
     Fetch,
     Fetched,
     Forget,
@@ -26,9 +26,10 @@ from simulated_network import Network
 
 
 class Storage:
-    """
+    """The storage.
+
     Attributes:
-        records, blobs: what it has.
+        records, blobs: its content.
     """
 
     def __init__(self, network: Network) -> None:
@@ -38,7 +39,7 @@ class Storage:
         self.blobs: dict[str, bytes] = {}
 
     def carry_out(self, order: Effect) -> bool:
-        """False: this is nothing for it."""
+        """Carries out an order. Returns False if the order is none for a storage."""
         if isinstance(order, Forget):
             self.records.pop(order.key, None)
         elif isinstance(order, Discard):

@@ -1,7 +1,8 @@
-"""The event streams of a server with sessions over HTTP: replies, and one that a GET opens for all the rest.
+"""The event streams of a server with sessions over HTTP: replies, and the stream that a GET opens for all other
+messages.
 
-Where its events have ids, what is on a stream is kept: whoever names the last that arrived gets the rest, on another
-connection, and the server itself may end a connection early, to be asked again.
+If events have ids, the messages of a stream are stored. A client that names the last event that arrived gets the rest
+on another connection, and the server itself may end a connection early, so that the client reconnects.
 
 Source: 2025-11-25 basic/transports, "Resumability and Redelivery".
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from isthmus.core.base.effects import Cause, Connected, End, Listen
+from isthmus.core.base.effects import Listen
+from isthmus.core.base.events import Cause, Connected, End
 from simulated_network import Channel
 
 if TYPE_CHECKING:
@@ -20,33 +22,33 @@ if TYPE_CHECKING:
 PRIMING: Final = "2025-11-25"
 OWN: Final = "own"
 KEPT_MAX: Final = 2000
-"""Messages of one stream, far more than any has."""
+"""The bound on stored messages of one stream, far more than any has."""
 
 
 class EventStream:
     """One stream, over as many connections as it takes.
 
     Attributes:
-        channel: the connection that it is on, if there is one.
+        channel: its present connection, if any.
         log: all its messages.
-        told: how many of them were put on a connection.
-        is_done: the last of them is the answer.
+        sent_count: the number of messages that were put on a connection.
+        is_done: True if the last message is the answer.
     """
 
     def __init__(self, name: str, *, has_ids: bool) -> None:
         self.name, self.has_ids = name, has_ids
         self.channel: Channel | None = None
         self.log: list[bytes] = []
-        self.told = 0
+        self.sent_count = 0
         self.is_done = False
 
     def id_at(self, count: int) -> str | None:
-        """That of the event after which so many have been told."""
+        """Returns the id of the event after which `count` messages have been sent."""
         return f"{self.name}-{count}" if self.has_ids else None
 
 
 class Streams:
-    """Those of one server. What is said on a channel goes on the stream that began there."""
+    """The streams of one server. A message for a channel goes to the stream that began there."""
 
     def __init__(self, server: Server) -> None:
         self._server, self._network = server, server.network
@@ -56,11 +58,11 @@ class Streams:
         self._last = 0
 
     def of(self, channel: Channel) -> EventStream | None:
-        """None: it is just a channel."""
+        """Returns the stream of a channel, or None if it has none."""
         return self._by_channel.get(channel)
 
     def begin(self, channel: Channel, session: Session) -> None:
-        """A reply begins. Without ids, it is just a channel."""
+        """Begins a reply. Without event ids it has no stream."""
         if not self.has_ids:
             return
         self._last += 1
@@ -71,7 +73,7 @@ class Streams:
             self._network.prime(channel, f"{stream.name}-0")
 
     def listen(self, channel: Channel, session: Session, listen: Listen) -> None:
-        """The proxy asks for the session's own stream, or for the rest of any."""
+        """Opens the session's own stream, or resumes any stream."""
         name, _, count = (listen.last_event_id or "").rpartition("-")
         stream = session.streams.get(name or OWN)
         if stream is None or not (self.has_own or name):
@@ -79,7 +81,7 @@ class Streams:
             return
         self._network.connect(channel, Connected())
         stream.channel = channel
-        stream.told = int(count) if name else stream.told
+        stream.sent_count = int(count) if name else stream.sent_count
         self._go_on(stream)
 
     def put(self, stream: EventStream, messages: Sequence[bytes]) -> None:
@@ -93,13 +95,13 @@ class Streams:
         self._go_on(stream)
 
     def part(self, session: Session) -> None:
-        """The proxy ends the session. Some servers end its stream with it, others let it lie open."""
+        """Ends the session. Some servers end its stream with it, others leave it open."""
         own = session.streams.get(OWN)
         if own is not None and own.channel is not None and not self.has_ids:
             self.finish(own)
 
     def receive_end(self, channel: Channel) -> None:
-        """A connection is lost. Its stream goes on."""
+        """Takes the loss of a connection. Its stream continues."""
         for stream in (self._by_channel.get(channel), *self._own_streams()):
             if stream is not None and stream.channel is channel:
                 stream.channel = None
@@ -111,9 +113,9 @@ class Streams:
         channel = stream.channel
         if channel is None or not channel.is_open:
             return
-        messages, stream.told = stream.log[stream.told :], len(stream.log)
+        messages, stream.sent_count = stream.log[stream.sent_count :], len(stream.log)
         if messages:
-            self._network.say_many(channel, messages, stream.id_at(stream.told))
+            self._network.send_many(channel, messages, stream.id_at(stream.sent_count))
         if stream.is_done:
             self._leave(stream, channel, Cause(End.DONE))
         elif messages and stream.has_ids and self._rng.random() < 0.05:

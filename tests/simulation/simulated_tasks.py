@@ -1,7 +1,8 @@
-"""Clients that have calls run as tasks, follow them, and ask for those of others; and the book on all that
-clients were told of tasks, which says what may be told of each.
+"""Clients that run calls as tasks, follow them, and ask for tasks of others; and the record of what clients saw of
+tasks.
 
-The book shares nothing with the proxy: it is kept from what clients have seen alone.
+The record decides what each client may be shown. It shares nothing with the proxy: it is made from the messages to
+clients alone.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ if TYPE_CHECKING:
 
 STATUSES: Final = OVER | {"working", "input_required"}
 FOLLOWED_MAX: Final = 50
-"""Of one client: more are begun, and left alone."""
+"""The bound on tasks that one client follows. It begins more, and leaves those alone."""
 
 
-class Told:
-    """A task that a client was given.
+class KnownTask:
+    """A task that a client has begun.
 
     Attributes:
-        say: what its call said.
-        incarnation: which of its client's sessions that was.
-        over: its final status and when that was seen first; None: it is not over, as far as was seen.
-        result: the first that was given, as text.
-        is_wanted: its client has not cancelled it, nor lost what it was made in.
+        say: the argument of its call.
+        incarnation: the number of the client's session in which it was begun.
+        over: its final status and when a client first saw it, or None.
+        result: the first result that a client got, as text.
+        is_wanted: True unless the client has cancelled it, or lost the session of it.
     """
 
     def __init__(self, client: Client, say: str) -> None:
@@ -39,77 +40,77 @@ class Told:
         self.is_wanted = True
 
 
-class Book:
-    """All tasks that anybody was told of, by their ids."""
+class TaskRecord:
+    """All tasks that any client knows, by their ids."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Told] = {}
+        self.known: dict[str, KnownTask] = {}
 
-    def give(self, client: Client, id: str, say: str) -> Told:
-        """A call was answered with a task."""
-        if id in self.told:
-            raise Wrong(f"{client.mark} was given the task {id}, which {self.told[id].client.mark} has")
-        self.told[id] = Told(client, say)
-        return self.told[id]
+    def give(self, client: Client, id: str, say: str) -> KnownTask:
+        """Notes a call that was answered with a task."""
+        if id in self.known:
+            raise Wrong(f"{client.mark} was given the task {id}, which {self.known[id].client.mark} has")
+        self.known[id] = KnownTask(client, say)
+        return self.known[id]
 
     def may_see(self, client: Client, id: str) -> bool:
-        """Whether a client may be told of a task: of its own principal's, of the same server, in its own era. Where
-        nobody says who they are, one with sessions sees those of its own, as long as that session lives."""
-        told = self.told.get(id)
-        if told is None or told.client is client:
+        """True if a client may see a task: one of its own principal, of the same server, and in its own era. Without
+        principals, a client with sessions may see those of its own session, as long as that lives."""
+        known = self.known.get(id)
+        if known is None or known.client is client:
             return True
-        owner = told.client
+        owner = known.client
         if (owner.server, owner.principal, owner.is_modern) != (client.server, client.principal, client.is_modern):
             return False
-        is_live = owner.is_ready and owner.incarnation == told.incarnation
+        is_live = owner.is_ready and owner.incarnation == known.incarnation
         return bool(owner.principal) or owner.is_modern or not is_live
 
     def see(self, client: Client, shape: dict[str, Any], asked_at: int) -> None:
-        """A task was shown in the answer to a request that was the so manieth that was made."""
+        """Checks a task that was shown in the answer to the request with number `asked_at`."""
         id, status = shape["taskId"], shape["status"]
         if status not in STATUSES:
             raise Wrong(f"{client.mark} was told the status {status!r}")
         if not self.may_see(client, id):
-            raise Wrong(f"{client.mark} was shown {id}, which is {self.told[id].client.mark}'s")
-        told = self.told.get(id)
-        if told is None:
+            raise Wrong(f"{client.mark} was shown {id}, which is {self.known[id].client.mark}'s")
+        known = self.known.get(id)
+        if known is None:
             return
-        if told.over is not None and asked_at > told.over[1] and status != told.over[0]:
-            raise Wrong(f"{id} was {told.over[0]}, and is {status} now")
-        if told.over is None and status in OVER:
-            told.over = status, client.network.asked
+        if known.over is not None and asked_at > known.over[1] and status != known.over[0]:
+            raise Wrong(f"{id} was {known.over[0]}, and is {status} now")
+        if known.over is None and status in OVER:
+            known.over = status, client.network.asked
 
     def take_result(self, client: Client, id: str, result: dict[str, Any]) -> None:
-        """What a task gave."""
-        told = self.told[id]
-        said = [block.get("text") for block in result.get("content", ())]
-        if said != [told.say] and not result.get("isError"):
-            raise Wrong(f"the task of {told.say!r} gave {result!r}")
+        """Checks the result of a task."""
+        known = self.known[id]
+        texts = [block.get("text") for block in result.get("content", ())]
+        if texts != [known.say] and not result.get("isError"):
+            raise Wrong(f"the task of {known.say!r} gave {result!r}")
         text = json.dumps(result)
-        told.result = told.result or text
-        if told.result != text:
-            raise Wrong(f"the task of {told.say!r} gave {told.result}, and then {text}")
+        known.result = known.result or text
+        if known.result != text:
+            raise Wrong(f"the task of {known.say!r} gave {known.result}, and then {text}")
 
 
 class Tasks:
-    """What one client does with tasks."""
+    """The tasks of one client."""
 
-    def __init__(self, client: Client, book: Book) -> None:
-        self.client, self.network, self.book = client, client.network, book
-        self.mine: dict[str, Told] = {}
+    def __init__(self, client: Client, task_record: TaskRecord) -> None:
+        self.client, self.network, self.task_record = client, client.network, task_record
+        self.mine: dict[str, KnownTask] = {}
         if client.is_modern:
             client.able = {**client.able, "extensions": {EXTENSION: {}}}
 
     @property
     def may_use(self) -> bool:
-        return self.client.is_modern or (self.client.revision == LATEST and "tasks" in self.client.greeting)
+        return self.client.is_modern or (self.client.revision == LATEST and "tasks" in self.client.server_capabilities)
 
     def act(self, rng: random.Random) -> bool:
-        """Do one thing; False: there is nothing to do."""
+        """Does one action. Returns False if there is nothing to do."""
         if not self.may_use:
             return False
         kind, client = rng.random(), self.client
-        if kind < 0.45 or not self.book.told:
+        if kind < 0.45 or not self.task_record.known:
             self._call(rng)
         elif kind < 0.6:
             self._snoop(rng)
@@ -134,29 +135,29 @@ class Tasks:
         client.request("tools/call", params, say)
 
     def begin(self, owed: Owed, result: dict[str, Any]) -> None:
-        """A call was answered with a task: follow it."""
+        """Follows a task with which a call was answered."""
         shape = result if self.client.is_modern else result["task"]
         assert owed.text is not None
-        told = self.book.give(self.client, shape["taskId"], owed.text)
-        self.book.see(self.client, shape, owed.asked_at)
+        known = self.task_record.give(self.client, shape["taskId"], owed.text)
+        self.task_record.see(self.client, shape, owed.asked_at)
         self.client.outcomes["task begun"] += 1
         if len(self.mine) < FOLLOWED_MAX:
-            self.mine[shape["taskId"]] = told
+            self.mine[shape["taskId"]] = known
             self._follow(shape["taskId"], shape)
 
-    # --- Following it -----------------------------------------------------------------------------------------------
+    # --- Following a task -------------------------------------------------------------------------------------------
 
     def _follow(self, id: str, shape: dict[str, Any]) -> None:
         pause_ms = shape.get("pollIntervalMs") if self.client.is_modern else shape.get("pollInterval")
         self.network.later(max(0.5, (pause_ms or 1000) / 1000), self._look, id)
 
     def _look(self, id: str) -> None:
-        client, told = self.client, self.mine.get(id)
-        if told is None or client.is_done:
+        client, known = self.client, self.mine.get(id)
+        if known is None or client.is_done:
             return
         if not client.is_ready:
             self.network.later(2.0, self._look, id)
-        elif client.is_modern or client.incarnation != told.incarnation or len(told.say) % 2:
+        elif client.is_modern or client.incarnation != known.incarnation or len(known.say) % 2:
             self._get(id, follows=True)
         else:
             self._fetch(id)
@@ -169,9 +170,9 @@ class Tasks:
             shape = frame["result"]
             if shape["taskId"] != id:
                 raise Wrong(f"{self.client.mark} asked for {id}, and was shown {shape['taskId']}")
-            self.book.see(self.client, shape, owed.asked_at)
+            self.task_record.see(self.client, shape, owed.asked_at)
             if shape["status"] == "completed" and self.client.is_modern:
-                self.book.take_result(self.client, id, shape["result"])
+                self.task_record.take_result(self.client, id, shape["result"])
             elif shape["status"] == "completed" and id in self.mine:
                 self._fetch(id)
             elif shape["status"] == "input_required" and self.client.is_modern:
@@ -186,13 +187,13 @@ class Tasks:
         self.client.request("tasks/get", {"taskId": id}, settle=settle, lost=self._retry(id) if follows else None)
 
     def _fetch(self, id: str) -> None:
-        """Wait for the result; questions come meanwhile."""
+        """Waits for the result. Questions may come meanwhile."""
 
         def settle(owed: Owed, frame: dict[str, Any]) -> None:
             if "error" in frame:
                 self._drop(id, frame)
             else:
-                self.book.take_result(self.client, id, frame["result"])
+                self.task_record.take_result(self.client, id, frame["result"])
                 self._end(id, "completed")
 
         self.client.request("tasks/result", {"taskId": id}, settle=settle, lost=self._retry(id))
@@ -204,8 +205,9 @@ class Tasks:
         answers = {}
         for key, question in asked.items():
             say = question["params"]["message"]
-            if not say.startswith(self.book.told[id].client.mark):  # a pipe does not tell of which call a question is
-                raise Wrong(f"the task of {self.book.told[id].say!r} asks {say!r}")
+            # on a pipe, nothing tells which call a question belongs to
+            if not say.startswith(self.task_record.known[id].client.mark):
+                raise Wrong(f"the task of {self.task_record.known[id].say!r} asks {say!r}")
             answers[key] = {"action": "accept", "content": {"name": say}}
         if answers:
             self.client.request("tasks/update", {"taskId": id, "inputResponses": answers}, settle=lambda *_: None)
@@ -215,41 +217,45 @@ class Tasks:
 
         def settle(owed: Owed, frame: dict[str, Any]) -> None:
             if "result" in frame and not self.client.is_modern:
-                self.book.see(self.client, frame["result"], owed.asked_at)
+                self.task_record.see(self.client, frame["result"], owed.asked_at)
                 if frame["result"]["status"] != "cancelled":
                     raise Wrong(f"{id} was cancelled, and is {frame['result']['status']}")
 
         self.client.request("tasks/cancel", {"taskId": id}, settle=settle)
 
     def _drop(self, id: str, frame: dict[str, Any]) -> None:
-        """The proxy says that it failed, or is unknown."""
+        """Drops a task that, as the proxy reports, failed or is unknown."""
         self._end(id, f"error {frame['error'].get('code')}")
 
     def _end(self, id: str, how: str) -> None:
-        told = self.mine.pop(id, None)
-        if told is not None:
+        known = self.mine.pop(id, None)
+        if known is not None:
             self.client.outcomes["task " + how] += 1
-            if how != "completed" and told.is_wanted:
+            if how != "completed" and known.is_wanted:
                 self.client.outcomes["task unfinished"] += 1
 
     def _take_list(self, owed: Owed, frame: dict[str, Any]) -> None:
         for shape in frame.get("result", {}).get("tasks", ()):
-            self.book.see(self.client, shape, owed.asked_at)
+            self.task_record.see(self.client, shape, owed.asked_at)
 
-    # --- Those of others --------------------------------------------------------------------------------------------
+    # --- Tasks of other clients -------------------------------------------------------------------------------------
 
     def _snoop(self, rng: random.Random) -> None:
-        """Name a task of somebody else. Whoever may not see it is told that there is none."""
-        book, client = self.book, self.client
-        foreign = [id for id, told in book.told.items() if told.client is not client and not book.may_see(client, id)]
+        """Names a task of another client. If this client may not see it, the proxy must report that there is none."""
+        task_record, client = self.task_record, self.client
+        foreign = [
+            id
+            for id, known in task_record.known.items()
+            if known.client is not client and not task_record.may_see(client, id)
+        ]
         if not foreign:
             return
         id = rng.choice(foreign)
         method = rng.choice(("tasks/get", "tasks/cancel", "tasks/update" if client.is_modern else "tasks/result"))
 
         def settle(_: Owed, frame: dict[str, Any]) -> None:
-            if "error" not in frame and not book.may_see(client, id):
-                raise Wrong(f"{client.mark} asked for {id}, which is {book.told[id].client.mark}'s: {frame}")
+            if "error" not in frame and not task_record.may_see(client, id):
+                raise Wrong(f"{client.mark} asked for {id}, which is {task_record.known[id].client.mark}'s: {frame}")
             client.outcomes["task of others"] += 1
 
         params: dict[str, Any] = {"taskId": id}

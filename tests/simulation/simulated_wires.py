@@ -1,7 +1,7 @@
-"""What channels look like as bytes: the proxy's side is its own codecs, the other is h11, wsproto, or written here.
+"""Channels as bytes: the proxy's side is its own codecs, the other one is h11, wsproto, or written here.
 
-Whatever crosses a wire is cut into pieces at seeded places. A wire says what has arrived in the terms of the engine,
-and what a peer can read of what the engine sends.
+All bytes are cut into pieces at seeded places. A wire reports what has arrived in the terms of the engine, and reads
+what the engine sends as a peer does.
 """
 
 from __future__ import annotations
@@ -13,30 +13,24 @@ from urllib.parse import quote
 
 import h11
 import msgspec
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Close, Delete, Listen, Pass, Post, Send, SendEvents
+from isthmus.core.base.events import (
     Cause,
-    Close,
     Connected,
-    Delete,
     DeleteOpening,
     End,
     EventPipeOpening,
     GetOpening,
-    Listen,
     MessageOpening,
     Opening,
-    Pass,
-    Post,
     PostOpening,
     Primed,
-    Send,
-    SendEvents,
 )
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http import response
-from isthmus.core.wire.http.reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
+from isthmus.core.wire.http.reply import HttpReply, HttpReplyState, Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead
 from isthmus.core.wire.http.request import RequestForms
-from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, ReplyReader
+from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, ResponseReader
 from isthmus.core.wire.http.routes import Head, McpRoute, Surface
 from isthmus.core.wire.http.server import judge, reply_to
 from isthmus.core.wire.http1.events import Data, RequestHead, ResponseHead, Signal
@@ -53,13 +47,13 @@ OWN: Final = ((b"host", b"there"),)
 HTTP_OPENINGS: Final = (PostOpening, GetOpening, DeleteOpening, EventPipeOpening, MessageOpening)
 
 Item = tuple[Any, ...]
-"""What arrives at the engine: ("open", opening, body), ("say", message), ("many", messages, event id), ("prime", event
-id), ("end", cause). Where it is told as drivers tell it also ("pieces", pieces), ("replied", opening, message), and
-("part", pieces, opening, size, whether it is the last)."""
+"""An arrival at the engine: ("open", opening, body), ("say", message), ("many", messages, event id), ("prime", event
+id), ("end", cause). In driven worlds also ("pieces", pieces), ("replied", opening, message), and ("part", pieces,
+opening, size, whether it is the last)."""
 
 
 def cut(data: bytes, rng: random.Random) -> Iterator[bytes]:
-    """The same bytes in pieces: mostly few, sometimes one by one."""
+    """Cuts the bytes into pieces: mostly few, sometimes one by one."""
     if rng.random() < 0.02:
         yield from (data[at : at + 1] for at in range(len(data)))
         return
@@ -70,7 +64,7 @@ def cut(data: bytes, rng: random.Random) -> Iterator[bytes]:
 
 
 def together(messages: list[bytes]) -> list[Item]:
-    """Several that arrived at once are told of at once."""
+    """Returns one item for messages that arrived together."""
     return [("many", messages, None)] if len(messages) > 1 else [("say", message) for message in messages]
 
 
@@ -78,20 +72,20 @@ class TwoWay(Protocol):
     """A wire of a two-way stream of messages."""
 
     def write(self, message: bytes) -> bytes:
-        """What a peer puts onto it for a message."""
+        """Encodes a message of the peer."""
 
     def receive(self, piece: bytes) -> list[Item]:
-        """What the proxy makes of a piece."""
+        """Decodes a piece for the proxy."""
 
     def send(self, message: bytes) -> bytes:
-        """What the proxy puts onto it."""
+        """Encodes a message of the proxy."""
 
     def read(self, piece: bytes) -> list[bytes]:
-        """What a peer makes of that."""
+        """Decodes a piece for the peer."""
 
 
 class LineWire:
-    """A pipe, a message a line."""
+    """A pipe, with one message a line."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -125,7 +119,7 @@ class SocketWire:
         try:
             return self._peer.send(TextMessage(data=message.decode()))
         except UnicodeDecodeError:
-            return b""  # no text, and so nothing that can be said here
+            return b""  # binary data cannot stand in a text frame, so it is not sent
 
     def receive(self, piece: bytes) -> list[Item]:
         self._frames.receive_bytes(piece)
@@ -151,13 +145,13 @@ class SocketWire:
 
 
 class EventText:
-    """An event stream as clients read it, by the letter of WHATWG HTML, "Server-sent events"."""
+    """An event stream as clients read it, strictly by WHATWG HTML, "Server-sent events"."""
 
     def __init__(self) -> None:
         self._held = b""
 
     def read(self, data: bytes) -> Iterator[dict[str, str]]:
-        """The fields of each event that is complete now."""
+        """Yields the fields of each complete event."""
         *blocks, self._held = (self._held + data).split(b"\n\n")
         for block in blocks:
             fields: dict[str, str] = {}
@@ -170,8 +164,8 @@ class EventText:
                 yield fields
 
 
-class Heard(NamedTuple):
-    """What a client has read of a reply."""
+class ReplyMessage(NamedTuple):
+    """One message of a reply, as a client reads it."""
 
     message: bytes
     status: int
@@ -182,7 +176,7 @@ class Heard(NamedTuple):
 
 
 class RequestWire:
-    """A client's connection, for one request after the other."""
+    """The connection of a client, for one request after another."""
 
     def __init__(self, surface: Surface) -> None:
         self._surface = surface
@@ -191,7 +185,7 @@ class RequestWire:
         self._intended: Opening
         self._route: McpRoute | None = None
         self._body = b""
-        self._reply: Reply
+        self._reply: HttpReply
         self._status = 0
         self._is_events = False
         self._fields: dict[bytes, bytes] = {}
@@ -199,10 +193,10 @@ class RequestWire:
         self._text = EventText()
         self._has_ended = False
 
-    # --- What the client asks ---------------------------------------------------------------------------------------
+    # --- Requests ---------------------------------------------------------------------------------------------------
 
     def ask(self, opening: Opening, body: bytes | None, rng: random.Random) -> bytes:
-        """The bytes of a request."""
+        """Encodes a request."""
         self._intended, self._body, self._route = opening, b"", None
         self._status, self._document, self._is_events, self._has_ended = 0, b"", False, False
         self._text = EventText()
@@ -242,17 +236,17 @@ class RequestWire:
         route = judge(Head(head.method, head.target, head.headers, head.version), self._surface)
         if not isinstance(route, McpRoute):
             raise Wrong(f"{self._intended} was taken for {route}")
-        told = msgspec.structs.asdict(route.opening)
+        routed = msgspec.structs.asdict(route.opening)
         for name, value in msgspec.structs.asdict(self._intended).items():
-            if told[name] != value and name not in ("principal", "base_url", "endpoint", "mirrored"):
+            if routed[name] != value and name not in ("principal", "base_url", "endpoint", "mirrored"):
                 raise Wrong(f"{self._intended} has arrived as {route.opening}")
         return route
 
-    # --- What it is answered ----------------------------------------------------------------------------------------
+    # --- Responses --------------------------------------------------------------------------------------------------
 
     def send(self, sends: Sequence[Send], rng: random.Random) -> bytes:
         outs: list[Out] = []
-        if self._reply.state is State.STREAMING and rng.random() < 0.1:
+        if self._reply.state is HttpReplyState.STREAMING and rng.random() < 0.1:
             outs += self._reply.keep_alive()
         if len(sends) > 1:
             ids = tuple(send.event_id for send in sends if send.event_id is not None)
@@ -281,8 +275,8 @@ class RequestWire:
                 written.append(codec.encode_end())
         return b"".join(written)
 
-    def read(self, piece: bytes) -> Iterator[Heard]:
-        """What the client makes of a piece."""
+    def read(self, piece: bytes) -> Iterator[ReplyMessage]:
+        """Yields the messages that the client reads in a piece."""
         self._peer.receive_data(piece)
         while True:
             event = self._peer.next_event()
@@ -291,29 +285,29 @@ class RequestWire:
                 self._is_events = self._fields.get(b"content-type") == b"text/event-stream"
             elif isinstance(event, h11.Data) and self._is_events:
                 for fields in self._text.read(bytes(event.data)):
-                    yield self._said(fields.get("data", ""), fields.get("event", "message"), fields.get("id"))
+                    yield self._message_of(fields.get("data", ""), fields.get("event", "message"), fields.get("id"))
             elif isinstance(event, h11.Data):
                 self._document += event.data
             elif isinstance(event, h11.EndOfMessage):
                 self._has_ended = True
                 if self._document:
-                    yield self._said(self._document.decode(), "message", None)
+                    yield self._message_of(self._document.decode(), "message", None)
                 return
             else:
                 return
 
-    def _said(self, text: str, event: str, id: str | None) -> Heard:
+    def _message_of(self, text: str, event: str, id: str | None) -> ReplyMessage:
         session = self._fields.get(b"mcp-session-id")
         session_id = None if session is None else session.decode()
-        return Heard(text.encode(), self._status, session_id, event, id, is_event=self._is_events)
+        return ReplyMessage(text.encode(), self._status, session_id, event, id, is_event=self._is_events)
 
     @property
     def ended_with(self) -> int:
-        """The status of the response that has ended; 0: none has."""
+        """The status of the response that has ended; 0 if none has."""
         return self._status if self._has_ended else 0
 
     def go_on(self) -> bool:
-        """Whether the connection can be used again: then it is ready for that."""
+        """True if the connection can be used again, and then makes it ready."""
         if self._codec.go_on() is None or self._peer.our_state is not h11.DONE:
             return False
         if self._peer.their_state is not h11.DONE:
@@ -328,7 +322,7 @@ class ResponseWire:
     def __init__(self, target: Post | Listen | Delete, rng: random.Random) -> None:
         self._target, self._rng = target, rng
         self._codec = ClientCodec(head_size_max_bytes=LIMITS.head_size_max_bytes)
-        self._reader = ReplyReader(target, LIMITS)
+        self._reader = ResponseReader(target, LIMITS)
         self._peer = h11.Connection(h11.SERVER)
 
     def ask(self) -> bytes:
@@ -347,7 +341,7 @@ class ResponseWire:
         return written + body
 
     def check_asked(self, pieces: Iterator[bytes]) -> None:
-        """The server reads what was ordered."""
+        """Checks that the server reads the request that was ordered."""
         target, body, fields = self._target, b"", {}
         for piece in pieces:
             self._peer.receive_data(piece)
@@ -367,33 +361,33 @@ class ResponseWire:
             raise Wrong(f"{target} has left with {body!r}")
 
     def answer(
-        self, connected: Connected | None, said: list[tuple[bytes, str | None]], *, is_whole: bool, status: int
+        self, connected: Connected | None, messages: list[tuple[bytes, str | None]], *, is_whole: bool, status: int
     ) -> bytes:
-        """The first part of a response: with `is_whole` there is nothing more of it.
+        """Encodes the first part of a response, or all of it with `is_whole`.
 
         Args:
-            said: messages with the ids of their events.
+            messages: messages with the ids of their events.
         """
         headers = [("date", "Thu, 01 Jan 1970 00:00:00 GMT")]
         if connected is not None and connected.session is not None:
             headers.append(("Mcp-Session-Id", connected.session))
-        if is_whole and (status or not said):
+        if is_whole and (status or not messages):
             headers.append(("content-length", "0"))
             head = h11.Response(status_code=status or 202, headers=headers)
             return self._written(head, h11.EndOfMessage())
-        if is_whole and len(said) == 1 and said[0][1] is None and self._rng.random() < 0.5:
-            body = said[0][0]
+        if is_whole and len(messages) == 1 and messages[0][1] is None and self._rng.random() < 0.5:
+            body = messages[0][0]
             headers += [("content-type", "application/json"), ("content-length", str(len(body)))]
             return self._written(
                 h11.Response(status_code=200, headers=headers), h11.Data(data=body), h11.EndOfMessage()
             )
         headers.append(("content-type", "text/event-stream"))
         written = self._written(h11.Response(status_code=200, headers=headers))
-        written += b"".join(self.say(*one) for one in said)
+        written += b"".join(self.say(*one) for one in messages)
         return written + (self.end() if is_whole else b"")
 
     def say(self, message: bytes, event_id: str | None = None) -> bytes:
-        """An event."""
+        """Encodes an event."""
         end = self._rng.choice((b"\n", b"\n", b"\r\n", b"\r"))
         lines = [b"data: " + line for line in message.split(b"\n")]
         if self._rng.random() < 0.1:
@@ -411,27 +405,27 @@ class ResponseWire:
         return b"".join(self._peer.send(event) or b"" for event in events)
 
     def receive(self, piece: bytes) -> list[Item]:
-        """What the proxy makes of a piece; b"": the connection has ended."""
+        """Decodes a piece for the proxy. b"" is the end of the connection."""
         found: list[Item] = []
         self._codec.receive_data(piece)
         while not self._reader.is_ended:
             try:
                 event = self._codec.next_event()
             except h11.RemoteProtocolError as error:
-                return found + self._told(self._reader.receive_eof(False, str(error)))
+                return found + self._items_of(self._reader.receive_eof(False, str(error)))
             if isinstance(event, ResponseHead):
-                found += self._told(self._reader.receive_head(event.status, event.headers))
+                found += self._items_of(self._reader.receive_head(event.status, event.headers))
             elif isinstance(event, Data):
-                found += self._told(self._reader.receive_body(event.data))
+                found += self._items_of(self._reader.receive_body(event.data))
             elif event is Signal.END:
-                found += self._told(self._reader.receive_eof(True))
+                found += self._items_of(self._reader.receive_eof(True))
             elif event in (Signal.NEED_DATA, Signal.CLOSED) and not piece:
-                found += self._told(self._reader.receive_eof(False, ""))
+                found += self._items_of(self._reader.receive_eof(False, ""))
             elif event is Signal.NEED_DATA:
                 break
         return found
 
-    def _told(self, facts: list[response.ReplyEvent]) -> list[Item]:
+    def _items_of(self, facts: list[response.ReplyEvent]) -> list[Item]:
         if len(facts) > 1 and all(isinstance(fact, Arrived) for fact in facts):
             return together([fact.message for fact in facts if isinstance(fact, Arrived)])
         found: list[Item] = []
@@ -453,7 +447,7 @@ BROKEN: Final = Cause(End.BROKEN, "cut off")
 
 
 def _request_of(opening: Opening) -> tuple[str, str, list[tuple[str, str]]]:
-    """Method, target and headers, as clients write them."""
+    """Returns method, target and headers as clients write them."""
     headers = [("Host", "here"), ("User-Agent", "a client")]
     place = quote(opening.server, safe="")
     if isinstance(opening, EventPipeOpening):

@@ -1,4 +1,4 @@
-"""What a server with tasks does of its own, in either era: calls that go on without a request behind them.
+"""The tasks of a simulated server, in either era: calls that continue without an open request.
 
 Source: 2025-11-25 basic/utilities/tasks; the tasks extension of 2026-07-28.
 """
@@ -19,16 +19,16 @@ LATEST: Final = "2025-11-25"
 ABILITY: Final = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 OVER: Final = frozenset({"completed", "failed", "cancelled"})
 ASKING_S: Final = 15.0
-"""How long it waits for an answer to what it asks; then it goes on without."""
+"""The time that a server waits for the answer to a question before it goes on without."""
 
 
 class Work:
     """One task.
 
     Attributes:
-        say: what its call said, which is what it results in.
+        say: the argument of its call, and the text of its result.
         waiting: requests for its result, by channel and id.
-        question: the id of what it asks, while nobody has answered; `is_said`: it has been put to somebody.
+        question: the id of its question until it is answered; `is_sent`: the question has been sent.
     """
 
     def __init__(self, id: str, say: str, session: Session, ttl_ms: int | None) -> None:
@@ -36,11 +36,11 @@ class Work:
         self.status = "working"
         self.waiting: list[tuple[Channel, Any]] = []
         self.question: str | None = None
-        self.is_said = False
+        self.is_sent = False
 
 
 class Works:
-    """The tasks of one server. Those of a process, or a session, are gone with it; without sessions all stay."""
+    """The tasks of one server. Those of a process or a session end with it. Without sessions they stay."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.network = server, server.network
@@ -53,7 +53,7 @@ class Works:
         return {"tasks": ABILITY} if revision == LATEST else {}
 
     def takes(self, session: Session, params: dict[str, Any], able: dict[str, Any], rng: random.Random) -> bool:
-        """Whether a call becomes a task."""
+        """True if a call becomes a task."""
         if self.server.is_modern:
             return EXTENSION in able.get("extensions", {}) and rng.random() < 0.5
         return "task" in params and session.has_tasks
@@ -64,8 +64,8 @@ class Works:
         work = Work(f"up-{self.server.name}-{self.last}", say, session, params.get("task", {}).get("ttl"))
         self._place(session)[work.id] = work
         shown = self.shown(work)
-        said = {"resultType": "task", **shown} if self.server.is_modern else {"task": shown}
-        self.server.reply(channel, session, id, said)
+        reply = {"resultType": "task", **shown} if self.server.is_modern else {"task": shown}
+        self.server.reply(channel, session, id, reply)
         pause = rng.expovariate(0.5)
         if self.network.strikes("late", 0.1, rng):
             pause = rng.uniform(5.0, 60.0)
@@ -131,7 +131,7 @@ class Works:
     def _result(self, work: Work) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": work.say}], **self._complete}
 
-    # --- How a task goes on -----------------------------------------------------------------------------------------
+    # --- The course of a task ---------------------------------------------------------------------------------------
 
     def _ask(self, work: Work, channel: Channel, rng: random.Random) -> None:
         if work.status in OVER:
@@ -139,17 +139,18 @@ class Works:
         self.last += 1
         work.status, work.question = "input_required", f"t{self.last}"
         if not self.server.is_http:
-            work.waiting = [(channel, None), *work.waiting]  # the process itself: it may ask at any time
+            # the channel of the process itself, on which the server may ask at any time
+            work.waiting = [(channel, None), *work.waiting]
         work.session.questions[work.question] = lambda frame: self._take(work, {"k": frame.get("result", {})})
         self._put(work)
         self.network.later(ASKING_S, self._take, work, {"k": {}})
-        self._tell(work, channel)
+        self._notify(work, channel)
 
     def _put(self, work: Work) -> None:
-        """Ask whoever waits for the result (2025-11-25)."""
-        if self.server.is_modern or work.question is None or work.is_said or not work.waiting:
+        """Sends the question to the client that waits for the result (2025-11-25)."""
+        if self.server.is_modern or work.question is None or work.is_sent or not work.waiting:
             return
-        work.is_said = True
+        work.is_sent = True
         params = {**_form(work.say), "_meta": {RELATED: {"taskId": work.id}}}
         self.server.say(work.waiting[0][0], id=work.question, method="elicitation/create", params=params)
 
@@ -167,10 +168,10 @@ class Works:
         if work.status not in OVER:
             work.status = "failed" if self.network.strikes("errors", 0.1, rng) else "completed"
             self._deliver(work)
-            self._tell(work, channel)
+            self._notify(work, channel)
 
-    def _tell(self, work: Work, channel: Channel | None) -> None:
-        """A server on a pipe says unasked how a task is (2025-11-25)."""
+    def _notify(self, work: Work, channel: Channel | None) -> None:
+        """Sends a status notification if the server is on a pipe (2025-11-25)."""
         if channel is not None and not self.server.is_modern and not self.server.is_http:
             self.server.say(channel, method="notifications/tasks/status", params=self.shown(work))
 

@@ -1,7 +1,7 @@
-"""Worlds, as many as are wanted: `simulating.py [SEED …] [--seconds N] [--from N]`.
+"""Runs many worlds: `simulating.py [SEED …] [--seconds N] [--from N]`.
 
-Says what there was in them, and how to see one again that went wrong, with the smallest part of it that still does.
-Exit code 1 if any did.
+Prints what happened in them, and for each failed world the command that shows it again and the smallest part of it that
+still fails. The exit code is 1 if any failed.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from simulated_network import STRANGE
 from simulation import Report
 from worlds import KINDS, kind_of, name_of, run_world
 
-TOLD_S: Final = 60.0
-"""How often a campaign says how far it is."""
+REPORT_INTERVAL_S: Final = 60.0
+"""The interval between progress lines of a campaign."""
 
 
-def run(share_heard: float, name: str) -> Report:
-    """The oracle hears all that are named, and a share of the others, the same ones in each run."""
-    return run_world(name, is_heard=random.Random(f"heard {name}").random() < share_heard)
+def run(checked_share: float, name: str) -> Report:
+    """Runs a world. The oracle checks all named worlds and a fixed share of the others."""
+    return run_world(name, is_checked=random.Random(f"heard {name}").random() < checked_share)
 
 
 def reports(options: argparse.Namespace) -> Iterator[Report]:
-    """As they come; in the order of their seeds."""
+    """Yields the reports as they come, or in the order of the given seeds."""
     ends_at = time.monotonic() + options.seconds
     seeds = iter(options.seeds) if options.seeds else map(name_of, itertools.count(options.first))
     make = partial(run, 1.0 if options.seeds else options.heard)
@@ -51,8 +51,8 @@ def reports(options: argparse.Namespace) -> Iterator[Report]:
                 return
 
 
-def tell_wrong(report: Report, tries_max: int) -> None:
-    """What went wrong, and what is left of that world if as much as possible is left out."""
+def print_failure(report: Report, tries_max: int) -> None:
+    """Prints the failure, and the smallest part of the world that still fails."""
     faults = " ".join(report.faults) or "no faults"
     print(f"seed {report.seed}, with {faults}:\n{report.wrong}see it again with: make simulate SEEDS={report.seed}")
     smallest = shrink(report, tries_max=tries_max, run=run_world)
@@ -82,29 +82,29 @@ def main() -> int:
         for seed in options.seeds:
             print(run_world(seed, log=print).wrong or "all is well")
         return 0
-    began_at = told_at = time.monotonic()
-    told: Counter[str] = Counter()
+    began_at = reported_at = time.monotonic()
+    counts: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     worlds = messages = 0
     failed: list[str] = []
     for report in reports(options):
         worlds, messages = worlds + 1, messages + report.messages
-        if time.monotonic() > told_at + TOLD_S:
-            told_at = time.monotonic()
+        if time.monotonic() > reported_at + REPORT_INTERVAL_S:
+            reported_at = time.monotonic()
             print(f"so far {worlds} worlds, {messages} messages, {len(failed)} went wrong", flush=True)
-        told.update(report.told)
+        counts.update(report.counts)
         outcomes.update(report.outcomes)
         if report.wrong:
             failed.append(report.seed)
-            tell_wrong(report, TRIES_MAX if options.shrink else options.tries)
+            print_failure(report, TRIES_MAX if options.shrink else options.tries)
         elif options.seeds:
             print(f"seed {report.seed}: {report.messages} messages, history {report.history}")
             if missing := (masks.parse(report.seed)[1] or set()) - set(report.parts):
                 print(f"there is nothing of the name {' or '.join(sorted(missing))} in that world")
     taken_s = time.monotonic() - began_at
     print(f"{worlds} worlds, {messages} messages, {messages / max(taken_s, 0.001):.0f} a second")
-    print("inputs:", ", ".join(f"{name} {n}" for name, n in sorted(told.items()) if not name.startswith("fault ")))
-    print("faults:", ", ".join(f"{fault} {told['fault ' + fault]}" for fault in (*STRANGE, *LASTING_FAULTS)))
+    print("inputs:", ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if not name.startswith("fault ")))
+    print("faults:", ", ".join(f"{fault} {counts['fault ' + fault]}" for fault in (*STRANGE, *LASTING_FAULTS)))
     print("requests:", ", ".join(f"{name} {n}" for name, n in sorted(outcomes.items())))
     if failed:
         print(f"{len(failed)} went wrong; see them again with: make simulate SEEDS='{' '.join(failed)}'")

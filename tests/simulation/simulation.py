@@ -1,7 +1,7 @@
-"""One world from one seed: who is in it, what goes wrong, and what must hold meanwhile and afterwards.
+"""One world from one seed: its clients and servers, its faults, and the checks during and after it.
 
-It consists of parts, of which any may be left out (`masks`): the faults, `narrow` limits, servers (s0), clients (c0)
-with their operations (c0.0), what happens to the servers (x.0), and those who come afterwards (n0).
+A world consists of parts, any of which may be left out (`masks`): the faults, `narrow` limits, servers (s0), clients
+(c0) with their operations (c0.0), the faults of servers (x.0), and clients that come afterwards (n0).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 import masks
 import msgspec
+from checked_engine import CheckedEngine
 from isthmus.core.base.effects import Dial
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
@@ -25,34 +26,33 @@ from isthmus.core.base.revisions import Era
 from isthmus.core.engine import Engine
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
-from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
 from simulated_network import FAULTS, STRANGE, Channel, Network, Wrong
-from simulated_news import DEAFENING, News, Newsroom, Paper
 from simulated_servers import Server
 from simulated_storage import Storage
-from simulated_tasks import Book, Tasks
+from simulated_subscriptions import LOSSY_FAULTS, ChangeLog, Resources, Subscriptions
+from simulated_tasks import TaskRecord, Tasks
 from simulated_works import Works
 from stateless_driving import tables
 
 STORM_S: Final = 60.0
 CALM_S: Final = 400.0
-"""Longer than every time limit below, one after the other."""
+"""A time longer than all time limits below together."""
 WAITING_S: Final = 60.0
-"""What took place in the storm has arrived by then."""
+"""The time after which all messages of the storm have arrived."""
 TRIES: Final = 12
 EMPTY_S: Final = 2_000.0
 NEWCOMER: Final = 100
-"""The number of the first of those who come when the storm is over."""
+"""The number of the first client that comes after the storm."""
 
 ROOMY: Final = Limits(
     reply_timeout_s=40.0,
-    ask_timeout_s=30.0,
+    question_timeout_s=30.0,
     session_idle_ttl_s=200.0,
     stream_ttl_s=100.0,
-    park_ttl_s=40.0,
+    suspended_call_ttl_s=40.0,
     start_timeout_s=20.0,
-    verdict_ttl_s=100.0,
+    server_era_ttl_s=100.0,
     shared_linger_s=20.0,
     crash_loop_pause_s=10.0,
     crash_loop_pause_max_s=20.0,
@@ -66,7 +66,7 @@ NARROW: Final = msgspec.structs.replace(
     exchanges_per_session_max=12,
     streams_per_session_max=4,
     events_max=16,
-    parks_per_session_max=4,
+    suspended_calls_per_session_max=4,
     outbox_high_bytes=2048,
     outbox_low_bytes=512,
     tasks_max=14,
@@ -75,18 +75,18 @@ NARROW: Final = msgspec.structs.replace(
     task_questions_max=1,
     task_page_max=2,
 )
-"""So little that a short storm reaches it; not in worlds where nothing may go wrong."""
+"""Limits so low that a short storm reaches them. Not used in worlds without faults."""
 
 
 @dataclass
 class Report:
-    """What came of a world: `wrong` is empty if all was well.
+    """The result of a world. `wrong` is empty if all was well.
 
     Attributes:
         seed: the world's name.
-        parts: those that it had.
+        parts: the parts that it had.
         who: its servers and clients, one a line.
-        checker: which one found what is wrong: where it is in the code, and the oracle's rules if it was that.
+        checker: the check that failed: its place in the code, and the oracle's rules if it was the oracle.
     """
 
     seed: str
@@ -97,26 +97,27 @@ class Report:
     checker: str = ""
     messages: int = 0
     history: str = ""
-    told: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
-class Heard(Overheard):
-    """With many sessions a server may have said to one of them who it is, while another has not got so far."""
+class LenientEngine(CheckedEngine):
+    """An engine with an oracle that does not insist on the server's name. With many sessions a server may have named
+    itself in one of them, and not yet in another."""
 
     def _note(self, wire: Wire, found: list[Violation]) -> None:
         super()._note(wire, [each for each in found if each.rule != "server-info" or each.who is not wire.proxy])
 
 
 class World:
-    """See the module.
+    """A world.
 
     Args:
-        name: a seed, or a seed and what is kept of its world.
-        is_heard: an oracle listens on each wire. That takes as long as all the rest, and changes nothing.
+        name: a seed, or a seed and the parts of its world to keep.
+        is_checked: True to check each wire with an oracle. That doubles the time and changes nothing else.
     """
 
-    def __init__(self, name: str, *, is_heard: bool = True) -> None:
+    def __init__(self, name: str, *, is_checked: bool = True) -> None:
         seed, self._kept = masks.parse(name)
         self.parts: list[str] = []
         self.rng = rng = random.Random(seed)
@@ -127,12 +128,12 @@ class World:
         self.network = Network(rng, self.faults, self._dialled)
         self.affinity = rng.choice(list(Affinity))
         is_narrow = rng.random() < 0.7 and bool(drawn) and self._has("narrow")
-        self.book = Book() if rng.random() < 0.4 and self._has("tasks") else None
-        self.paper = Paper() if rng.random() < 0.4 and self._has("news") else None
+        self.task_record = TaskRecord() if rng.random() < 0.4 and self._has("tasks") else None
+        self.change_log = ChangeLog() if rng.random() < 0.4 and self._has("news") else None
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
-        self.network.engine = (Heard if is_heard else Engine)(
+        self.network.engine = (LenientEngine if is_checked else Engine)(
             plan,
             entropy=self.network.rng_of("entropy").randbytes,
             unix_at_zero=1e9,
@@ -160,33 +161,33 @@ class World:
             era=Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE)),
             idle_stop_s=rng.choice((None, 5.0)),
             spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
-            tasks=TaskRules(offer=rng.choice(list(Offer)) if self.book is not None else Offer.OWN),
+            tasks=TaskRules(offer=rng.choice(list(Offer)) if self.task_record is not None else Offer.OWN),
         )
         server = Server(self.network, plan, is_modern=is_modern)
-        if rng.random() < 0.6 and self.book is not None:
+        if rng.random() < 0.6 and self.task_record is not None:
             server.works = Works(server)
-        if self.paper is not None:
-            server.room = Newsroom(server)
+        if self.change_log is not None:
+            server.resources = Resources(server)
         return server
 
     def _dialled(self, channel: Channel, dial: Dial) -> None:
         self.servers[dial.target.server].dialled(channel, dial)
 
     def _join(self, number: int, kind: type[Client] | None = None, server: str | None = None) -> Client | None:
-        """A client begins; None: its server is not in this world."""
+        """Lets a client begin. Returns None if its server is not in this world."""
         rng = self.network.rng_of(f"plan of c{number}")
         kind = rng.choice(KINDS) if kind is None else kind
         principal = rng.choice(("", "", "ann", "bob"))
         if kind is ModernHttpClient and self.affinity is Affinity.SHARED:
-            principal = f"p{number}"  # those of one principal have one session, and hear what it is asked
+            principal = f"p{number}"  # clients of one principal would share a session, and get each other's questions
         server = rng.choice(self._server_ids) if server is None else server
         if server not in self.servers:
             return None
         client = kind(self.network, number, server, principal)
-        if self.book is not None and rng.random() < 0.7:
-            client.tasks = Tasks(client, self.book)
-        if self.paper is not None and rng.random() < 0.7:
-            client.news = News(client, self.paper)
+        if self.task_record is not None and rng.random() < 0.7:
+            client.tasks = Tasks(client, self.task_record)
+        if self.change_log is not None and rng.random() < 0.7:
+            client.subscriptions = Subscriptions(client, self.change_log)
         self.clients.append(client)
         client.begin()
         return client
@@ -197,24 +198,24 @@ class World:
             client = self._join(number) if self._has(f"c{number}") else None
             if client is not None:
                 self._plan(f"c{number}", client.act)
-        if self.paper is not None:
+        if self.change_log is not None:
             self._plan("news", self._publish)
         if self._has("x"):
             self._plan("x", self._strike)
         network.run(STORM_S)
         network.is_stormy = False
-        if self.paper is not None:
-            self._check_news(self.paper)
+        if self.change_log is not None:
+            self._check_updates(self.change_log)
         network.run(CALM_S)
         self._check_answered()
         engine = self.network.engine
-        if isinstance(engine, Overheard) and engine.is_at_rest:
+        if isinstance(engine, CheckedEngine) and engine.is_at_rest:
             engine.finish()
         self._check_service()
         self._check_empty()
 
     def _plan(self, part: str, act: Callable[[int], None]) -> None:
-        """Let somebody act about once a second, while the storm lasts."""
+        """Plans an action about once a second while the storm lasts."""
         rng, at = self.network.rng_of(f"times of {part}"), 0.0
         for number in itertools.count():
             if at >= STORM_S:
@@ -225,9 +226,9 @@ class World:
 
     def _publish(self, number: int) -> None:
         rng = self.network.rng_of(f"change {number}")
-        rooms = [server.room for server in self.servers.values() if server.room is not None]
-        if rooms and self.paper is not None:
-            self.paper.publish(rng.choice(rooms), rng)
+        candidates = [server.resources for server in self.servers.values() if server.resources is not None]
+        if candidates and self.change_log is not None:
+            self.change_log.publish(rng.choice(candidates), rng)
 
     def _strike(self, number: int) -> None:
         network, rng = self.network, self.network.rng_of(f"x{number}")
@@ -243,20 +244,21 @@ class World:
         if network.strikes("sleeps", 0.01, rng):
             network.sleep(rng.choice((5.0, 60.0, 600.0, 10_000.0)), rng.choice((0, 3, 100)))
 
-    # --- What holds afterwards --------------------------------------------------------------------------------------
+    # --- Checks afterwards ------------------------------------------------------------------------------------------
 
-    def _check_news(self, paper: Paper) -> None:
-        """Who was subscribed has heard of all changes, where nothing stood in the way. Then all subscriptions end."""
+    def _check_updates(self, change_log: ChangeLog) -> None:
+        """Checks that subscribers were notified of all changes, unless a fault prevents it. Then ends all
+        subscriptions."""
         ended_at = self.network.now
         self.network.run(WAITING_S)
-        if not self.faults & DEAFENING and "narrow" not in self.parts:
-            self.network.told["news checked"] += paper.check(before=ended_at)
+        if not self.faults & LOSSY_FAULTS and "narrow" not in self.parts:
+            self.network.counts["news checked"] += change_log.check(before=ended_at)
         for client in self.clients:
-            if client.news is not None:
-                client.news.stop()
+            if client.subscriptions is not None:
+                client.subscriptions.stop()
 
     def _check_answered(self) -> None:
-        """No request is pending for ever; and where nothing went wrong, all had good answers."""
+        """Checks that no request is pending for ever, and that without faults all had good answers."""
         for client in self.clients:
             owed = sorted(number for number, owed in client.owed.items() if not owed.lasts)
             if owed:
@@ -266,7 +268,7 @@ class World:
                 raise Wrong(f"nothing went wrong, and {type(client).__name__} {client.mark} had {bad}")
 
     def _check_service(self) -> None:
-        """A new client of each kind gets an answer from each server."""
+        """Checks that a new client of each kind gets an answer from each server."""
         drawn = itertools.product(self._server_ids, dict.fromkeys(KINDS))
         for number, (server, kind) in enumerate(drawn, NEWCOMER):
             client = self._join(number, kind, server) if self._has(f"n{number}") else None
@@ -285,7 +287,7 @@ class World:
         raise Wrong(f"{type(client).__name__} gets nothing from {self.servers[client.server].plan}: {client.outcomes}")
 
     def _check_empty(self) -> None:
-        """Once all clients have left, nothing is left of them."""
+        """Checks that nothing is left once all clients have left."""
         for client in self.clients:
             client.is_done = True
             client.leave()
@@ -310,17 +312,17 @@ GOOD: Final = {
     "task of others",
     "task error -32603",
 }
-"""Outcomes in worlds where nothing goes wrong: who waits for a task, and cancels it, gets an error."""
+"""Outcomes of worlds without faults. A client that waits for a task and cancels it gets an error."""
 
 OWN: Final = ("timers", "links")
-"""What may go on without clients: servers that rest, and are begun again."""
+"""Tables that may have entries without clients: resting servers, and their restarts."""
 
 
 def run_world(
-    name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None, kind: type[World] | None = None
+    name: str, *, is_checked: bool = True, log: Callable[[str], None] | None = None, kind: type[World] | None = None
 ) -> Report:
-    """Whatever is raised in a world is what is wrong with it."""
-    world = (kind or World)(name, is_heard=is_heard)
+    """Runs a world. Any exception in it makes the report's `wrong`."""
+    world = (kind or World)(name, is_checked=is_checked)
     world.network.log = log
     report = Report(name, tuple(sorted(world.faults)))
     try:
@@ -329,7 +331,7 @@ def run_world(
         report.wrong, report.checker = traceback.format_exc(), _checker(error)
     report.parts = tuple(world.parts)
     report.who = tuple(map(str, (*world.servers.values(), *world.clients)))
-    report.messages, report.told = world.network.messages, world.network.told
+    report.messages, report.counts = world.network.messages, world.network.counts
     report.history = world.network.history.hexdigest()
     for client in world.clients:
         report.outcomes.update(client.outcomes)

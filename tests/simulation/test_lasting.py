@@ -1,5 +1,5 @@
-"""Some worlds with a disk, files, tasks and restarts, and some on wires; always the same ones, and those that once went
-wrong."""
+"""Tests of worlds with a disk, files, tasks and restarts, some of them on wires: fixed seeds, and all that once
+failed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from isthmus.core.base.effects import Collect, Effect, Forget, InlineSource, Save, StorageAnswer
+from isthmus.core.base.effects import Effect
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.plan import Kind, ServerPlan
-from isthmus.core.files.store.store import Shelf
-from isthmus.core.wire.chunks import Pieces
+from isthmus.core.base.storage import Collect, Forget, InlineSource, Save, StorageAnswer
+from isthmus.core.files.store.store import FileStore
+from isthmus.core.wire.chunks import Chunks
 from isthmus.core.wire.ndjson import LineReader
 from lasting import LASTING_FAULTS, LastingWorld
 from simulated_disk import StormyDisk
@@ -31,34 +32,34 @@ KEPT: Final = tuple((Path(__file__).parent / "lasting_seeds.txt").read_text().sp
 
 
 @pytest.mark.parametrize("seed", dict.fromkeys((*SEEDS, *KEPT)))
-def test_what_was_promised_is_kept_and_nothing_else(seed: str) -> None:
+def test_promises_are_kept_and_nothing_else_is(seed: str) -> None:
     report = run_world(seed)
     assert not report.wrong, f"{report.wrong}\nsee it again with: make simulate SEEDS={seed}"
 
 
 @pytest.mark.parametrize("seed", ["lasting-0", "wired-7"])
 def test_a_seed_gives_one_history_over_all_runs(seed: str) -> None:
-    first, again = (run_world(seed, is_heard=False) for _ in range(2))
-    assert (first.history, first.messages, first.told) == (again.history, again.messages, again.told)
-    assert first.told["crash"] > 0
-    assert first.told["receive_answer Saved"] > 0
+    first, again = (run_world(seed, is_checked=False) for _ in range(2))
+    assert (first.history, first.messages, first.counts) == (again.history, again.messages, again.counts)
+    assert first.counts["crash"] > 0
+    assert first.counts["receive_answer Saved"] > 0
 
 
-def test_drivers_tell_of_what_is_large_in_each_way() -> None:
-    """Documents as they come, lines in pieces, and what came together as one."""
-    told = sum((run_world(seed, is_heard=False).told for seed in ("driven-10", "driven-41")), Counter())
+def test_large_data_comes_in_each_form_of_input() -> None:
+    """Documents come part by part, lines in pieces, and things that came together as one input."""
+    counts = sum((run_world(seed, is_checked=False).counts for seed in ("driven-10", "driven-41")), Counter())
     inputs = ("PostOpening at once", "end at once with opening message", "receive_pieces", "receive_part and end")
-    assert all(told[name] for name in inputs), told
+    assert all(counts[name] for name in inputs), counts
 
 
-def test_each_fault_strikes_and_each_world_is_spared_some() -> None:
+def test_each_fault_strikes_in_some_worlds_only() -> None:
     worlds = [LastingWorld(f"lasting-{number}") for number in range(24)]
     has = Counter(fault for world in worlds for fault in world.faults)
     assert all(0 < has[fault] < len(worlds) for fault in LASTING_FAULTS)
     assert any(not world.faults for world in worlds)
 
 
-def test_a_server_tells_a_channel_from_that_of_its_number_in_the_run_before() -> None:
+def test_channels_with_one_number_in_two_runs_are_distinct() -> None:
     network = LastingWorld("lasting-0").network
     server = Server(network, ServerPlan(id="s", kind=Kind.HTTP), is_modern=False)
     server.streams.has_ids = True
@@ -71,22 +72,22 @@ def test_a_server_tells_a_channel_from_that_of_its_number_in_the_run_before() ->
     assert now in server.posts
 
 
-# --- What worlds see --------------------------------------------------------------------------------------------------
+# --- Planted faults ---------------------------------------------------------------------------------------------------
 
 
-def _forget_one(self: Shelf, uploads: Any, artifacts: Any, restore: Any = Shelf.restore) -> None:
+def _forget_one(self: FileStore, uploads: Any, artifacts: Any, restore: Any = FileStore.restore) -> None:
     restore(self, list(uploads)[1:], artifacts)
 
 
-def _may_use_all(self: Shelf, owner: Any, server: str, sid: str, principal: str) -> bool:
+def _may_use_all(self: FileStore, owner: Any, server: str, sid: str, principal: str) -> bool:
     return bool(owner.server == server)
 
 
-def _never_expire(self: Shelf, entry: Any) -> None:
+def _never_expire(self: FileStore, entry: Any) -> None:
     pass
 
 
-def _take_as_they_came(self: Pieces, beginning_bytes: int = 0, take: Any = Pieces.take_pieces) -> tuple[bytes, ...]:
+def _take_as_they_came(self: Chunks, beginning_bytes: int = 0, take: Any = Chunks.take_pieces) -> tuple[bytes, ...]:
     return take(self)  # type: ignore[no-any-return]
 
 
@@ -97,18 +98,18 @@ def _lose_some(self: LineReader, piece: bytes, keep: Any = LineReader._keep) -> 
 @pytest.mark.parametrize(
     ("owner", "name", "instead", "seed", "what"),
     [
-        (Shelf, "restore", _forget_one, "lasting-0", "of an earlier run|nobody can find"),
-        (Shelf, "_may_use", _may_use_all, "lasting-1", "was given Promise|was sent a file of another"),
-        (Shelf, "_set_deadline", _never_expire, "lasting-0", "expired, and still there|left "),
+        (FileStore, "restore", _forget_one, "lasting-0", "of an earlier run|nobody can find"),
+        (FileStore, "_may_use", _may_use_all, "lasting-1", "was given Promise|was sent a file of another"),
+        (FileStore, "_set_deadline", _never_expire, "lasting-0", "expired, and still there|left "),
         (LineReader, "_keep", _lose_some, "wired-0", "Wrong|Error"),
-        (Pieces, "take_pieces", _take_as_they_came, "driven-58", "the first part of a message that does not pass"),
+        (Chunks, "take_pieces", _take_as_they_came, "driven-58", "the first part of a message that does not pass"),
     ],
 )
 def test_a_planted_fault_is_seen(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, instead: Any, seed: str, what: str
 ) -> None:
     monkeypatch.setattr(owner, name, instead)
-    assert re.search(what, run_world(seed, is_heard=False).wrong)
+    assert re.search(what, run_world(seed, is_checked=False).wrong)
 
 
 # --- The disk ---------------------------------------------------------------------------------------------------------
@@ -119,14 +120,14 @@ def _disk() -> StormyDisk:
 
 
 def _order(disk: StormyDisk, *orders: Effect) -> list[StorageAnswer]:
-    """Give orders. Returns where their answers will be."""
+    """Gives orders. Returns the list into which their answers will come."""
     answers: list[StorageAnswer] = []
     disk.network.answer = lambda ticket, answer: answers.append(answer)  # type: ignore[method-assign]
     assert all(map(disk.carry_out, orders))
     return answers
 
 
-def test_what_was_answered_lasts_and_what_was_under_way_is_whole_or_absent() -> None:
+def test_answered_orders_survive_a_crash_and_others_are_whole_or_absent() -> None:
     records, blobs = set(), set()
     for number in range(60):
         disk = _disk()
@@ -146,7 +147,7 @@ def test_what_was_answered_lasts_and_what_was_under_way_is_whole_or_absent() -> 
     assert blobs == {(), (("a", b"one"),), (("a", b"one"), ("b", b"two"))}
 
 
-def test_a_start_leaves_what_owns_and_is_owned() -> None:
+def test_a_start_removes_entries_without_an_owner_or_content() -> None:
     disk = _disk()
     disk.blobs = {"a": b"1", "b": b"2"}
     disk.records = {"task/1": b'{"blob":"c"}', "event/1": b"{}"}

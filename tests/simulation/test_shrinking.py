@@ -1,4 +1,4 @@
-"""A world that goes wrong is made smaller, and what is left of it can be named and made again."""
+"""Tests of shrinking: a failing world is made smaller, and the smaller world can be named and made again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import masks
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.routing.dispatcher import Hearing
+from isthmus.core.routing.dispatcher import Dispatcher
 from shrinking import shrink
 from simulation import run_world
 
@@ -17,7 +17,7 @@ OWNERS = st.sampled_from(("far", "narrow", "s0", "c1", "c12", "x", "n103"))
 
 
 @given(parts=st.dictionaries(OWNERS, st.sets(st.integers(0, 20))))
-def test_a_name_says_what_is_kept(parts: dict[str, set[int]]) -> None:
+def test_a_name_lists_the_kept_parts(parts: dict[str, set[int]]) -> None:
     kept = {*parts, *(f"{owner}.{number}" for owner, numbers in parts.items() for number in numbers)}
     assert masks.parse(masks.format("17", kept)) == ("17", kept)
 
@@ -29,14 +29,14 @@ def test_a_seed_keeps_all_and_runs_are_written_short() -> None:
 
 
 @pytest.mark.parametrize("name", ["17/S", "17/c1.", "17/c1.x", "17/c1.2-", "17/c1/c2"])
-def test_what_is_no_name_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="expected a part"):
         masks.parse(name)
 
 
 def _keep_what_was_answered(patch: pytest.MonkeyPatch) -> None:
-    """Plant a fault: the engine goes on waiting for what a server has answered."""
-    receive_reply = Hearing._receive_reply
+    """Plants a fault: the engine keeps waiting for a response that has come."""
+    receive_reply = Dispatcher._receive_reply
 
     def faulty(self: Any, link: Any, role: Any, frame: Any, number: int) -> None:
         entry = link.pending.get(number)
@@ -44,13 +44,14 @@ def _keep_what_was_answered(patch: pytest.MonkeyPatch) -> None:
         if entry is not None:
             link.pending[number] = entry
 
-    patch.setattr(Hearing, "_receive_reply", faulty)
+    patch.setattr(Dispatcher, "_receive_reply", faulty)
 
 
 def test_a_planted_fault_is_shown_in_a_small_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One client, one server, the fault it takes and a few operations are left of hundreds; nothing more can go."""
+    """One client, one server, the fault it takes and a few operations are left of hundreds. Nothing more can be left
+    out."""
     _keep_what_was_answered(monkeypatch)
-    run = partial(run_world, is_heard=False)
+    run = partial(run_world, is_checked=False)
     failed = run("4")
     assert failed.checker.startswith("LocalProtocolError state_machine.py step")
     smallest = shrink(failed, run=run)
@@ -75,7 +76,7 @@ def test_tries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run(name: str) -> Any:
         tried.append(name)
-        return run_world(name, is_heard=False)
+        return run_world(name, is_checked=False)
 
     shrink(run("4"), tries_max=5, run=run)
     assert len(tried) == 6

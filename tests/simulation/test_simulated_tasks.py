@@ -1,4 +1,4 @@
-"""What is held against the proxy about tasks can be broken, and is seen then."""
+"""Tests of the checks of tasks: each one fails when the proxy breaks its rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from isthmus.core.tasks import requests
 from simulated_clients import Client, HttpClient, ModernPipeClient, PipeClient
 from simulated_network import Wrong
-from simulated_tasks import Book
+from simulated_tasks import TaskRecord
 from simulation import World, run_world
 
 SHAPE = {"taskId": "t", "status": "working"}
@@ -20,18 +20,18 @@ def _client(number: int, kind: type[Client] = PipeClient, server: str = "s0", pr
     return client
 
 
-def _book(owner: Client) -> Book:
-    """One task, which its client was told of as the first request was made."""
-    book = Book()
-    book.give(owner, "t", "mk1:1")
-    book.see(owner, SHAPE, 0)
-    return book
+def _task_record(owner: Client) -> TaskRecord:
+    """Returns the record of one task, which its client saw in the answer to the first request."""
+    task_record = TaskRecord()
+    task_record.give(owner, "t", "mk1:1")
+    task_record.see(owner, SHAPE, 0)
+    return task_record
 
 
 def test_a_task_is_given_once() -> None:
-    book = _book(_client(1))
+    task_record = _task_record(_client(1))
     with pytest.raises(Wrong, match="was given the task t"):
-        book.give(_client(2), "t", "mk2:1")
+        task_record.give(_client(2), "t", "mk2:1")
 
 
 @pytest.mark.parametrize(
@@ -48,52 +48,52 @@ def test_a_task_is_given_once() -> None:
     ],
     ids=str,
 )
-def test_who_may_see_it(owner: Client, other: Client, may: bool) -> None:
-    book = _book(owner)
-    assert book.may_see(owner, "t")
-    assert book.may_see(other, "t") is may
+def test_which_clients_may_see_a_task(owner: Client, other: Client, may: bool) -> None:
+    task_record = _task_record(owner)
+    assert task_record.may_see(owner, "t")
+    assert task_record.may_see(other, "t") is may
     if not may:
         with pytest.raises(Wrong, match="which is mk1:'s"):
-            book.see(other, SHAPE, 1)
+            task_record.see(other, SHAPE, 1)
 
 
 @pytest.mark.parametrize(("name", "value"), [("is_ready", False), ("incarnation", 2)])
-def test_what_is_left_of_a_session_is_for_whoever_names_it(name: str, value: int) -> None:
+def test_a_task_of_an_ended_session_is_visible_to_any_client(name: str, value: int) -> None:
     owner = _client(1)
-    book = _book(owner)
+    task_record = _task_record(owner)
     setattr(owner, name, value)
-    assert book.may_see(_client(2), "t")
+    assert task_record.may_see(_client(2), "t")
 
 
-def test_what_is_over_stays_so() -> None:
+def test_a_finished_task_stays_finished() -> None:
     owner = _client(1)
-    book = _book(owner)
+    task_record = _task_record(owner)
     owner.network.asked = 5
-    book.see(owner, DONE, 3)
-    book.see(owner, SHAPE, 4)  # which was asked for before the end was seen
-    book.see(owner, DONE, 6)
+    task_record.see(owner, DONE, 3)
+    task_record.see(owner, SHAPE, 4)  # this request was made before the end was seen
+    task_record.see(owner, DONE, 6)
     for status in ("working", "cancelled"):
         with pytest.raises(Wrong, match="t was completed, and is"):
-            book.see(owner, {**SHAPE, "status": status}, 6)
+            task_record.see(owner, {**SHAPE, "status": status}, 6)
 
 
-def test_a_status_is_one() -> None:
+def test_an_unknown_status_is_detected() -> None:
     with pytest.raises(Wrong, match="told the status 'done'"):
-        _book(_client(1)).see(_client(1), {**SHAPE, "status": "done"}, 1)
+        _task_record(_client(1)).see(_client(1), {**SHAPE, "status": "done"}, 1)
 
 
-def test_a_result_is_its_calls_and_stays_so() -> None:
+def test_a_result_belongs_to_its_call_and_never_changes() -> None:
     owner = _client(1)
-    book = _book(owner)
-    book.take_result(owner, "t", RESULT)
-    book.take_result(owner, "t", dict(RESULT))
+    task_record = _task_record(owner)
+    task_record.take_result(owner, "t", RESULT)
+    task_record.take_result(owner, "t", dict(RESULT))
     with pytest.raises(Wrong, match="and then"):
-        book.take_result(owner, "t", {**RESULT, "_meta": {}})
+        task_record.take_result(owner, "t", {**RESULT, "_meta": {}})
     with pytest.raises(Wrong, match="gave"):
-        book.take_result(owner, "t", {"content": [{"type": "text", "text": "mk1:2"}]})
+        task_record.take_result(owner, "t", {"content": [{"type": "text", "text": "mk1:2"}]})
 
 
-def test_worlds_see_a_proxy_that_shows_tasks_to_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worlds_detect_a_proxy_that_shows_tasks_to_any_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "may_see", lambda session, task, *, is_live: True)
-    wrong = (run_world(str(seed), is_heard=False).wrong for seed in range(30, 60))
+    wrong = (run_world(str(seed), is_checked=False).wrong for seed in range(30, 60))
     assert any("asked for" in text for text in wrong)

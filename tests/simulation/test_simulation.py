@@ -1,4 +1,4 @@
-"""Some worlds, always the same ones, and the seeds of all that ever went wrong. `make simulate` makes many."""
+"""Tests of a few worlds: fixed seeds, and the seeds of all that ever failed. `make simulate` makes many."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from simulation import World, run_world
 
 SEEDS: Final = tuple(map(str, range(16)))
 KEPT: Final = tuple((Path(__file__).parent / "seeds.txt").read_text().split())
-"""Those that went wrong once."""
+"""Seeds that failed once."""
 
 
 @pytest.mark.parametrize("seed", dict.fromkeys((*SEEDS, *KEPT)))
-def test_all_are_answered_once_and_nobody_hears_what_is_anothers(seed: str) -> None:
-    """The engine raises nothing, breaks no rule, leaks no mark, and lets go of all who leave."""
+def test_each_request_is_answered_once_and_no_client_gets_anothers_messages(seed: str) -> None:
+    """The engine raises nothing, breaks no rule, leaks no mark, and keeps nothing of clients that leave."""
     report = run_world(seed)
     assert not report.wrong, f"{report.wrong}\nsee it again with: make simulate SEEDS={seed}"
     assert report.outcomes["result"] > 0
 
 
 def test_a_seed_gives_one_history() -> None:
-    """Byte for byte, of all that the engine was told and has ordered; another seed gives another."""
+    """All inputs and effects are the same byte for byte. Another seed gives another history."""
     first, again, other = (run_world(seed) for seed in ("28", "28", "29"))
-    assert (first.history, first.messages, first.told) == (again.history, again.messages, again.told)
+    assert (first.history, first.messages, first.counts) == (again.history, again.messages, again.counts)
     assert first.history != other.history
 
 
-def test_each_fault_strikes_and_each_world_is_spared_some() -> None:
+def test_each_fault_strikes_in_some_worlds_only() -> None:
     worlds = [World(seed) for seed in SEEDS]
     has = Counter(fault for world in worlds for fault in world.faults)
     assert all(0 < has[fault] < len(worlds) for fault in FAULTS)
@@ -41,7 +41,7 @@ def test_each_fault_strikes_and_each_world_is_spared_some() -> None:
 
 
 def _asking() -> tuple[PipeClient, Channel]:
-    """A client that has called a tool, as 1."""
+    """Returns a client that has called a tool with the id 1, and its channel."""
     client = PipeClient(World("1").network, 1, "s0", "")
     client.is_rude = False
     client.pipe = Channel(ChannelId(9), client)
@@ -52,7 +52,7 @@ def _asking() -> tuple[PipeClient, Channel]:
 ANSWER: Final = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"mk1:1"}]}}'
 
 
-def test_a_good_answer_is_one() -> None:
+def test_a_good_answer_settles_a_request() -> None:
     client, pipe = _asking()
     client.receive(pipe, Send(pipe.number, ANSWER))
     assert not client.owed
@@ -67,14 +67,14 @@ def test_a_good_answer_is_one() -> None:
         ((ANSWER.replace(b'"id":1', b'"id":2'),), "asked nothing"),
     ],
 )
-def test_a_client_sees_what_is_not_owed(messages: tuple[bytes, ...], what: str) -> None:
+def test_a_client_detects_an_answer_that_is_not_owed(messages: tuple[bytes, ...], what: str) -> None:
     client, pipe = _asking()
     with pytest.raises(Wrong, match=what):
         for message in messages:
             client.receive(pipe, Send(pipe.number, message))
 
 
-def test_a_client_sees_an_answer_on_another_channel() -> None:
+def test_a_client_detects_an_answer_on_another_channel() -> None:
     client, _ = _asking()
     other = Channel(ChannelId(10), client)
     with pytest.raises(Wrong, match="another channel"):

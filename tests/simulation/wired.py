@@ -1,4 +1,4 @@
-"""Worlds that last, all of whose messages cross wires as bytes."""
+"""Lasting worlds whose messages cross wires as bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from wired_network import WiredNetwork
 
 
 class WiredWorld(LastingWorld):
-    """See the module."""
+    """A world of the kind that the module describes."""
 
     network: WiredNetwork
     network_kind = WiredNetwork
 
-    def __init__(self, name: str, *, is_heard: bool = True) -> None:
-        super().__init__(name, is_heard=is_heard)
+    def __init__(self, name: str, *, is_checked: bool = True) -> None:
+        super().__init__(name, is_checked=is_checked)
         self.network.surface = Surface(tuple(self._server_ids), hosts=frozenset({"here"}), origins=frozenset())

@@ -1,7 +1,7 @@
-"""A network whose channels are bytes: all that crosses them goes through the codecs, both ways, cut at seeded places.
+"""A network whose channels are bytes: all messages go through the codecs in both directions, cut at seeded places.
 
-What arrives at the proxy comes piece by piece, each in its time, so that channels end within a message too. What leaves
-it is read by its peer at once; it has to be what was ordered, whatever it was wrapped in.
+Bytes for the proxy arrive piece by piece, each in its time, so that channels also end within a message. Bytes from the
+proxy are read by the peer at once, and must decode to what was ordered.
 """
 
 from __future__ import annotations
@@ -10,19 +10,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from isthmus.core.base.effects import (
-    Cause,
-    Close,
-    Connected,
-    Delete,
-    Dial,
-    End,
-    Join,
-    Listen,
-    PipeOpening,
-    Post,
-    Send,
-)
+from isthmus.core.base.effects import Close, Delete, Dial, Join, Listen, Post, Send
+from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.wire.http.routes import Surface
 from lasting_network import LastingNetwork
 from simulated_network import Channel, Peer, Wrong
@@ -30,9 +19,10 @@ from simulated_wires import HTTP_OPENINGS, Item, LineWire, RequestWire, Response
 
 
 class WiredNetwork(LastingNetwork):
-    """
+    """The network of a wired world.
+
     Attributes:
-        surface: what the proxy serves over HTTP.
+        surface: the endpoints that the proxy serves over HTTP.
     """
 
     surface: Surface
@@ -42,24 +32,24 @@ class WiredNetwork(LastingNetwork):
         self._streams: dict[Channel, TwoWay] = {}
         self._requests: dict[Channel, RequestWire] = {}
         self._responses: dict[Channel, ResponseWire] = {}
-        self._said: dict[Channel, list[Item]] = {}  # by servers over HTTP, in this moment
-        self._begun: set[Channel] = set()  # responses
+        self._outgoing: dict[Channel, list[Item]] = {}  # items of servers over HTTP in this moment
+        self._begun: set[Channel] = set()  # channels whose response has begun
         self._idle: dict[Peer, list[RequestWire]] = {}
 
     def crash(self) -> None:
-        for table in (self._streams, self._requests, self._responses, self._said, self._begun, self._idle):
+        for table in (self._streams, self._requests, self._responses, self._outgoing, self._begun, self._idle):
             table.clear()  # type: ignore[attr-defined]
         super().crash()
 
     # --- To the proxy -----------------------------------------------------------------------------------------------
 
     def _send_in(self, channel: Channel, item: Item) -> None:
-        what = item[1] if len(item) > 1 else None  # a pipe whose client has said all
+        what = item[1] if len(item) > 1 else None  # "half" has no second element
         if channel in self._responses:
-            if channel not in self._said:
-                self._said[channel] = []
+            if channel not in self._outgoing:
+                self._outgoing[channel] = []
                 self.later(0.0, self._answer_as_bytes, channel)
-            self._said[channel].append(item)
+            self._outgoing[channel].append(item)
         elif item[0] == "open" and isinstance(what, HTTP_OPENINGS):
             wire = self._connection(channel)
             self._put(channel, wire.ask(what, item[2], channel.rng))
@@ -73,10 +63,10 @@ class WiredNetwork(LastingNetwork):
             super()._send_in(channel, item)
 
     def _connection(self, channel: Channel) -> RequestWire:
-        """A new one, or one that has carried requests before."""
+        """Returns a new connection, or one that has carried requests before."""
         idle = self._idle.get(channel.peer, [])
         if idle and channel.rng.random() < 0.8:
-            self.told["connection used again"] += 1
+            self.counts["connection used again"] += 1
             wire = idle.pop()
         else:
             wire = RequestWire(self.surface)
@@ -87,7 +77,7 @@ class WiredNetwork(LastingNetwork):
         for number, piece in enumerate(self._cut(data, channel.rng)):
             if not number or channel.rng.random() < 0.2:
                 super()._send_in(channel, ("bytes", piece))
-            else:  # right behind it
+            else:  # directly behind the piece before
                 self.later(channel.last_in_at - self.now, self._arrive, channel, ("bytes", piece))
 
     def _cut(self, data: bytes, rng: random.Random) -> Iterator[bytes]:
@@ -101,9 +91,9 @@ class WiredNetwork(LastingNetwork):
         else:
             wire = self._streams.get(channel) or self._requests.get(channel) or self._responses.get(channel)
             assert wire is not None
-            self.told["piece"] += 1
-            for told in wire.receive(item[1]):
-                self._arrive(channel, told)
+            self.counts["piece"] += 1
+            for arrived in wire.receive(item[1]):
+                self._arrive(channel, arrived)
 
     # --- From the proxy ---------------------------------------------------------------------------------------------
 
@@ -120,7 +110,7 @@ class WiredNetwork(LastingNetwork):
         super()._deliver(channel, *sends)
 
     def _reply(self, channel: Channel, wire: RequestWire, sends: Sequence[Send]) -> None:
-        """The client reads what was ordered."""
+        """Checks that the client reads what was ordered."""
         found = [one for piece in cut(wire.send(sends, channel.rng), channel.rng) for one in wire.read(piece)]
         meant = [send for send in sends if send.message or send.event_id]
         if bool(wire.ended_with) is not sends[-1].is_last or len(found) != len(meant):
@@ -148,11 +138,11 @@ class WiredNetwork(LastingNetwork):
 
     def _report_end(self, channel: Channel, cause: Cause) -> None:
         super()._report_end(channel, cause)
-        for table in (self._streams, self._requests, self._responses, self._said):
+        for table in (self._streams, self._requests, self._responses, self._outgoing):
             table.pop(channel, None)  # type: ignore[attr-defined]
         self._begun.discard(channel)
 
-    # --- To servers, and what they answer ---------------------------------------------------------------------------
+    # --- To servers and back ----------------------------------------------------------------------------------------
 
     def _reach(self, channel: Channel, dial: Dial) -> None:
         target = dial.target
@@ -172,21 +162,21 @@ class WiredNetwork(LastingNetwork):
         return SocketWire(is_client=True) if isinstance(dial.target, Join) else LineWire(channel.rng)
 
     def _answer_as_bytes(self, channel: Channel) -> None:
-        """What a server said in one moment."""
-        items, wire = self._said.pop(channel, []), self._responses.get(channel)
+        """Encodes what a server sent in one moment."""
+        items, wire = self._outgoing.pop(channel, []), self._responses.get(channel)
         if wire is None:
             return
         connected = next((what for kind, what, *_ in items if kind == "open"), None)
-        said = [one for item in items for one in _events_of(item)]
+        messages = [one for item in items for one in _events_of(item)]
         cause: Any = next((what for kind, what, *_ in items if kind == "end"), None)
         is_whole = cause is not None and cause.end in (End.DONE, End.REFUSED)
         if channel in self._begun:
-            self._put(channel, b"".join(wire.say(*one) for one in said) + (wire.end() if is_whole else b""))
-        elif cause is None or is_whole or said or connected:
+            self._put(channel, b"".join(wire.say(*one) for one in messages) + (wire.end() if is_whole else b""))
+        elif cause is None or is_whole or messages or connected:
             self._begun.add(channel)
             assert connected is None or isinstance(connected, Connected)
             status = 0 if cause is None else cause.status
-            self._put(channel, wire.answer(connected, said, is_whole=is_whole, status=status))
+            self._put(channel, wire.answer(connected, messages, is_whole=is_whole, status=status))
         if cause is None or is_whole:
             return
         if channel in self._begun:
@@ -196,7 +186,7 @@ class WiredNetwork(LastingNetwork):
 
 
 def _events_of(item: Item) -> list[tuple[bytes, str | None]]:
-    """Messages with the ids of their events."""
+    """Returns the messages with the ids of their events."""
     if item[0] == "prime":
         return [(b"", item[1])]
     if item[0] == "many":

@@ -1,5 +1,8 @@
-"""Worlds of each kind: `17` is one round the engine alone, `lasting-17` one with a disk, files, and restarts,
-`wired-17` one of these whose messages are bytes on wires, and `driven-17` one of those that drivers tell of."""
+"""The kinds of worlds.
+
+`17` is a world around the engine alone, `lasting-17` one with a disk, files and restarts, `wired-17` a lasting one
+whose messages are bytes on wires, `driven-17` a wired one whose inputs have the shapes that drivers use.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ TURNS: Final = ("", "", "lasting-", "wired-", "driven-")
 
 
 def name_of(number: int) -> str:
-    """The names of all worlds, in turns."""
+    """Returns the name of the world with that number. The kinds take turns."""
     return f"{TURNS[number % len(TURNS)]}{number}"
 
 
 def kind_of(name: str) -> str:
-    """The word that the name of a world begins with, if it has one."""
+    """Returns the word that the name of a world begins with, or ""."""
     return name.partition("/")[0].rpartition("-")[0]
 
 
-def run_world(name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None) -> Report:
-    """The world of that name."""
-    return simulation.run_world(name, is_heard=is_heard, log=log, kind=KINDS[kind_of(name)])
+def run_world(name: str, *, is_checked: bool = True, log: Callable[[str], None] | None = None) -> Report:
+    """Runs the world of that name."""
+    return simulation.run_world(name, is_checked=is_checked, log=log, kind=KINDS[kind_of(name)])

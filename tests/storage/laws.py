@@ -1,6 +1,8 @@
-"""The one suite of laws. Each law is an async function over an `Opener`; `test_laws` runs it for each backend.
+"""The one suite of laws of storage. Each law is an async function over a function that opens a backend; `test_laws`
+runs it for each backend.
 
-A backend passes if it cannot be told from the plain models below, which are dictionaries and never import a backend.
+A backend passes if it cannot be distinguished from the plain models below, which are dictionaries and never import a
+backend.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Clock:
 
 
 class OpensRecords(Protocol):
-    """Opens the same store each time; forgets nothing in between where `is_durable`."""
+    """Opens the same store each time. Where `is_durable`, the store forgets nothing in between."""
 
     is_durable: bool
 
@@ -76,7 +78,7 @@ class OpensBlobs(Protocol):
 
 @dataclass
 class RecordsModel:
-    """What is live, and each key's greatest version so far."""
+    """The live records, and each key's greatest version so far."""
 
     clock: Clock
     stored: dict[str, tuple[bytes, float | None]] = field(default_factory=dict)
@@ -181,7 +183,7 @@ async def records_scan_in_pages(opener: OpensRecords) -> None:
 
 
 async def records_versions_never_repeat(opener: OpensRecords) -> None:
-    """What a writer saw before a delete is no version of what was saved after it."""
+    """A version that was read before a delete does not match any record saved after it."""
     clock = Clock()
     records = opener(clock)
     seen = [0]
@@ -207,7 +209,7 @@ async def records_versions_never_repeat(opener: OpensRecords) -> None:
 
 
 async def records_first_of_rivals_wins(opener: OpensRecords) -> None:
-    """Of writers that saw the same version, one succeeds."""
+    """One of several writers that saw the same version succeeds."""
     records = opener(Clock())
     won: list[int] = []
     lost: list[int] = []
@@ -234,7 +236,7 @@ async def records_first_of_rivals_wins(opener: OpensRecords) -> None:
 
 
 async def records_take_many_at_once(opener: OpensRecords) -> None:
-    """Of writers that all come at once each has its own outcome, and who gives up does not take others with it."""
+    """Each of many concurrent writers has its own outcome, and a cancelled one does not take others with it."""
     records = opener(Clock())
     await records.save("taken", b"")
     versions: dict[str, int] = {}
@@ -311,7 +313,7 @@ async def put(blobs: Blobs, key: str, content: bytes, *, limit: int = 1 << 30, c
 
 
 async def lengthen(blobs: Blobs, key: str, offset: int, content: bytes, how: str) -> int:
-    """Go on with a draft, in pieces, and end as `how` says. Returns how long it is then."""
+    """Continues a draft, in pieces, and ends as `how` says. Returns the draft's length then."""
     try:
         async with blobs.extend(key, offset=offset, size_max_bytes=offset + len(content)) as writer:
             for at in range(0, len(content), 70_000):
@@ -336,7 +338,7 @@ async def whole(chunks: AsyncIterator[bytes]) -> bytes:
 
 
 async def contents(blobs: Blobs) -> dict[str, bytes]:
-    """Everything in the store, with what `stat` and `path_for` say checked on the way."""
+    """All blobs in the store. `stat` and `path_for` are checked on the way."""
     found: dict[str, bytes] = {}
     async for key in blobs.keys():
         found[key] = await whole(blobs.read(key))
@@ -458,7 +460,7 @@ async def blobs_later_commit_stays(opener: OpensBlobs) -> None:
 
 
 async def blobs_spent_writers_do_not_commit(opener: OpensBlobs) -> None:
-    """A truncated file must not pass for a whole one, nor a commit be counted twice."""
+    """A truncated file does not pass for a whole one, and a commit is not counted twice."""
     blobs = opener()
     async with blobs.create("k", size_max_bytes=3) as writer:
         await writer.write(b"abc")
@@ -476,7 +478,7 @@ async def blobs_spent_writers_do_not_commit(opener: OpensBlobs) -> None:
 
 
 async def blobs_copy_files(opener: OpensBlobs) -> None:
-    """To copy a file is to write what it holds, from where it stands, as far as it goes and no further."""
+    """Copying a file writes its content, from its current position, as far as it goes and no further."""
     blobs = opener()
     content = bytes(range(256)) * 10_000
     with tempfile.TemporaryFile() as file:
@@ -527,7 +529,7 @@ async def blobs_cancelled_writers_leave_nothing(opener: OpensBlobs) -> None:
 
 
 async def blobs_drafts_keep_what_was_written(opener: OpensBlobs) -> None:
-    """Also of a writer that was cancelled, or met its limit."""
+    """A draft keeps the bytes of a writer that was cancelled, or met its limit."""
     blobs = opener()
     with anyio.CancelScope() as scope:
         async with blobs.extend("k", offset=0, size_max_bytes=1 << 20) as writer:

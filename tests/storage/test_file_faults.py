@@ -1,8 +1,8 @@
-"""A crash at any step of a change of files leaves the old or the new state, on disk and once reopened.
+"""Tests of crashes: a stop at any step of a change of files leaves the old or the new state, on disk and once reopened.
 
-Every call by which `FileBlobs` changes a folder is counted. In turn each of them is where the machine stops: it and
-all later calls fail. What was never forced to disk is lost then: content of files always, changes of names in one of
-two runs, since a file system may have written them or not. In another test each call is where the disk fails once.
+Every call by which `FileBlobs` changes a folder is counted. In turn, the machine stops at each of them: the call and
+all later ones fail. Data that was never forced to disk is lost then: content of files always, changes of names in
+one of two runs, since a file system may have written them or not. In another test the disk fails once at each call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS_MAX = 60
 
 
 class Machine:
-    """Counts the calls in `CALLS`, fails those that `fails` says, and knows what `lose_power` takes away."""
+    """Counts the calls in `CALLS`, fails those that `fails` selects, and knows what `lose_power` takes away."""
 
     def __init__(self, fails: Callable[[int], bool], error: int) -> None:
         self.count = 0
@@ -49,11 +49,11 @@ class Machine:
         def call(*args: object, **kwargs: object) -> object:
             self.count += 1
             if self._fails(self.count):
-                if name == "close":  # the descriptor is gone all the same
+                if name == "close":  # a failed close releases the descriptor, too
                     self._real[name](*args)
                 raise OSError(self._error, os.strerror(self._error), "/secret/path")
             if name == "unlink" and os.path.exists(path := str(args[0])):
-                # A name not yet forgotten for good: another name, beside the folder, keeps the file for it.
+                # The removal of a name is not yet on disk: another name, beside the folder, keeps the file for it.
                 kept = "{}-kept-{}".format(*os.path.split(path))
                 os.link(path, kept)
                 self._undo.append(lambda: os.rename(kept, path))
@@ -70,7 +70,7 @@ class Machine:
         return call
 
     def lose_power(self, root: Path, safe: set[int], *, are_names_lost: bool) -> None:
-        """Leave in `root` what is on disk; `safe` are the inodes that were there before."""
+        """Leaves in `root` what is on disk; `safe` are the inodes that were there before."""
         if are_names_lost:
             for undo in reversed(self._undo):
                 undo()
@@ -92,7 +92,7 @@ async def delete(blobs: FileBlobs) -> None:
 
 
 async def grow(blobs: FileBlobs) -> None:
-    """A draft in two goes, after what an earlier attempt may have left of it."""
+    """Writes a draft in two steps, after the remains of an earlier attempt."""
     await blobs.delete("fresh")
     await laws.lengthen(blobs, "fresh", 0, NEW[:300_000], "leave")
     await laws.lengthen(blobs, "fresh", 300_000, NEW[300_000:], "commit")
@@ -115,7 +115,7 @@ async def prepared(root: Path) -> FileBlobs:
 
 
 async def outcome(change: Callable[[FileBlobs], Awaitable[None]], blobs: FileBlobs, machine: Machine) -> bool:
-    """Whether the change was reported as done."""
+    """True if the change was reported as done."""
     with machine.running():
         try:
             await change(blobs)
@@ -149,7 +149,7 @@ async def test_a_crash_leaves_old_or_new(
         assert found in ((AFTER[change],) if is_done else (BEFORE, AFTER[change]))
         await reopened.sweep()
         assert await laws.contents(reopened) == found
-        assert len(list(root.iterdir())) == len(found)  # nothing is left over
+        assert len(list(root.iterdir())) == len(found)  # no file is left over
         assert await laws.contents(FileBlobs(str(root))) == found
         seen.append(found == AFTER[change])
         if machine.count < step:
@@ -173,7 +173,7 @@ async def test_one_failing_call_leaves_old_or_new(
         is_done = await outcome(change, blobs, machine)
         found = await laws.contents(blobs)
         assert found in ((AFTER[change],) if is_done else (BEFORE, AFTER[change]))
-        assert await laws.contents(FileBlobs(str(root))) == found  # whoever opens it next sees the same
+        assert await laws.contents(FileBlobs(str(root))) == found  # the next process sees the same
         await change(blobs)  # the store still works
         assert await laws.contents(blobs) == AFTER[change]
         await blobs.sweep()
@@ -185,7 +185,7 @@ async def test_one_failing_call_leaves_old_or_new(
 
 
 @pytest.mark.anyio
-async def test_a_full_disk_is_told_from_a_broken_one(tmp_path: Path) -> None:
+async def test_a_full_disk_is_distinguished_from_a_broken_one(tmp_path: Path) -> None:
     blobs = FileBlobs(str(tmp_path))
     for error, kind in ((errno.ENOSPC, StorageFull), (errno.EDQUOT, StorageFull), (errno.EIO, StorageError)):
         with Machine(lambda count: count == 2, error).running():
@@ -197,8 +197,8 @@ async def test_a_full_disk_is_told_from_a_broken_one(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_writer_whose_write_failed_is_spent(tmp_path: Path) -> None:
-    """What it lost is not made up for by the disk having room again. It is told with what comes next, for it goes on to
-    the disk behind whoever writes."""
+    """The lost bytes are not made up for by later room on the disk. The failure is raised by the next call, as
+    writing goes on behind the caller."""
     blobs = FileBlobs(str(tmp_path))
     async with blobs.create("k", size_max_bytes=1 << 20) as writer:
         with Machine(lambda count: True, errno.ENOSPC).running():
@@ -211,7 +211,7 @@ async def test_a_writer_whose_write_failed_is_spent(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_last_piece_that_could_not_be_written_is_told_by_the_commit(tmp_path: Path) -> None:
+async def test_a_failed_last_write_is_raised_by_the_commit(tmp_path: Path) -> None:
     blobs = FileBlobs(str(tmp_path))
     async with blobs.create("k", size_max_bytes=1 << 20) as writer:
         with Machine(lambda count: True, errno.ENOSPC).running():
@@ -227,7 +227,7 @@ async def test_the_last_piece_that_could_not_be_written_is_told_by_the_commit(tm
 async def test_one_piece_is_written_while_the_next_comes_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is the file closed before that: its descriptor may be another's by then."""
+    """The file is not closed before the write ends: its descriptor could be another file's by then."""
     real, may_write, writing = os.write, threading.Event(), threading.Event()
     written: list[int] = []
 
@@ -247,7 +247,7 @@ async def test_one_piece_is_written_while_the_next_comes_and_no_more(
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks, blobs.create("k", size_max_bytes=1 << 22) as writer:
             await writer.write(b"a" * 300_000)
-            await writer.write(b"b" * 200_000)  # too little to be worth it
+            await writer.write(b"b" * 200_000)  # too little to be written in the background
             await to_thread.run_sync(writing.wait)
             tasks.start_soon(let_write)
             await writer.write(b"c" * 100_000)
@@ -270,7 +270,7 @@ async def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 async def test_a_draft_goes_on_after_a_write_that_failed(error: int, tmp_path: Path) -> None:
-    """It has what was written before, and says how much that is."""
+    """The draft has what was written before, and reports its size."""
     blobs = FileBlobs(str(tmp_path))
     await laws.lengthen(blobs, "k", 0, OLD[:300_000], "leave")
     async with blobs.extend("k", offset=300_000, size_max_bytes=len(OLD)) as writer:

@@ -1,4 +1,4 @@
-"""Every backend obeys the laws, on both event loops; and what only one backend promises."""
+"""Tests of every storage backend against the laws, on both event loops, and of the promises of single backends."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ async def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_gives_up_takes_no_other_changes_along(tmp_path: Path) -> None:
-    """Changes share a transaction. One of those who wait for it is to begin it, and may be cancelled before it has."""
+async def test_a_cancelled_writer_takes_no_other_changes_along(tmp_path: Path) -> None:
+    """Changes share a transaction. The writer that is to begin it may be cancelled before it has."""
     records = SqliteRecords(str(tmp_path / "records.sqlite3"))
     leaders = [anyio.CancelScope() for _ in range(3)]
 
@@ -177,8 +177,8 @@ async def test_who_gives_up_takes_no_other_changes_along(tmp_path: Path) -> None
 async def test_reading_waits_for_the_disk_in_a_thread_and_for_nothing_else(
     cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel says at once what it has in memory: all that was asked for, a part of it, nothing, or that it cannot
-    say. The bytes are the same, and a thread is visited to open the file and where the answer was of no use."""
+    """The kernel answers at once with what it has in memory: all bytes, a part of them, none, or no answer at all.
+    The result is the same, and a thread is used only to open the file and where that answer was of no use."""
     content = bytes(range(251)) * 6000
     blobs = FileBlobs(str(tmp_path))
     await laws.put(blobs, "k", content)

@@ -1,4 +1,4 @@
-"""What the HTTP client is tested between: a `Port` that records, and a server that follows a script to the byte."""
+"""The two neighbours of the HTTP client: a `Port` that records, and a server that follows a script to the byte."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
-from isthmus.core.base.effects import Cause, Connected, End, Opening, PostOpening, Primed, Queued
+from isthmus.core.base.events import Cause, Connected, End, Opening, PostOpening, Primed, Queued
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base.endpoint import Endpoint
@@ -22,10 +22,10 @@ from isthmus.transports.http_client.client import HttpClient
 PATIENCE_S = 30.0
 
 uses_protocols = False
-"""Of the client under test."""
+"""The driver of the client under test."""
 
 WITH_BOTH_DRIVERS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio", "protocols"], indirect=True)
-"""For a module that imports `anyio_backend` too."""
+"""The parameters for a module that imports `anyio_backend` too."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def in_order(anyio_backend: str) -> None:
-    """For a test that counts turns."""
+    """Fixes the order of the event loop's turns, for a test that counts them."""
     if anyio_backend == "trio":
         pytest.skip("trio wakes tasks at random")
 
@@ -48,30 +48,30 @@ def new_client(limits: Limits, *, only_h11: bool = False) -> HttpClient:
 
 
 class Part(NamedTuple):
-    """A part of a message; the first says how large that is."""
+    """A part of a message. The first part carries the message's size."""
 
     data: bytes
     size_bytes: int
 
 
-Told = Connected | Primed | Queued | bytes | Part | Cause
+Report = Connected | Primed | Queued | bytes | Part | Cause
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """For what sets no event."""
+    """Waits by polling, for conditions that set no event."""
     with anyio.fail_after(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110
             await anyio.sleep(0.001)
 
 
 class FakePort:
-    """Records what each dialled channel is told; `on_told` may act at once, as an engine's orders do."""
+    """Records the reports about each dialled channel. `on_report` may act at once, as an engine's orders do."""
 
     def __init__(self) -> None:
-        self.told: dict[ChannelId, list[Told]] = {}
+        self.reports: dict[ChannelId, list[Report]] = {}
         self.wants_parts = False
         self.begun: list[tuple[bytes, int]] = []
-        self.on_told: Callable[[ChannelId, Told], None] | None = None
+        self.on_report: Callable[[ChannelId, Report], None] | None = None
         self._changed = anyio.Event()
 
     def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
@@ -96,16 +96,16 @@ class FakePort:
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         assert isinstance(opening, Connected | Primed | Queued)
-        before = [type(told) for told in self.told.get(channel, [])]
+        before = [type(report) for report in self.reports.get(channel, [])]
         if isinstance(opening, Connected):
             assert before in ([], [Queued])
         else:
             assert before == ([Connected] if isinstance(opening, Primed) else [])
-        self._tell(channel, opening)
+        self._report(channel, opening)
 
     def message(self, channel: ChannelId, message: bytes) -> None:
-        assert any(isinstance(told, Connected) for told in self.told[channel][:2])
-        self._tell(channel, message)
+        assert any(isinstance(report, Connected) for report in self.reports[channel][:2])
+        self._report(channel, message)
 
     def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
         self.message(channel, b"".join(pieces))
@@ -126,7 +126,7 @@ class FakePort:
         assert (opening is not None) is bool(size_bytes)
         if opening is not None:
             self.opened(channel, opening)
-        self._tell(channel, Part(b"".join(pieces), size_bytes))
+        self._report(channel, Part(b"".join(pieces), size_bytes))
         if is_last:
             self.closed(channel, Cause(End.DONE))
 
@@ -134,30 +134,30 @@ class FakePort:
         raise AssertionError("no request is sent in parts")
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
-        self._tell(channel, cause)
+        self._report(channel, cause)
 
-    def _tell(self, channel: ChannelId, what: Told) -> None:
-        told = self.told.setdefault(channel, [])
-        assert not told or not isinstance(told[-1], Cause), "told of a channel that is gone"
-        told.append(what)
+    def _report(self, channel: ChannelId, report: Report) -> None:
+        reports = self.reports.setdefault(channel, [])
+        assert not reports or not isinstance(reports[-1], Cause), "a report about a closed channel"
+        reports.append(report)
         self._changed.set()
         self._changed = anyio.Event()
-        if self.on_told is not None:
-            self.on_told(channel, what)
+        if self.on_report is not None:
+            self.on_report(channel, report)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         with anyio.fail_after(PATIENCE_S):
             while not is_so():
                 await self._changed.wait()
 
-    async def until_told(self, channel: int, count: int) -> list[Told]:
-        await self.until(lambda: len(self.told.get(ChannelId(channel), ())) >= count)
-        return self.told[ChannelId(channel)]
+    async def until_reports(self, channel: int, count: int) -> list[Report]:
+        await self.until(lambda: len(self.reports.get(ChannelId(channel), ())) >= count)
+        return self.reports[ChannelId(channel)]
 
-    async def until_closed(self, channel: int) -> list[Told]:
-        """All that the channel was told; the last is its `Cause`."""
-        await self.until(lambda: isinstance((self.told.get(ChannelId(channel)) or [b""])[-1], Cause))
-        return self.told[ChannelId(channel)]
+    async def until_closed(self, channel: int) -> list[Report]:
+        """Returns all reports about the channel once the last one, its `Cause`, is there."""
+        await self.until(lambda: isinstance((self.reports.get(ChannelId(channel)) or [b""])[-1], Cause))
+        return self.reports[ChannelId(channel)]
 
     async def cause(self, channel: int) -> Cause:
         last = (await self.until_closed(channel))[-1]
@@ -197,7 +197,7 @@ class Peer:
             await self.stream.send(piece)
 
     async def wait_gone(self) -> None:
-        """Until the client closes the connection; that it says anything more is a failure."""
+        """Waits until the client closes the connection. Any data before that is a failure."""
         try:
             more = await self.stream.receive()
         except (anyio.EndOfStream, anyio.BrokenResourceError):
@@ -220,18 +220,18 @@ class ScriptedServer:
         self.finished: list[anyio.Event] = []
 
     async def wait_finished(self, number: int) -> None:
-        """Until the script of connection `number` (from 0) has run and the server has closed it."""
+        """Waits until the script of connection `number` (from 0) has run and the server has closed it."""
         with anyio.fail_after(PATIENCE_S):
             await self.finished[number].wait()
 
     async def wait_gone(self, number: int) -> None:
-        """Until the script of connection `number` (from 0) has seen the client leave."""
+        """Waits until the script of connection `number` (from 0) has seen the client leave."""
         await until(lambda: number < len(self.gone) and self.gone[number].is_set())
 
 
 @asynccontextmanager
 async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
-    """Run `script` on every connection to a fresh port of 127.0.0.1, then close it."""
+    """Runs `script` on every connection to a fresh port of 127.0.0.1, then closes the connection."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     server = ScriptedServer(listener.extra(SocketAttribute.local_port), "http" if tls is None else "https")
 

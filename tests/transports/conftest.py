@@ -1,4 +1,4 @@
-"""A certificate authority of our own, for servers that speak TLS."""
+"""A private certificate authority, for servers that speak TLS."""
 
 from __future__ import annotations
 

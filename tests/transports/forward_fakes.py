@@ -1,4 +1,4 @@
-"""A transparent server's ends of the connections made to it, in memory, read and written byte by byte."""
+"""The upstream ends of the connections to a transparent server, in memory, read and written byte by byte."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.reverse_proxy import HeaderRules
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Surface
-from isthmus.transports.base.dialer import Dialler
+from isthmus.transports.base.dialer import Dialer
 from isthmus.transports.base.endpoint import Endpoint
-from isthmus.transports.reverse_proxy.forwarder import Forwarder, Transparent
+from isthmus.transports.reverse_proxy.forwarder import Forwarder, TransparentServer
 
 URL = "http://up.example/base"
 HOSTS = frozenset({"localhost"})
@@ -58,16 +58,16 @@ class Peer:
                 return first, headers, body
             body += chunk[:-2]
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         with anyio.fail_after(WAIT_S):
             await self.stream.send(data)
 
     async def answer(self, body: bytes = b"", *lines: str, status: str = "200 OK") -> None:
         head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *lines, "", ""])
-        await self.say(head.encode() + body)
+        await self.send(head.encode() + body)
 
     async def wait_gone(self) -> None:
-        """Until the proxy has closed the connection; nothing more must come."""
+        """Waits until the proxy has closed the connection. Nothing more may come."""
         assert self._buffer == b""
         with anyio.fail_after(WAIT_S):
             with pytest.raises(anyio.EndOfStream):
@@ -79,9 +79,11 @@ class Peer:
 
 
 class Upstream:
-    """Attributes:
-    error: raised to whoever connects.
-    made: how many connections there were.
+    """A server in memory.
+
+    Attributes:
+        error: raised to whoever connects.
+        made: the number of connections so far.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -89,7 +91,7 @@ class Upstream:
         self.made = 0
         self.capacity = capacity
         self._new: deque[Peer] = deque()
-        self._came = anyio.Event()
+        self._arrived = anyio.Event()
 
     async def connect(self) -> ByteStream:
         await anyio.lowlevel.checkpoint()
@@ -98,14 +100,14 @@ class Upstream:
         near, far = stream_pair(self.capacity)
         self.made += 1
         self._new.append(Peer(far))
-        self._came.set()
+        self._arrived.set()
         return near
 
     async def accept(self) -> Peer:
         with anyio.fail_after(WAIT_S):
             while not self._new:
-                self._came = anyio.Event()
-                await self._came.wait()
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
         return self._new.popleft()
 
 
@@ -134,8 +136,8 @@ async def forward_world(
     upstream = Upstream(capacity)
     limits = limits or Limits()
     with monkeypatch.context() as patch:
-        patch.setattr(Dialler, "_open", lambda dialler, tls: upstream.connect())
-        servers = {"far": Transparent(Endpoint(url), target(url), rules or HeaderRules())}
+        patch.setattr(Dialer, "_open", lambda dialer, tls: upstream.connect())
+        servers = {"far": TransparentServer(Endpoint(url), target(url), rules or HeaderRules())}
         forwarder = Forwarder(servers, limits)
         surface = Surface(("far",), HOSTS, frozenset(), transparent=forwarder.targets)
         async with world(limits, surface=surface, capacity=capacity, forwarder=forwarder) as w:

@@ -1,4 +1,4 @@
-"""Conversations held twice: with a codec, and with h11 alone. What is told, and what is written, must be equal."""
+"""Conversations driven twice: with a codec, and with h11 alone. Events and written bytes must be equal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Entry = tuple[object, ...]
 
 
 class Answer:
-    """How a test's server replies to a request: at its head if `early`, else at its end."""
+    """The response of a test's server to a request: sent at the request's head if `early`, else at its end."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Answer:
 
 
 class Server(Protocol):
-    """What a codec for servers has, and `PlainServer` with it."""
+    """The interface of a codec for servers, which `PlainServer` has too."""
 
     def receive_data(self, data: bytes) -> None: ...
     def next_event(self) -> ServerEvent: ...
@@ -72,7 +72,7 @@ class Server(Protocol):
 
 
 class Client(Protocol):
-    """What a codec for clients has, and `PlainClient` with it."""
+    """The interface of a codec for clients, which `PlainClient` has too."""
 
     def encode_request(self, method: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes: ...
     def note_sent(self) -> None: ...
@@ -86,7 +86,7 @@ class Client(Protocol):
 
 
 class Plain:
-    """h11, in the codecs' words."""
+    """An h11 connection with the interface of the codecs."""
 
     def __init__(self, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
         self.http = h11.Connection(role, max_incomplete_event_size=LIMIT)
@@ -185,7 +185,7 @@ class PlainClient(Plain):
 
 
 def servers() -> tuple[Server, Server]:
-    """A codec, and what it must be like."""
+    """A codec, and the h11 connection that it must equal."""
     return ServerCodec(head_size_max_bytes=LIMIT), PlainServer()
 
 
@@ -194,13 +194,13 @@ def clients() -> tuple[Client, Client]:
 
 
 def chunks(stream: bytes, cuts: Sequence[int]) -> list[bytes]:
-    """`stream` in pieces, and its end."""
+    """The pieces of `stream`, and its end."""
     edges = [0, *sorted({min(cut, len(stream)) for cut in cuts}), len(stream)]
     return [*[stream[a:b] for a, b in itertools.pairwise(edges) if a < b], b""]
 
 
 def serve(server: Server, arriving: Sequence[bytes], answers: Sequence[Answer]) -> list[Entry]:
-    """All that comes of these bytes, when requests are answered one way after the other."""
+    """All events and responses of a server for these bytes, when it answers one request after the other."""
     story: list[Entry] = []
     due = itertools.cycle(answers)
     answer = next(due)
@@ -234,7 +234,7 @@ def serve(server: Server, arriving: Sequence[bytes], answers: Sequence[Answer]) 
 
 
 def reply(server: Server, answer: Answer) -> list[object]:
-    """What is written, in any order of its headers; or that it is refused."""
+    """The written bytes, in any order of their headers; or the refusal."""
     written: list[object] = []
     try:
         if answer.interim:
@@ -258,9 +258,11 @@ def unordered(written: bytes) -> list[bytes]:
     return [first[:12], *sorted(name.lower() + colon + value for name, colon, value in named), body]
 
 
-def ask(client: Client, arriving: Sequence[bytes], requests: Sequence[tuple[str, bytes, Fields, bool]]) -> list[Entry]:
-    """All that comes of these bytes as the answers to requests: method, target, headers, whether the body has left by
-    the time of the first answer."""
+def request_all(
+    client: Client, arriving: Sequence[bytes], requests: Sequence[tuple[str, bytes, Fields, bool]]
+) -> list[Entry]:
+    """All events of a client for these bytes as the responses to its requests. A request is a method, a target,
+    headers, and whether the body has left by the time of the first response."""
     story: list[Entry] = []
     due = itertools.cycle(requests)
     is_sent = False
@@ -306,7 +308,7 @@ def ask(client: Client, arriving: Sequence[bytes], requests: Sequence[tuple[str,
 
 
 def note(story: list[Entry], event: ServerEvent | ClientEvent) -> None:
-    """Add it, data to the data before it."""
+    """Adds the event to the story, and data to the data before it."""
     if isinstance(event, Data):
         assert event.data
         last = story[-1] if story else ()

@@ -1,4 +1,4 @@
-"""Requests and responses as bytes: plain ones, odd ones and broken ones, often several on one connection."""
+"""Strategies for requests and responses as bytes: plain, odd and broken ones, often several on one connection."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ ENDS = [
 
 
 def mostly(usual: list[bytes], others: list[bytes]) -> st.SearchStrategy[bytes]:
-    """Nine times in ten one of the usual ones."""
+    """One of the usual values nine times in ten."""
     return st.sampled_from([*usual * -(-9 * len(others) // len(usual)), *others])
 
 
 LINES = st.lists(mostly(PLAIN_LINES, ODD_LINES), max_size=4)
 USUAL_CHUNKS = st.lists(st.sampled_from(CHUNKS), max_size=4).map(b"".join)
 ODDER_CHUNKS = st.lists(mostly(CHUNKS, ODD_CHUNKS), max_size=4).map(b"".join)
-# The line that says how long a body is, and a body: mostly that long.
+# The line that gives a body's length, and a body that mostly has that length.
 BODIES = st.one_of(
     st.just((b"", b"")),
     st.just((b"content-length: 5", b"01234")),
@@ -162,7 +162,7 @@ STATUS_LINES = mostly(
 
 @st.composite
 def streams(draw: st.DrawFn, first: st.SearchStrategy[bytes], *, with_host: bool) -> bytes:
-    """What one side sends on one connection."""
+    """The bytes that one side sends on one connection."""
     stream = bytearray(b"".join(draw(st.lists(messages(first, with_host=with_host), min_size=1, max_size=3))))
     for _ in range(draw(st.sampled_from([0, 0, 0, 0, 1, 2]))):
         at = draw(st.integers(0, len(stream)))

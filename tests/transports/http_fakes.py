@@ -1,4 +1,4 @@
-"""Streams in memory, a port and a file service that do as a test says, and a client built on h11."""
+"""Streams in memory, a scripted port and file service, and a client built on h11."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import anyio.lowlevel
 import h11
 import pytest
 from anyio.abc import ByteStream, TaskGroup
-from isthmus.core.base.effects import Append, Cause, Connected, End, Opening, PostOpening, Receive, Serve
+from isthmus.core.base.events import Cause, Connected, End, Opening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import Append, Receive, Serve
 from isthmus.core.wire.http.admin_routes import Page
 from isthmus.core.wire.http.error_responses import page_answer
 from isthmus.core.wire.http.routes import PageRoute, Refused, Surface
@@ -26,10 +27,10 @@ from isthmus.transports.http_server.server import HttpServer
 from isthmus.transports.reverse_proxy.forwarder import Forwarder
 
 WAIT_S = 30.0
-"""No wait of a test lasts longer."""
+"""The longest wait of a test, in seconds."""
 
 uses_protocols = False
-"""Of what listens. Whoever imports `anyio_backend` has each test with both drivers."""
+"""The driver of the listener. A module that imports `anyio_backend` runs each test with both drivers."""
 
 SURFACE = Surface(("files",), frozenset({"localhost", "127.0.0.1", "[::1]"}), frozenset())
 
@@ -42,7 +43,7 @@ def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 class Pipe:
-    """One direction: at most `capacity` bytes under way."""
+    """One direction of a stream: at most `capacity` bytes under way."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -115,7 +116,7 @@ def stream_pair(capacity: int = 1 << 20) -> tuple[MemoryStream, MemoryStream]:
 
 
 class FakePort:
-    """Records what it is told. `on_open` and `on_message` may give orders to the outlet at once."""
+    """Records each report. `on_open` and `on_message` may give orders to the outlet at once."""
 
     def __init__(self) -> None:
         self.openings: dict[ChannelId, Opening] = {}
@@ -139,7 +140,7 @@ class FakePort:
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
         channel = self.open(opening, outlet)
         assert isinstance(outlet, Exchange)
-        if not outlet.is_ended:  # no message is looked at that comes to a closed channel
+        if not outlet.is_ended:  # messages for a closed channel are ignored
             self.message(channel, message)
         return channel
 
@@ -158,7 +159,7 @@ class FakePort:
     def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
         raise AssertionError("nothing was dialled")
 
-    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **said: object) -> None:
+    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **options: object) -> None:
         raise AssertionError("nothing was dialled")
 
     def message(self, channel: ChannelId, message: bytes) -> None:
@@ -207,7 +208,7 @@ class FakePort:
 
 
 class FakeFiles:
-    """Takes in what comes into `taken`; gives out `content` in pieces of `piece` bytes."""
+    """Stores what is uploaded in `taken`, and serves `content` in pieces of `piece` bytes."""
 
     def __init__(self) -> None:
         self.taken: list[bytes] = []
@@ -237,8 +238,8 @@ class FakeFiles:
             raise self.refusal
         return b'{"files":[]}'
 
-    async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
-        """What it tells is how many bytes have come, with an exclamation mark when that was all."""
+    async def append(self, order: Append, body: AsyncIterator[bytes], report: Callable[[bytes], None]) -> None:
+        """Reports the number of bytes so far, with an exclamation mark once the upload is complete."""
         size, end = 0, "?"
         try:
             async for data in body:
@@ -246,7 +247,7 @@ class FakeFiles:
                 size += len(data)
             end = "!"
         finally:
-            tell(f"{size}{end}".encode())
+            report(f"{size}{end}".encode())
 
     async def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
         try:
@@ -269,7 +270,7 @@ class Answer:
 
 
 class Client:
-    """Writes requests as bytes, reads responses with h11."""
+    """Writes requests as bytes, and reads responses with h11."""
 
     def __init__(self, stream: MemoryStream) -> None:
         self.stream = stream
@@ -283,7 +284,7 @@ class Client:
                     await anyio.lowlevel.checkpoint()
 
     def expect(self, method: str) -> None:
-        """h11 has to know what was asked to understand the answer."""
+        """Tells h11 of the request, which it needs to read the response."""
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
         self._http.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
@@ -318,7 +319,7 @@ class Client:
         return answer
 
     async def read_eof(self) -> bytes:
-        """Everything up to the end of the stream."""
+        """The rest of the stream."""
         rest = bytearray(self._http.trailing_data[0])
         with anyio.fail_after(WAIT_S):
             try:
@@ -339,7 +340,7 @@ class Client:
 
 
 class Failures(logging.Handler):
-    """Keeps what the server logs when one of its connections fails by its own fault."""
+    """Collects the failures that the server logs when one of its connections fails by its own fault."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -360,7 +361,7 @@ class World:
 
 
 async def pages(route: PageRoute, body: bytes) -> Refused:
-    """Health is fine; a call says what it was given, once that is there; and one page is broken."""
+    """The pages of a test: health is fine, a call echoes its body once that is complete, and one page is broken."""
     if route.page is Page.INFO:
         raise ZeroDivisionError
     return page_answer(200, body if route.is_posted else b"fine\n")
@@ -377,7 +378,7 @@ async def world(
 ) -> AsyncIterator[World]:
     """A server, and one client connected to it.
 
-    At the end the clients hang up; then every channel must be closed, and no connection may have failed by itself.
+    At the end the clients hang up. Every channel must then be closed, and no connection may have failed by itself.
     """
     port, files = FakePort(), FakeFiles()
     server = HttpServer(surface, port, files, limits or Limits(), pages=pages, forwarder=forwarder, only_h11=only_h11)
@@ -406,7 +407,7 @@ async def world(
 
 
 def serve_transport(server: HttpServer, stream: MemoryStream, tasks: TaskGroup) -> None:
-    """What `HttpServer.handle` does with streams."""
+    """Serves streams as `HttpServer.handle` does."""
     from pipe_transport import PipeTransport
 
     async def connect(protocol: asyncio.Protocol) -> None:

@@ -1,4 +1,4 @@
-"""The ways in which lines are carried: by asyncio's callbacks, on uvloop too if it is there, and portably."""
+"""The drivers of lines under test: asyncio's callbacks, on uvloop too if it is there, and the portable one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport of asyncio over streams in memory: what a protocol is told, and in which order, as of a socket's."""
+"""An asyncio transport over streams in memory, which calls its protocol in the order of a socket's transport."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PipeTransport(asyncio.Transport):
         self._change()
 
     def _change(self) -> None:
-        """Look at the stream soon."""
+        """Schedules a look at the stream."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._look)

@@ -1,4 +1,4 @@
-"""A `Port` that records what a transport says, holds it to the contract, and can be waited on."""
+"""A `Port` that records the reports of a transport, checks them against the contract, and can be waited on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import anyio
-from isthmus.core.base.effects import Cause, Connected, End, Opening, PostOpening
+from isthmus.core.base.events import Cause, Connected, End, Opening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.transports.base.port import Outlet
 
@@ -68,7 +68,7 @@ class RecordingPort:
     def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
         return False
 
-    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **said: object) -> None:
+    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **options: object) -> None:
         raise AssertionError("nothing passes")
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
@@ -86,12 +86,12 @@ class RecordingPort:
         return self.opened_channels[channel]
 
     async def wait_any_opened(self) -> ChannelId:
-        """The first channel a client opened."""
+        """Returns the first channel that a client opened."""
         await self.wait_until(lambda: bool(self.outlets))
         return next(iter(self.outlets))
 
     async def wait_message(self, channel: ChannelId, n: int = 1) -> list[bytes]:
-        """All messages of the channel, as soon as there are n."""
+        """Returns all messages of the channel, as soon as there are `count`."""
         await self.wait_until(lambda: len(self.messages[channel]) >= n)
         return self.messages[channel]
 
@@ -103,7 +103,7 @@ class RecordingPort:
         return self.closes[channel]
 
     async def wait_until(self, is_true: Callable[[], bool]) -> None:
-        """Return when something said to this port has made it true.
+        """Returns when a report to this port has made `is_so` true.
 
         Raises:
             TimeoutError: not within `PATIENCE_S`.

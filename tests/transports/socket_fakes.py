@@ -1,4 +1,4 @@
-"""WebSocket peers that owe us nothing: frames put together by hand, and wsproto's own connection over a stream."""
+"""Independent WebSocket peers: frames put together by hand, and wsproto's own connection over a stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 def frame(
     opcode: int, payload: bytes = b"", *, is_last: bool = True, is_masked: bool = True, is_compressed: bool = False
 ) -> bytes:
-    """One frame, whatever the rules say of it."""
+    """One frame, valid or not."""
     head = bytearray([is_last << 7 | is_compressed << 6 | opcode])
     size, masked = len(payload), is_masked << 7
     if size < 126:
@@ -56,8 +56,8 @@ class SocketPeer:
 
     Attributes:
         subprotocol: what the server chose.
-        rejected: the status of the answer, if the upgrade was refused.
-        pings: how many came. They are answered unless `is_mute`.
+        rejected: the status of the response, if the upgrade was refused.
+        pings: the number of pings so far. They are answered unless `is_mute`.
     """
 
     def __init__(self, stream: ByteStream, *, is_client: bool) -> None:
@@ -70,10 +70,12 @@ class SocketPeer:
         self._events: list[Event] = []
         self._is_over = False
 
-    async def ask(self, target: str = "/ws", *, protocols: tuple[str, ...] = ("mcp",), deflates: bool = False) -> None:
-        """As a client: the opening handshake."""
+    async def request_upgrade(
+        self, target: str = "/ws", *, protocols: tuple[str, ...] = ("mcp",), deflates: bool = False
+    ) -> None:
+        """Does a client's opening handshake."""
         extensions: list[Extension] = [PerMessageDeflate()] if deflates else []
-        await self.say(Request("localhost:8932", target, extensions=extensions, subprotocols=list(protocols)))
+        await self.send_event(Request("localhost:8932", target, extensions=extensions, subprotocols=list(protocols)))
         event = await self.event()
         if isinstance(event, RejectConnection):
             self.rejected = event.status_code
@@ -81,26 +83,26 @@ class SocketPeer:
             assert isinstance(event, AcceptConnection), event
             self.subprotocol = event.subprotocol
 
-    async def grant(self, *, protocol: str | None = "mcp", deflates: bool = False) -> Request:
-        """As a server: the opening handshake."""
+    async def accept_upgrade(self, *, protocol: str | None = "mcp", deflates: bool = False) -> Request:
+        """Does a server's opening handshake."""
         request = await self.event()
         assert isinstance(request, Request)
-        await self.say(AcceptConnection(protocol, [PerMessageDeflate()] if deflates else []))
+        await self.send_event(AcceptConnection(protocol, [PerMessageDeflate()] if deflates else []))
         return request
 
-    async def say(self, event: Event) -> None:
+    async def send_event(self, event: Event) -> None:
         await self.send(self._ws.send(event))
 
     async def send(self, data: bytes) -> None:
         with anyio.fail_after(http_fakes.WAIT_S):
             await self.stream.send(data)
 
-    async def say_text(self, *messages: str) -> None:
+    async def send_text(self, *messages: str) -> None:
         for message in messages:
-            await self.say(TextMessage(message))
+            await self.send_event(TextMessage(message))
 
     async def event(self) -> Event:
-        """The next event. What a client must answer is not answered here."""
+        """The next event. Nothing is answered here."""
         with anyio.fail_after(http_fakes.WAIT_S):
             while not self._events:
                 if not self._is_over:
@@ -115,17 +117,17 @@ class SocketPeer:
         return self._events.pop(0)
 
     async def read(self) -> str | CloseConnection | Pong:
-        """The next message, pong or close; pings are answered and closes confirmed, as they should be."""
+        """The next message, pong or close. Pings are answered and closes confirmed, as the protocol asks."""
         text = ""
         while True:
             event = await self.event()
             if isinstance(event, Ping):
                 self.pings += 1
                 if not self.is_mute:
-                    await self.say(event.response())
+                    await self.send_event(event.response())
             elif isinstance(event, CloseConnection):
                 if self._ws.state.name == "REMOTE_CLOSING":
-                    await self.say(event.response())
+                    await self.send_event(event.response())
                 return event
             elif isinstance(event, Pong):
                 return event
@@ -136,10 +138,10 @@ class SocketPeer:
                     return text
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        await self.say(CloseConnection(code, reason))
+        await self.send_event(CloseConnection(code, reason))
 
     async def wait_eof(self) -> None:
-        """Until the other side closes the stream; what it still says is dropped."""
+        """Waits until the other side closes the stream, and drops what comes before that."""
         with anyio.fail_after(http_fakes.WAIT_S):
             try:
                 while True:
@@ -149,15 +151,15 @@ class SocketPeer:
 
 
 async def connected(stream: ByteStream, target: str = "/ws", *, deflates: bool = False) -> SocketPeer:
-    """A client whose upgrade was granted."""
+    """A client whose upgrade was accepted."""
     peer = SocketPeer(stream, is_client=True)
-    await peer.ask(target, deflates=deflates)
+    await peer.request_upgrade(target, deflates=deflates)
     assert peer.rejected is None
     return peer
 
 
 def jumping(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test on trio, whose clock jumps to the next deadline whenever nothing happens."""
+    """Runs a test on trio, whose clock jumps to the next deadline whenever nothing happens."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http_fakes, "WAIT_S", 1e6)
         patch.setattr(ports, "PATIENCE_S", 1e6)

@@ -1,4 +1,4 @@
-"""Peers in memory are channels like any other: in order, flow-controlled, and ended once from either side."""
+"""Tests of peers in memory: channels with order, flow control, and one end from either side."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Cause, Close, Connected, End, Opening, PipeOpening, Send
+from isthmus.core.base.effects import Close, Send
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, End, Opening, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.transports.base.port import Outlet
 from isthmus.transports.memory import MemoryClient, MemoryPeer, MemoryServer
@@ -101,7 +102,7 @@ async def test_a_peer_that_asks_is_held_back_while_paused() -> None:
             assert not went_on.is_set()
             peer.resume()
         peer.pause()
-        peer.leave()  # nobody waits for a channel that is gone
+        peer.leave()  # a closed channel is not waited for
         await peer.ready()
 
 
@@ -153,7 +154,7 @@ async def test_orders_may_come_while_it_opens(closes: bool) -> None:
 
 
 @pytest.mark.anyio
-async def test_nothing_can_be_said_before_it_is_open() -> None:
+async def test_nothing_can_be_sent_before_it_is_open() -> None:
     client = MemoryClient(RecordingPort())
     with pytest.raises(LocalProtocolError, match="not open"):
         client.say(b"hello?")
@@ -166,8 +167,8 @@ async def test_nothing_can_be_said_before_it_is_open() -> None:
     steps=st.lists(st.binary(max_size=50) | st.sampled_from(["read", "close", "leave"])), side=st.sampled_from(SIDES)
 )
 def test_it_behaves_as_a_list(steps: list[bytes | str], side: str) -> None:
-    """Whatever the order of events: what was sent before the end is read once and in order, and what the port was told
-    to have left is what was read before the end."""
+    """The property holds for any order of events. Messages sent before the end are read once and in order, and the
+    port's count of sent bytes is what was read before the end."""
 
     async def run() -> None:
         port = RecordingPort()

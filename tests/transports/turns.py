@@ -1,4 +1,4 @@
-"""Whether others get their turn while one connection has much to parse."""
+"""A measure of fairness: how long one connection that has much to parse keeps other tasks waiting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Turns:
 
     @property
     def longest(self) -> int:
-        """The most calls while nobody else had a turn."""
+        """The most calls while no other task had a turn."""
         return max(map(len, self.seen.split(b"o")))
 
     @property
@@ -29,7 +29,7 @@ class Turns:
 async def watched(
     monkeypatch: pytest.MonkeyPatch, owner: type = h11.Connection, method: str = "next_event"
 ) -> AsyncIterator[Turns]:
-    """Watch whoever calls a method, until the context is left."""
+    """Counts the calls of a method until the context is left."""
     turns = Turns()
     watched_method = getattr(owner, method)
 

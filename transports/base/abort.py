@@ -1,4 +1,4 @@
-"""Ending a connection so that its peer cannot take the end for an orderly one."""
+"""Aborts a connection with a TCP reset, so that its peer cannot take the end for an orderly one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ import struct
 
 
 def cut(fd: int) -> None:
-    """Make the closing of this socket a reset: what was not delivered yet is lost as well."""
+    """Makes the coming close of this socket a reset. Data that was not delivered yet is lost."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as copy:
         copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

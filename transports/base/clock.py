@@ -1,4 +1,4 @@
-"""The event loop's own clock, found once instead of at every look."""
+"""The event loop's own clock, looked up once instead of at every call."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import anyio
 
 
 def loop_clock() -> Callable[[], float]:
-    """What `anyio.current_time` would ask: monotonic seconds of the running event loop, whichever it is.
+    """Returns the clock behind `anyio.current_time`: monotonic seconds of the running event loop, asyncio's or trio's.
 
-    Asking through anyio finds the backend anew each time, at ten times the cost of the clock itself.
+    Calling through anyio looks the backend up each time, at ten times the cost of the clock itself.
     """
     try:
         return asyncio.get_running_loop().time
-    except RuntimeError:  # trio, whose clock may be a test's
+    except RuntimeError:  # trio: its clock may be one of a test
         return anyio.current_time

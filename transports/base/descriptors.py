@@ -1,6 +1,5 @@
-"""File descriptors, read and written without blocking the event loop: pipes, sockets and terminals through readiness,
-files and devices, which know no readiness, in worker threads.
-"""
+"""File descriptors, read and written without blocking the event loop. Pipes, sockets and terminals are waited for by
+readiness; files and devices, which have no readiness, are used in worker threads."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from anyio import to_thread
 
 
 class Descriptor:
-    """A file descriptor that is read or written as its kind allows; a context within which it does not block.
+    """A file descriptor that is read and written as its kind allows. Use it as a context: inside, it does not block.
 
-    Leaving the context puts the blocking mode back, for others may share what lies behind the descriptor. It is not
-    closed.
+    Leaving the context restores the blocking mode, because other processes may share the open file. The descriptor is
+    not closed.
     """
 
     def __init__(self, fd: int) -> None:
         mode = os.fstat(fd).st_mode
         self.fd = fd
         self.is_stream = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        # A terminal's mode is the shell's too, so it stays: reading what is there does not block.
+        # A terminal's mode is shared with the shell, so it is left alone. Reading it once readable does not block.
         self.is_readiness_known = self.is_stream or os.isatty(fd)
         self._was_blocking = True
 
@@ -41,7 +40,8 @@ class Descriptor:
             os.set_blocking(self.fd, True)
 
     def keep_mode(self) -> None:
-        """To be called when an event loop was told to watch it: uvloop makes non-blocking whatever it watches."""
+        """Restores blocking mode. Call it after an event loop began to watch the descriptor: uvloop makes those
+        non-blocking."""
         if self._was_blocking and not self.is_stream:
             os.set_blocking(self.fd, True)
 
@@ -50,13 +50,14 @@ class Descriptor:
             await anyio.wait_readable(self.fd)
 
     async def read(self, size: int) -> bytes | None:
-        """Up to `size` bytes, b"" at the end, None if there was nothing after all. To be called when readable."""
+        """Returns up to `size` bytes, b"" at the end of the stream, None if nothing was there after all. Call it when
+        readable."""
         if self.is_readiness_known:
             return self.read_now(size)
         return await to_thread.run_sync(self.read_now, size)
 
     def read_now(self, size: int) -> bytes | None:
-        """As `read`. A stream that fails has ended."""
+        """Reads as `read` does, in the calling thread. A stream that fails counts as ended."""
         try:
             return os.read(self.fd, size)
         except BlockingIOError:
@@ -65,7 +66,7 @@ class Descriptor:
             return b""
 
     async def write(self, data: bytes, *, stall_timeout_s: float | None = None) -> None:
-        """Write all of it.
+        """Writes all of `data`.
 
         Raises:
             OSError: the reader is gone.

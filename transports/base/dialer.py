@@ -1,4 +1,4 @@
-"""Connections to servers: TCP and TLS set-up, and why none came about."""
+"""Connections to servers: TCP and TLS set-up, and messages that explain failures."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LOST: Final = (
     anyio.BusyResourceError,  # the TLS layer wants to write from both tasks at once
     OSError,  # TimeoutError and ssl.SSLError among them
 )
-"""What reading and writing raise when a connection is of no more use."""
+"""Exceptions that reading and writing raise when a connection can no longer be used."""
 
 
 class Unreachable(Exception):
-    """No connection came about; the message says why, and what to look at.
+    """Raised when no connection could be made. The message says why, and what to check.
 
     Args:
-        is_timeout: nothing was heard in time.
+        is_timeout: the time limit passed without an answer.
     """
 
     def __init__(self, detail: str, *, is_timeout: bool = False) -> None:
@@ -37,8 +37,8 @@ class Unreachable(Exception):
         self.is_timeout = is_timeout
 
 
-class Dialler:
-    """Makes connections to one origin, as an endpoint there says."""
+class Dialer:
+    """Connects to one origin, with the TLS settings of an `Endpoint` there."""
 
     def __init__(self, endpoint: Endpoint, address: Address, limits: Limits) -> None:
         self.address = address
@@ -47,13 +47,14 @@ class Dialler:
         self.timeout_s = limits.connect_timeout_s
         self._tls: ssl.SSLContext | None = None
         self.is_direct = address.scheme in ("http", "ws") and is_literal(address.host)
-        """The host is an address, and there is no TLS: whoever can may connect there without a stream."""
+        """True if the host is an IP address and there is no TLS: an asyncio protocol may then connect without a
+        stream."""
 
     async def connect(self) -> ByteStream:
-        """Connect, with TLS where the scheme says so.
+        """Connects, with TLS if the scheme is https or wss.
 
         Raises:
-            Unreachable: within `Limits.connect_timeout_s` or at its end.
+            Unreachable: no connection within `Limits.connect_timeout_s`, or it failed before that.
         """
         try:
             tls = self._context()
@@ -71,14 +72,14 @@ class Dialler:
 
     async def _secure(self, stream: ByteStream, tls: ssl.SSLContext) -> ByteStream:
         try:
-            # Not standard_compatible: the framing above tells a cut from an end, and few servers say goodbye.
+            # Not standard_compatible: HTTP's framing tells a cut from an end, and few servers send TLS close_notify.
             return await TLSStream.wrap(stream, hostname=self.address.host, ssl_context=tls, standard_compatible=False)
         except BaseException:
             await anyio.aclose_forcefully(stream)
             raise
 
     def _context(self) -> ssl.SSLContext | None:
-        """How to secure a connection; None for http and ws.
+        """Returns the TLS context, made on first use; None for http and ws.
 
         Raises:
             OSError: the file of certificate authorities cannot be read or used.
@@ -93,7 +94,7 @@ class Dialler:
         return self._tls
 
     def describe(self, error: Exception) -> str:
-        """Why no connection came about, and what to look at."""
+        """Explains in one line why no connection could be made, and what to check."""
         cause: BaseException | None = error
         while isinstance(cause, Exception):
             error = cause
@@ -121,7 +122,7 @@ class Dialler:
 
 
 def is_literal(host: str) -> bool:
-    """Whether a host is an IP address, rather than a name of one or more."""
+    """True if a host is an IP address rather than a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

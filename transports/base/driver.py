@@ -1,4 +1,4 @@
-"""Which of the two drivers moves the bytes: streams of anyio, on every event loop, or protocols, on asyncio's."""
+"""The choice between two drivers for sockets and pipes: anyio streams, on every event loop, or asyncio protocols."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Drive(NamedTuple):
-    """How bytes are moved and framed.
+    """The choice of driver, and of the HTTP codec.
 
     Attributes:
-        protocols: whether protocols move them; None: wherever there are such.
-        only_h11: h11 frames all of HTTP, and not only what is out of the ordinary.
+        protocols: True for asyncio protocols, False for streams; None: protocols wherever the event loop has them.
+        only_h11: h11 reads and writes all of HTTP, instead of only unusual messages.
     """
 
     protocols: bool | None = None
@@ -22,10 +22,10 @@ DRIVE = Drive()
 
 
 def uses_protocols(choice: bool | None = None) -> bool:
-    """Whether what is made here and now takes protocols: as chosen, or else wherever there are such.
+    """True if asyncio protocols are to be used: `choice` allows it and an asyncio event loop runs.
 
-    They cost a fraction of what streams cost, but exist only on asyncio and what is like it. Neither driver owns a
-    rule.
+    Protocols cost a fraction of what streams cost, but exist only on asyncio and compatible loops such as uvloop.
+    Neither driver contains a rule of the protocol.
     """
     try:
         asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Where an upstream HTTP server is, and how to speak to it."""
+"""The address of an upstream HTTP server, and the headers and TLS settings to reach it with."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Address", "Endpoint", "is_websocket"]
 
 
 def is_websocket(url: str) -> bool:
-    """Whether the server there is to be reached through a WebSocket."""
+    """True if the URL is that of a WebSocket (ws or wss)."""
     return re.match(r"(?i)wss?://", url) is not None
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An upstream server's URL, and how to speak to it.
+    """An upstream server's URL, headers and TLS settings.
 
     Args:
         url: http, https, ws or wss, without user-info. Path and query are sent as written; a fragment is not sent.
@@ -44,9 +44,9 @@ class Endpoint:
             raise ValueError(str(error)) from None
 
     def encoded_headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers as they are sent, names in lower case."""
+        """Returns the headers as they are sent, with names in lower case."""
         return [encode_header(name, value) for name, value in self.headers]
 
     def address(self) -> Address:
-        """The URL in parts."""
+        """Returns the URL in its parts."""
         return parse_url(self.url)

@@ -1,4 +1,4 @@
-"""Whether a peer is to be read: what its owner ordered by `pause` and `resume`."""
+"""A gate that stops reading from a peer: shut by `Outlet.pause`, opened by `Outlet.resume`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import anyio
 
 
 class Gate:
-    """Open or shut: whoever comes while it is shut waits.
+    """A switch that is open or shut, open at first. A task that calls `wait_open` while it is shut waits.
 
     Attributes:
-        watcher: called when it has been opened or shut.
+        watcher: called after each change.
     """
 
     def __init__(self) -> None:
@@ -25,15 +25,15 @@ class Gate:
     def shut(self) -> None:
         if self._opening is None:
             self._opening = anyio.Event()
-            self._tell()
+            self._notify()
 
     def open(self) -> None:
         if self._opening is not None:
             self._opening.set()
             self._opening = None
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self.watcher is not None:
             self.watcher()
 

@@ -1,4 +1,5 @@
-"""Whether something waits to be read on a socket: asked of the system, as the event loop may not have looked yet."""
+"""A check whether a socket has unread input. It asks the operating system, as the event loop may not have polled
+yet."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ from typing import Protocol
 
 
 class Socket(Protocol):
+    """Anything with a file descriptor."""
+
     def fileno(self) -> int: ...
 
 
 class InputProbe:
-    """Of one connection. One that has no socket never has input."""
+    """A probe of one connection. A connection without a socket never has input."""
 
     __slots__ = ("_fd", "_poll")
 
@@ -23,7 +26,7 @@ class InputProbe:
             self._poll.register(self._fd, select.POLLIN)
 
     def has_input(self) -> bool:
-        """Whether bytes, the stream's end or an error are there. Never waits."""
+        """True if bytes, the end of the stream or an error are waiting. Never blocks."""
         if self._fd < 0:
             return False
         if sys.platform == "win32":

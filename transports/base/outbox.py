@@ -1,4 +1,4 @@
-"""What one connection still has to write, and how long its client may take for it."""
+"""The write queue of one stream, and the time limit its peer has to take the bytes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .clock import loop_clock
 from .wire import Silent
 
 PIECE_MIN_BYTES: Final = 16 * KIB
-"""Each piece written is progress in the sense of `Limits.write_timeout_s`: small ones, so that a reader who takes
-little, but steadily, is not taken for one who takes nothing."""
+"""Size of the first pieces. Each piece written counts as progress for `Limits.write_timeout_s`, so pieces are small: a
+peer that reads slowly but steadily does not time out."""
 PIECE_MAX_BYTES: Final = 64 * KIB
-"""For brisk readers, to whom small pieces would cost half the throughput."""
+"""Size of pieces for fast readers, for whom small pieces would halve the throughput."""
 BRISK_S: Final = 0.01
-"""A piece that leaves within this time may be followed by a larger one."""
+"""A piece that is written within this time may be followed by one twice as large."""
 
 
 class Outbox:
-    """Collects bytes without awaiting; its one writer sends all that is there in one write.
+    """Queues bytes without awaiting. Its single writer task sends everything queued at once with `flush`.
 
     Attributes:
-        message_bytes: how much of what is queued is messages rather than framing.
+        message_bytes: how many of the queued bytes belong to messages, without framing.
     """
 
     def __init__(self, stream: ByteStream, *, write_timeout_s: float) -> None:
@@ -46,23 +46,23 @@ class Outbox:
         self._work.set()
 
     def wake(self) -> None:
-        """Make the writer look for other work than bytes."""
+        """Wakes the writer for work other than bytes."""
         self._work.set()
 
     def clear(self) -> None:
         self._queued.clear()
 
     async def wait(self) -> None:
-        """Until there may be something to do."""
+        """Returns when there may be something to do."""
         await self._work.wait()
         self._work = anyio.Event()
 
     async def flush(self) -> int:
-        """Send all that is queued now. Returns how many bytes of messages that was.
+        """Sends everything that is queued now. Returns how many bytes of messages that was.
 
         Raises:
-            Silent: the client took nothing for `write_timeout_s`.
-            anyio.BrokenResourceError: the client is gone.
+            Silent: the peer took nothing for `write_timeout_s`.
+            anyio.BrokenResourceError: the peer is gone.
         """
         queued, self._queued = self._queued, []
         message_bytes, self.message_bytes = self.message_bytes, 0
@@ -82,7 +82,8 @@ class Outbox:
 
 
 def _runs(queued: list[bytes]) -> Iterator[bytes]:
-    """All that is queued, in order: what is small is joined, what is large is not copied for it."""
+    """Yields all queued bytes in order, joined up to about `PIECE_MAX_BYTES`. Large items are not copied to join
+    them."""
     run: list[bytes] = []
     size_bytes = 0
     for data in queued:

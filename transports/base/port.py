@@ -1,7 +1,7 @@
-"""What a transport may ask of its owner, and what it must offer in return.
+"""The contract between a transport and its owner, which runs the engine.
 
-A transport moves messages. It calls its `Port` for each thing that happens on a channel, and gets its orders through
-the `Outlet` it registered for that channel. No method here awaits, blocks or raises for what a peer did.
+A transport moves messages. It calls its `Port` for each event on a channel, and receives orders through the `Outlet`
+that it registered for that channel. No method here awaits, blocks, or raises for what a peer did.
 """
 
 from __future__ import annotations
@@ -9,85 +9,79 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from ...core.base.effects import (
-    Append,
-    Cause,
-    Cease,
-    Close,
-    Connected,
-    Opening,
-    Pass,
-    PostOpening,
-    Receive,
-    Send,
-    SendEvents,
-    Serve,
-)
+from ...core.base.effects import Close, Pass, Send, SendEvents
+from ...core.base.events import Cause, Connected, Opening, PostOpening
 from ...core.base.ids import ChannelId
+from ...core.base.storage import Append, Cease, Receive, Serve
 
 
 class Outlet(Protocol):
-    """A channel's writing end, as the owner of the engine sees it."""
+    """The writing end of a channel, as the owner of the engine uses it."""
 
     def send(self, order: Send) -> None:
-        """Queue one message. The transport reports `Port.sent` once its bytes have left."""
+        """Queues one message. The transport calls `Port.sent` once its bytes have been written."""
 
     def close(self, order: Close) -> None:
-        """End the channel once what was queued before has left. Safe to call twice."""
+        """Ends the channel once everything queued before has been written. Safe to call twice."""
 
     def pause(self) -> None:
-        """Stop reading from the peer until `resume`."""
+        """Stops reading from the peer until `resume`."""
 
-    def resume(self) -> None: ...
+    def resume(self) -> None:
+        """Reads from the peer again."""
 
 
 class ReplyOutlet(Outlet, Protocol):
-    """An HTTP request of the protocol."""
+    """The outlet of an MCP request over HTTP."""
 
     def send_events(self, order: SendEvents) -> None:
-        """Queue several messages, as `send` does one."""
+        """Queues several messages, as `send` queues one."""
 
     def pass_on(self, order: Pass) -> None:
-        """Queue a part of a message. The transport reports `Port.sent` for it as for a message."""
+        """Queues a part of a message. The transport calls `Port.sent` for it as for a message."""
 
 
 class FileOutlet(Outlet, Protocol):
-    """An HTTP request outside the protocol: an upload or a download."""
+    """The outlet of an HTTP request outside the protocol: an upload or a download."""
 
-    def receive(self, order: Receive) -> None: ...
+    def receive(self, order: Receive) -> None:
+        """Takes in the files of an upload, through `FileService.take_in`."""
 
-    def append(self, order: Append) -> None: ...
+    def append(self, order: Append) -> None:
+        """Takes in more of a resumable upload, through `FileService.append`."""
 
     def cease(self, order: Cease) -> None:
-        """Stop what `append` began. Safe to call when it is over."""
+        """Stops an `append`. Safe to call after it has ended."""
 
-    def serve(self, order: Serve) -> None: ...
+    def serve(self, order: Serve) -> None:
+        """Sends a stored file, through `FileService.give_out`."""
 
 
 class Port(Protocol):
-    """The owner of the engine, as a transport sees it."""
+    """The owner of the engine, as a transport calls it."""
 
     def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
-        """A downstream channel opened. Orders for it may reach `outlet` before this returns."""
+        """Reports that a client opened a channel. Orders for it may reach `outlet` before this returns."""
 
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
-        """`open`, and the one message of a POST that arrived whole."""
+        """Reports a POST whose body has arrived in full: `open` and its one `message`."""
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
-        """A channel that the engine dialled is open."""
+        """Reports that a channel the engine dialled is open."""
 
     def message(self, channel: ChannelId, message: bytes) -> None:
-        """One message arrived, without its framing. It may be malformed: that is the engine's to judge."""
+        """Reports one message, without its framing. It may be malformed: the engine validates it."""
 
     def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
-        """`message`, of several that arrived at once, at least one. What is ordered for any of them is carried out
-        when all are told."""
+        """Reports one or more messages that arrived together, as `message` reports one. Orders that result from any of
+        them are carried out after all are reported."""
 
     def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
-        """`message`, of a large one that was not joined: the less is done about it, the better."""
+        """Reports one large message in chunks that were not joined. The engine should avoid copying it."""
 
     def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
-        """Whether a message of so many bytes that begins so is to be given to `part` as it comes."""
+        """True if a message of `size_bytes` that starts with `beginning` is to be passed on in parts, each reported
+        with `part` as it arrives."""
 
     def part(
         self,
@@ -98,24 +92,26 @@ class Port(Protocol):
         size_bytes: int = 0,
         is_last: bool = False,
     ) -> None:
-        """A part of a message that `passes`: the first with the opening of its channel and the message's size, the last
-        with the channel's orderly end."""
+        """Reports a part of a message for which `passes` returned True. The first part carries the opening of its
+        channel and the message's size. The last part also reports the orderly end of the channel."""
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes | None) -> None:
-        """A channel that the engine dialled opened, said one message or none, and ended as it should."""
+        """Reports a whole reply on a channel that the engine dialled: it opened, received one message or none, and
+        ended in order."""
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
-        """So many bytes of messages (framing not counted) have left for the peer."""
+        """Reports that `size_bytes` of messages, without framing, have been written to the peer."""
 
     def delivered(self, channel: ChannelId, size_bytes: int) -> None:
-        """`sent`, and the channel ended as it should."""
+        """Reports `sent`, and that the channel ended in order."""
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
-        """The channel is gone. Nothing more is said of it. Calling it for a channel already gone does nothing."""
+        """Reports that the channel has ended. Nothing is reported for it afterwards. Does nothing for a channel that
+        has ended."""
 
 
 class UploadRefused(Exception):
-    """An upload that is not taken: `status` for HTTP, `code` for programs, `detail` for people."""
+    """Raised for an upload that is refused: `status` for HTTP, `code` for programs, `detail` for people."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -125,34 +121,36 @@ class UploadRefused(Exception):
 
 
 class FileService(Protocol):
-    """Who stores and reads files for the HTTP listener."""
+    """The service that stores and reads files for the HTTP listener."""
 
     async def take_in(self, order: Receive, content_type: str, body: AsyncIterator[bytes]) -> bytes:
-        """Store the files of an upload as they arrive. Returns the JSON of an `UploadManifest`.
+        """Stores the files of an upload as they arrive. Returns the JSON of an `UploadManifest`.
 
         Raises:
-            UploadRefused: nothing of it is stored. Whatever else is raised leaves nothing behind either.
+            UploadRefused: nothing of the upload is stored. Any other exception leaves nothing stored either.
         """
 
     async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
-        """Store more of a draft as it arrives.
+        """Stores further bytes of a draft (a resumable upload) as they arrive.
 
         Args:
-            tell: called with the JSON of an `Appended`: every so often, and once for all when it is over, in whatever
-                way, before this returns, raises or is cancelled.
+            tell: called with the JSON of an `Appended`, at intervals and once more at the end, before this returns,
+                raises or is cancelled.
 
         Raises:
-            Whatever `body` does.
+            Exception: any that `body` raises.
         """
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes | bytearray]:
-        """The bytes `start:stop` of the blob, in chunks of at most 512 KiB."""
+        """Returns the bytes `start:stop` of the blob, in chunks of at most 512 KiB."""
 
 
 class BodySource(Protocol):
+    """A request body that is read piece by piece."""
+
     async def receive_body(self) -> bytes | None:
-        """The next bytes of an upload's body; None at its end.
+        """Returns the next bytes of a request's body; None at its end.
 
         Raises:
-            Gone, Silent, h11.RemoteProtocolError: there will be no end.
+            Gone, Silent, h11.RemoteProtocolError: the body will not be completed.
         """

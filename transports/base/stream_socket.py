@@ -1,5 +1,5 @@
-"""The socket below a stream of anyio, where there is one: uvloop has none any more below what is closed, and anyio's
-attributes then fail as such."""
+"""The socket below an anyio stream, where there is one. A closed stream on uvloop has none, and anyio's attributes then
+fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from anyio.abc import ByteStream, SocketAttribute
 
-_CLOSED: Final = (AttributeError, ValueError)  # by whether the socket was looked at before
+_CLOSED: Final = (AttributeError, ValueError)  # which of them depends on whether the socket was looked at before
 
 
 def socket_of(stream: ByteStream) -> socket.socket | None:
@@ -19,7 +19,7 @@ def socket_of(stream: ByteStream) -> socket.socket | None:
 
 
 def peer_host_of(stream: ByteStream) -> str:
-    """The address of the peer; nothing where it has none, or is gone."""
+    """Returns the peer's IP address; the empty string if it has none or is gone."""
     try:
         address = stream.extra(SocketAttribute.remote_address, None)
     except _CLOSED:

@@ -1,4 +1,4 @@
-"""What is counted of files on their way: requests and bytes, in and out, for each server."""
+"""Counters of file transfers: requests and bytes, in and out, for each server."""
 
 from __future__ import annotations
 
@@ -6,69 +6,75 @@ import enum
 from collections import Counter
 from typing import NamedTuple
 
-from ...core.base.effects import Cause, End
+from ...core.base.events import Cause, End
 
 
 class Direction(enum.Enum):
+    """The direction of a file: IN from the client, OUT to it."""
+
     IN = "in"
     OUT = "out"
 
 
 class Outcome(enum.Enum):
-    DONE = "done"  # all of it was taken in, or given out
+    """The outcome of a transfer."""
+
+    DONE = "done"  # the whole file was received or sent
     REFUSED = "refused"  # answered with an error
-    BROKEN = "broken"  # the client, or we, did not see it through
+    BROKEN = "broken"  # the client or the gateway broke it off
 
 
-class Way(NamedTuple):
+class TransferKind(NamedTuple):
+    """The labels that transfers are counted by."""
+
     server: str
     direction: Direction
 
 
 class Counts:
-    """Since the listener began. Read by whoever shows it.
+    """Totals since the listener began, read by the metrics page.
 
     Attributes:
-        under_way: requests that are going on.
-        size_bytes: of files, however the request ended.
-        over: requests that have ended.
+        under_way: transfers in progress.
+        size_bytes: bytes of files moved, however the request ended.
+        over: requests that have ended, by outcome.
     """
 
     def __init__(self) -> None:
-        self.under_way: Counter[Way] = Counter()
-        self.size_bytes: Counter[Way] = Counter()
-        self.over: Counter[tuple[Way, Outcome]] = Counter()
+        self.under_way: Counter[TransferKind] = Counter()
+        self.size_bytes: Counter[TransferKind] = Counter()
+        self.over: Counter[tuple[TransferKind, Outcome]] = Counter()
 
 
 class Traffic:
-    """One request. It is counted from its first byte of a file, or else when it is over.
+    """The counters of one request. It counts as under way from the first byte of a file, and as over when it ends.
 
     Args:
-        way: None for a request that moves no file, which is not counted.
+        way: server and direction; None for a request that moves no file, which is not counted.
 
     Attributes:
-        status: what it was answered with; 0 before.
+        status: the HTTP status of its response; 0 before.
     """
 
-    def __init__(self, counts: Counts, way: Way | None) -> None:
+    def __init__(self, counts: Counts, way: TransferKind | None) -> None:
         self.status = 0
         self._counts = counts
         self._way = way
         self._is_under_way = False
 
     def begin(self) -> None:
-        """Its file is on its way from now on."""
+        """Counts the transfer as under way."""
         if self._way is not None:
             self._is_under_way = True
             self._counts.under_way[self._way] += 1
 
     def note(self, size_bytes: int) -> None:
-        """So much more of the file has come or gone."""
+        """Counts `size_bytes` more of the file."""
         if self._way is not None:
             self._counts.size_bytes[self._way] += size_bytes
 
     def end(self, cause: Cause) -> None:
-        """It is over. Called once."""
+        """Counts the request as over. Called once."""
         if self._way is None:
             return
         if self._is_under_way:

@@ -1,4 +1,4 @@
-"""A transport of asyncio as a stream of bytes, for what goes at its own pace."""
+"""An asyncio transport as an anyio byte stream, for code that awaits its reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from anyio.lowlevel import checkpoint
 
 
 class TransportStream(asyncio.Protocol, ByteStream):
-    """The bytes of a transport, for a task that awaits them. Nothing is read before it is asked for."""
+    """The bytes of a transport, as a stream. Nothing is read before `receive` asks for it, apart from one read at
+    most."""
 
     _transport: asyncio.Transport
 
@@ -21,10 +22,10 @@ class TransportStream(asyncio.Protocol, ByteStream):
         self._is_eof = False
         self._is_lost = False
         self._is_blocked = False
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
+        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
         self._transport = transport
         transport.set_write_buffer_limits(0)
         transport.pause_reading()
@@ -32,27 +33,27 @@ class TransportStream(asyncio.Protocol, ByteStream):
     def data_received(self, data: bytes) -> None:
         self._held.append(data)
         self._transport.pause_reading()
-        self._tell()
+        self._notify()
 
     def eof_received(self) -> bool:
         self._is_eof = True
-        self._tell()
+        self._notify()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
-        self._tell()
+        self._notify()
 
     def pause_writing(self) -> None:
         self._is_blocked = True
 
     def resume_writing(self) -> None:
         self._is_blocked = False
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         await checkpoint()
@@ -63,7 +64,7 @@ class TransportStream(asyncio.Protocol, ByteStream):
                 raise anyio.BrokenResourceError
             if not self._transport.is_closing():
                 self._transport.resume_reading()
-            await self._news.wait()
+            await self._changed.wait()
         data = self._held.popleft()
         if len(data) > max_bytes:
             self._held.appendleft(data[max_bytes:])
@@ -77,7 +78,7 @@ class TransportStream(asyncio.Protocol, ByteStream):
         while self._is_blocked:
             if self._is_lost:
                 raise anyio.BrokenResourceError
-            await self._news.wait()
+            await self._changed.wait()
 
     async def send_eof(self) -> None:
         if self._transport.can_write_eof() and not self._transport.is_closing():

@@ -1,4 +1,4 @@
-"""What one client's connection asks of whoever moves its bytes: of one of the two drivers."""
+"""The contract between one client's HTTP connection and the driver that moves its bytes."""
 
 from __future__ import annotations
 
@@ -8,51 +8,53 @@ from typing import Final, Protocol
 from anyio.abc import ByteStream
 
 LINGER_S: Final = 2.0
-"""Closing with unread bytes makes the kernel discard the reply as well, so a refused client may finish for so long."""
+"""Seconds a refused client may take to finish sending. Closing a socket with unread bytes would discard the reply
+too."""
 
 
 class Gone(Exception):
-    """The client hung up."""
+    """Raised when the client hung up."""
 
 
 class Silent(Exception):
-    """The client did nothing for too long."""
+    """Raised when a peer sent or took nothing within its time limit."""
 
 
 class Wire(Protocol):
-    """Calls the inputs of its `Connection`, none of them from within one of these."""
+    """The driver's side. It calls the inputs of its `Connection`, but never from within one of these methods."""
 
     def write(self, parts: list[bytes | bytearray]) -> bool:
-        """Send these. False if they have not left yet: `Connection.handle_written` is called then, and no other write
-        comes before it."""
+        """Writes these bytes. Returns False if they are still buffered: `Connection.handle_written` is called once they
+        have left, and no other write comes before that."""
 
     def read(self, is_wanted: bool) -> None:
-        """Read on, or do not. At the beginning it reads."""
+        """Starts or stops reading. At the beginning it reads."""
 
     def set_timeout(self, timeout_s: float) -> None:
-        """Call `Connection.handle_timeout` when so much time has passed, instead of what was asked before."""
+        """Calls `Connection.handle_timeout` after `timeout_s`. Replaces the timeout set before."""
 
     def rest(self) -> None:
-        """Nothing is due until somebody asks for it again: what is kept for it may go. There may be thousands."""
+        """Releases timers and buffers: the connection is idle until the next call. There may be thousands of such
+        connections."""
 
     def wake(self, at_once: bool) -> None:
-        """Call `Connection.handle_wake` soon, once; `at_once`: there is no reason to wait."""
+        """Calls `Connection.handle_wake` soon, once. With `at_once` there is no reason to wait for further output."""
 
     def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Run it as a task. It raises nothing but cancellation."""
+        """Runs `work` as a task. It raises nothing but cancellation."""
 
     async def take_stream(self) -> ByteStream:
-        """The bytes themselves: from now on none of them is told to the connection, which neither reads nor writes."""
+        """Returns the raw stream. From now on the connection receives no data, and neither reads nor writes."""
 
     def end_sending(self) -> None:
-        """Say that no more comes, where the transport can."""
+        """Shuts down the sending side, where the transport can."""
 
     def close(self) -> None:
-        """The connection is over: nothing more is told to it. Whatever was not sent is dropped."""
+        """Closes the transport. Unsent data is dropped, and the connection is called no more."""
 
     def cut(self) -> None:
-        """Make the closing a reset."""
+        """Makes the coming close a TCP reset."""
 
     @property
     def peer_host(self) -> str:
-        """The client's address, if it has one."""
+        """The client's IP address; empty if it has none."""

@@ -1,7 +1,13 @@
-"""A connection to a server as its client sees it: requests in, bytes out; bytes in, responses out.
+"""The client's side of an HTTP/1.1 connection, without sockets: encodes requests and parses responses.
 
-As on the other side, what is not plain is for h11: a request from the start, or a response from its head on, with the
-request made known to h11 that led to it.
+The message shapes that MCP servers send are read here; everything else is handed over to h11: a request when it is not
+plain, or a response from its head on, after h11 has been given the request that it answers. What h11 refuses is
+refused.
+
+Two shortcuts skip work. A request equal to the one before is encoded from a copy, and a response head with the same
+bytes as the one before is not parsed again: equal bytes parse to equal heads. `take_repeated` also skips the events of
+such a response. `tests/transports/http1/test_client.py` compares the codec with h11, and `test_repeated_heads.py`
+compares the one step with many.
 """
 
 from __future__ import annotations
@@ -16,15 +22,15 @@ from .h11 import H11Client
 from .incoming import DONE, HEAD, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
 
 Request = tuple[str, bytes, Headers]
-"""Method, target and headers."""
+"""A request: method, target and headers."""
 
 
 class ClientCodec(Incoming):
-    """Requests and responses, one after the other, on one connection.
+    """The codec of one connection, for one request and response after another.
 
     Args:
-        head_size_max_bytes: the longest head that is waited for, while it is incomplete.
-        only_h11: whether h11 reads and writes everything.
+        head_size_max_bytes: the longest incomplete head that is waited for.
+        only_h11: h11 reads and writes everything.
     """
 
     __slots__ = ("_asked", "_h11", "_is_sent", "_known", "_only_h11", "_post", "_request")
@@ -33,22 +39,22 @@ class ClientCodec(Incoming):
         super().__init__(head_size_max_bytes)
         self._only_h11 = only_h11
         self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
-        self._request: Request | None = None  # the one at hand
-        self._post: tuple[PostHead, bytes, int] | None = None  # or this, with its target and the size of its body
-        # The last one: itself, its head, and whether it closes.
+        self._request: Request | None = None  # the current one
+        self._post: tuple[PostHead, bytes, int] | None = None  # or a prepared POST: head, target, body size
+        # The last request: itself, its encoded head, and whether it closes the connection.
         self._asked: tuple[Request, bytes, bool] | None = None
-        self._is_sent = False  # its body too
-        # The last final head: its bytes, what they say, the size of its body, and whether it closes.
+        self._is_sent = False  # the current request, body included
+        # The last final head: its bytes, the parsed head, the size of its body, whether it closes the connection.
         self._known: tuple[bytes, ResponseHead, int | None, bool] | None = None
 
     def encode_request(self, method: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """A request's head. If `headers` hold a Content-Length, the body is to follow as it is.
+        """Encodes a request's head. If `headers` hold a Content-Length, the body follows unframed.
 
         Args:
             headers: names in lower case, Host among them.
 
         Raises:
-            h11.LocalProtocolError: the method, the target or a header is none, or it is not the time for a request.
+            h11.LocalProtocolError: the method, the target or a header is invalid, or no request may be sent now.
         """
         if self._h11 is not None:
             return self._h11.encode_request(method, target, headers)
@@ -66,7 +72,8 @@ class ClientCodec(Incoming):
         return encoded
 
     def encode_post(self, head: PostHead, target: bytes, size_bytes: int) -> bytes:
-        """The head of a POST with a body of that size: `encode_request`, of what is encoded already."""
+        """Encodes the head of a POST with a body of that size, as `encode_request` does, from a head that is mostly
+        encoded already."""
         start = head.start(target) if self._h11 is None else None
         if start is None:
             return self.encode_request("POST", target, head.sized(size_bytes))
@@ -77,29 +84,30 @@ class ClientCodec(Incoming):
         return b"%b%d\r\n\r\n" % (start, size_bytes)
 
     def note_sent(self) -> None:
-        """The body has left in full, or there is none."""
+        """Records that the request's body was written in full, or that there is none."""
         if self._h11 is None:
             self._is_sent = True
         else:
             self._h11.note_sent()
 
     def forget_heads(self) -> None:
-        """The response at hand will last: nothing is kept for the next, nor of its request what nobody looks at."""
+        """Drops what was kept to recognise the next head, because the current response is a stream that may last. Of
+        its request only the method is kept."""
         self._asked = self._known = None
         if self._request is not None:
             self._request = (self._request[0], b"", ())
 
     def receive_data(self, data: bytes) -> None:
-        """Take what has arrived; b"" is the stream's end."""
+        """Takes received bytes; b"" is the end of the stream."""
         if self._h11 is not None:
             self._h11.receive_data(data)
-        elif data and self._at == len(self._buffer) and self._by_h11 is None:  # as nearly always
+        elif data and self._at == len(self._buffer) and self._by_h11 is None:  # the usual case
             self._buffer, self._at = data, 0
         else:
             self._take(data)
 
     def next_event(self) -> ClientEvent:
-        """What has arrived next.
+        """Returns the next event of the response.
 
         Raises:
             h11.RemoteProtocolError: the server does not speak HTTP/1.1. Nothing more can be read.
@@ -113,7 +121,7 @@ class ClientCodec(Incoming):
     def _next_head(self) -> ClientEvent:
         buffer, at, known = self._buffer, self._at, self._known
         if self._request is None and self._post is None and (at < len(buffer) or self._is_ended):
-            return self._hand_over().next_event()  # which knows what that means
+            return self._hand_over().next_event()  # bytes without a request: h11 decides what they mean
         if known is None or not buffer.startswith(known[0], at):
             end = buffer.find(HEAD_END, at + self._searched_size)
             if end < 0:
@@ -141,8 +149,9 @@ class ClientCodec(Incoming):
         return head
 
     def take_repeated(self, head: ResponseHead) -> bytes | None:
-        """The body of a response to a POST that begins with the very bytes of the last one, which were read as `head`,
-        if it is there in full and nothing else is: `next_event` and `take_rest` in one. None: nothing was done."""
+        """Takes a whole response in one step, instead of `next_event` and `take_rest`: the one to a POST whose head has
+        the same bytes as the last one, which was parsed as `head`. Returns its body if exactly that response has
+        arrived, and nothing behind it. Otherwise returns None, and nothing has changed."""
         known = self._known
         if known is None or known[1] is not head or self._reading is not HEAD or self._post is None:
             return None
@@ -153,13 +162,13 @@ class ClientCodec(Incoming):
         return body
 
     def _hand_over(self) -> H11Client:
-        """h11 takes the response that comes next, and the next request if none was made."""
+        """Hands the next response over to h11, and the next request if none is under way."""
         self._h11 = H11Client(head_size_max_bytes=self._head_size_max)
         if self._post is not None:
             head, target, size = self._post
             self._request, self._post = ("POST", target, head.sized(size)), None
         if self._request is not None:
-            self._h11.encode_request(*self._request)  # which has left
+            self._h11.encode_request(*self._request)  # it was sent: h11 only has to know it
             if self._is_sent:
                 self._h11.note_sent()
             self._request = None
@@ -173,18 +182,18 @@ class ClientCodec(Incoming):
 
     @property
     def trailing_data(self) -> tuple[bytes, bool]:
-        """What has arrived and was not told of, and whether the stream has ended behind it."""
+        """The bytes received but not parsed, and True if the stream has ended behind them."""
         return self._give_back() if self._h11 is None else self._h11.trailing_data
 
     @property
     def is_through(self) -> bool:
-        """Whether request and response are complete, and another request may follow."""
+        """True if request and response are complete and another request may follow."""
         if self._h11 is not None:
             return self._h11.is_through
         return self._reading is DONE and self._is_sent and not self._is_closing
 
     def start_next_cycle(self) -> None:
-        """Go on to the next request. Only if `is_through`."""
+        """Goes on to the next request. Call it only if `is_through`."""
         if self._h11 is None:
             assert self.is_through
             self._reading, self._request, self._post = HEAD, None, None
@@ -195,8 +204,8 @@ class ClientCodec(Incoming):
             self._reading, self._h11 = HEAD, None
 
     def go_on(self) -> bool:
-        """`start_next_cycle`, if it may be and nothing stands behind the response: nobody has asked for that. Returns
-        whether it was."""
+        """Goes on to the next request, if it may, and if no bytes follow the response: no request has asked for them.
+        Returns True if it did."""
         if self._h11 is None:
             if self._reading is not DONE or not self._is_sent or self._is_closing or self._is_ended:
                 return False

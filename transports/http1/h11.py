@@ -1,8 +1,8 @@
-"""The codecs with h11 doing all the work: what the fast ones mean, and whom they hand over to.
+"""The codecs with h11 doing all the work: the reference for the fast codecs, and their fallback.
 
 h11 reads and writes everything that RFC 9112 allows, at ten to twenty times the cost. `H11Server` and `H11Client` have
-the methods of `ServerCodec` and `ClientCodec`, and what those do is what these do. What they did not write themselves
-can be made known to them, so that they can take over between any two messages.
+the methods of `ServerCodec` and `ClientCodec` and define what these do. They can be told of messages that a fast codec
+read or wrote, so that they can take over between any two messages.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ...core.wire.http1.events import (
 
 
 class H11Server:
-    """See `ServerCodec`."""
+    """The h11 codec of a server's side. See `ServerCodec` for its methods."""
 
     def __init__(self, *, head_size_max_bytes: int, version: bytes | None = None) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=head_size_max_bytes)
         self._http.their_http_version = version
         self._method = ""
-        self._has_body = True  # the response at hand
+        self._has_body = True  # the current response
 
     def receive_data(self, data: bytes) -> None:
         self._http.receive_data(data)
@@ -96,7 +96,7 @@ class H11Server:
 
 
 class H11Client:
-    """See `ClientCodec`."""
+    """The h11 codec of a client's side. See `ClientCodec` for its methods."""
 
     def __init__(self, *, head_size_max_bytes: int) -> None:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=head_size_max_bytes)
@@ -140,11 +140,11 @@ class H11Client:
 
 
 class H11Chunked:
-    """The rest of one body in chunks, of either side's.
+    """The rest of one chunked body, of a request or a response, read by h11.
 
     Args:
-        data: what has arrived of it, from where a chunk begins.
-        is_ended: whether the stream has ended behind it.
+        data: what has arrived of the body, starting where a chunk starts.
+        is_ended: the stream has ended behind `data`.
     """
 
     def __init__(self, data: bytes, is_ended: bool, *, head_size_max_bytes: int) -> None:
@@ -172,7 +172,7 @@ _CHUNKED_REQUEST: Final = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chu
 
 
 class _Sent:
-    """Stands for a body that has gone its own way: of what h11 passes through it asks nothing but the length."""
+    """A stand-in for a body that was written without h11. h11 uses only the length of what it passes through."""
 
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes

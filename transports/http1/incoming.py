@@ -1,10 +1,10 @@
-"""What arrives on a connection, and the bodies in it: by length, or in chunks.
+"""The reading half of both codecs: received bytes, and bodies by length or in chunks.
 
-Bytes are kept as they came, with a mark of how far they are read: a piece of a body that fills what came is given out
-as that, without a copy. Chunks that came together are given out together.
+Received bytes are kept as they came, with the position up to which they are read. A piece of a body that is all that
+came is given out without a copy. Chunks that came together are given out as one piece.
 
-A body in chunks may end with further headers, and chunks may have extensions. Hardly anybody sends either; from there
-on h11 reads the rest of that one body.
+A chunked body may end with trailers, and chunks may have extensions. Few peers send either: when one appears, h11 reads
+the rest of that body. `tests/transports/http1/test_server.py` and `test_client.py` compare the result with h11 alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from ...core.wire.http1.heads import HEAD_END
 from .h11 import H11Chunked
 
 KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
-"""A head up to this size is kept for comparison with the next: three times what MCP peers send."""
+"""A head up to this size is kept to recognise the next one: three times the size that MCP peers send."""
 CHUNKS_MAX: Final = 128
-"""Chunks given out as one piece. Each costs its reader about half a microsecond, and others want their turn."""
+"""Chunks given out as one piece. Each costs its reader about half a microsecond, and other connections need their
+turn."""
 
 _UNUSUAL_END: Final = re.compile(rb"\n\r?\n")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
@@ -32,28 +33,28 @@ _BEGUN: Final = re.compile(rb"[0-9A-Fa-f]{0,15}\r?|0{1,15}\r\n\r?")
 _LINE_END: Final = b"\r\n"
 
 
-class Reading(enum.Enum):
-    """What comes next."""
+class ReadState(enum.Enum):
+    """The part of a message that comes next."""
 
     HEAD = "head"
-    SIZED = "sized"  # a body by length
+    SIZED = "sized"  # a body of known length
     CHUNKED = "chunked"
-    DONE = "done"  # nothing of this message
-    FAILED = "failed"  # nothing that could be read
+    DONE = "done"  # nothing: the message is complete
+    FAILED = "failed"  # nothing: the rest cannot be parsed
 
 
-HEAD: Final = Reading.HEAD
-SIZED: Final = Reading.SIZED
-CHUNKED: Final = Reading.CHUNKED
-DONE: Final = Reading.DONE
-FAILED: Final = Reading.FAILED
+HEAD: Final = ReadState.HEAD
+SIZED: Final = ReadState.SIZED
+CHUNKED: Final = ReadState.CHUNKED
+DONE: Final = ReadState.DONE
+FAILED: Final = ReadState.FAILED
 
 
 class Incoming:
-    """The reading half of a codec, apart from what heads say.
+    """The reading half of a codec, without the parsing of heads.
 
     Args:
-        head_size_max_bytes: the longest line, or head, that is waited for, while it is incomplete.
+        head_size_max_bytes: the longest incomplete line or head that is waited for.
     """
 
     __slots__ = (
@@ -73,13 +74,13 @@ class Incoming:
         self._head_size_max = head_size_max_bytes
         self._reading = HEAD
         self._buffer = b""
-        self._at = 0  # so much of it is read
-        self._is_ended = False  # the stream, behind it
-        self._searched_size = 0  # so much of an incomplete head has no end in it
-        self._left = 0  # bytes of the body, or of the chunk, that are to come
-        self._is_line_end_due = False  # behind a chunk
-        self._by_h11: H11Chunked | None = None  # who reads the rest of this body
-        self._is_closing = False  # no other message follows
+        self._at = 0  # bytes of the buffer that are read
+        self._is_ended = False  # the stream ended behind the buffer
+        self._searched_size = 0  # bytes of an incomplete head that are known to hold no end
+        self._left = 0  # bytes of the body, or of the chunk, still to come
+        self._is_line_end_due = False  # a chunk was read whose line end is still to come
+        self._by_h11: H11Chunked | None = None  # reads the rest of this body
+        self._is_closing = False  # no other message follows on this connection
 
     def _take(self, data: bytes) -> None:
         if self._by_h11 is not None:
@@ -92,7 +93,7 @@ class Incoming:
             self._buffer, self._at = self._buffer[self._at :] + data, 0
 
     def _skip_to(self, at: int) -> None:
-        """What stands before it is read."""
+        """Marks all before `at` as read."""
         if at == len(self._buffer):
             self._buffer, self._at = b"", 0
         else:
@@ -104,8 +105,8 @@ class Incoming:
         return self._buffer[self._at :], self._is_ended
 
     def _is_head_awaited(self) -> bool:
-        """Whether the head that comes next, of which no end was found, may have one yet. Else h11 has to judge: it
-        takes other line ends too, knows some heads for hopeless at once, and says what is wrong with the others."""
+        """True if the incomplete head may still get an ordinary end. False means that h11 has to decide: it accepts
+        other line ends too, refuses some heads at once, and explains what is wrong with the others."""
         size = len(self._buffer) - self._at
         if size == 0 or self._is_ended:
             return not self._is_ended
@@ -117,15 +118,16 @@ class Incoming:
         return True
 
     def _begin_body(self, size_bytes: int | None) -> None:
-        """A head was read, and so much follows it; None: chunks."""
+        """Begins the body behind a head, of `size_bytes`; None: in chunks."""
         if size_bytes is None:
             self._reading, self._left, self._is_line_end_due = CHUNKED, 0, False
         else:
             self._reading, self._left = SIZED, size_bytes
 
     def take_rest(self) -> bytes | None:
-        """The whole body, if it has arrived and comes by length: then the message is complete, and its end has been
-        told with it. None: it has to be asked for piece by piece. Only for what comes right behind a head."""
+        """Returns the whole body, if its length is known and all of it has arrived: the message is then complete, and
+        no END event follows. Returns None if the body must be read with `next_event`. Call it only right behind a
+        head."""
         if self._reading is not SIZED:
             return None
         buffer, at = self._buffer, self._at
@@ -140,8 +142,8 @@ class Incoming:
         return buffer[at:stop]
 
     def _take_repeated(self, raw: bytes, size_bytes: int) -> bytes | None:
-        """The body behind this head, if all that has arrived and was not read is the two: then the message is complete,
-        and all is told of it. None: nothing was done."""
+        """Returns the body behind the head `raw` if the unread bytes are exactly that head and body: the message is
+        then complete, and no event follows. Returns None otherwise, and nothing has changed."""
         buffer = self._buffer
         if len(buffer) != len(raw) + size_bytes or self._at or not buffer.startswith(raw):
             return None
@@ -150,10 +152,10 @@ class Incoming:
         return buffer[len(raw) :]
 
     def _next_of_body(self) -> Data | Signal:
-        """What comes behind a head.
+        """Returns the next event behind a head.
 
         Raises:
-            h11.RemoteProtocolError: the body cannot go on like this.
+            h11.RemoteProtocolError: the body is malformed or broken off.
         """
         try:
             if self._reading is SIZED:
@@ -191,7 +193,7 @@ class Incoming:
         if at == len(buffer) and not self._is_ended:
             return NEED_DATA
         pieces: list[bytes] = []
-        between, size = _LINE_END, 0  # what stood before the last chunk, and its size: many have the next one's
+        between, size = _LINE_END, 0  # the last chunk's size line and size: often the next chunk has the same
         while len(pieces) < CHUNKS_MAX:
             if left:
                 end = at + left
@@ -229,7 +231,7 @@ class Incoming:
         return self._next_last()
 
     def _wait_for_chunk(self) -> Data | Signal:
-        """What is left of a chunk is not there; or what is there is not the end of its line."""
+        """Waits for the rest of a chunk, or for its line end. Refuses bytes there that are not a line end."""
         seen = self._buffer[self._at : self._at + 2]
         if not _LINE_END.startswith(seen):
             raise h11.RemoteProtocolError(f"got {seen!r} behind a chunk, expected the end of its line")
@@ -238,7 +240,7 @@ class Incoming:
         return NEED_DATA
 
     def _next_last(self) -> Data | Signal:
-        """What comes where no ordinary chunk begins: usually the end."""
+        """Reads where a chunk would begin but none does: usually the last chunk. Trailers and extensions go to h11."""
         matched = _LAST_CHUNK.match(self._buffer, self._at)
         if matched is not None:
             self._skip_to(matched.end())

@@ -1,7 +1,7 @@
-"""The writing half of a server's codec: one response to a request of HTTP/1.1, as h11 would write it.
+"""The writing half of the server's codec: one response to an HTTP/1.1 request, written as h11 would write it.
 
-Headers are judged once and remembered as the lines they make. Those that are not plain go through h11's own judgement,
-and what h11 refuses is refused.
+Header fields are validated once and remembered as encoded lines. Fields that are not plain are validated by h11, and
+what h11 refuses is refused. `tests/transports/http1/test_server.py` compares the bytes with those of h11 alone.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...core.wire.http1.events import BODILESS, REASONS
 from ...core.wire.http1.fields import NotPlain, asks_to_close, encode_field, read_framing, read_size
 
 SMALL_CHUNK_SIZE_MAX_BYTES: Final = 4096
-"""Data up to this size is copied into its chunk: cheaper than three pieces."""
+"""Data up to this size is copied into its chunk, which is cheaper than three separate pieces."""
 
 _STATUS_LINES: Final = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in REASONS.items() if status >= 200
 }
-# What follows the headers that were given, by (is chunked, is closing).
+# Lines that follow the caller's headers, by (is chunked, is closing).
 _TAILS: Final = {
     (False, False): b"\r\n",
     (True, False): b"Transfer-Encoding: chunked\r\n\r\n",
@@ -32,30 +32,31 @@ _TAILS: Final = {
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
-class Writing(enum.Enum):
-    """What comes next."""
+class WriteState(enum.Enum):
+    """The part of a response that comes next."""
 
     HEAD = "head"
-    SIZED = "sized"  # a body by length
+    SIZED = "sized"  # a body of known length
     CHUNKED = "chunked"
     NO_BODY = "no body"
-    DONE = "done"  # nothing
-    FAILED = "failed"  # nothing that would make sense
+    DONE = "done"  # nothing: no response is under way
+    FAILED = "failed"  # nothing: the response was written wrongly
 
 
-HEAD: Final = Writing.HEAD
-SIZED: Final = Writing.SIZED
-CHUNKED: Final = Writing.CHUNKED
-NO_BODY: Final = Writing.NO_BODY
-DONE: Final = Writing.DONE
-FAILED: Final = Writing.FAILED
+HEAD: Final = WriteState.HEAD
+SIZED: Final = WriteState.SIZED
+CHUNKED: Final = WriteState.CHUNKED
+NO_BODY: Final = WriteState.NO_BODY
+DONE: Final = WriteState.DONE
+FAILED: Final = WriteState.FAILED
 
 
 class ResponseWriter:
-    """One response after the other. See `ServerCodec` for what its methods take, give and raise.
+    """Writes one response after another. See `ServerCodec` for arguments, results and errors of its methods.
 
     Attributes:
-        is_closing: no other response follows, because the client wants none, or was told so.
+        is_closing: no other response follows, because the client asked to close the connection or was told that it
+            closes.
     """
 
     __slots__ = ("_is_head_only", "_known", "_left", "_writing", "is_closing")
@@ -64,12 +65,12 @@ class ResponseWriter:
         self.is_closing = False
         self._writing = DONE
         self._is_head_only = False
-        self._left = 0  # of what the Content-Length has promised
-        # The last document's headers and status, and the head these make up to the length.
+        self._left = 0  # bytes of the Content-Length still to be written
+        # The last document's headers and status, and its encoded head up to the value of Content-Length.
         self._known: tuple[Headers, int, bytes] | None = None
 
     def begin(self, method: str, *, is_closing: bool) -> None:
-        """There is a request to answer."""
+        """Begins the response to a request."""
         self.is_closing = is_closing
         self._writing = HEAD
         self._is_head_only = method == "HEAD"
@@ -107,7 +108,7 @@ class ResponseWriter:
 
     def encode_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
         pieces = self._head(status, headers)
-        if self._writing is SIZED and self._left == len(body):  # as it nearly always is
+        if self._writing is SIZED and self._left == len(body):  # the usual case
             self._writing = DONE
             pieces.append(body)
         else:
@@ -136,7 +137,7 @@ class ResponseWriter:
         return b"".join((b"HTTP/1.1 %d %b\r\n" % (status, reason), *lines, b"\r\n"))
 
     def _head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
-        """The lines of the head, with which the response begins."""
+        """Begins the response. Returns the lines of its head."""
         if self._writing is not HEAD:
             raise self._refusal("got the head of a response where none was due")
         try:
@@ -159,7 +160,7 @@ class ResponseWriter:
         given = dict(fields)
         size = int(given.get(b"content-length", b"-1"))
         is_chunked = status not in BODILESS and (size < 0 or b"transfer-encoding" in given)
-        if is_chunked:  # by Transfer-Encoding, whatever else was said
+        if is_chunked:  # Transfer-Encoding overrides Content-Length
             fields = [field for field in fields if field[0] not in (b"content-length", b"transfer-encoding")]
         tokens = {
             token.strip().lower() for name, value in fields if name == b"connection" for token in value.split(b",")
@@ -184,13 +185,15 @@ class ResponseWriter:
             self._writing, self._left = SIZED, size_bytes
 
     def _refusal(self, text: str) -> h11.LocalProtocolError:
-        """To raise: our own side is wrong, and nothing that followed would make sense to the client."""
+        """Returns the error to raise: our own side wrote the response wrongly, and nothing that follows would make
+        sense."""
         self._writing = FAILED
         return h11.LocalProtocolError(text)
 
 
 def _learn(status: int, headers: Headers) -> tuple[Headers, int, bytes] | None:
-    """None: they are not plain, or say something of the body or the connection."""
+    """Encodes a head once for all documents with these headers. None if they are not plain, or frame the body or close
+    the connection themselves."""
     try:
         lines = [_STATUS_LINES[status], *map(encode_field, headers)]
         if status in BODILESS or read_framing(headers):

@@ -1,8 +1,12 @@
-"""A client's connection as a server sees it: bytes in, requests out; responses in, bytes out.
+"""The server's side of an HTTP/1.1 connection, without sockets: parses requests and encodes responses.
 
-The shapes that MCP clients send are read here, everything else by h11: a head that is not plain is handed over, byte
-for byte, with the rest of its request and the response. Nothing is accepted that h11 refuses, and what is accepted
-means the same. A head that repeats the one before on its connection, as most do, is not even looked at.
+The message shapes that MCP clients send are read here; everything else is handed over to h11: a head that is not plain
+goes there byte for byte, with the rest of its request and the response. Nothing is accepted that h11 refuses, and what
+is accepted means the same.
+
+A head with the same bytes as the one before on its connection, as most have, is not parsed again: equal bytes parse to
+equal heads. `take_repeated` also skips the events of such a request. `tests/transports/http1/test_server.py` compares
+the codec with h11, and `test_repeated_heads.py` compares the one step with many.
 """
 
 from __future__ import annotations
@@ -19,11 +23,11 @@ from .response_writer import ResponseWriter
 
 
 class ServerCodec(Incoming):
-    """Requests and responses, one after the other, on one connection.
+    """The codec of one connection, for one request and response after another.
 
     Args:
-        head_size_max_bytes: the longest head that is waited for, while it is incomplete.
-        only_h11: whether h11 reads and writes everything.
+        head_size_max_bytes: the longest incomplete head that is waited for.
+        only_h11: h11 reads and writes everything.
     """
 
     __slots__ = ("_awaits_continue", "_h11", "_known", "_only_h11", "_response", "_version")
@@ -35,22 +39,22 @@ class ServerCodec(Incoming):
         self._response = ResponseWriter()
         self._version: bytes | None = None
         self._awaits_continue = False
-        # The last head: its bytes, what they say, whether it closes and whether it awaits a 100.
+        # The last head: its bytes, the parsed head, whether it closes the connection and whether it awaits a 100.
         self._known: tuple[bytes, RequestHead, bool, bool] | None = None
 
     # --- In ---------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take what has arrived; b"" is the stream's end."""
+        """Takes received bytes; b"" is the end of the stream."""
         if self._h11 is not None:
             self._h11.receive_data(data)
-        elif data and self._at == len(self._buffer) and self._by_h11 is None:  # as nearly always
+        elif data and self._at == len(self._buffer) and self._by_h11 is None:  # the usual case
             self._buffer, self._at = data, 0
         else:
             self._take(data)
 
     def next_event(self) -> ServerEvent:
-        """What has arrived next.
+        """Returns the next event of the request.
 
         Raises:
             h11.RemoteProtocolError: the client does not speak HTTP/1.1. Nothing more can be read.
@@ -61,7 +65,7 @@ class ServerCodec(Incoming):
             return self._next_head()
         event = self._next_of_body()
         if self._awaits_continue and event is not NEED_DATA:
-            self._awaits_continue = False  # it has gone on without
+            self._awaits_continue = False  # the client sent the body without waiting for the 100
         return event
 
     def _next_head(self) -> ServerEvent:
@@ -76,7 +80,7 @@ class ServerCodec(Incoming):
             except NotPlain:
                 return self._hand_over().next_event()
             may_come_again = len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES and known[1].method != "GET"
-            self._known = known if may_come_again else None  # a stream lasts, and there may be thousands
+            self._known = known if may_come_again else None  # a GET is a stream that lasts; there may be thousands
         raw, head, self._is_closing, self._awaits_continue = known
         self._searched_size = 0
         self._skip_to(at + len(raw))
@@ -86,8 +90,9 @@ class ServerCodec(Incoming):
         return head
 
     def take_repeated(self, head: RequestHead) -> bytes | None:
-        """The body of a request that begins with the very bytes of the last one, which were read as `head`, if it is
-        there in full and nothing else is: `next_event` and `take_rest` in one. None: nothing was done."""
+        """Takes a whole request in one step, instead of `next_event` and `take_rest`: one whose head has the same bytes
+        as the last one, which was parsed as `head`. Returns its body if exactly that request has arrived, and nothing
+        behind it. Otherwise returns None, and nothing has changed."""
         known = self._known
         if known is None or known[1] is not head or self._reading is not HEAD or self._h11 is not None:
             return None
@@ -99,7 +104,7 @@ class ServerCodec(Incoming):
         return body
 
     def _hand_over(self) -> H11Server:
-        """h11 takes the request that comes next, and its response."""
+        """Hands the next request and its response over to h11."""
         self._h11 = H11Server(head_size_max_bytes=self._head_size_max, version=self._version)
         held, is_ended = self._give_back()
         self._buffer, self._at, self._searched_size = b"", 0, 0
@@ -110,7 +115,7 @@ class ServerCodec(Incoming):
         return self._h11
 
     def take_rest(self) -> bytes | None:
-        """See `Incoming`. A client that has sent it does not wait for a 100."""
+        """Takes the whole body, see `Incoming.take_rest`. A client that has sent it does not wait for a 100."""
         body = super().take_rest()
         if body is not None:
             self._awaits_continue = False
@@ -118,28 +123,28 @@ class ServerCodec(Incoming):
 
     @property
     def trailing_data(self) -> tuple[bytes, bool]:
-        """What has arrived and was not told of, and whether the stream has ended behind it."""
+        """The bytes received but not parsed, and True if the stream has ended behind them."""
         return self._give_back() if self._h11 is None else self._h11.trailing_data
 
     @property
     def version(self) -> bytes | None:
-        """The client's, as of its last request; None before the first."""
+        """The client's HTTP version in its last request; None before the first."""
         return self._version if self._h11 is None else self._h11.version
 
     @property
     def is_awaiting_continue(self) -> bool:
-        """Whether the client waits for a 100 before it sends the body."""
+        """True if the client waits for a 100 before it sends the body."""
         return self._awaits_continue if self._h11 is None else self._h11.is_awaiting_continue
 
     @property
     def is_through(self) -> bool:
-        """Whether request and response are complete, and another request may follow."""
+        """True if request and response are complete and another request may follow."""
         if self._h11 is not None:
             return self._h11.is_through
         return self._reading is DONE and self._response.is_done and not self._is_closing
 
     def start_next_cycle(self) -> None:
-        """Go on to the next request. Only if `is_through`."""
+        """Goes on to the next request. Call it only if `is_through`."""
         if self._h11 is None:
             assert self.is_through
             self._reading = HEAD
@@ -151,7 +156,8 @@ class ServerCodec(Incoming):
             self._reading, self._h11 = HEAD, None
 
     def go_on(self) -> bytes | None:
-        """`start_next_cycle`, if it may be: what has arrived of the next request. None: there can be none."""
+        """Goes on to the next request, if it may. Returns the bytes that have arrived of it; None if there can be no
+        other request."""
         if self._h11 is None:
             if self._reading is not DONE or self._is_closing or not self._response.is_done:
                 return None
@@ -166,52 +172,52 @@ class ServerCodec(Incoming):
 
     @property
     def _out(self) -> ResponseWriter | H11Server:
-        """Who writes the response at hand."""
+        """The writer of the current response."""
         if self._h11 is None and self._reading is HEAD:
-            self._hand_over()  # there is no request: h11 knows what to make of that
+            self._hand_over()  # there is no request: h11 decides whether that is an error
         return self._response if self._h11 is None else self._h11
 
     def encode_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """A final response's head.
+        """Encodes the head of a final response.
 
         Args:
             headers: names in lower case. Without a Content-Length the body is chunked, or ends with the connection.
 
         Raises:
-            h11.LocalProtocolError: a header is none, or no response is due.
+            h11.LocalProtocolError: a header is invalid, or no response is due.
         """
         encoded = self._out.encode_head(status, headers)
         self._note_head()
         return encoded
 
     def encode_data(self, data: bytes | bytearray) -> Sequence[bytes | bytearray]:
-        """A piece of the response's body, framed; nothing where the response has none.
+        """Encodes a piece of the response's body, framed; nothing for a response without a body.
 
         Raises:
-            h11.LocalProtocolError: it is more than the Content-Length said.
+            h11.LocalProtocolError: the body is longer than its Content-Length.
         """
         return self._out.encode_data(data)
 
     def encode_end(self) -> bytes:
-        """What ends the response's body.
+        """Encodes the end of the response's body.
 
         Raises:
-            h11.LocalProtocolError: it was less than the Content-Length said.
+            h11.LocalProtocolError: the body is shorter than its Content-Length.
         """
         return self._out.encode_end()
 
     def encode_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
-        """A whole response: `encode_head`, `encode_data` and `encode_end` in one."""
+        """Encodes a whole response: `encode_head`, `encode_data` and `encode_end` in one."""
         encoded = self._out.encode_whole(status, headers, body)
         self._note_head()
         return encoded
 
     def encode_document(self, status: int, headers: Headers, pieces: tuple[bytes, ...]) -> list[bytes]:
-        """A whole response whose length is said for it: `encode_whole`, with a Content-Length behind `headers`.
+        """Encodes a whole response as `encode_whole` does, and appends a Content-Length to `headers`.
 
         Args:
-            headers: the same object as last time, on this connection, costs next to nothing.
-            pieces: the body's, of which only the first is copied, at least one.
+            headers: passing the same object as last time on this connection costs next to nothing.
+            pieces: the body in at least one piece, of which only the first is copied.
         """
         if self._h11 is None and self._reading is not HEAD:
             encoded = self._response.encode_document(status, headers, pieces)
@@ -222,7 +228,8 @@ class ServerCodec(Incoming):
         return [self.encode_whole(status, (*headers, (b"content-length", b"%d" % len(body))), body)]
 
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """A 1xx response. After a 101, which the client must have asked for, what follows both ways is not HTTP."""
+        """Encodes a 1xx response. After a 101, which the client must have asked for, the bytes in both directions are
+        not HTTP."""
         encoded = self._out.encode_informational(status, headers)
         self._awaits_continue = False
         return encoded

@@ -1,7 +1,7 @@
-"""Connections to upstreams over streams, on any event loop: two tasks that live as long as the connection does.
+"""The portable driver of upstream HTTP connections: an anyio stream, on any event loop, with two tasks per connection.
 
-The writer waits for a request to be put into its hands, so a request costs no task, no cancel scope and no timer. On
-asyncio, a connection without TLS may be handed over to a protocol as soon as it is made.
+The tasks live as long as the connection. The writer waits for the next request, so a request costs no task, no cancel
+scope and no timer. On asyncio, a connection without TLS may be handed over to a `ProtocolDriver` as soon as it is made.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
 
-from ...core.base.effects import Cause, End
-from ..base.dialer import LOST, Dialler, Unreachable
+from ...core.base.events import Cause, End
+from ..base.dialer import LOST, Dialer, Unreachable
 from ..base.input_probe import InputProbe
 from ..base.stream_socket import socket_of
 from .connection import Connection, Step
@@ -24,27 +24,28 @@ from .connection import Connection, Step
 _log: Final = logging.getLogger("isthmus.http")
 
 LINGER_S: Final = 1.0
-"""How long a connection that takes no more bytes may still deliver the response that says why."""
+"""Seconds a connection that takes no more bytes may still deliver the response that says why."""
 
 
 class StreamDriver:
-    """Makes one connection and carries its bytes. Give it a task: `tasks.start_soon(driver.run)`.
+    """Makes one connection and carries its bytes. Run it as a task: `tasks.start_soon(driver.run)`.
 
     Args:
-        hand_over: takes the connection over if it can, and says whether it has. Nothing was read or written by then.
+        hand_over: called with the new stream before anything is read or written. Returns True if it took the stream
+            over.
     """
 
     def __init__(
-        self, connection: Connection, dialler: Dialler, read_size_bytes: int, hand_over: Callable[[ByteStream], bool]
+        self, connection: Connection, dialer: Dialer, read_size_bytes: int, hand_over: Callable[[ByteStream], bool]
     ) -> None:
         self._connection = connection
-        self._dialler = dialler
+        self._dialer = dialer
         self._read_size = read_size_bytes
         self._hand_over = hand_over
         self._scope = anyio.CancelScope()
         self._probe: InputProbe | None = None
         self._has_request = anyio.Event()
-        self._resumed: anyio.Event | None = None  # while it holds
+        self._resumed: anyio.Event | None = None  # while the connection holds back its reply
 
     def wake(self) -> None:
         self._has_request.set()
@@ -60,16 +61,16 @@ class StreamDriver:
         return self._probe is not None and self._probe.has_input()
 
     def rest(self) -> None:
-        """What is kept is little beside two tasks."""
+        """Releases nothing: what could be released is little beside two tasks."""
 
     async def run(self) -> None:
-        """Until the connection is closed, or another's."""
+        """Connects, and carries bytes until the connection is closed or handed over."""
         connection = self._connection
         stream: ByteStream | None = None
         is_ours = True
         try:
             with self._scope:
-                stream = await self._dialler.connect()
+                stream = await self._dialer.connect()
                 is_ours = self._scope.cancel_called or not self._hand_over(stream)
                 if is_ours:
                     self._probe = InputProbe(socket_of(stream))
@@ -79,7 +80,7 @@ class StreamDriver:
                         tasks.cancel_scope.cancel()
         except Unreachable as error:
             connection.fail(Cause(End.UNREACHABLE, str(error), unsent=True))
-        except Exception:  # whatever went wrong with one connection must not take the others with it
+        except Exception:  # a failure of one connection must not end the others
             _log.exception("a connection to a server failed")
             connection.fail(Cause(End.BROKEN, "internal error"))
         finally:
@@ -101,14 +102,14 @@ class StreamDriver:
                 while (piece := connection.next_piece()) is not None:
                     await stream.send(piece)
             except LOST:
-                # The reader learns of it too, after whatever the server may have said before.
+                # The reader notices the end too, after whatever the server sent before it.
                 await anyio.sleep(LINGER_S)
                 connection.give_up()
                 return
             connection.receive_written()
 
     async def _read(self, stream: ByteStream) -> None:
-        """Read until the connection is of no more use."""
+        """Reads until the connection can no longer be used."""
         connection = self._connection
         step = Step.READ
         while step is not Step.CLOSE:

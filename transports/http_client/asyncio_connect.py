@@ -1,5 +1,9 @@
-"""Connections to upstreams on their way to being asyncio protocols: for addresses that need no look-up, no TLS and no
-choice between several, without a stream in between."""
+"""Set-up of upstream connections as asyncio protocols, without a stream, for hosts that are IP addresses and without
+TLS.
+
+No look-up and no choice between several addresses is needed there, so the protocol can be the connection from the
+start.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +12,24 @@ import logging
 from collections.abc import Callable
 from typing import Final, cast
 
-from ...core.base.effects import Cause, End
-from ..base.dialer import LOST, Dialler
+from ...core.base.events import Cause, End
+from ..base.dialer import LOST, Dialer
 from .connection import Connection
 
 _log: Final = logging.getLogger("isthmus.http")
 
 
 class ConnectingDriver(asyncio.Protocol):
-    """Makes one connection, in a task of the event loop's own, and gives it away in the call that says that it is made.
+    """Makes one connection in a task of the event loop, and hands it over within `connection_made`.
 
     Args:
-        take_over: takes the transport, and is the connection's driver from then on; or says that it does not.
-        when_over: called once, with this, when it is another's, or there is none.
+        take_over: makes the transport the connection's and becomes its driver. Returns False if it does not want it.
+        when_over: called once, with this driver, when the connection was handed over or could not be made.
     """
 
     __slots__ = (
         "_connection",
-        "_dialler",
+        "_dialer",
         "_is_given_up",
         "_is_settled",
         "_is_taken",
@@ -38,29 +42,29 @@ class ConnectingDriver(asyncio.Protocol):
     def __init__(
         self,
         connection: Connection,
-        dialler: Dialler,
+        dialer: Dialer,
         take_over: Callable[[asyncio.Transport], bool],
         when_over: Callable[[ConnectingDriver], None],
     ) -> None:
         self._connection = connection
-        self._dialler = dialler
+        self._dialer = dialer
         self._take_over = take_over
         self._when_over = when_over
         self._is_given_up = False
         self._is_taken = False
         self._is_settled = False
         self._task: asyncio.Task[None] | None = None
-        self._limit: asyncio.Timeout | None = None  # of the task
+        self._limit: asyncio.Timeout | None = None  # the time limit of the task
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._end)  # one that is cancelled early never runs
+        self._task.add_done_callback(self._end)  # a task that is cancelled before its first step never runs
 
     def wake(self) -> None:
-        """Who takes over looks for the request."""
+        """Does nothing: the driver that takes over looks for the request."""
 
     def resume(self) -> None:
-        """Nothing is read before."""
+        """Does nothing: nothing is read before the connection is made."""
 
     def close(self) -> None:
         self._is_given_up = True
@@ -68,7 +72,7 @@ class ConnectingDriver(asyncio.Protocol):
             self._task.cancel()
 
     def stop(self) -> None:
-        """Close now, and tell whoever waits."""
+        """Closes now, and settles the connection."""
         self.close()
         self._settle()
 
@@ -76,11 +80,15 @@ class ConnectingDriver(asyncio.Protocol):
         return False
 
     def rest(self) -> None:
-        """Nothing is kept."""
+        """Releases nothing: nothing is kept."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """From here to the next turn the task waits for what has happened: who ends it now closes the transport below
-        whoever took it, who on uvloop is never told."""
+        """Hands the transport over, or aborts it if the driver was closed or timed out.
+
+        The task itself ends one turn of the event loop later. Cancelling it in between would close the transport below
+        the driver that took it over, which on uvloop is never told. So `close` no longer cancels, and the timeout is
+        lifted.
+        """
         made = cast(asyncio.Transport, transport)
         limit = self._limit
         is_late = self._is_given_up or (limit is not None and limit.expired())
@@ -91,13 +99,13 @@ class ConnectingDriver(asyncio.Protocol):
             limit.reschedule(None)
 
     async def _run(self) -> None:
-        dialler, address = self._dialler, self._dialler.address
+        dialer, address = self._dialer, self._dialer.address
         try:
-            async with asyncio.timeout(dialler.timeout_s) as self._limit:
+            async with asyncio.timeout(dialer.timeout_s) as self._limit:
                 await asyncio.get_running_loop().create_connection(lambda: self, address.host, address.port)
         except LOST as error:
-            self._connection.fail(Cause(End.UNREACHABLE, dialler.describe(error), unsent=True))
-        except Exception:  # whatever went wrong with one connection must not take the others with it
+            self._connection.fail(Cause(End.UNREACHABLE, dialer.describe(error), unsent=True))
+        except Exception:  # a failure of one connection must not end the others
             _log.exception("a connection to a server failed")
             self._connection.fail(Cause(End.BROKEN, "internal error"))
 

@@ -1,6 +1,8 @@
-"""Connections to upstreams as asyncio protocols: no task, and no turn of the event loop between a byte and its news.
+"""The asyncio driver of upstream HTTP connections: a protocol, without a task of its own.
 
-What has arrived is told in the callback that brings it, and a request is written in the call that makes it.
+Received bytes are handed to the connection in the callback that brings them, and a request is written in the call that
+makes it. So no turn of the event loop passes between a byte and its event. The tests of `http_client` run over this
+driver and over `anyio_driver`, and expect the same of both.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Final, cast
 
 from anyio.abc import ByteStream
 
-from ...core.base.effects import Cause, End
+from ...core.base.events import Cause, End
 from ..base.input_probe import InputProbe
 from .connection import Connection, Step
 
@@ -22,10 +24,10 @@ READ: Final = Step.READ
 
 
 class ProtocolDriver(asyncio.Protocol):
-    """Carries the bytes of one connection that is made.
+    """Carries the bytes of one connection that has been made.
 
     Args:
-        when_lost: called once, with this, when its transport is closed.
+        when_lost: called once, with this driver, when its transport is closed.
     """
 
     __slots__ = (
@@ -55,21 +57,21 @@ class ProtocolDriver(asyncio.Protocol):
         self._probe: InputProbe | None = None
         self._step = READ
         self._is_reading = False
-        self._is_due = False  # `_advance`
-        self._is_blocked = False  # something is written that has not left
+        self._is_due = False  # a call of `_advance` is scheduled
+        self._is_blocked = False  # the transport still holds written bytes
         self._is_lost = False  # nothing more will arrive
         self._is_settled = False
-        # It counts as blocked as soon as anything has to wait: so it is known when everything has left.
+        # With limits of 0, any buffered byte pauses writing, so `resume_writing` means that everything has left.
         transport.set_write_buffer_limits(0)
         transport.set_protocol(self)
 
     def start(self) -> None:
-        """Write the first request, and read."""
+        """Writes the first request, and reads."""
         self._resume_reading()
         self.wake()
 
     def stop(self) -> None:
-        """Close now, and tell whoever waits."""
+        """Closes now, and settles the connection."""
         self._transport.abort()
         self._settle()
 
@@ -140,7 +142,8 @@ class ProtocolDriver(asyncio.Protocol):
             transport.write(piece)
 
     def _receive_end(self, data: bytes | None) -> None:
-        """The stream's end, b"", or its loss. What was told of before and is not wanted yet comes first."""
+        """Handles the end of the stream, b"", or its loss, None. Events that the port has not yet accepted come
+        first."""
         if self._is_settled or self._step is not READ:
             return
         try:
@@ -179,7 +182,7 @@ class ProtocolDriver(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _fail(self, error: Exception) -> None:
-        """Whatever went wrong with one connection must not take the others with it."""
+        """Ends this connection after an error of our own, which must not end the others."""
         _log.error("a connection to a server failed", exc_info=error)
         self._connection.fail(Cause(End.BROKEN, "internal error"))
         self.stop()
@@ -191,10 +194,10 @@ class ProtocolDriver(asyncio.Protocol):
 
 
 def transport_of(stream: ByteStream) -> asyncio.Transport | None:
-    """The transport below a stream that was just connected, to be another's. None if it is to be left as it is: with
-    TLS, on another event loop, or with something read from it already.
+    """Returns the transport below a stream that was just connected, to be taken over. Returns None if the stream must
+    stay: with TLS, on another event loop, or if something was read from it already.
 
-    anyio offers no public way to it. Without one, the stream serves as well, at a higher price.
+    anyio offers no public way to the transport. If it cannot be found, the stream serves as well, at a higher cost.
     """
     transport = getattr(stream, "_transport", None)
     if not hasattr(transport, "set_protocol"):

@@ -1,8 +1,8 @@
-"""HTTP/1.1 to upstream servers: requests on pooled connections, responses handed on as they are read.
+"""HTTP/1.1 to upstream servers: requests on pooled connections, with responses reported as they are read.
 
-`HttpClient` takes orders, `Exchange` is one request and its response, `Pool` has the connections to one origin, and
-`Connection` is one of them, whose bytes are carried by a driver: over streams, or on asyncio as a protocol. No time
-limit on a reply is kept in any of them, and none on silence: that is the engine's.
+`HttpClient` takes orders, an `Exchange` is one request and its response, a `Pool` has the connections to one origin,
+and a `Connection` is one of them. A driver carries its bytes: over an anyio stream, or as an asyncio protocol. None of
+them limits how long a response may take or be silent: the engine does.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from ...core.base.effects import Cause, Delete, End, Listen, Post
+from ...core.base.effects import Delete, Listen, Post
 from ...core.base.errors import LocalProtocolError
+from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.wire.http.request import RequestForms
 from ..base.clock import loop_clock
-from ..base.dialer import Dialler
+from ..base.dialer import Dialer
 from ..base.driver import uses_protocols
 from ..base.endpoint import Endpoint
 from ..base.port import Port
@@ -35,20 +36,21 @@ from .exchange import Exchange, Reader, Route, stopped
 from .pool import Pool
 
 WARN_EVERY_S: Final = 60.0
-"""Between two warnings that streams are refused: each of thousands of sessions asks for one, again and again."""
+"""Seconds between two warnings that streams are refused: each of thousands of sessions tries again and again."""
 
 _log: Final = logging.getLogger("isthmus.http")
 
 
 class HttpClient:
-    """Carries out `Dial`s to HTTP servers while its context is open; use it once.
+    """Carries out `Dial` orders to HTTP servers while its context is open. Use it once.
 
-    Leaving the context closes every connection and reports every channel that is still open. Memory is bounded by
-    `limits` for each origin; origins are as many as the endpoints ever dialled.
+    Leaving the context closes every connection and reports the end of every open channel. Memory is bounded by `limits`
+    for each origin; there are as many origins as the endpoints ever dialled have.
 
     Args:
-        protocols: whether connections are asyncio protocols where they can be; None: if the event loop is asyncio's.
-        only_h11: whether h11 reads and writes all of HTTP.
+        protocols: True to use asyncio protocols, where a connection can be one, False for streams; None: protocols if
+            the event loop is asyncio's.
+        only_h11: h11 reads and writes all of HTTP.
     """
 
     def __init__(self, limits: Limits, *, protocols: bool | None = None, only_h11: bool = False) -> None:
@@ -57,16 +59,16 @@ class HttpClient:
         self.unheld: dict[Connection, float] = {}
         """Connections that no exchange holds, with the time since when, oldest first."""
         self.lasting = 0
-        """Streams that last, to all origins."""
+        """The number of open event streams that last as long as a session, to all origins."""
         self.queued: dict[Exchange, None] = {}
-        """Streams that wait until there is a place for them, the one that has waited longest first."""
-        self._warned_at = float("-inf")  # that there are too many
+        """Event streams that wait for a place, longest waiting first."""
+        self._warned_at = float("-inf")  # the last warning of too many streams
         self._routes: dict[Endpoint, Route] = {}
         self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
         self._protocols = protocols
         self._uses_protocols = False
-        self._drivers: set[ConnectingDriver | ProtocolDriver] = set()  # with an open transport, or about to have one
-        self._all_lost = anyio.Event()  # there are none, and the client stops
+        self._drivers: set[ConnectingDriver | ProtocolDriver] = set()  # drivers with an open transport, or connecting
+        self._all_lost = anyio.Event()  # set when the client stops and no driver is left
         self._has_unheld = anyio.Event()
         self._now: Callable[[], float]
         self._tasks: TaskGroup | None = None
@@ -103,7 +105,7 @@ class HttpClient:
                     await self._all_lost.wait()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """The context as a task, open until it is cancelled."""
+        """Opens the context and keeps it open until cancelled, to be run as a task."""
         async with self:
             task_status.started()
             await anyio.sleep_forever()
@@ -119,12 +121,12 @@ class HttpClient:
         path: bytes | None = None,
         when_written: Callable[[], None] | None = None,
     ) -> Exchange:
-        """Send the request for `target`; `port` hears of `channel` what comes of it, and never before this returns.
+        """Sends the request for `target`. `port` receives the events of `channel`, none of them before this returns.
 
         Args:
-            reader: what its response is fed to; None: a `ReplyReader`.
-            path: path and query to ask for instead of the endpoint's own.
-            when_written: called once the whole request is on its way, which may be before this returns.
+            reader: parses the response; None: a `ResponseReader`.
+            path: path and query to request instead of the endpoint's own.
+            when_written: called once the whole request is written, which may be before this returns.
 
         Raises:
             LocalProtocolError: the context is not open, or `target` cannot be put into headers. Nothing was sent.
@@ -144,14 +146,14 @@ class HttpClient:
             exchange.take_place()
         elif isinstance(target, Listen) and reader is None:
             self.queued[exchange] = None
-            self._tell_soon(exchange.report_queued)
+            self._start_soon(exchange.report_queued)
             self._warn()
         else:
             self.end_soon(exchange, Cause(End.UNREACHABLE, self._warn(), unsent=True))
         return exchange
 
     def admit_queued(self) -> None:
-        """There may be a place: it is for who has waited longest."""
+        """Gives a free place to the event stream that has waited longest, if there is one."""
         if self.queued and not self._is_stopping and self.lasting < self.limits.upstream_streams_max:
             self._next_queued().take_place()
 
@@ -161,43 +163,44 @@ class HttpClient:
         return exchange
 
     def _warn(self) -> str:
-        """Say that there are too many streams, now and then. Returns it."""
+        """Logs that there are too many streams, once in `WARN_EVERY_S`. Returns the text."""
         detail = f"overloaded: {self.lasting} streams of servers are open, the most there may be"
         if self._now() - self._warned_at >= WARN_EVERY_S:
             self._warned_at = self._now()
             _log.warning("%s; until some end, further sessions do without what their servers say unasked", detail)
         return detail
 
-    def start(self, connection: Connection, dialler: Dialler) -> None:
-        """Give a new connection its driver."""
+    def start(self, connection: Connection, dialer: Dialer) -> None:
+        """Gives a new connection its driver."""
         assert self._tasks is not None
-        if self._uses_protocols and dialler.is_direct and not self._is_stopping:
+        if self._uses_protocols and dialer.is_direct and not self._is_stopping:
             take_over = partial(self._take_over, connection)
-            connection.driver = connecting = ConnectingDriver(connection, dialler, take_over, self._note_lost)
+            connection.driver = connecting = ConnectingDriver(connection, dialer, take_over, self._note_lost)
             self._drivers.add(connecting)
             connecting.start()
         else:
             take = partial(self._hand_over, connection)
-            connection.driver = driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, take)
+            connection.driver = driver = StreamDriver(connection, dialer, self.limits.read_size_bytes, take)
             self._tasks.start_soon(driver.run)
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
-        """Report the end from a task of its own: the caller may be in the midst of carrying out orders."""
-        self._tell_soon(partial(exchange.end_later, cause))
+        """Ends an exchange in a task of its own, because the caller may be in the midst of carrying out orders."""
+        self._start_soon(partial(exchange.end_later, cause))
 
-    def _tell_soon(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
+    def _start_soon(self, report: Callable[[], Coroutine[object, object, None]]) -> None:
         assert self._tasks is not None
-        self._tasks.start_soon(tell)
+        self._tasks.start_soon(report)
 
     def note_unheld(self, connection: Connection) -> None:
-        """From now on, nobody holds `connection`; it has so long to be used again."""
+        """Records that no exchange holds `connection`. It is closed after `Limits.pool_idle_timeout_s` unless it is
+        used again."""
         self.unheld.pop(connection, None)
         if not self.unheld:
             self._has_unheld.set()
         self.unheld[connection] = self._now()
 
     def _hand_over(self, connection: Connection, stream: ByteStream) -> bool:
-        """Make a protocol of a connection that was just made. False: it stays what it is."""
+        """Makes an asyncio protocol of a new connection. Returns False if it stays a stream."""
         transport = transport_of(stream) if self._uses_protocols else None
         return transport is not None and self._take_over(connection, transport)
 
@@ -229,7 +232,8 @@ class HttpClient:
         return Route(pool, address.target, RequestForms(headers))
 
     async def _close_unused(self) -> None:
-        """One timer for all connections that nobody holds; asleep while there are none."""
+        """Closes connections that were unused for too long. One timer serves them all; it sleeps while there are
+        none."""
         while True:
             await self._has_unheld.wait()
             oldest = next(iter(self.unheld), None)
@@ -244,5 +248,6 @@ class HttpClient:
 
 
 def _is_stream(target: Listen | Delete) -> bool:
-    """Whether the reply goes on as long as the session does, so that it is to leave calls their connections."""
+    """True if the reply lasts as long as the session, so that it must not take one of the connections kept for
+    calls."""
     return isinstance(target, Listen) and not target.is_of_call

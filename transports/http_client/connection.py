@@ -1,12 +1,12 @@
-"""One connection to an upstream: requests make bytes, and bytes that arrive make news for who asked.
+"""One HTTP connection to an upstream server: encodes requests, and reports what arrives to the exchange that holds it.
 
-Nothing here waits. A `Driver` carries the bytes: it writes when it is woken, hands what it has received to `receive`,
-and does as the `Step` says that it gets for it. It always reads, request or none: so a server that closes an idle
-connection is noticed at once, and one that answers before it has taken the whole body is heard.
+Nothing here waits. A `Driver` carries the bytes: it writes when woken, hands received bytes to `receive`, and follows
+the `Step` it gets back. It reads at all times, with or without a request: so a server that closes an idle connection is
+noticed at once, and so is a response that comes before the whole body was sent.
 
-Whoever holds a connection decides what its bytes mean: an exchange (they are its reply), nobody for the moment (the
-rest of a reply that has told all it had to; read and dropped, within bounds), or nobody at all (idle: any byte, and
-the end of the stream, ends it).
+What received bytes mean depends on who holds the connection. With an exchange, they are its response. Without one but
+within a response, they are the rest of a response that has reported everything: read and dropped, up to
+`DRAIN_MAX_BYTES`. On an idle connection, any byte and the end of the stream close it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import h11
 import msgspec
 
-from ...core.base.effects import Cause, Connected, End
+from ...core.base.events import Cause, Connected, End
 from ...core.wire.http.response import Ended, ReplyEvent, promise_of
 from ...core.wire.http1.events import END, NEED_DATA, Data, InformationalHead, ResponseHead
 from ..http1.client import ClientCodec
@@ -27,52 +27,54 @@ if TYPE_CHECKING:
     from .pool import Pool
 
 WRITE_SIZE_BYTES: Final = 256 * 1024
-"""One write of a large body. Smaller bodies leave in one write together with the head."""
+"""Bytes of one write of a large body. A smaller body is written together with the head."""
 
 DRAIN_MAX_BYTES: Final = 64 * 1024
-"""A reply that has told all it had to is read on for so long, to keep the connection; a longer one is not worth it."""
+"""Bytes that are read and dropped of a response that has reported everything, to keep its connection. A longer rest
+costs more than a new connection."""
 
 TURN_EVENTS: Final = 200
-"""Pieces of a reply that are read or told before others get their turn: some milliseconds of work."""
+"""Events of a response that are parsed or reported before other connections get their turn: some milliseconds of
+work."""
 
 
 class Step(enum.Enum):
-    """What a driver is to do next."""
+    """The driver's next step."""
 
     READ = "read"  # receive more
-    TURN = "turn"  # `advance`, after others had their turn
-    HOLD = "hold"  # read nothing; `advance` after the next `Driver.resume`
-    CLOSE = "close"  # close, and `settle`
+    TURN = "turn"  # call `advance` after others had their turn
+    HOLD = "hold"  # read nothing; call `advance` after the next `Driver.resume`
+    CLOSE = "close"  # close, and call `settle`
 
 
 READ: Final = Step.READ
 
 
 class Driver(Protocol):
-    """What carries the bytes of one connection. No method calls the connection's port before it returns."""
+    """The carrier of one connection's bytes. No method calls the connection's port before it returns."""
 
     def wake(self) -> None:
-        """There is a request to be written: `begin`, then every `next_piece`, and `receive_written`."""
+        """Writes a request: calls `begin`, then `next_piece` until None, then `receive_written`."""
 
     def resume(self) -> None:
-        """If it holds: time to `advance`."""
+        """Calls `advance` soon, if the last step was HOLD."""
 
     def close(self) -> None:
-        """Close, whatever it does, and `settle`."""
+        """Closes, whatever is under way, and calls `settle`."""
 
     def has_input(self) -> bool:
-        """Whether something has arrived that was not received yet, as far as that can be known."""
+        """True if something has arrived that was not received yet, as far as that can be known."""
 
     def rest(self) -> None:
-        """The response at hand may last, and there may be thousands of those: what is kept for the next may go."""
+        """Releases what is kept for the next request, because the current response may last. There may be thousands."""
 
 
 class Connection:
     """One connection, from before it is made until it is closed.
 
     Attributes:
-        driver: set before anything else is done with it.
-        is_idle: it has no request, and the response to the one before is complete.
+        driver: set before anything else is done with the connection.
+        is_idle: it has no request, and the response to the last one is complete.
     """
 
     __slots__ = (
@@ -83,7 +85,7 @@ class Connection:
         "_given_size",
         "_has_had_turn",
         "_has_head",
-        "_has_heard",
+        "_has_received",
         "_has_served",
         "_head",
         "_head_size",
@@ -94,9 +96,9 @@ class Connection:
         "_is_complete",
         "_is_given_up",
         "_is_written",
-        "_moved",
         "_pool",
         "_promise",
+        "_redirected",
         "_sending",
         "_unsent",
         "driver",
@@ -114,36 +116,36 @@ class Connection:
         self._is_at_eof = False
         self._has_served = False
         self._exchange: Exchange | None = None
-        self._unsent: Exchange | None = None  # one that came too late
-        self._moved: Exchange | None = None  # one that is to be asked elsewhere
-        # The request at hand, also after its exchange has let go.
+        self._unsent: Exchange | None = None  # the exchange whose request came too late
+        self._redirected: Exchange | None = None  # an exchange that was redirected
+        # The current request, also after its exchange has let go of the connection.
         self._sending: Exchange | None = None  # until it is written
         self._head = b""
         self._body = b""
-        self._given_size = 0  # of the body, to the driver
+        self._given_size = 0  # bytes of the body given to the driver
         self._is_written = False
-        # The last head of a response, and what it tells if it promises one document.
+        # The last head of a response, and its opening if that head promises one document.
         self._promise: tuple[ResponseHead | None, Connected | None] = (None, None)
-        # The response at hand.
-        self._has_heard = False  # a byte of it
+        # The current response.
+        self._has_received = False  # a byte of it has arrived
         self._has_head = False
         self._head_size = 0
         self._drained_size = 0
         self._has_had_turn = False
-        self._facts: list[ReplyEvent] = []  # not told yet
+        self._facts: list[ReplyEvent] = []  # not reported yet
         self._is_complete = False
-        self._is_broken = False  # and nothing follows what is not told yet
+        self._is_broken = False  # nothing follows after what is not reported yet
 
     # --- The request ------------------------------------------------------------------------------------------------
 
     def take(self, exchange: Exchange) -> None:
-        """Begin with `exchange`. Only for a connection that is new or idle."""
+        """Begins `exchange`. Call it only on a new or idle connection."""
         assert self._exchange is None
         self._exchange = exchange
         exchange.connection = self
         self.is_idle = False
         self._is_written = False
-        self._has_heard = False
+        self._has_received = False
         self._has_head = False
         self._head_size = 0
         self._drained_size = 0
@@ -152,12 +154,13 @@ class Connection:
         self.driver.wake()
 
     def begin(self) -> bool:
-        """Begin to write the request that was taken. False: there is none, or no more use in writing it here."""
+        """Begins to write the request that was taken. Returns False if there is none, or if it must not be written
+        here."""
         exchange = self._exchange
         if exchange is None:
             return False
         if self._has_served and self.driver.has_input():
-            # Nothing was asked for yet: it is the end, or the connection is of no use anyway.
+            # Input before the request is written: the server closed the connection, or sends what was not requested.
             self._unsent, self._exchange = exchange, None
             self.give_up()
             return False
@@ -172,7 +175,7 @@ class Connection:
         return True
 
     def next_piece(self) -> bytes | None:
-        """What to write next. None: everything was given out."""
+        """Returns the next bytes to write; None once everything was given out."""
         body = self._body
         if self._head:
             head, self._head = self._head, b""
@@ -191,7 +194,7 @@ class Connection:
         return piece
 
     def receive_written(self) -> None:
-        """All that was given out has left."""
+        """Records that everything given out was written."""
         self._is_written = True
         self._body = b""
         self._http.note_sent()
@@ -202,15 +205,15 @@ class Connection:
     # --- The response -----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes | None) -> Step:
-        """Take what was received: b"" is the stream's end, None its loss."""
+        """Takes received bytes: b"" is the end of the stream, None its loss."""
         exchange = self._exchange
         if self.is_idle or self._unsent is not None:
-            # When a request came too late, this was on its way to us by then.
-            self._pool.forget(self)  # closing may take a few turns, in which nobody may be given it
+            # For a request that came too late, these bytes were under way before it.
+            self._pool.forget(self)  # closing may take a few turns, in which no exchange may be given it
             return Step.CLOSE
         if exchange is not None:
             if exchange.is_unsent:
-                # The server had closed while there was nothing to do. The request must not be written any more.
+                # The server closed the connection while it was idle. The request must not be written to it.
                 self._unsent, self._exchange = exchange, None
                 return Step.CLOSE
             if exchange.is_abandoned:
@@ -218,7 +221,7 @@ class Connection:
         if data is None:
             return self._break_off("")
         if data:
-            self._has_heard = True
+            self._has_received = True
         else:
             self._is_at_eof = True
         if not self._has_head:
@@ -228,11 +231,11 @@ class Connection:
         return self.advance() if step is None else step
 
     def advance(self) -> Step:
-        """Tell what has arrived, as far as it is wanted."""
+        """Reports what has arrived, as far as the port wants it now."""
         count = len(self._facts)
         if count:
             facts, self._facts = self._facts, []
-            step = self._tell(facts)
+            step = self._report(facts)
             if step is not None:
                 return step
         if self._is_broken:
@@ -245,12 +248,13 @@ class Connection:
             return self._break_off("" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}")
 
     def _read_events(self, count: int) -> Step:
-        """
+        """Parses and reports up to `TURN_EVENTS` events.
+
         Args:
-            count: how much has been told in this turn.
+            count: events reported in this turn already.
 
         Raises:
-            h11.RemoteProtocolError: the response cannot go on like this.
+            h11.RemoteProtocolError: the response is malformed or broken off.
         """
         next_event = self._http.next_event
         while count < TURN_EVENTS:  # one read can hold thousands of them
@@ -267,8 +271,8 @@ class Connection:
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)
-                if self._moved is not None:
-                    self._send_on()
+                if self._redirected is not None:
+                    self._send_redirected()
                 return READ
             elif event is END:
                 return self._finish()
@@ -279,74 +283,80 @@ class Connection:
                     step = self._receive_document(event)
                     if step is not None:
                         return step
-                told = self._receive_head(event)
-                if told is None:
+                head_facts = self._receive_head(event)
+                if head_facts is None:
                     if not self._is_written:
-                        return Step.CLOSE  # what is left of the request is for nobody
+                        return Step.CLOSE  # the rest of the request need not be sent
                     self._pool.client.note_unheld(self)
                     continue
-                facts = told
+                facts = head_facts
             elif isinstance(event, InformationalHead):
                 continue
             else:
-                return Step.CLOSE  # the stream has ended, or speaks something else from here on
+                return Step.CLOSE  # the stream has ended, or the protocol was switched
             if facts:
                 count += len(facts)
-                step = self._tell(facts)
+                step = self._report(facts)
                 if step is not None:
                     return step
         return Step.TURN
 
     def _receive_document(self, head: ResponseHead) -> Step | None:
-        """Tell of a response that is one document, or none, and is there in full. None: it is not, and nothing was
-        done."""
+        """Reports a response that is one document, or empty, and has arrived in full. Returns None if it is not, and
+        nothing has changed.
+
+        This skips the `ResponseReader`. `promise_of` accepts only heads for which that reader comes to the same events;
+        `tests/core/wire/http/test_response.py` compares both.
+        """
         exchange = self._exchange
         if exchange is None or not exchange.expects_document or exchange.is_paused:
             return None
         known, opened = self._promise
-        if known is not head:  # else the codec knew it again
+        if known is not head:  # else the codec recognised the last head
             opened = promise_of(head.status, head.headers, size_max_bytes=self._pool.client.limits.reply_size_max_bytes)
             self._promise = head, opened
         body = None if opened is None else self._http.take_rest()
         if opened is None or body is None:
             return None
-        return self._tell_document(exchange, opened, body)
+        return self._report_document(exchange, opened, body)
 
     def _receive_repeated(self, exchange: Exchange | None, data: bytes) -> Step | None:
-        """`_receive_document`, of one that begins as the last did, and came whole in this one read, however large."""
+        """Reports a response as `_receive_document` does, if its head repeats the last one and all of it came in this
+        one read, however large."""
         head, opened = self._promise
         if head is None or opened is None or exchange is None or self._has_head or not self._is_written:
             return None
         if not exchange.expects_document or exchange.is_paused or self._head_size != len(data):
             return None
         body = self._http.take_repeated(head)
-        return None if body is None else self._tell_document(exchange, opened, body)
+        return None if body is None else self._report_document(exchange, opened, body)
 
-    def _tell_document(self, exchange: Exchange, opened: Connected, body: bytes) -> Step:
+    def _report_document(self, exchange: Exchange, opened: Connected, body: bytes) -> Step:
         self._exchange = exchange.connection = None
         if exchange.is_lasting:
             exchange.give_up_place()
-        step = self._recycle()  # the connection is free before that is told: see `_finish`
+        step = self._recycle()  # before the report, as in `_finish`
         exchange.report_document(opened, body)
         return step
 
     def _receive_head(self, head: ResponseHead) -> list[ReplyEvent] | None:
-        """What it tells; None: the exchange is to be asked elsewhere, and has let go."""
+        """Returns the events of a head; None if the response is a redirect, and the exchange has let go of the
+        connection."""
         self._has_head = True
         exchange = self._exchange
         assert exchange is not None
-        told = exchange.receive_head(head.status, head.headers)
-        if told is None:
-            self._moved, self._exchange, exchange.connection = exchange, None, None
+        head_facts = exchange.receive_head(head.status, head.headers)
+        if head_facts is None:
+            self._redirected, self._exchange, exchange.connection = exchange, None, None
         elif exchange.is_lasting:
             self._promise = (None, None)
             self._http.forget_heads()
             exchange.forget_request()
             self.driver.rest()
-        return told
+        return head_facts
 
-    def _tell(self, facts: list[ReplyEvent]) -> Step | None:
-        """Tell the exchange, as far as its port wants to hear. None: there may be more."""
+    def _report(self, facts: list[ReplyEvent]) -> Step | None:
+        """Reports to the exchange, as far as its port wants more. Returns None if more may follow."""
         exchange = self._exchange
         assert exchange is not None
         facts, later = facts[:TURN_EVENTS], facts[TURN_EVENTS:]
@@ -369,15 +379,16 @@ class Connection:
         return None
 
     def _finish(self) -> Step:
-        """The response is complete. The connection is free before that is told, as the news may bring a request."""
+        """Ends a complete response. The connection is recycled before the end is reported, because that may bring a new
+        request."""
         if not self._is_written and not self._has_had_turn:
-            # All may have left, and only the writer's turn not have come since.
+            # The whole request may have left, and only the writer's turn may still be due.
             self._is_complete = self._has_had_turn = True
             return Step.TURN
         exchange = self._exchange
         if exchange is None:
             step = self._recycle()
-            self._send_on()
+            self._send_redirected()
             return step
         if exchange.is_paused:
             self._is_complete = True
@@ -392,51 +403,52 @@ class Connection:
         return step
 
     def _recycle(self) -> Step:
-        # Bytes behind the response were never asked for; its end may have been the stream's.
+        # Fails if bytes follow the response, which no request asked for, or if the stream ended with it.
         if not self._is_written or not self._http.go_on():
             return Step.CLOSE
         self.is_idle = self._has_served = True
         return READ if self._pool.take_back(self) else Step.CLOSE
 
-    def _send_on(self) -> None:
-        """Who is to be asked elsewhere need not wait for the rest of the response that said so."""
-        exchange, self._moved = self._moved, None
+    def _send_redirected(self) -> None:
+        """Dispatches a redirected exchange again. It need not wait for the rest of the response that redirected it."""
+        exchange, self._redirected = self._redirected, None
         if exchange is not None and exchange.is_abandoned:
             exchange.end(Cause(End.DONE))
         elif exchange is not None:
             self._pool.dispatch(exchange)
 
     def _check_head_size(self, behind_size: int) -> None:
-        """Interim responses count as well, so that they cannot go on for ever."""
+        """Enforces the limit of a head. Interim responses count too, so that they cannot go on for ever."""
         if self._head_size - behind_size > self._head_size_max:
             raise h11.RemoteProtocolError(f"head over the limit of {self._head_size_max} bytes")
 
     # --- The end ----------------------------------------------------------------------------------------------------
 
     def give_up(self) -> None:
-        """Close the connection, whatever it does."""
+        """Closes the connection, whatever is under way."""
         self._is_given_up = True
         self._pool.forget(self)
         self.driver.close()
 
     def retire(self) -> None:
-        """From now on it is given to nobody."""
+        """Takes the connection out of the pool, so that no exchange is given it."""
         self._pool.forget(self)
 
     def fail(self, cause: Cause) -> None:
-        """No connection came about, or it cannot go on by our own mistake: whoever holds it is told why."""
+        """Ends the exchange that holds the connection, because no connection could be made or we failed."""
         exchange = self._exchange or self._unsent
         if exchange is not None:
             self._exchange = self._unsent = exchange.connection = None
             exchange.end(cause)
 
     def settle(self) -> None:
-        """It is closed, and whoever still held it is told, or tries another. To be called once."""
+        """Handles the close of the connection: the exchange that still holds it ends, or is dispatched again if nothing
+        of it was written. Call it once."""
         pool = self._pool
         exchange = self._exchange or self._unsent
         pool.forget(self)
         pool.release()
-        self._send_on()
+        self._send_redirected()
         if exchange is not None and not exchange.is_over:
             exchange.connection = None
             where = pool.address.authority.decode()
@@ -446,25 +458,26 @@ class Connection:
                 exchange.end(Cause(End.BROKEN, f"{where} closed the connection at once", unsent=True))
             elif self._is_given_up:
                 cause = Cause(End.BROKEN, f"{where} took no more of the request")
-                exchange.report(self._doubt(exchange, Ended(cause)))
+                exchange.report(self._with_loss_details(exchange, Ended(cause)))
             else:
                 exchange.end(stopped(exchange.is_unsent))
         pool.dispatch_waiting()
 
     def _break_off(self, problem: str) -> Step:
-        """There is no more of the response. `problem` is for people, if it is not that the connection ended."""
+        """Ends a response that was broken off. `problem` explains it; empty if the connection just ended."""
         exchange = self._exchange
         if exchange is None:
             return Step.CLOSE
         self._is_broken = True
         facts = exchange.reader.receive_eof(is_complete=False, problem=problem)
-        return self._tell([self._doubt(exchange, fact) for fact in facts]) or Step.CLOSE
+        return self._report([self._with_loss_details(exchange, fact) for fact in facts]) or Step.CLOSE
 
-    def _doubt(self, exchange: Exchange, fact: ReplyEvent) -> ReplyEvent:
-        """The connection broke: the end of `exchange`, with what speaks for it not having been looked at."""
-        if not isinstance(fact, Ended) or self._has_heard or exchange.is_abandoned:
+    def _with_loss_details(self, exchange: Exchange, fact: ReplyEvent) -> ReplyEvent:
+        """Adds to the end of `exchange`, if no byte of a response arrived: `unsent` unless the whole request may have
+        reached the server, and `stale` if the connection had served a request before."""
+        if not isinstance(fact, Ended) or self._has_received or exchange.is_abandoned:
             return fact
         if self._has_served:
-            self._pool.forget_idle()  # they are most likely no better, and the request may be sent again
+            self._pool.forget_idle()  # most likely they are dead too, and the request may be sent again
         cause = msgspec.structs.replace(fact.cause, unsent=not exchange.may_be_whole, stale=self._has_served)
         return Ended(cause)

@@ -1,4 +1,4 @@
-"""One request to an upstream and its response, from the order to the end of its channel."""
+"""One request to an upstream server and its response, from the order to the end of its channel."""
 
 from __future__ import annotations
 
@@ -11,20 +11,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from ...core.base.effects import (
-    Cause,
-    Close,
-    Connected,
-    CookieChanges,
-    Delete,
-    End,
-    Listen,
-    Post,
-    Primed,
-    Queued,
-    Send,
-)
+from ...core.base.effects import Close, Delete, Listen, Post, Send
 from ...core.base.errors import LocalProtocolError
+from ...core.base.events import Cause, Connected, CookieChanges, End, Primed, Queued
 from ...core.base.ids import ChannelId
 from ...core.wire.headers import Headers
 from ...core.wire.http.cookies import CookieStore, read_cookies
@@ -39,7 +28,7 @@ from ...core.wire.http.response import (
     Opened,
     Piece,
     ReplyEvent,
-    ReplyReader,
+    ResponseReader,
 )
 from ...core.wire.http1.heads import PostHead
 from ..base.port import Port
@@ -55,7 +44,7 @@ _log: Final = logging.getLogger("isthmus.http")
 
 @dataclass(slots=True)
 class Route:
-    """What all requests to one endpoint share. `moved` is where the server has sent them for good."""
+    """The state that all requests to one endpoint share. `moved` is the target of a lasting redirect."""
 
     pool: Pool
     target: bytes
@@ -64,7 +53,7 @@ class Route:
 
 
 class Reader(Protocol):
-    """What a response is fed to; see `ReplyReader`."""
+    """A parser of responses; see `ResponseReader`."""
 
     @property
     def is_gathering(self) -> bool: ...
@@ -74,11 +63,12 @@ class Reader(Protocol):
 
 
 class Exchange:
-    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once.
+    """One request and its response: the `Outlet` of its channel. It calls `Port.closed`, or another report of the
+    channel's end, exactly once.
 
     Attributes:
-        is_lasting: it has a place among the streams that last, until it is over.
-        post: the head of a request that has nothing of its own; `method` and `headers` of any other.
+        is_lasting: it has one of the places for event streams that last, until it is over.
+        post: the prepared head of a POST without headers of its own; `method` and `headers` describe any other request.
     """
 
     __slots__ = (
@@ -125,9 +115,9 @@ class Exchange:
         self.method = "POST"
         self.headers: list[tuple[bytes, bytes]] = []
         self.post: PostHead | None = None
-        self._write()
+        self._encode()
         self.target = (route.moved or route.target) if path is None else path
-        self.when_written: Callable[[], None] | None = None  # called once it is on its way whole
+        self.when_written: Callable[[], None] | None = None  # called once it is written in full
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
         self.may_be_whole = False  # its last byte was given to a socket
@@ -135,13 +125,13 @@ class Exchange:
         self.is_over = False
         self.is_paused = False
         self.is_lasting = False
-        self._route = route if path is None else None  # what is learnt of others' paths is of no further use
+        self._route = route if path is None else None  # a redirect of another path is not remembered
         self._pool = route.pool
         self._redirects = 0
-        self._is_lasting = True  # so far, of all redirects
+        self._is_lasting = True  # all redirects so far are lasting ones
         self._refusal = ""  # why a redirect was not followed
-        self._cookies: CookieChanges = ()  # not told yet
-        self._opened: Connected | None = None  # not told yet, as is
+        self._cookies: CookieChanges = ()  # not reported yet
+        self._opened: Connected | None = None  # not reported yet, like `_document`
         self._document: bytes | None = None
         self._channel = channel
         self._port = port
@@ -173,34 +163,35 @@ class Exchange:
 
     @property
     def reader(self) -> Reader:
-        """What the response is fed to."""
+        """The parser of the response, made on first use."""
         if self._reader is None:
-            self._reader = ReplyReader(self._order, self._pool.client.limits)
+            self._reader = ResponseReader(self._order, self._pool.client.limits)
         return self._reader
 
     @property
     def expects_document(self) -> bool:
-        """Whether a success that is one document, or none, is all there is to know of it: no reader is needed then."""
+        """True if a success that is one document, or empty, can be reported without a reader."""
         if self.post is None or self._reader is not None or self._redirects:
             return False
         return self._route is None or self._route.moved is None
 
     def report_document(self, opened: Connected, document: bytes) -> None:
-        """The response is this, and is there in full; empty: what was sent was taken. Only if it `expects_document`."""
+        """Reports a response that has arrived in full; an empty `document` means that the message was accepted. Call it
+        only if it `expects_document`."""
         self.is_over = True
         self._port.replied(self._channel, opened, document or None)
 
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
-        """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing
-        yet; the exchange is ready to be sent again."""
+        """Returns the events of the final response's head. Returns None for a redirect that is followed: the server has
+        done nothing yet, and the exchange is ready to be sent again."""
         for name, _ in headers:
             if name == b"set-cookie":
                 self._receive_cookies(headers)
                 break
-        if 300 <= status <= 399 and self._follow(status, headers):
+        if 300 <= status <= 399 and self._follow_redirect(status, headers):
             return None
         if self._route is not None and (self._redirects or self._route.moved is not None):
-            self._learn(self._route, status)
+            self._remember_redirect(self._route, status)
         return self.reader.receive_head(status, headers)
 
     def _receive_cookies(self, headers: Headers) -> None:
@@ -209,8 +200,8 @@ class Exchange:
             headers, host=address.host, is_secure=address.scheme == "https", now_unix=time.time()
         )
 
-    def _follow(self, status: int, headers: Headers) -> bool:
-        """Whether the response is a redirect that is followed."""
+    def _follow_redirect(self, status: int, headers: Headers) -> bool:
+        """Follows a redirect. Returns True if the response is one that may be followed."""
         order = self._order
         is_personal = bool(order.headers or order.cookies or order.session is not None)
         found = judge_redirect(self._pool.address, self.target, status, headers, is_personal=is_personal)
@@ -224,12 +215,12 @@ class Exchange:
                 store = CookieStore(self._pool.client.limits)
                 store.receive((*order.cookies, *self._cookies))
                 self._order = msgspec.structs.replace(order, cookies=store.pairs)
-                self._write()
+                self._encode()
             return True
         self._refusal = f"got more than {limit} redirects in a row" if isinstance(found, Redirect) else found or ""
         return False
 
-    def _write(self) -> None:
+    def _encode(self) -> None:
         order = self._order
         self.post = self._forms.post_head(order) if isinstance(order, Post) else None
         if self.post is not None and isinstance(order, Post):
@@ -239,16 +230,17 @@ class Exchange:
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
 
-    def _learn(self, route: Route, status: int) -> None:
-        """Later requests begin where this one was taken, and no longer where there is nothing any more. Many servers
-        know neither GET nor DELETE, so what they say to these is no news."""
+    def _remember_redirect(self, route: Route, status: int) -> None:
+        """Remembers a lasting redirect for later requests, and forgets it once its target is gone. Only a POST's status
+        counts as gone, since many servers implement neither GET nor DELETE."""
         if status < 300 and self._redirects and self._is_lasting:
             route.moved = self.target
         elif self.method == "POST" and status in (404, 405, 410) and route.moved == self.target:
             route.moved = None
 
     def report(self, fact: ReplyEvent) -> None:
-        """Tell the port: of a reply that is one document, all at once, when it is there."""
+        """Reports an event to the port. A reply that is one document is held until it is complete, and reported at
+        once."""
         if self.is_abandoned:
             self.end(Cause(End.DONE))
         elif isinstance(fact, Opened) and self.reader.is_gathering:
@@ -256,7 +248,7 @@ class Exchange:
         elif isinstance(fact, Arrived) and self._opened is not None:
             self._document = fact.message
         elif isinstance(fact, Begun):
-            self._begin(fact)
+            self._begin_parts(fact)
         elif isinstance(fact, Piece):
             self.is_over = fact.is_last
             self._port.part(self._channel, (fact.data,), is_last=fact.is_last)
@@ -269,23 +261,23 @@ class Exchange:
             self._report(fact)
 
     def report_messages(self, facts: Sequence[ReplyEvent]) -> bool:
-        """Tell the port of several messages at once, if these facts are that and nothing else, and are wanted now. They
-        come on an event stream: of a document there is one."""
+        """Reports several messages at once. Returns False, and reports nothing, if the events are anything else or not
+        wanted now. Several messages come only on an event stream: a document is one."""
         if self.is_paused or self.is_abandoned or set(map(type, facts)) != _MESSAGES:
             return False
         self._port.arrived(self._channel, list(map(_message_of, facts)))
         return True
 
-    def _begin(self, fact: Begun) -> None:
-        """Have the document passed on as it comes, if it may be."""
+    def _begin_parts(self, fact: Begun) -> None:
+        """Has a large document passed on in parts, if the port allows it."""
         opened, reader = self._opened, self.reader
         if opened is not None and self._port.passes(self._channel, fact.beginning, fact.size_bytes):
-            assert isinstance(reader, ReplyReader)
+            assert isinstance(reader, ResponseReader)
             self._opened = None
             self._port.part(self._channel, reader.pass_on(), opening=opened, size_bytes=fact.size_bytes)
 
     def _report_held(self) -> None:
-        """What waited for more does so in vain."""
+        """Reports the held opening and document, since the reply will not be reported as a whole."""
         if self._opened is not None:
             opened, self._opened = self._opened, None
             self._port.opened(self._channel, opened)
@@ -323,17 +315,18 @@ class Exchange:
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
 
     def forget_request(self) -> None:
-        """The server has taken it: it will not be sent again. Of streams that last there may be thousands."""
+        """Drops the request's headers and body: the server has accepted it, so it is not sent again. Thousands of
+        streams may last."""
         self.headers, self.body = [], b""
 
     def take_place(self) -> None:
-        """It goes on as long as its session does, and there is room for it."""
+        """Takes a place for event streams that last, and sends the request."""
         self.is_lasting = True
         self._pool.note_lasting(1)
         self._pool.dispatch(self)
 
     def give_up_place(self) -> None:
-        """It is about to be over: what its connection does from here on is no stream that lasts."""
+        """Gives the place up, because the stream is about to end. Its connection can then serve calls."""
         if self.is_lasting:
             self.is_lasting = False
             self._pool.note_lasting(-1)
@@ -348,5 +341,5 @@ class Exchange:
 
 
 def stopped(is_unsent: bool) -> Cause:
-    """What ends a request when the client stops."""
+    """Returns the cause with which requests end when the client stops."""
     return Cause(End.BROKEN, "shutting down", unsent=is_unsent)

@@ -1,12 +1,12 @@
-"""The connections to one origin, and who waits for one."""
+"""The pool of connections to one origin, and the queue of requests that wait for one."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...core.base.effects import Cause, End
-from ..base.dialer import Dialler
+from ...core.base.events import Cause, End
+from ..base.dialer import Dialer
 from ..base.endpoint import Address, Endpoint
 from .connection import Connection
 
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 
 
 class Pool:
-    """The connections to one origin. While exchanges wait, none is idle and there are as many as may be.
+    """The connections to one origin. While exchanges wait, no connection is idle and as many are open as allowed.
 
-    Streams that last have a share of their own, of all origins: `HttpClient` admits them, and then they wait no more.
-    What they hold is not counted here, so that however many there are, calls have all of theirs.
+    Event streams that last have a limit of their own, `Limits.upstream_streams_max`, for all origins together:
+    `HttpClient` admits them, and then they never wait. Their connections do not count against the limit here, so that
+    calls keep all of theirs.
     """
 
     def __init__(self, client: HttpClient, endpoint: Endpoint, address: Address) -> None:
         self.address = address
         self.client = client
-        self.dialler = Dialler(endpoint, address, client.limits)
+        self.dialer = Dialer(endpoint, address, client.limits)
         self.waiting: deque[Exchange] = deque()
-        self.idle: list[Connection] = []  # the last used is the first used again
+        self.idle: list[Connection] = []  # last in, first out
         self._connections = 0
-        self._lasting = 0  # exchanges that last, with a connection or about to have one
+        self._lasting = 0  # event streams that last, with a connection or about to get one
 
     def dispatch(self, exchange: Exchange) -> None:
-        """Find `exchange` a connection, now or later."""
+        """Gives `exchange` a connection, now or later, or ends it if too many wait."""
         limit = self.client.limits.upstream_connections_max
         if self.idle:
             connection = self.idle.pop()
@@ -41,7 +42,7 @@ class Pool:
         elif exchange.is_lasting or self._connections - self._lasting < limit:
             self._connections += 1
             connection = Connection(self)
-            self.client.start(connection, self.dialler)
+            self.client.start(connection, self.dialer)
             connection.take(exchange)
         elif len(self.waiting) < limit:
             self.waiting.append(exchange)
@@ -50,9 +51,9 @@ class Pool:
             self.client.end_soon(exchange, Cause(End.UNREACHABLE, detail, unsent=True))
 
     def take_back(self, connection: Connection) -> bool:
-        """A connection can be used again. False if there is no use for it."""
+        """Takes back a connection that can be used again. Returns False if it is not needed."""
         if self._connections - self._lasting > self.client.limits.upstream_connections_max:
-            return False  # it had a stream that lasts, and there are enough for calls
+            return False  # it carried an event stream, and calls have enough connections
         if self.waiting:
             self.client.unheld.pop(connection, None)
             connection.take(self.waiting.popleft())
@@ -64,22 +65,22 @@ class Pool:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """A connection cannot be used again; whether it is closed yet does not matter."""
+        """Removes a connection that cannot be used again, closed or not."""
         if connection in self.idle:
             self.idle.remove(connection)
         self.client.unheld.pop(connection, None)
 
     def forget_idle(self) -> None:
-        """Close all connections that nobody uses."""
+        """Closes all idle connections."""
         for connection in list(self.idle):
             connection.give_up()
 
     def release(self) -> None:
-        """A connection is closed: another may be opened."""
+        """Records that a connection is closed, so another may be opened."""
         self._connections -= 1
 
     def note_lasting(self, change: int) -> None:
-        """So many exchanges more are streams that last, or fewer."""
+        """Adds `change`, which may be negative, to the number of event streams that last."""
         self._lasting += change
         self.client.lasting += change
 

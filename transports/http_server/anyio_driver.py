@@ -1,7 +1,7 @@
-"""The portable driver: a connection's bytes on a stream of anyio, whichever the event loop.
+"""The portable driver of a client's HTTP connection: an anyio stream, on any event loop.
 
-Two tasks live as long as the connection: the *reader* receives, the *writer* sends. Whatever else one does is a task
-beside them.
+Two tasks live as long as the connection: the *reader* receives, the *writer* sends. The connection's jobs are further
+tasks. The tests of `http_server` run over this driver and over `asyncio_driver`, and expect the same of both.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from ..base.outbox import Outbox
 from ..base.stream_socket import peer_host_of, socket_of
 from ..base.wire import LINGER_S, Silent
 from .connection import Connection
-from .shared import Listening
+from .shared import ServerContext
 
 LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class StreamWire:
-    """Serves one stream, and closes it. `run` is called once."""
+    """Serves one stream, and closes it. Call `run` once."""
 
-    def __init__(self, stream: ByteStream, listening: Listening) -> None:
+    def __init__(self, stream: ByteStream, listening: ServerContext) -> None:
         self._stream = stream
         self._read_size_bytes = listening.limits.read_size_bytes
         self._outbox = Outbox(stream, write_timeout_s=listening.limits.write_timeout_s)
         self._now = loop_clock()
         self._deadline = float("inf")
         self._receiving: CancelScope | None = None
-        self._waiting: CancelScope | None = None  # while nothing is to be received
+        self._waiting: CancelScope | None = None  # while reading is stopped
         self._is_read = True
         self._reads_again = anyio.Event()
         self._is_woken = False
         self._scope = CancelScope()
-        self._tasks: TaskGroup  # set when they run
+        self._tasks: TaskGroup  # set by `run`
         self.connection = Connection(self, listening)
 
     async def run(self) -> None:
@@ -52,10 +52,10 @@ class StreamWire:
             with anyio.move_on_after(LINGER_S, shield=True):
                 try:
                     await self._stream.aclose()
-                except (anyio.BrokenResourceError, OSError, RuntimeError):  # uvloop's, of what is closed already
+                except (anyio.BrokenResourceError, OSError, RuntimeError):  # uvloop: RuntimeError if closed already
                     pass
 
-    # --- What the connection asks -----------------------------------------------------------------------------------
+    # --- Orders of the connection -----------------------------------------------------------------------------------
 
     def write(self, parts: list[bytes | bytearray]) -> bool:
         for part in parts:
@@ -105,10 +105,10 @@ class StreamWire:
     def peer_host(self) -> str:
         return peer_host_of(self._stream)
 
-    # --- Its tasks --------------------------------------------------------------------------------------------------
+    # --- Tasks ------------------------------------------------------------------------------------------------------
 
     async def _receive(self) -> None:
-        """Until the stream is at its end, or the connection is over."""
+        """Receives until the stream ends or the connection is over."""
         while True:
             if not self._is_read:
                 self._reads_again = anyio.Event()
@@ -139,7 +139,7 @@ class StreamWire:
             self.connection.handle_timeout()
 
     async def _send(self) -> None:
-        """Until the connection is over."""
+        """Sends until the connection is over."""
         try:
             while True:
                 await self._outbox.wait()
@@ -157,5 +157,5 @@ class StreamWire:
     async def _end_sending(self) -> None:
         try:
             await self._stream.send_eof()
-        except (*LOST, OSError, RuntimeError):  # uvloop's, of what is closed already; and what cannot be done
-            pass  # TLS has no half-close: such a client learns of the end when the connection is over
+        except (*LOST, OSError, RuntimeError):  # uvloop: RuntimeError if closed already
+            pass  # with TLS there is no half-close: the client notices the end when the connection closes

@@ -1,9 +1,11 @@
-"""The driver for asyncio and what is like it: a connection's bytes on a transport, without a task of its own.
+"""The asyncio driver of a client's HTTP connection: a protocol, without a task of its own.
 
-What arrives is parsed, told of and answered within the callback that brought it. A transport holds at most what one
-write was given: it says so (`pause_writing`) as soon as anything is left over, and again when all of it has gone. There
-is one timer for both deadlines, that of what is to arrive and that of what is to leave. It is set anew only where it
-would come too late, and looks again where it came too early.
+Received bytes are parsed, reported and answered within the callback that brought them. A transport buffers at most one
+write: it calls `pause_writing` as soon as bytes are left over, and `resume_writing` once all have left.
+
+One timer serves both deadlines, for bytes to arrive and for bytes to leave. It is set anew only if it would ring too
+late, and when it rings too early it is set again. The tests of `http_server` run over this driver and over
+`anyio_driver`, and expect the same of both.
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ from ..base.abort import cut
 from ..base.transport_stream import TransportStream
 from .connection import Connection
 from .framing import FOREVER
-from .shared import Listening
+from .shared import ServerContext
 
 Connect = Callable[[asyncio.Protocol], Awaitable[None]]
-"""Gives a protocol its transport.
+"""A function that connects a protocol to its transport.
 
 Raises:
-    OSError: there is none to be had.
+    OSError: there is no transport.
 """
 
 JOIN_MAX_BYTES: Final = 64 * KIB
-"""What is written together is joined up to this size; more would be copied for nothing."""
+"""Parts of one write are joined up to this size. Above it, copying costs more than it saves."""
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -40,8 +42,8 @@ class HttpProtocol(asyncio.Protocol):
     """Serves one connection, and closes it.
 
     Args:
-        tasks: where the connection's tasks run.
-        on_end: called once, with its connection, when all is over.
+        tasks: the group in which the connection's tasks run.
+        on_end: called once, with the connection, when it is closed.
     """
 
     __slots__ = (
@@ -61,7 +63,7 @@ class HttpProtocol(asyncio.Protocol):
         "connection",
     )
 
-    def __init__(self, listening: Listening, tasks: TaskGroup, on_end: Callable[[Connection], None]) -> None:
+    def __init__(self, listening: ServerContext, tasks: TaskGroup, on_end: Callable[[Connection], None]) -> None:
         self._listening = listening
         self._tasks = tasks
         self._on_end = on_end
@@ -74,21 +76,21 @@ class HttpProtocol(asyncio.Protocol):
         self._unsent_bytes = 0
         self._has_ended = False
         self._is_made = False
-        self._transport: asyncio.Transport  # once it is made
+        self._transport: asyncio.Transport  # set by `connection_made`
         self.connection = Connection(self, listening)
 
     async def connect(self, connect: Connect) -> None:
-        """Get a transport, and serve it."""
+        """Connects to a transport, and serves it."""
         if not self._has_ended:
             try:
                 await connect(self)
-            except OSError:  # it is gone already
+            except OSError:  # the client is gone already
                 self.connection.stop()
 
-    # --- What the transport says ------------------------------------------------------------------------------------
+    # --- Callbacks of the transport ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
+        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
         self._transport = transport
         self._is_made = True
         transport.set_write_buffer_limits(0)
@@ -106,7 +108,7 @@ class HttpProtocol(asyncio.Protocol):
             self.connection.receive_eof()
         except Exception:
             self._fail()
-        return True  # what is due may still leave
+        return True  # keeps the transport open, so that a due reply can still be written
 
     def connection_lost(self, error: Exception | None) -> None:
         try:
@@ -126,15 +128,15 @@ class HttpProtocol(asyncio.Protocol):
             self._fail()
 
     def _fail(self) -> None:
-        """Whatever went wrong with one client must not disturb another."""
+        """Ends this connection after an error of our own, which must not disturb other clients."""
         _log.exception("a connection failed")
         self.connection.stop()
 
-    # --- What the connection asks -----------------------------------------------------------------------------------
+    # --- Orders of the connection -----------------------------------------------------------------------------------
 
     def write(self, parts: list[bytes | bytearray]) -> bool:
         transport = self._transport
-        if transport.is_closing():  # the client is gone, as we are about to be told
+        if transport.is_closing():  # the client is gone; `connection_lost` follows
             return False
         if len(parts) == 1:
             transport.write(parts[0])
@@ -190,7 +192,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def end_sending(self) -> None:
         if self._transport.can_write_eof() and not self._transport.is_closing():
-            with contextlib.suppress(OSError):  # what was written last may have told us that the client is gone
+            with contextlib.suppress(OSError):  # the last write may have found that the client is gone
                 self._transport.write_eof()
 
     def close(self) -> None:
@@ -214,7 +216,7 @@ class HttpProtocol(asyncio.Protocol):
     # --- Time -------------------------------------------------------------------------------------------------------
 
     def _ring_by(self, at: float) -> None:
-        """Have the timer ring at `at`, or before."""
+        """Sets the timer to ring at `at`, or before."""
         if at < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
@@ -236,7 +238,7 @@ class HttpProtocol(asyncio.Protocol):
             self._ring_by(min(self._deadline, self._write_deadline))
 
     def _look_at_progress(self, now: float) -> None:
-        """Who takes little, but steadily, is not taken for one who takes nothing."""
+        """Stops a client that took nothing since the last check, and gives one that took some bytes more time."""
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes >= self._unsent_bytes:
             self._write_deadline = FOREVER

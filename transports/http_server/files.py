@@ -1,4 +1,4 @@
-"""The bodies of uploads and downloads, between a connection and the file service."""
+"""The bodies of uploads and downloads, passed between a connection and the file service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import anyio
 import h11
 
-from ...core.base.effects import Cause, End
+from ...core.base.events import Cause, End
 from ...core.wire.http.download import Download
 from ...core.wire.http.error_responses import refusal
 from ...core.wire.http.reply import ReplyBody, ReplyEnd, ReplyHead
@@ -26,10 +26,10 @@ _log: Final = logging.getLogger("isthmus.http")
 
 
 class UploadBody:
-    """An upload's body, read from the client only as fast as it is asked for.
+    """An upload's body, read from the client only as fast as it is consumed.
 
     Attributes:
-        failure: why the body broke off, kept because the file service may wrap what it did not raise.
+        failure: why the body broke off; kept because the file service may wrap the exception.
     """
 
     def __init__(self, source: BodySource, traffic: Traffic) -> None:
@@ -57,7 +57,7 @@ class UploadBody:
 
 
 def refuse_upload(error: Exception) -> tuple[Refused, Cause]:
-    """What the client and the engine are told of an upload that failed with `error`."""
+    """Returns the response and the channel's cause for an upload that failed with `error`."""
     if isinstance(error, UploadRefused):
         cause = Cause(End.REFUSED, error.detail, status=error.status)
         return refusal(error.status, error.detail, code=error.code), cause
@@ -78,17 +78,18 @@ async def deliver(
     read: Callable[[int, int], AsyncIterator[bytes | bytearray]],
     flush: Callable[[], Awaitable[None]],
 ) -> Cause | None:
-    """Send a file, or parts of it, chunk by chunk, asking for the next one when the last has left.
+    """Sends a file, or parts of it, chunk by chunk. The next chunk is read once the last one was written.
 
     Args:
-        read: gives the bytes from a start to a stop.
+        read: returns the bytes from a start to a stop.
 
     Returns:
-        None when all of it is queued; else why it is not. Then the exchange is answered with an error if that was
-        still possible, and otherwise has no end: the connection must be cut, so that the client sees a torn reply.
+        None when all is queued; otherwise why it is not. In that case the exchange was answered with an error if that
+        was still possible. If not, its reply has no end, and the connection must be cut so that the client sees a
+        broken reply.
 
     Raises:
-        Whatever `flush` raises.
+        Exception: any that `flush` raises.
     """
     outs: list[ReplyHead | ReplyBody | ReplyEnd] = [ReplyHead(plan.status, plan.headers)]
     for part in plan.parts:
@@ -120,7 +121,7 @@ async def deliver(
 
 @asynccontextmanager
 async def closed(chunks: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Whatever happens meanwhile, they are let go of at the end."""
+    """Closes the iterator at the end, whatever happens meanwhile."""
     try:
         yield chunks
     finally:

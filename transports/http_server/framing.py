@@ -1,13 +1,13 @@
-"""What arrives and leaves on one client's connection, framed by a codec, and how long it may take.
+"""The framing of one client's connection: what arrives and leaves through a codec, and the time limits.
 
-What may be done next is the connection's `Phase`:
+The connection's `Phase` decides what may happen next:
 
     IDLE -> HEAD -> BODY -> DONE -> IDLE …     an ordinary request
-    HEAD -> SKIP -> DONE                       refused, its short body thrown away so that the connection can be kept
-    HEAD -> UPLOAD -> DONE                     the body goes to the file service, at its pace
-    HEAD -> BODY -> SWITCHED                   the stream is a WebSocket now, and another's to read and write
-    HEAD -> FORWARD -> DONE [-> TUNNEL]        the body goes to a transparent server; after a switch, all goes there
-    any  -> CLOSING                            no further request; what still arrives is thrown away, within bounds
+    HEAD -> SKIP -> DONE                       refused; a short body is read and dropped, to keep the connection
+    HEAD -> UPLOAD -> DONE                     the file service reads the body, at its own pace
+    HEAD -> BODY -> SWITCHED                   the stream is a WebSocket now, which reads and writes it itself
+    HEAD -> FORWARD -> DONE [-> TUNNEL]        a transparent server gets the body; after a switch, all bytes
+    any  -> CLOSING                            no further request; input is dropped, within bounds
 """
 
 from __future__ import annotations
@@ -26,67 +26,69 @@ from ..base.wire import Gone, Silent, Wire
 from ..http1.server import ServerCodec
 
 HELD_MAX_BYTES: Final = 64 * KIB
-"""Pipelined requests kept while a reply is due; one read more may come on top."""
+"""Bytes of pipelined requests kept while a reply is due. One more read may be added on top."""
 SKIP_MAX_BYTES: Final = 64 * KIB
-"""A refused request's body up to this size is read, so that its connection can be used again."""
+"""Bytes of a refused request's body that are read so that its connection can be used again. A larger one closes it."""
 TURN_EVENTS: Final = 200
-"""Pieces of a request that are parsed before others get their turn: some milliseconds of work."""
+"""Events of a request that are parsed before other connections get their turn: some milliseconds of work."""
 TURN_REQUESTS: Final = 16
-"""Pipelined requests that are answered at once before others get their turn."""
+"""Pipelined requests that are answered at once before other connections get their turn."""
 EMPTY_LINES: Final = b"\r\n"
-"""Bytes that may stand before a request line, where old clients end their bodies with one line end too many. Source:
-RFC 9112, 2.2: "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
+"""Bytes that may come before a request line: old clients end a body with one line end too many. Source: RFC 9112, 2.2:
+"SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
 FOREVER: Final = float("inf")
 
 
 class Phase(enum.Enum):
+    """The state of a connection between input and replies. See the module's docstring for the transitions."""
+
     IDLE = "idle"  # between requests
     HEAD = "head"  # within a request's head
-    BODY = "body"  # within a body that is gathered
-    SKIP = "skip"  # within a body that nobody wants
+    BODY = "body"  # within a body that is collected
+    SKIP = "skip"  # within a body that is dropped
     UPLOAD = "upload"  # the body is read by the file service
     FORWARD = "forward"  # the body is read for a transparent server
-    TUNNEL = "tunnel"  # bytes go both ways, and there will be no other request
+    TUNNEL = "tunnel"  # bytes go both ways, and no other request follows
     DONE = "done"  # the request is complete, its reply is due
     SWITCHED = "switched"  # what follows is not HTTP
-    CLOSING = "closing"  # nothing that arrives is looked at
+    CLOSING = "closing"  # input is ignored
 
 
 PARSED: Final = (Phase.BODY, Phase.HEAD, Phase.IDLE, Phase.SKIP)
-"""Where what arrives is parsed at once."""
+"""Phases in which input is parsed at once."""
 HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL)
-"""Where a task asks for what arrives, and nothing is read before it does."""
+"""Phases in which a task consumes the input, and nothing is read before the task asks for it."""
 NOT_READ: Final = (*HANDED_ON, Phase.SWITCHED)
-"""Where it is not simply read on."""
+"""Phases in which input is not read continuously."""
 
 
 class Framing:
-    """One request after the other, and their responses.
+    """The requests and responses of one connection, one after another.
 
     Attributes:
-        phase: what may be done next.
-        codec: gives what has arrived next.
+        phase: what may happen next.
+        codec: parses requests and encodes responses.
         head: of the request that is read or answered; None between requests.
-        body_left: how much of its body has not been given out; None when it is chunked.
-        intake: around whoever hands the body on, while somebody does.
-        queued: what is to be written next.
-        is_behind: more of what has arrived can be parsed than was.
+        body_left: bytes of its body that were not given out yet; None when it is chunked.
+        intake: the cancel scope round the task that consumes the body, if there is one.
+        queued: bytes to be written next.
+        is_behind: more of the input can be parsed than was.
         is_ending: nothing more is read.
-        is_gone: nothing more will come.
+        is_gone: the client has hung up.
     """
 
     __slots__ = (
-        "_given",
+        "_arrival",
+        "_dropped_bytes",
         "_is_late",
         "_is_read",
-        "_is_retimed",
+        "_is_timeout_changed",
         "_limits",
         "_make_codec",
         "_may_be_full",
-        "_news",
-        "_raw",
-        "_thrown_away",
+        "_pieces_given",
         "_timeout_s",
+        "_tunnel_bytes",
         "_wire",
         "body_left",
         "codec",
@@ -113,14 +115,14 @@ class Framing:
         self._make_codec = make_codec
         self.codec = make_codec()
         self._timeout_s = limits.idle_connection_timeout_s
-        self._is_retimed = True
+        self._is_timeout_changed = True
         self._is_read = True
         self._may_be_full = False
         self._is_late = False
-        self._news: anyio.Event | None = None  # while a task waits for what arrives
-        self._raw = b""  # of a tunnel; one read at most, and what came before that was noticed
-        self._given = 0  # pieces of bodies that are handed on
-        self._thrown_away = 0
+        self._arrival: anyio.Event | None = None  # while a task waits for input
+        self._tunnel_bytes = b""  # of a tunnel: one read, and what came before reading stopped
+        self._pieces_given = 0  # pieces of bodies given to tasks
+        self._dropped_bytes = 0
 
     @property
     def head_only(self) -> bool:
@@ -132,24 +134,24 @@ class Framing:
 
     @property
     def held(self) -> bytes:
-        """What has arrived and was not parsed."""
+        """Bytes that have arrived and were not parsed."""
         return self.codec.trailing_data[0]
 
     def enter(self, phase: Phase, timeout_s: float = FOREVER) -> None:
-        """From now on it is in `phase`, for so long at most unless something arrives."""
+        """Enters `phase`. It times out after `timeout_s` unless something arrives."""
         self.phase = phase
         self._timeout_s = timeout_s
-        self._is_retimed = True
+        self._is_timeout_changed = True
         self._is_late = False
 
     def tell_wire(self) -> None:
-        """Whether to read on, and for how long to wait."""
+        """Tells the wire whether to read, and how long to wait, where that has changed."""
         is_read = self._wants_more() if self._may_be_full or self.is_ending or self.phase in NOT_READ else True
         if is_read is not self._is_read:
             self._is_read = is_read
             self._wire.read(is_read)
-        if self._is_retimed:
-            self._is_retimed = False
+        if self._is_timeout_changed:
+            self._is_timeout_changed = False
             self._wire.set_timeout(self._timeout_s)
 
     def _wants_more(self) -> bool:
@@ -157,7 +159,7 @@ class Framing:
         if self.is_ending or phase is Phase.SWITCHED:
             return False
         if phase in HANDED_ON:
-            return self._news is not None
+            return self._arrival is not None
         if self._may_be_full:
             self._may_be_full = len(self.held) > HELD_MAX_BYTES
             return not self._may_be_full
@@ -166,7 +168,7 @@ class Framing:
     # --- In ---------------------------------------------------------------------------------------------------------
 
     def take(self, data: bytes) -> None:
-        """These bytes, which are not empty, have arrived."""
+        """Takes received bytes, at least one."""
         phase = self.phase
         if phase is Phase.IDLE:
             if data[0] in EMPTY_LINES:
@@ -181,46 +183,46 @@ class Framing:
             self.codec.receive_data(data)
             self._may_be_full = self.is_behind
         elif phase is Phase.CLOSING:
-            self._thrown_away += len(data)
-            if self._thrown_away > self._limits.request_size_max_bytes:
+            self._dropped_bytes += len(data)
+            if self._dropped_bytes > self._limits.request_size_max_bytes:
                 self.is_ending = True
         elif phase is Phase.TUNNEL:
-            self._raw += data
-            self._tell_waiting()
+            self._tunnel_bytes += data
+            self._wake_waiting()
         else:
             self.codec.receive_data(data)
             self._may_be_full = phase is Phase.DONE
-            self._tell_waiting()
+            self._wake_waiting()
 
     def note_gone(self) -> bool:
-        """The client hung up. Returns whether a task that waited for more is told."""
+        """Records that the client hung up. Returns True if a waiting task was woken to handle it."""
         self.is_gone = True
-        return self._tell_waiting()
+        return self._wake_waiting()
 
     def note_late(self) -> bool:
-        """The time of this phase is over. Returns whether that is a task's to know."""
+        """Records that the time of this phase is up. Returns True if a task handles it."""
         self._is_late = True
-        return self._tell_waiting() or self.phase in HANDED_ON
+        return self._wake_waiting() or self.phase in HANDED_ON
 
-    def _tell_waiting(self) -> bool:
-        if self._news is None:
+    def _wake_waiting(self) -> bool:
+        if self._arrival is None:
             return False
-        self._news.set()
-        self._news = None
+        self._arrival.set()
+        self._arrival = None
         return True
 
     def begin(self, head: RequestHead) -> None:
-        """A head was parsed: its body follows."""
+        """Begins the request whose head was parsed."""
         self.head = head
         self.body_left = head.body_size
         self.phase = Phase.BODY
         self._timeout_s = self._limits.body_timeout_s
-        self._is_retimed = True
+        self._is_timeout_changed = True
         self._is_late = False
 
     def take_repeated(self, head: RequestHead) -> bytes | None:
-        """The body of a request that begins as the last one did, with `head`, and is there in full: then the request is
-        complete. None: nothing was done."""
+        """Takes a whole request whose head repeats the last one, `head`. Returns its body; None if that is not what has
+        arrived, and nothing has changed."""
         body = self.codec.take_repeated(head)
         if body is not None:
             self.head = head
@@ -229,13 +231,13 @@ class Framing:
         return body
 
     def rest(self) -> None:
-        """The request is through, and its response is a stream that may last."""
+        """Releases what is kept: the request is complete, and its response is an event stream that may last."""
         self.head = None
         self._wire.rest()
 
     def take_rest(self) -> bytes | None:
-        """The body, right behind the head, if it is there in full: then the request is complete. None: it is to be
-        gathered, and its client told to go on if it waits with it."""
+        """Takes the whole body right behind the head. Returns None if it has not arrived in full: then it has to be
+        collected, and a client that waits for a 100 told to go on."""
         body = self.codec.take_rest()
         if body is not None:
             self.phase = Phase.DONE
@@ -244,14 +246,14 @@ class Framing:
         return body
 
     def note_given(self, size_bytes: int) -> None:
-        """So much of the body was given out."""
+        """Counts bytes of the body that were given out."""
         if self.body_left is not None:
             self.body_left -= size_bytes
 
     async def receive_body(self) -> bytes | None:
-        """See `BodySource`. The phase is UPLOAD or FORWARD."""
-        self._given += 1
-        if self._given % TURN_EVENTS == 0:  # else who sends tiny chunks would be served until all are through
+        """Returns the next bytes of the body, see `BodySource`. The phase is UPLOAD or FORWARD."""
+        self._pieces_given += 1
+        if self._pieces_given % TURN_EVENTS == 0:  # else a client that sends tiny chunks would keep others waiting
             await checkpoint()
         while True:
             event = self.codec.next_event()
@@ -265,31 +267,31 @@ class Framing:
             await self._wait()
 
     async def receive(self) -> bytes:
-        """The next bytes, unparsed. The phase is TUNNEL.
+        """Returns the next bytes, unparsed. The phase is TUNNEL.
 
         Raises:
-            Gone: there are no more.
-            Silent: the time of this phase is over.
+            Gone: the client has hung up.
+            Silent: the time of this phase is up.
         """
-        if not self._raw:
+        if not self._tunnel_bytes:
             await self._wait()
-        data, self._raw = self._raw, b""
+        data, self._tunnel_bytes = self._tunnel_bytes, b""
         return data
 
     async def _wait(self) -> None:
-        """Return when something has arrived."""
+        """Returns when something has arrived."""
         before = self.phase
         if not (self.is_gone or self._is_late):
-            self._news = news = anyio.Event()
+            self._arrival = arrival = anyio.Event()
             self.tell_wire()
             try:
-                await news.wait()
+                await arrival.wait()
             finally:
-                self._news = None
+                self._arrival = None
             if self.phase is not before and self.phase is not Phase.TUNNEL:
-                await anyio.sleep_forever()  # whoever leaves this phase for a task cancels it
+                await anyio.sleep_forever()  # the code that left this phase cancels this task
             self.tell_wire()
-        if self.is_gone and not self._raw:
+        if self.is_gone and not self._tunnel_bytes:
             raise Gone
         if self._is_late:
             raise Silent
@@ -299,7 +301,8 @@ class Framing:
             self.intake.cancel()
 
     def leave_rest(self) -> None:
-        """Nobody wants what is still to come of this request."""
+        """Drops the rest of the request: it is skipped if short and coming, otherwise the connection closes after the
+        reply."""
         if self.phase is Phase.DONE:
             return
         is_short = self.body_left is not None and self.body_left <= SKIP_MAX_BYTES
@@ -310,12 +313,12 @@ class Framing:
             self.enter(Phase.CLOSING)
 
     def start_next_cycle(self) -> bool:
-        """Request and response are through. Returns whether there can be another request."""
+        """Goes on after a complete request and response. Returns True if there can be another request."""
         held = self.codec.go_on()
         if held is None:
             return False
         self.head = None
-        if held and held[0] in EMPTY_LINES:  # which h11 would take for a malformed request line
+        if held and held[0] in EMPTY_LINES:  # h11 would refuse an empty line as a malformed request line
             codec = self.codec = self._make_codec()
             held = held.lstrip(EMPTY_LINES)
             if held:
@@ -329,7 +332,7 @@ class Framing:
     # --- Out --------------------------------------------------------------------------------------------------------
 
     def put_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
-        """Queue a whole response."""
+        """Queues a whole response."""
         self.queued.append(self.codec.encode_whole(status, headers, body))
 
     def put_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
@@ -343,14 +346,14 @@ class Framing:
             self.queued.append(end)
 
     def put_bytes(self, data: bytes) -> None:
-        """Queue what is HTTP no more."""
+        """Queues bytes that are not HTTP."""
         self.queued.append(data)
 
     def ask_body(self) -> None:
-        """Tell a client that waits with its body to go on."""
+        """Queues a 100 if the client waits for it before it sends the body."""
         if self.codec.is_awaiting_continue:
             self.queued.append(self.codec.encode_informational(100, ()))
 
     def switch(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The head of a 101 with these headers: what follows it, both ways, is bytes."""
+        """Encodes a 101 with these headers. The bytes that follow it in both directions are not HTTP."""
         return self.codec.encode_informational(101, headers)

@@ -1,4 +1,4 @@
-"""What one connection does that takes its time: tasks, which end with it."""
+"""The tasks of one connection, for work that takes time. They end with the connection."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _log: Final = logging.getLogger("isthmus.http")
 
 
 class Jobs:
-    """Uploads, downloads, pages, WebSockets, and what is passed on. An ordinary request needs none.
+    """The tasks of one connection: uploads, downloads, pages, WebSockets and forwarded requests. Ordinary requests need
+    none.
 
     Args:
-        then: called whenever one has ended, with whether it failed by our own fault, which is logged.
+        then: called when a task has ended, with True if it failed by our own fault, which is logged.
     """
 
     __slots__ = ("_scopes", "_then", "_wire")
@@ -29,7 +30,7 @@ class Jobs:
         self._scopes: list[CancelScope] = []
 
     def __bool__(self) -> bool:
-        """Whether any is under way."""
+        """True if a task is under way."""
         return bool(self._scopes)
 
     def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
@@ -46,7 +47,7 @@ class Jobs:
         try:
             with scope:
                 await work()
-        except Exception:  # whatever went wrong with one client must not disturb another
+        except Exception:  # a failure with one client must not disturb others
             _log.exception("a connection failed")
             has_failed = True
         finally:

@@ -1,4 +1,4 @@
-"""The writing ends of HTTP requests: what the owner of the engine holds while a reply is due."""
+"""The outlets of HTTP requests: what the engine's owner holds while a reply is due."""
 
 from __future__ import annotations
 
@@ -7,39 +7,51 @@ from typing import Protocol
 
 import anyio
 
-from ...core.base.effects import Append, Cease, Close, Pass, Receive, Send, SendEvents, Serve
+from ...core.base.effects import Close, Pass, Send, SendEvents
 from ...core.base.errors import LocalProtocolError
 from ...core.base.ids import ChannelId
-from ...core.wire.http.reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead, State
+from ...core.base.storage import Append, Cease, Receive, Serve
+from ...core.wire.http.reply import (
+    HttpReply,
+    HttpReplyState,
+    Out,
+    ReplyBody,
+    ReplyCut,
+    ReplyDocument,
+    ReplyEnd,
+    ReplyHead,
+)
 from ...core.wire.http.routes import Refused
 from ..base.traffic import Traffic
 
 
 class Sink(Protocol):
-    """What an exchange asks of the connection it came on."""
+    """The connection of an exchange, which writes its reply."""
 
     def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
-        """Write `outs` when the peer takes them; `message_bytes` of them are a message's."""
+        """Writes `outs` when the peer takes them. `message_bytes` of them belong to messages."""
 
-    def start_download(self, exchange: FileExchange, order: Serve) -> None: ...
+    def start_download(self, exchange: FileExchange, order: Serve) -> None:
+        """Starts the task that sends a stored file."""
 
-    def stop_intake(self) -> None: ...
+    def stop_intake(self) -> None:
+        """Cancels the task that consumes the request's body, if there is one."""
 
 
 class Exchange:
     """One request and its reply: the `Outlet` of its channel.
 
     Attributes:
-        channel: set once the engine knows of it; None before, and again when it was told of the end.
+        channel: set once the engine knows of the request; None before, and after the engine was told of its end.
         is_ended: the end of the reply is queued.
-        leaves_at_once: whoever queues the end has nothing to add to it.
+        leaves_at_once: nothing is added after the end of the reply is queued, so it can be written at once.
     """
 
     __slots__ = ("_reply", "_sink", "_was_silent", "channel", "head_only", "is_ended")
 
     leaves_at_once = True
 
-    def __init__(self, sink: Sink, reply: Reply, *, head_only: bool = False) -> None:
+    def __init__(self, sink: Sink, reply: HttpReply, *, head_only: bool = False) -> None:
         self.channel: ChannelId | None = None
         self.head_only = head_only
         self.is_ended = False
@@ -61,50 +73,52 @@ class Exchange:
             self.put(self._reply.receive_close(order))
 
     def pause(self) -> None:
-        """The request was read in full before the engine heard of it: there is nothing to pause."""
+        """Does nothing: the request was read in full before the engine was told of it."""
 
     def resume(self) -> None:
-        """See `pause`."""
+        """Does nothing, see `pause`."""
 
     def open_stream(self) -> None:
-        """Show the client that its stream is open, unless the reply has begun already."""
-        if self._reply.state is State.SILENT:
+        """Opens the event stream, so that the client sees its head, unless the reply has begun already."""
+        if self._reply.state is HttpReplyState.SILENT:
             self.put(self._reply.open())
 
     def keep_alive(self) -> None:
-        """Called every so often: what has been silent for a whole round since the last call is kept alive."""
-        if self._reply.state is State.SILENT and not self._was_silent:
+        """Writes a comment if the stream was silent for a whole interval. Called at intervals; a reply that has not
+        begun is opened at the second call."""
+        if self._reply.state is HttpReplyState.SILENT and not self._was_silent:
             self._was_silent = True
         elif outs := self._reply.keep_alive():
             self.put(outs)
 
     def answer(self, refused: Refused) -> None:
-        """Reply on our own account. Nothing may have been written."""
+        """Replies without the engine. Nothing of a reply may have been written."""
         self.put([ReplyHead(refused.status, refused.headers), ReplyBody(refused.body), ReplyEnd()])
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
-        """Queue what follows next of the reply; `message_bytes` of it are a message's."""
+        """Queues what follows of the reply. `message_bytes` of it belong to messages."""
         if isinstance(outs[-1], (ReplyDocument, ReplyEnd, ReplyCut)):
             self.is_ended = True
         self._sink.queue(self, outs, message_bytes)
 
 
 class FileExchange(Exchange):
-    """An upload or a download: the engine allows it with `receive`, `append` or `serve`, or answers it with `send`.
+    """The exchange of an upload or a download. The engine allows it with `receive`, `append` or `serve`, or refuses it
+    with `send`.
 
     Attributes:
-        traffic: what is counted of it.
+        traffic: the counters of the transfer.
         decided: set when the engine has decided.
-        receiving: the permission to take in the body, if that was the decision.
-        is_ceased: no more of it is wanted.
+        receiving: the order to take in the body, if the engine gave one.
+        is_ceased: the engine wants no more of the body.
     """
 
     __slots__ = ("_is_serving", "decided", "is_ceased", "receiving", "traffic")
 
-    leaves_at_once = False  # how an upload failed is told after it was answered
+    leaves_at_once = False  # the cause of a failed upload is reported after it was answered
 
     def __init__(self, sink: Sink, traffic: Traffic, *, head_only: bool = False) -> None:
-        super().__init__(sink, Reply(accepts_events=False), head_only=head_only)
+        super().__init__(sink, HttpReply(accepts_events=False), head_only=head_only)
         self.traffic = traffic
         self.decided = anyio.Event()
         self.receiving: Receive | Append | None = None
@@ -120,7 +134,7 @@ class FileExchange(Exchange):
         self.decided.set()
 
     def cease(self, order: Cease) -> None:
-        self.is_ceased = True  # for who is about to begin
+        self.is_ceased = True  # for a task that is about to begin
         if not self.is_ended:
             self._sink.stop_intake()
 
@@ -136,7 +150,7 @@ class FileExchange(Exchange):
         super().send(order)
 
     def close(self, order: Close) -> None:
-        if not self._is_serving:  # what is being served is delivered, and ends by itself
+        if not self._is_serving:  # a file that is being served is delivered in full, and ends by itself
             super().close(order)
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:

@@ -1,4 +1,5 @@
-"""The HTTP listener: Streamable HTTP for MCP clients, uploads, downloads and pages, on any stream of bytes."""
+"""The HTTP listener: Streamable HTTP for MCP clients, uploads, downloads and pages, on TCP, Unix sockets or any byte
+stream."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from anyio.streams.stapled import MultiListener
 from ...core.base.limits import Limits
 from ...core.wire.http.error_responses import refusal
 from ...core.wire.http.routes import Surface
-from ..base.backpressure import read_when_asked
+from ..base.backpressure import pause_until_read
 from ..base.driver import uses_protocols
 from ..base.port import FileService, Port
 from ..base.traffic import Counts
@@ -28,17 +29,18 @@ from ..reverse_proxy.forwarder import Forwarder
 from .anyio_driver import StreamWire
 from .asyncio_driver import Connect, HttpProtocol
 from .connection import Connection
-from .shared import Listening, Pages
+from .shared import Pages, ServerContext
 
 TURNED_AWAY_MAX: Final = 64
-"""Connections beyond `Limits.connections_max` that are told so at once. Still more wait in the kernel's queue."""
+"""Connections beyond `Limits.connections_max` that are accepted to be answered with a 503. Further ones wait in the
+kernel's queue."""
 ACCEPT_PAUSE_S: Final = 0.1
-"""Before accepting is tried again where the system had no room for a connection."""
+"""Seconds before accepting is tried again, when the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
 TURN_STREAMS: Final = 256
-"""Streams kept alive before others get their turn: some milliseconds of work."""
+"""Connections kept alive before others get their turn: some milliseconds of work."""
 
-# What accept(2) says of one connection that is gone already, or never came about.
+# Errors of accept(2) that concern one connection, which is gone already or never came about.
 _LOST: Final = frozenset(
     getattr(errno, name)
     for name in (
@@ -64,20 +66,21 @@ _log: Final = logging.getLogger("isthmus.http")
 T = TypeVar("T")
 
 OnEnd = Callable[[Connection | None], None]
-"""Called when a connection is over; None: one that was turned away."""
+"""A function called when a connection is over; None for one that was turned away."""
 
 
 class HttpServer:
     """Serves any number of listeners, and connections handed to it one by one.
 
     Args:
-        surface: what exists, and by which names it may be reached.
-        pages: what the pages beside the protocol say.
+        surface: the server's paths and host names.
+        pages: answers requests for pages outside the protocol.
         scheme: `https` when the streams given to `handle` are TLS.
-        forwarder: passes on the requests to the surface's transparent servers; needed if there are any.
-        counts: where files on their way are counted; None: nobody wants to know.
-        only_h11: whether h11 reads and writes everything.
-        protocols: whether listeners are served without streams; None: wherever that is possible.
+        forwarder: forwards requests to the surface's transparent servers; needed if there are any.
+        counts: counters of file transfers; None: not wanted.
+        only_h11: h11 reads and writes everything.
+        protocols: True to serve listeners with asyncio protocols, False with streams; None: protocols wherever
+            possible.
     """
 
     def __init__(
@@ -95,28 +98,30 @@ class HttpServer:
         protocols: bool | None = None,
     ) -> None:
         assert forwarder is not None or not surface.transparent
-        self._on = Listening(surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11)
+        self._listening = ServerContext(
+            surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11
+        )
         self._protocols = protocols
         self._connections: set[Connection] = set()
         self._listeners: set[Listener[SocketStream]] = set()
-        self._accepting: set[anyio.CancelScope] = set()  # around who waits for a connection, and has none
+        self._accepting: set[anyio.CancelScope] = set()  # around tasks that wait for a connection
         self._all_gone = anyio.Event()
-        self._accepted = 0  # and not closed yet, those that are turned away included
-        self._room: anyio.Event | None = None  # while somebody waits for it
+        self._accepted = 0  # connections not closed yet, including those turned away
+        self._room: anyio.Event | None = None  # while an accepting task waits for room
 
     async def serve(
         self, listener: Listener[SocketStream], *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Accept connections until `drain`, and return when the last of them is through. Closes the listener.
+        """Accepts connections until `drain`, and returns when the last of them is closed. Closes the listener.
 
         Args:
-            listener: what `anyio.create_tcp_listener` gives.
+            listener: as `anyio.create_tcp_listener` returns it.
         """
         async with anyio.create_task_group() as timers:
             timers.start_soon(self._keep_alive)
             async with anyio.create_task_group() as connections, listener:
                 self._listeners.add(listener)
-                if self._on.is_draining:
+                if self._listening.is_draining:
                     await listener.aclose()
                 task_status.started()
                 async with anyio.create_task_group() as tasks:
@@ -130,22 +135,22 @@ class HttpServer:
             timers.cancel_scope.cancel()
 
     async def handle(self, stream: ByteStream) -> None:
-        """Serve one connection, and close it. Raises nothing but cancellation: a failure here is logged."""
+        """Serves one connection, and closes it. Raises nothing but cancellation: an error of our own is logged."""
         if self._is_full:
             await _turn_away(stream)
             return
-        wire = StreamWire(stream, self._on)
+        wire = StreamWire(stream, self._listening)
         self._connections.add(wire.connection)
         try:
             await wire.run()
-        except Exception:  # whatever went wrong with one client must not disturb another
+        except Exception:  # a failure with one client must not disturb others
             _log.exception("a connection failed")
         finally:
             self._forget(wire.connection)
 
     @property
     def _is_full(self) -> bool:
-        return len(self._connections) >= self._on.limits.connections_max
+        return len(self._connections) >= self._listening.limits.connections_max
 
     def _forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -153,14 +158,14 @@ class HttpServer:
             self._all_gone.set()
 
     async def drain(self) -> None:
-        """Accept nothing more, finish the replies that are due, and return when no connection is left.
+        """Accepts no more connections, finishes the replies that are due, and returns when no connection is left.
 
-        Event streams end when the engine closes them, so the caller bounds this wait.
+        Event streams end when the engine closes them, so the caller must bound this wait.
         """
-        self._on.is_draining = True
+        self._listening.is_draining = True
         for scope in list(self._accepting):
             scope.cancel()
-        # Closing, not cancelling: asyncio loses a connection whose accept is cancelled in the moment it arrives.
+        # Closed rather than cancelled: asyncio loses a connection whose accept is cancelled at the moment it arrives.
         for listener in list(self._listeners):
             await listener.aclose()
         for connection in list(self._connections):
@@ -170,10 +175,11 @@ class HttpServer:
             await self._all_gone.wait()
 
     async def _accept(self, accept: Callable[[], Awaitable[T]], take: Callable[[T], None]) -> None:
-        """Take one connection after the other. Where none can be had, those there are go on; later ones may come."""
+        """Accepts one connection after another. If the system has no room for more, those there are go on, and
+        accepting is tried again."""
         log_again_at = 0.0
         while True:
-            while self._accepted >= self._on.limits.connections_max + TURNED_AWAY_MAX:
+            while self._accepted >= self._listening.limits.connections_max + TURNED_AWAY_MAX:
                 self._room = self._room or anyio.Event()
                 await self._room.wait()
             try:
@@ -181,7 +187,7 @@ class HttpServer:
             except anyio.ClosedResourceError:
                 return
             except (OSError, anyio.BrokenResourceError) as error:
-                reason = error if isinstance(error, OSError) else error.__cause__  # trio's are wrapped
+                reason = error if isinstance(error, OSError) else error.__cause__  # trio wraps the OSError
                 if not isinstance(reason, OSError) or reason.errno in _UNUSABLE:
                     raise
                 if reason.errno in _LOST:
@@ -195,14 +201,14 @@ class HttpServer:
                 take(accepted)
 
     def _note_closed(self) -> None:
-        """One that was accepted is closed."""
+        """Records that an accepted connection is closed."""
         self._accepted -= 1
         if self._room is not None:
             self._room.set()
             self._room = None
 
     def _take_stream(self, connections: TaskGroup, stream: ByteStream) -> None:
-        read_when_asked(stream)
+        pause_until_read(stream)
         connections.start_soon(self._handle_accepted, stream)
 
     async def _handle_accepted(self, stream: ByteStream) -> None:
@@ -214,27 +220,27 @@ class HttpServer:
     # --- Protocols --------------------------------------------------------------------------------------------------
 
     def handle_transport(self, connect: Connect, tasks: TaskGroup, on_end: OnEnd) -> Connection | None:
-        """As `handle`, without a stream: serve one connection through a protocol.
+        """Serves one connection as `handle` does, through an asyncio protocol instead of a stream.
 
         Args:
-            connect: gives a protocol its transport.
-            tasks: where the connection's tasks run. They outlast it.
-            on_end: called when all is over, with what is returned.
+            connect: connects a protocol to its transport.
+            tasks: the group in which the connection's tasks run. It outlasts the connection.
+            on_end: called when the connection is closed, with what this returns.
 
         Returns:
-            What serves it; None if it is turned away.
+            The connection; None if it is turned away.
         """
         return self._serve_transport(connect, tasks, on_end, partial(self._end, on_end))
 
     def _serve_transport(
         self, connect: Connect, tasks: TaskGroup, on_end: OnEnd, end: Callable[[Connection], None]
     ) -> Connection | None:
-        """Args: `end`: `_end`, for `on_end`."""
+        """Serves one connection. `end` is `_end` bound to `on_end`, made once per listener."""
         if self._is_full:
             tasks.start_soon(self._turn_away_transport, connect, on_end)
             return None
 
-        protocol = HttpProtocol(self._on, tasks, end)
+        protocol = HttpProtocol(self._listening, tasks, end)
         self._connections.add(protocol.connection)
         tasks.start_soon(protocol.connect, connect)
         return protocol.connection
@@ -246,14 +252,14 @@ class HttpServer:
     async def _turn_away_transport(self, connect: Connect, on_end: OnEnd) -> None:
         try:
             stream = TransportStream()
-            with contextlib.suppress(OSError):  # it is gone already
+            with contextlib.suppress(OSError):  # the client is gone already
                 await connect(stream)
                 await _turn_away(stream)
         finally:
             on_end(None)
 
     async def _serve_protocols(self, listener: SocketListener, tasks: TaskGroup) -> None:
-        """Until the listener is closed, and every connection that it accepted."""
+        """Serves until the listener and every connection that it accepted are closed."""
         served = _Served()
 
         def take(accepted: socket.socket) -> None:
@@ -274,9 +280,9 @@ class HttpServer:
                 connection.stop()
 
     async def _accept_socket(self, raw: socket.socket) -> socket.socket:
-        """What `SocketListener.accept` does, without a stream. Raises as that."""
+        """Accepts a connection as `SocketListener.accept` does, with the same exceptions, without making a stream."""
         while True:
-            if self._on.is_draining or raw.fileno() < 0:
+            if self._listening.is_draining or raw.fileno() < 0:
                 raise anyio.ClosedResourceError
             with anyio.CancelScope() as scope:
                 self._accepting.add(scope)
@@ -292,9 +298,11 @@ class HttpServer:
 
     async def _keep_alive(self) -> None:
         while True:
-            await anyio.sleep(self._on.limits.keep_alive_s)
-            if self._on.forwarder is not None:
-                await self._on.forwarder.close_idle(since=anyio.current_time() - self._on.limits.pool_idle_timeout_s)
+            await anyio.sleep(self._listening.limits.keep_alive_s)
+            if self._listening.forwarder is not None:
+                await self._listening.forwarder.close_idle(
+                    since=anyio.current_time() - self._listening.limits.pool_idle_timeout_s
+                )
             for number, connection in enumerate(list(self._connections), 1):
                 if connection in self._connections:
                     connection.keep_alive()
@@ -333,7 +341,7 @@ class _Served:
         return len(self.connections) + self._turned_away
 
     async def wait_none(self) -> None:
-        """Return when all are closed. None is added meanwhile."""
+        """Returns when all are closed. No connection may be added meanwhile."""
         while self._count:
             self._none_left = anyio.Event()
             await self._none_left.wait()
@@ -348,14 +356,14 @@ async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -
 
 
 async def _turn_away(stream: ByteStream) -> None:
-    """Say 503 without spending more on a client than that."""
+    """Answers with a 503, at little cost."""
     refused = refusal(503, "got more connections than this server takes, expected fewer; try again later")
     lines = [b"HTTP/1.1 503 Service Unavailable", b"connection: close", b"retry-after: 1"]
     lines += [name + b": " + value for name, value in refused.headers]
     with anyio.move_on_after(1.0):
         try:
             await stream.send(b"\r\n".join([*lines, b"", refused.body]))
-            await stream.receive()  # closing before the request was read could take the answer with it
+            await stream.receive()  # closing a socket with unread bytes could discard the answer
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
     with anyio.move_on_after(1.0, shield=True):

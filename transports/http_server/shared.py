@@ -1,4 +1,4 @@
-"""What all connections of an HTTP server share."""
+"""The state that all connections of an HTTP server share, and what is remembered of request heads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from ...core.base.effects import Serve
 from ...core.base.limits import Limits
+from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
 from ...core.wire.http.dates import format_date
 from ...core.wire.http.error_responses import refusal
@@ -23,25 +23,24 @@ from ..http1.server import ServerCodec
 from ..reverse_proxy.forwarder import Forwarder
 
 Pages = Callable[[PageRoute, bytes], Awaitable[Refused | Serve]]
-"""What a page says to a request for it with this body, or the file it hands out. It is cancelled when its client hangs
-up."""
+"""A function that answers a request for a page with this body, by a response or a file. It is cancelled if its client
+hangs up."""
 
 
 LENGTH_MAX_BYTES: Final = len(b"18446744073709551615")
-"""Of a Content-Length's value, in a head that is remembered."""
+"""The longest value of a Content-Length, in a head that is remembered."""
 
 
 DATED_MAX: Final = 64
-"""Sets of headers that replies of one second share. They differ in the type of what is said, and in what a page of
-another site is told."""
+"""Sets of response headers remembered within one second. They differ in media type and in CORS headers."""
 
 
-class Admitted:
-    """What a request's head came to. A client that asks again in the same words need not be judged again.
+class RoutedHead:
+    """The result of routing a request's head. A request with the same head need not be routed again.
 
     Attributes:
-        head: the last that came to this.
-        may_be_kept: nothing else than these words decided, and the client may well use them again.
+        head: the last head with this result.
+        may_be_kept: the result depends on nothing but the head, and the client is likely to send it again.
     """
 
     __slots__ = ("_named", "head", "may_be_kept", "route", "shared_headers")
@@ -51,12 +50,12 @@ class Admitted:
         self.shared_headers = shared_headers
         self.may_be_kept = may_be_kept
         self.head = head
-        self._named: Headers | None = None  # its headers but the length, once they were asked for
+        self._named: Headers | None = None  # its headers without the length, made on first use
 
     def fits(self, head: RequestHead) -> bool:
-        """Whether `head` says the same: only how long the body is may differ."""
+        """True if `head` is the same request head; only the length of the body may differ."""
         known = self.head
-        if head is known:  # a codec knew it again
+        if head is known:  # the codec recognised the same bytes
             return True
         if self._named is None:
             self._named = _without_length(known.headers)
@@ -77,7 +76,9 @@ def _without_length(headers: Headers) -> Headers:
 
 
 @dataclass
-class Listening:
+class ServerContext:
+    """The settings and services that all connections of a server share."""
+
     surface: Surface
     port: Port
     files: FileService
@@ -90,37 +91,37 @@ class Listening:
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
     _date: tuple[int, bytes] = field(default=(0, b""))
-    _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # of this second
+    _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # within the current second
 
     def __post_init__(self) -> None:
         size_max = self.limits.head_size_max_bytes
         self.make_codec = partial(ServerCodec, head_size_max_bytes=size_max, only_h11=self.only_h11)
 
-    def admit(self, head: RequestHead) -> Admitted:
-        """The route of a request, or the refusal to answer it with; and what every response to it carries."""
+    def admit(self, head: RequestHead) -> RoutedHead:
+        """Routes a request, or refuses it, and computes the headers that every response to it carries."""
         judged = Head(head.method, head.target, head.headers, head.version)
         shared = shared_headers(judged, self.surface)
         limit = self.limits.head_size_max_bytes
         line_size = len(head.method) + len(head.target)
         if line_size + len("  HTTP/1.1") > limit:
-            return Admitted(head, self.refuse_head(is_in_target=True), shared, may_be_kept=False)
+            return RoutedHead(head, self.refuse_head(is_in_target=True), shared, may_be_kept=False)
         size = line_size + sum(map(len, chain.from_iterable(head.headers))) + len(": \r\n") * len(head.headers)
         if size > limit:
-            # h11 looks at the limit only while a head is incomplete; how it was cut up must not show.
-            return Admitted(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False)
+            # h11 checks the limit only while a head is incomplete, but how a head was cut up must not matter.
+            return RoutedHead(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False)
         route = judge(judged, self.surface, scheme=self.scheme)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
-        return Admitted(head, route, shared, may_be_kept=may_be_kept)
+        return RoutedHead(head, route, shared, may_be_kept=may_be_kept)
 
     def refuse_head(self, *, is_in_target: bool) -> Refused:
-        """For a head over the limit: in its request line already, or in what follows that."""
+        """Returns the refusal of a head over the limit: of the request line, or of the headers."""
         limit = f"expected at most {self.limits.head_size_max_bytes} bytes"
         if is_in_target:
             return refusal(414, f"got a request target over the limit, {limit}")
         return refusal(431, f"got a head over the limit, {limit}")
 
     def date(self) -> bytes:
-        """The Date header's value, formatted once a second."""
+        """The value of the Date header, formatted once a second."""
         now = int(time.time())
         if self._date[0] != now:
             self._date = (now, format_date(now).encode())
@@ -128,8 +129,8 @@ class Listening:
         return self._date[1]
 
     def dated(self, headers: Headers, shared: Headers) -> Headers:
-        """A reply's headers, what all replies to its request carry, and the date: for equal ones, the same object as
-        long as the date is the same."""
+        """Returns a reply's headers, the shared headers of its request, and the date. Equal arguments give the same
+        object within one second, which `ServerCodec.encode_document` recognises."""
         date = self.date()
         found = self._dated.get((headers, shared))
         if found is None:

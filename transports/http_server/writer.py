@@ -1,4 +1,4 @@
-"""The writing half of a client's connection: the reply that is due, what follows when it has left, and the end."""
+"""The writing half of a client's connection: the reply that is due, what follows once it has left, and the end."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ...core.base.effects import Cause, End, Serve
+from ...core.base.events import Cause, End
+from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
 from ...core.wire.http.download import plan_download
-from ...core.wire.http.reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
+from ...core.wire.http.reply import HttpReply, Out, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from ...core.wire.http.routes import Refused
 from ..base.wire import LINGER_S, Wire
 from .files import deliver
 from .framing import Framing, Phase
 from .jobs import Jobs
 from .replies import Exchange, FileExchange
-from .shared import Listening
+from .shared import ServerContext
 
 _DONE: Final = Cause(End.DONE)
 _STOPPED: Final = Cause(End.BROKEN, "the listener was stopped")
@@ -27,30 +28,30 @@ _DATE: Final = b"date"
 
 
 class Writer:
-    """Sends what exchanges queue, all of it in one write: the `Sink` of each. One of them is due at a time.
+    """Sends what exchanges queue, all of it in one write: the `Sink` of each. One exchange is due at a time.
 
     Args:
-        settle: lets what is queued leave, and goes on as far as that allows.
+        settle: writes what is queued, and goes on as far as that allows.
 
     Attributes:
         exchange: the request whose reply is due; None between requests, and when its client is gone.
-        shared_headers: of every response to this request.
-        cause: why the connection ends here, for an engine that is not told yet.
+        shared_headers: carried by every response to this request.
+        cause: why the connection ends, for a channel whose end is not reported yet.
         is_over: the connection has nothing more to do.
-        is_settling: what is queued is about to leave.
-        is_woken: the wire will call for that soon.
+        is_settling: queued bytes are about to be written in the current call.
+        is_woken: the wire will call `handle_wake` soon.
     """
 
     __slots__ = (
         "_fetch",
+        "_flushed",
         "_is_blocked",
         "_is_closed",
         "_is_fetching",
         "_jobs",
         "_leaving_bytes",
-        "_left",
+        "_listening",
         "_message_bytes",
-        "_on",
         "_settle",
         "_wire",
         "cause",
@@ -63,7 +64,7 @@ class Writer:
     )
 
     def __init__(
-        self, wire: Wire, framing: Framing, jobs: Jobs, listening: Listening, settle: Callable[[], None]
+        self, wire: Wire, framing: Framing, jobs: Jobs, listening: ServerContext, settle: Callable[[], None]
     ) -> None:
         self.exchange: Exchange | None = None
         self.shared_headers: Headers = ()
@@ -74,26 +75,26 @@ class Writer:
         self.framing = framing
         self._wire = wire
         self._jobs = jobs
-        self._on = listening
+        self._listening = listening
         self._settle = settle
         self._fetch: Callable[[], Coroutine[object, object, None]] | None = None
         self._is_fetching = False
-        self._is_blocked = False  # what was written has not left
+        self._is_blocked = False  # the last write has not left
         self._is_closed = False
-        self._message_bytes = 0  # of what is queued
-        self._leaving_bytes = 0  # of what was written and has not left
-        self._left: anyio.Event | None = None  # while a task waits for that
+        self._message_bytes = 0  # bytes of messages that are queued
+        self._leaving_bytes = 0  # bytes of messages that were written and have not left
+        self._flushed: anyio.Event | None = None  # while a task waits until all has left
 
-    # --- What leaves ------------------------------------------------------------------------------------------------
+    # --- Writing ----------------------------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Send what is queued. Returns whether a reply has left in full, and more of the next request is there."""
+        """Writes what is queued. Returns True if a reply has left in full and some of the next request has arrived."""
         framing = self.framing
         while framing.queued and not self._is_blocked:
             parts, framing.queued = framing.queued, []
             self._leaving_bytes, self._message_bytes = self._message_bytes, 0
             if self._wire.write(parts):
-                self._note_left()
+                self._note_written()
             else:
                 self._is_blocked = True
         if self._is_blocked or self.is_over:
@@ -111,40 +112,41 @@ class Writer:
         return False
 
     def handle_written(self) -> None:
-        """What was written has left."""
+        """Records that everything written has left."""
         self._is_blocked = False
-        self._note_left()
+        self._note_written()
 
-    def _note_left(self) -> None:
+    def _note_written(self) -> None:
         exchange, is_empty = self.exchange, not self.framing.queued
-        if not (is_empty and exchange is not None and exchange.is_ended):  # else its end is to be told as well
+        if not (is_empty and exchange is not None and exchange.is_ended):  # else `_finish` reports
             size_bytes, self._leaving_bytes = self._leaving_bytes, 0
             if size_bytes and exchange is not None and exchange.channel is not None:
-                self._on.port.sent(exchange.channel, size_bytes)
-        if self._left is not None and is_empty:
-            self._left.set()
-            self._left = None
+                self._listening.port.sent(exchange.channel, size_bytes)
+        if self._flushed is not None and is_empty:
+            self._flushed.set()
+            self._flushed = None
 
     async def flush(self) -> None:
-        """For a task: return when all that is queued has left. Never, if the connection ends first."""
+        """Returns when everything queued has left. Does not return if the connection ends first. Only for tasks."""
         self._settle()
         if not (self._is_blocked or self.framing.queued):
             await checkpoint()
         while self._is_blocked or self.framing.queued:
-            self._left = self._left or anyio.Event()
-            await self._left.wait()
+            self._flushed = self._flushed or anyio.Event()
+            await self._flushed.wait()
 
     def wake(self, *, at_once: bool = False) -> None:
-        """Have what is queued sent, in one write with whatever else comes before others get their turn; at once where
-        nothing else will come."""
+        """Has queued bytes written soon, in one write with whatever else is queued in this turn; with `at_once`,
+        without waiting for more."""
         if not (self.is_settling or self.is_woken or self.is_over):
             self.is_woken = True
             self._wire.wake(at_once)
 
-    # --- What is said -----------------------------------------------------------------------------------------------
+    # --- Replies ----------------------------------------------------------------------------------------------------
 
     def fetch(self, fetch: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Await `fetch` once what is queued has left: it queues the reply piece by piece, at the client's pace."""
+        """Runs `fetch` as a task once what is queued has left. It queues the reply piece by piece, at the client's
+        pace."""
         self._fetch = fetch
         self.wake()
 
@@ -155,20 +157,20 @@ class Writer:
             self._is_fetching = False
 
     def answer(self, refused: Refused) -> None:
-        """Reply to the request on our own account."""
-        self.exchange = Exchange(self, Reply(), head_only=self.framing.head_only)
+        """Replies to the request without the engine."""
+        self.exchange = Exchange(self, HttpReply(), head_only=self.framing.head_only)
         self.exchange.answer(refused)
 
     def keep_alive(self) -> None:
-        """Put a comment on an open event stream whose client keeps up."""
+        """Writes a comment on an open event stream whose client keeps up."""
         if self.exchange is not None and not (self._is_blocked or self.framing.queued):
             self.exchange.keep_alive()
 
-    # --- What exchanges ask -----------------------------------------------------------------------------------------
+    # --- Orders of exchanges ----------------------------------------------------------------------------------------
 
     def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
         if exchange is not self.exchange:
-            return  # its client is gone
+            return  # the client is gone
         framing = self.framing
         head = outs[0]
         if type(head) is ReplyDocument:
@@ -192,8 +194,8 @@ class Writer:
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing = self.framing
-        if framing.phase is Phase.DONE and not (is_head_only or self._on.is_draining):  # as nearly always
-            headers = self._on.dated(document.headers, self.shared_headers)
+        if framing.phase is Phase.DONE and not (is_head_only or self._listening.is_draining):  # the usual case
+            headers = self._listening.dated(document.headers, self.shared_headers)
             framing.queued += framing.codec.encode_document(document.status, headers, document.pieces)
         else:
             data = document.data
@@ -203,7 +205,7 @@ class Writer:
 
     def _headers(self, head: ReplyHead) -> list[tuple[bytes, bytes]]:
         framing = self.framing
-        is_passing = framing.phase is Phase.FORWARD  # the request is not through yet
+        is_passing = framing.phase is Phase.FORWARD  # the request's body is still coming
         if not is_passing:
             framing.leave_rest()
         headers = [*head.headers, *self.shared_headers]
@@ -211,22 +213,22 @@ class Writer:
             if name == _DATE:
                 break
         else:
-            headers.append((_DATE, self._on.date()))
-        if is_passing or framing.phase is Phase.CLOSING or self._on.is_draining:
+            headers.append((_DATE, self._listening.date()))
+        if is_passing or framing.phase is Phase.CLOSING or self._listening.is_draining:
             headers.append((b"connection", b"close"))
         return headers
 
     def start_download(self, exchange: FileExchange, order: Serve) -> None:
-        self.fetch(partial(self._give_out, exchange, order))
+        self.fetch(partial(self._serve_file, exchange, order))
 
-    async def _give_out(self, exchange: FileExchange, order: Serve) -> None:
+    async def _serve_file(self, exchange: FileExchange, order: Serve) -> None:
         assert self.framing.head is not None
         plan = plan_download(order, self.framing.head.headers, head_only=exchange.head_only)
         if not plan.parts:
             exchange.put([ReplyHead(plan.status, plan.headers), ReplyEnd()])
             return
         exchange.traffic.begin()
-        cause = await deliver(exchange, plan, partial(self._on.files.give_out, order), self.flush)
+        cause = await deliver(exchange, plan, partial(self._listening.files.give_out, order), self.flush)
         if cause is not None and exchange.is_ended:
             self.close_channel(cause)
         elif cause is not None:
@@ -238,12 +240,12 @@ class Writer:
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> bool:
-        """A reply has left in full. Returns whether more of the next request is there."""
+        """Ends an exchange whose reply has left in full. Returns True if some of the next request has arrived."""
         framing = self.framing
         delivered_bytes, self._leaving_bytes = self._leaving_bytes, 0
         self.close_channel(_DONE, delivered_bytes)
         self.exchange = None
-        if framing.phase is Phase.FORWARD:  # answered before the body was there in full
+        if framing.phase is Phase.FORWARD:  # answered before the body had arrived in full
             framing.stop_intake()
             framing.phase = Phase.CLOSING
         if framing.phase is Phase.DONE:
@@ -256,16 +258,17 @@ class Writer:
         return False
 
     def next_cycle(self) -> bool:
-        """Go on with the next request, or end here if there is to be none. Returns whether some of it is there."""
+        """Goes on to the next request, or ends the connection if there is to be none. Returns True if some of it has
+        arrived."""
         self.shared_headers = ()
-        if self._on.is_draining or self.framing.is_ending or not self.framing.start_next_cycle():
+        if self._listening.is_draining or self.framing.is_ending or not self.framing.start_next_cycle():
             self.end_here()
             return False
         return self.framing.phase is not Phase.IDLE
 
     def stop(self, cause: Cause) -> None:
-        """The connection ends here and now, whatever is due. What is being taken in comes to its end first, so that it
-        can be told how much that was."""
+        """Ends the connection now, whatever is due. An upload in progress ends by itself first, so that the engine
+        learns how much of it was stored."""
         if self.is_over:
             return
         self.cause = cause
@@ -275,7 +278,7 @@ class Writer:
         self.end_here()
 
     def end_here(self) -> None:
-        """Nothing more is read or written. When no task is left, the wire is closed."""
+        """Stops reading and writing. The wire is closed once no task is left."""
         if self.is_over:
             return
         self.is_over = self.framing.is_ending = True
@@ -292,13 +295,13 @@ class Writer:
             self._wire.close()
 
     def close_channel(self, cause: Cause | None = None, delivered_bytes: int = 0) -> None:
-        """Tell the engine of the end, once, and of what has left before it."""
+        """Reports the end of the channel to the engine, once, and the bytes that have left before it."""
         exchange = self.exchange
         if exchange is not None and exchange.channel is not None:
             channel, exchange.channel = exchange.channel, None
             if isinstance(exchange, FileExchange):
                 exchange.traffic.end(cause or self.cause)
             if delivered_bytes:
-                self._on.port.delivered(channel, delivered_bytes)
+                self._listening.port.delivered(channel, delivered_bytes)
             else:
-                self._on.port.closed(channel, cause or self.cause)
+                self._listening.port.closed(channel, cause or self.cause)

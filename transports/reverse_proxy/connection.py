@@ -1,4 +1,4 @@
-"""A connection to a transparent server: bytes on one side, HTTP events on the other."""
+"""A connection to a transparent server: bytes on the socket's side, h11 events on the other."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..base.dialer import LOST
 from ..base.stream_socket import socket_of
 
 
-class Link:
+class UpstreamConnection:
     """One connection, for one request after another.
 
     Attributes:
         was_used: it has carried a request before, so the server may have closed it since.
-        has_heard: something of the response has arrived.
-        is_stream: it is in use for what a client listens on.
+        has_heard: a byte of the current response has arrived.
+        is_stream: it is in use for an event stream that a client listens on.
     """
 
     def __init__(self, stream: ByteStream, limits: Limits) -> None:
@@ -34,20 +34,23 @@ class Link:
         self._write_timeout_s = limits.write_timeout_s
 
     async def send(self, *events: h11.Event) -> None:
-        """Raises:
-        OSError, anyio's like of it: the server takes no more. What it has said may still be received.
+        """Sends the events.
+
+        Raises:
+            OSError, or an exception of anyio in `LOST`: the server takes no more. What it sent before may still be
+                received.
         """
         parts = [part for event in events for part in self.http.send_with_data_passthrough(event) or ()]
         await self.send_bytes(b"".join(parts))
 
     async def send_bytes(self, data: bytes) -> None:
-        """As `send`, of what is HTTP no more."""
+        """Sends bytes that are not HTTP, with the errors of `send`."""
         if data:
             with anyio.fail_after(self._write_timeout_s):
                 await self.stream.send(data)
 
     async def receive(self) -> bytes:
-        """What has arrived; nothing at the end of the stream, however that came about."""
+        """Returns received bytes; b"" at the end of the stream, orderly or not."""
         try:
             data = await self.stream.receive(self._read_size)
         except LOST:
@@ -56,7 +59,7 @@ class Link:
         return data
 
     def recycle(self) -> bool:
-        """Make ready for another request; False if there can be none."""
+        """Prepares the connection for another request. Returns False if it cannot carry one."""
         http = self.http
         if http.our_state is not h11.DONE or http.their_state is not h11.DONE or http.trailing_data != (b"", False):
             return False
@@ -66,7 +69,8 @@ class Link:
         return True
 
     def is_alive(self) -> bool:
-        """Whether nothing has arrived since the last response: that would be the end, or what nobody asked for."""
+        """True if nothing has arrived since the last response. Input would be the end of the stream, or bytes that no
+        request asked for."""
         raw = socket_of(self.stream)
         if raw is None:
             return True

@@ -1,11 +1,11 @@
 """One request to a transparent server, and its response.
 
-Two tasks of the client's connection carry it: its reader runs `pass_on`, which takes the request's body from the client
-as fast as the server takes it; its writer runs `run`, which connects, and brings the response back as fast as the
-client takes it. Neither holds more than one read at a time, so each side feels the other's pace.
+Two tasks of the client's connection carry it. Its reader runs `pass_on`, which takes the request's body from the client
+as fast as the server takes it. Its writer runs `run`, which connects, and brings the response back as fast as the
+client takes it. Neither holds more than one read at a time, so backpressure acts through both directions.
 
-What was begun ends in one of three ways: the response is complete; nothing was written yet and the client is told why;
-or the client's connection is cut, so that nobody takes a part for the whole.
+An exchange ends in one of three ways: the response is complete; nothing of it was written yet, and the client gets an
+error; or the client's connection is cut, so that a part of the response is not taken for the whole.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ from ...core.wire.http.routes import ForwardRoute, Head
 from ..base.clock import loop_clock
 from ..base.dialer import LOST
 from ..base.port import BodySource
-from .connection import Link
+from .connection import UpstreamConnection
 
 if TYPE_CHECKING:
     from .forwarder import Forwarder
 
 TURN_OUTS: Final = 200
-"""Pieces of a response that are queued before others get their turn."""
+"""Pieces of a response that are queued before other connections get their turn."""
 INTERIM_MAX: Final = 100
-"""Interim responses to one request that are read over: more mean that there will never be another one."""
+"""Interim responses to one request that are skipped. A server that sends more is taken for one that never ends."""
 LINGER_S: Final = 1.0
-"""How long a server that takes no more of a request may still say why, and one side of a WebSocket may still speak when
-the other has left."""
+"""Seconds a server that takes no more of a request may still explain why, and one side of a WebSocket may still send
+after the other has left."""
 
 _REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class ForwardFailed(Exception):
-    """The server's part broke off: `status` and `code` are for a client that has heard nothing yet."""
+    """Raised when the server cannot be reached or its response breaks off. `status` and `code` are for a client that
+    has received nothing yet."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -55,29 +56,31 @@ class ForwardFailed(Exception):
 
 
 class ClientSide(Protocol):
-    """What a passage asks of the client's connection, all of it in its writer."""
+    """The client's connection, as a `ForwardedExchange` uses it, always from its writer task."""
 
     def put(self, outs: Sequence[Out]) -> None:
-        """Queue what comes next of the response."""
+        """Queues what follows of the response."""
 
     def put_bytes(self, data: bytes) -> None:
-        """Queue what is HTTP no more."""
+        """Queues bytes that are not HTTP."""
 
     async def flush(self) -> None:
-        """Return when the client has taken all that is queued."""
+        """Returns when the client has taken everything queued."""
 
     def ask_body(self) -> None:
-        """The server is there: tell a client that waits with its body to go on."""
+        """Tells a client that waits for a 100 to send the body, because the server is connected."""
 
     def switch(self, headers: Headers) -> None:
-        """Queue a 101 with these headers: what follows, both ways, is bytes."""
+        """Queues a 101 with these headers. The bytes that follow in both directions are not HTTP."""
 
 
-class Passage:
-    """Attributes:
-    has_begun: something of the response was queued.
-    is_complete: all of it was.
-    is_call: a request that is to be answered, rather than a stream to listen on.
+class ForwardedExchange:
+    """A request that is forwarded, and its response.
+
+    Attributes:
+        has_begun: something of the response was queued.
+        is_complete: all of the response was queued.
+        is_call: it is a request with an answer, rather than an event stream to listen on.
     """
 
     def __init__(
@@ -113,25 +116,26 @@ class Passage:
         self._is_repeatable = head.method in _REPEATABLE and self._body_left == 0
         self._now = loop_clock()
         self._scope = CancelScope()
-        self._waiting = CancelScope()  # for the server to say something
-        self._link: Link | None = None
+        self._waiting = CancelScope()  # round the wait for the server
+        self._link: UpstreamConnection | None = None
         self._is_open = anyio.Event()
-        self._is_passed_on = anyio.Event()  # or will not be
+        self._is_passed_on = anyio.Event()  # the body was sent, or will not be
         self._is_sent = False
         self._is_refused = False  # the server takes no more of the request
         self._rewriter: EndpointRewriter | None = None
 
     def cancel(self) -> None:
-        """The client's part broke off: `run` returns, and the server notices."""
+        """Cancels the exchange because the client's side broke off. `run` returns, and the connection to the server is
+        closed."""
         self._scope.cancel()
 
     # --- Client to server -------------------------------------------------------------------------------------------
 
     async def pass_on(self, source: BodySource) -> bool:
-        """Send the body. Returns whether all of it was taken from `source`.
+        """Sends the body. Returns True if all of it was taken from `source`.
 
         Raises:
-            Whatever `source` raises.
+            Exception: any that `source` raises.
         """
         try:
             return await self._pass_on(source)
@@ -155,10 +159,10 @@ class Passage:
             await self._send(link, h11.Data(data=data))
         return False
 
-    async def _send(self, link: Link, *events: h11.Event) -> None:
+    async def _send(self, link: UpstreamConnection, *events: h11.Event) -> None:
         try:
             await link.send(*events)
-        except (*LOST, h11.LocalProtocolError):  # the latter when the server has closed its side
+        except (*LOST, h11.LocalProtocolError):  # LocalProtocolError: the server has closed its side
             self._is_refused = True
         else:
             self._is_sent = isinstance(events[-1], h11.EndOfMessage)
@@ -166,7 +170,7 @@ class Passage:
             self._waiting.deadline = self._now() + self._head_timeout_s
 
     async def pass_bytes(self, data: bytes) -> bool:
-        """After a switch: send what the client said. False if the server takes no more."""
+        """Sends the client's bytes after a protocol switch. Returns False if the server takes no more."""
         try:
             if (link := self._link) is not None:
                 await link.send_bytes(data)
@@ -176,29 +180,29 @@ class Passage:
         return False
 
     async def pass_eof(self) -> None:
-        """After a switch: the client says no more. The server may finish, for a moment."""
+        """Ends the client's side after a protocol switch, and gives the server `LINGER_S` to finish."""
         try:
             if (link := self._link) is not None:
                 await link.stream.send_eof()
-        except (*LOST, RuntimeError):  # uvloop's, of what is closed already; and what cannot be done, with TLS
+        except (*LOST, RuntimeError):  # uvloop raises RuntimeError if it is closed already; TLS has no half-close
             pass
         await anyio.sleep(LINGER_S)
 
     # --- Server to client -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Connect, send the head, and bring back the response, or what follows a switch.
+        """Connects, sends the head, and brings back the response, or the bytes that follow a protocol switch.
 
         Raises:
-            ForwardFailed: what is there of the response is queued, and there will be no more.
-            Whatever the client's side raises.
+            ForwardFailed: the response has failed. What arrived of it is queued, and nothing follows.
+            Exception: any that the client's side raises.
         """
         is_reusable = False
         self._forwarder.note_begin(self)
         try:
             with self._scope:
                 used = await self._bring_back(await self._open(is_new=False))
-                # A server may be through with its response first, and still want the rest of the request.
+                # A server may complete its response first, and still want the rest of the request.
                 if used.http.their_state is h11.DONE and not self._is_passed_on.is_set():
                     await self._client.flush()
                     await self._is_passed_on.wait()
@@ -212,7 +216,7 @@ class Passage:
             elif link is not None:
                 await self._forwarder.drop(self._route.server, link)
 
-    async def _open(self, *, is_new: bool) -> Link:
+    async def _open(self, *, is_new: bool) -> UpstreamConnection:
         self._link = link = await self._forwarder.link(self._route.server, is_call=self.is_call, is_new=is_new)
         events: list[h11.Event] = [self._request]
         if self._body_left == 0:
@@ -227,8 +231,8 @@ class Passage:
         self._is_open.set()
         return link
 
-    async def _bring_back(self, link: Link) -> Link:
-        """Returns the connection the response came on, which may be another one."""
+    async def _bring_back(self, link: UpstreamConnection) -> UpstreamConnection:
+        """Brings back the response. Returns the connection that it came on, which may be another than `link`."""
         outs: list[Out] = []
         interim = 0
         while True:
@@ -258,8 +262,8 @@ class Passage:
                 await self._deliver(outs)
                 await checkpoint()
 
-    async def _next_event(self, link: Link, outs: list[Out]) -> tuple[Link, h11.Event]:
-        """What the server says next. Whatever it said before is delivered while it says nothing."""
+    async def _next_event(self, link: UpstreamConnection, outs: list[Out]) -> tuple[UpstreamConnection, h11.Event]:
+        """Returns the server's next event. Events before it are delivered before waiting for more bytes."""
         while True:
             try:
                 event = link.http.next_event()
@@ -276,7 +280,7 @@ class Passage:
                 assert isinstance(event, h11.Event)
                 return link, event
 
-    async def _receive(self, link: Link) -> Link:
+    async def _receive(self, link: UpstreamConnection) -> UpstreamConnection:
         timeout_s = self._limits.forward_idle_timeout_s if self.has_begun else self._head_timeout_s
         with CancelScope(deadline=self._now() + timeout_s) as self._waiting:
             data = await link.receive()
@@ -284,7 +288,7 @@ class Passage:
                 link.http.receive_data(data)
                 return link
             if link.was_used and self._is_repeatable:
-                await self._forwarder.drop(self._route.server, link)  # closed in the moment it was used again
+                await self._forwarder.drop(self._route.server, link)  # the server closed it while it was idle
                 self._link = None
                 return await self._open(is_new=True)
             raise self._broken("closed the connection before its response")
@@ -297,7 +301,7 @@ class Passage:
     def _head_timeout_s(self) -> float:
         if self._is_refused:
             return LINGER_S
-        return self._reply_timeout_s if self._is_sent else float("inf")  # it may wait for the whole request
+        return self._reply_timeout_s if self._is_sent else float("inf")  # the server may wait for the whole request
 
     def _receive_head(self, response: h11.Response) -> ReplyHead:
         headers = tuple(response.headers)
@@ -327,8 +331,8 @@ class Passage:
             outs.clear()
             await self._client.flush()
 
-    async def _bring_bytes(self, link: Link, response: h11.InformationalResponse) -> None:
-        """Until the server leaves."""
+    async def _bring_bytes(self, link: UpstreamConnection, response: h11.InformationalResponse) -> None:
+        """Brings back the server's bytes after a protocol switch, until it closes the connection."""
         assert self._is_upgrade
         self.has_begun = True
         self._client.switch(response_headers(tuple(response.headers), self._rules, status=101))

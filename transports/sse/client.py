@@ -1,9 +1,9 @@
-"""Upstream servers of the HTTP+SSE transport: an event stream and POSTs made one two-way channel.
+"""Upstream servers of the HTTP+SSE transport (2024-11-05): an event stream and POSTs as one two-way channel.
 
-Messages are POSTed in the order in which they were sent: the next one leaves when the one before it was taken. A server
-that says so only when it has answered could wait for our next message meanwhile, so none is held back for longer than
-`Limits.post_wait_s` after the one before it left whole. What is refused, and what ends the session, is decided in
-`core.wire.sse_client`.
+Messages are POSTed in the order in which they were sent: the next one is sent once the one before was accepted. A
+server that accepts a message only when it has answered it could wait for our next message meanwhile, so no message is
+held back for longer than `Limits.post_wait_s` after the one before it was written in full.
+`core.wire.http.legacy_sse_client` decides what is refused and what ends the session.
 """
 
 from __future__ import annotations
@@ -14,43 +14,32 @@ from typing import Final
 
 import anyio
 
-from ...core.base.effects import (
-    Cause,
-    Close,
-    Connected,
-    CookieChanges,
-    End,
-    Join,
-    Listen,
-    Opening,
-    Post,
-    PostOpening,
-    Send,
-)
+from ...core.base.effects import Close, Join, Listen, Post, Send
 from ...core.base.errors import LocalProtocolError
+from ...core.base.events import Cause, Connected, CookieChanges, End, Opening, PostOpening
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.wire.http.cookies import CookieStore
-from ...core.wire.http.legacy_sse_client import Again, SseSession
-from ...core.wire.http.response import Arrived, Ended, ReplyReader
+from ...core.wire.http.legacy_sse_client import SendAgain, SseSession
+from ...core.wire.http.response import Arrived, Ended, ResponseReader
 from ..base.endpoint import Endpoint
 from ..base.port import Outlet, Port
 from ..http_client.client import HttpClient
 from ..http_client.exchange import Exchange
 
 FLUSH_GRACE_S: Final = 1.0
-"""How long what was queued for a server may still take when the session is to end."""
+"""Seconds that queued messages may still take to reach the server when the session is closed."""
 
 
 class SseUpstream:
     """One session with a server, from the GET of its event stream to its end, as the `Outlet` of its channel.
 
-    Orders may be given from the beginning; what is sent before the session is joined is queued. Give it a task:
-    `tasks.start_soon(upstream.run)`. It must be done before the client's context is left.
+    Orders may be given from the beginning; messages sent before the session is joined are queued. Run it as a task:
+    `tasks.start_soon(upstream.run)`. The task must end before the HTTP client's context is left.
 
     Args:
-        endpoint: of the event stream.
-        log: called with what people may want to know, without line ends.
+        endpoint: the URL of the event stream.
+        log: called with lines for people, without line ends.
     """
 
     def __init__(
@@ -75,10 +64,10 @@ class SseUpstream:
         self._cookies = CookieStore(limits)
         self._stream: Exchange | None = None
         self._queue: deque[bytes] = deque()
-        self._again: deque[bytes] = deque()  # before all that is queued
+        self._to_repeat: deque[bytes] = deque()  # messages to send again, before the queue
         self._posts: set[_Posting] = set()
         self._change = anyio.Event()
-        self._scope = anyio.CancelScope()  # of the session
+        self._scope = anyio.CancelScope()  # round the session
         self._is_joined = False
         self._is_paused = False
         self._is_closing = False
@@ -106,14 +95,14 @@ class SseUpstream:
             self._stream.resume()
 
     async def run(self) -> None:
-        """Join the session and stay until it is over."""
+        """Joins the session and runs until it is over."""
         try:
             with self._scope:
                 if not self._is_closing:
                     await self._live()
         except LocalProtocolError as error:  # the headers of this session cannot be sent
             self.receive_end(Cause(End.UNREACHABLE, str(error), unsent=True))
-        except Exception:  # our own mistake: that is for whoever runs us, but nobody may wait for this server
+        except Exception:  # an error of our own: it goes to the caller, but the channel has to end too
             self.receive_end(Cause(End.BROKEN, "internal error"))
             raise
         finally:
@@ -126,7 +115,7 @@ class SseUpstream:
     # --- From the exchanges -----------------------------------------------------------------------------------------
 
     def receive_cookies(self, changes: CookieChanges) -> None:
-        """What the response to the GET or to a POST has set."""
+        """Stores the cookies that the response to the GET or a POST has set."""
         self._cookies.receive(changes)
 
     def receive_joined(self) -> None:
@@ -144,16 +133,16 @@ class SseUpstream:
             self._port.arrived(self._channel, messages)
 
     def receive_end(self, cause: Cause) -> None:
-        """The session is over; only the first cause counts."""
+        """Ends the session. Only the first cause counts."""
         if not self._is_over:
             self._is_over = True
             self._scope.cancel()
             if self._stream is not None:
-                self._stream.close(Close(self._channel))  # at once: what still arrives there means nothing
+                self._stream.close(Close(self._channel))  # at once: nothing that still arrives there is reported
             self._port.closed(self._channel, Cause(End.DONE) if self._is_closing else cause)
 
     def receive_posted(self, posting: _Posting, cause: Cause) -> None:
-        """A POST is over."""
+        """Handles the end of a POST."""
         self._posts.discard(posting)
         self._change.set()
         if cause.end is End.DONE or self._is_over:
@@ -161,8 +150,8 @@ class SseUpstream:
         for fact in self._session.receive_untaken(posting.body, cause, is_repeated=posting.is_repeated):
             if isinstance(fact, Arrived):
                 self.receive_message(fact.message)
-            elif isinstance(fact, Again):
-                self._again.append(posting.body)
+            elif isinstance(fact, SendAgain):
+                self._to_repeat.append(posting.body)
             elif isinstance(fact, Ended):
                 self.receive_end(fact.cause)
             else:
@@ -175,10 +164,10 @@ class SseUpstream:
         self._stream = self._client.dial(self._endpoint, target, self._channel, _Stream(self), reader=self._session)
         if self._is_paused:
             self._stream.pause()
-        while not self._is_over:  # a wake-up may come before the cancellation that went with it
+        while not self._is_over:  # the event may wake this task before the cancellation set together with it
             is_free = len(self._posts) < self._limits.exchanges_per_session_max
-            if self._again and is_free:
-                await self._post(self._again.popleft(), is_repeated=True)
+            if self._to_repeat and is_free:
+                await self._post(self._to_repeat.popleft(), is_repeated=True)
             elif self._is_joined and self._queue and is_free:
                 await self._post(self._queue.popleft())
             elif self._is_closing and not (self._is_joined and self._queue):
@@ -188,10 +177,11 @@ class SseUpstream:
                 await self._change.wait()
 
     async def _post(self, message: bytes, *, is_repeated: bool = False) -> None:
-        """Return when it was taken or refused, or when the next one need not wait for that any longer."""
+        """POSTs a message. Returns when it was accepted or refused, or when the next one need not wait for that any
+        longer."""
         target = Post(self._target.server, message, headers=self._target.headers, cookies=self._cookies.pairs)
         posting = _Posting(self, message, is_repeated=is_repeated)
-        reader = ReplyReader(target, self._limits, has_messages=False)
+        reader = ResponseReader(target, self._limits, has_messages=False)
         posting.exchange = self._client.dial(
             self._endpoint,
             target,
@@ -210,7 +200,7 @@ class SseUpstream:
 
 
 class _Stream:
-    """The event stream's end of an `SseUpstream`, as a `Port`."""
+    """The `Port` of the event stream, which reports to its `SseUpstream`."""
 
     def __init__(self, upstream: SseUpstream) -> None:
         self._upstream = upstream
@@ -256,17 +246,17 @@ class _Stream:
         self.closed(channel, Cause(End.DONE))
 
     def delivered(self, channel: ChannelId, size_bytes: int) -> None:
-        """A request is sent whole."""
+        """Does nothing: a request is sent whole."""
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
-        """A request is sent whole."""
+        """Does nothing: a request is sent whole."""
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         self._upstream.receive_end(cause)
 
 
 class _Posting(_Stream):
-    """One POST of an `SseUpstream`."""
+    """The `Port` of one POST of an `SseUpstream`."""
 
     def __init__(self, upstream: SseUpstream, message: bytes, *, is_repeated: bool) -> None:
         super().__init__(upstream)
@@ -277,7 +267,7 @@ class _Posting(_Stream):
         self.is_over = anyio.Event()
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
-        """That it was taken is known by its end, which is at once."""
+        """Stores cookies. Acceptance is reported by `closed`, which follows at once."""
         assert isinstance(opening, Connected)
         self._upstream.receive_cookies(opening.cookies)
 

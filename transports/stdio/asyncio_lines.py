@@ -1,8 +1,10 @@
-"""Lines over descriptors in the callbacks of asyncio's event loop, uvloop's too: what `lines` does on any, for less.
+"""The asyncio driver of line-based pipes: reads and writes lines in callbacks of the event loop, at lower cost than
+`lines`.
 
-A descriptor stays registered as long as its lines are wanted. What arrives is handed over where it is noticed, and
-what was queued in one turn of the loop leaves in one write in the next. So no task wakes for a message: whoever awaits
-`run` learns of the end only.
+A descriptor stays registered with the loop as long as its lines are wanted. Lines are handed over in the callback that
+reads them, and messages queued in one turn of the loop are written together in the next. So no task wakes for a
+message: the task that awaits `run` is woken by the end only. The tests of `stdio` and `unix` run over these callbacks
+(on asyncio and uvloop) and over the portable code in `lines`, and expect the same of both.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from ..base.gate import Gate
 from .outbox import Outbox
 
 TURN_LINES: Final = 100
-"""Lines handed over before others get their turn: some milliseconds of work."""
+"""Lines handed over before other callbacks get their turn: some milliseconds of work."""
 
 
 Take = Callable[[Sequence[Line | Oversize | Truncated]], None]
-"""Who is given lines: those that were read at once, in their order; at least one."""
+"""A function that takes the lines of one read, in their order; at least one."""
 
 
-class Reading:
-    """Hands the lines of `source`, whose readiness is known, to `take` while the gate is open, those of one read at
-    once."""
+class LineReading:
+    """Reads the lines of `source`, whose readiness must be known, and hands those of one read at once to `take`, while
+    the gate is open."""
 
     def __init__(
         self,
@@ -52,17 +54,17 @@ class Reading:
         self._end: asyncio.Future[None] = self._loop.create_future()
 
     async def run(self) -> None:
-        """Return at the end of the stream.
+        """Returns at the end of the stream.
 
         Raises:
-            Exception: what `take` raised.
+            Exception: any that `take` raised.
         """
         self._gate.watcher = self._listen
         self._listen()
         try:
             await self._end
         except asyncio.CancelledError:
-            if self._left:  # they have been read, and nobody could read them again
+            if self._left:  # they were read from the pipe, so nobody else can read them
                 self._take(self._left)
             raise
         finally:
@@ -70,7 +72,7 @@ class Reading:
             self._listen()
 
     def _listen(self) -> None:
-        """Have the descriptor registered as long as there is reason."""
+        """Registers the descriptor with the event loop while the gate is open, and removes it otherwise."""
         is_wanted = self._gate.is_open and not self._end.done()
         if is_wanted is not self._is_listening:
             self._is_listening = is_wanted
@@ -104,7 +106,8 @@ class Reading:
             self._finish(error)
 
     def _hand_over(self) -> None:
-        """A read may hold thousands of short lines: now and then others get their turn."""
+        """Hands over `TURN_LINES` lines at a time, so that others get their turn: one read may hold thousands of short
+        lines."""
         lines, self._left = self._left[:TURN_LINES], self._left[TURN_LINES:]
         if lines:
             self._take(lines)
@@ -116,8 +119,8 @@ class Reading:
         self._listen()
 
 
-class Writing:
-    """Writes what is in an outbox to a stream, and what will be, until the outbox's end."""
+class LineWriting:
+    """Writes the messages of an outbox to a stream until the outbox ends."""
 
     def __init__(
         self, outbox: Outbox, sink: Descriptor, report: Callable[[int], None], *, stall_timeout_s: float | None
@@ -128,7 +131,7 @@ class Writing:
         self._report = report
         self._stall_timeout_s = stall_timeout_s
         self._left: collections.deque[bytes | memoryview] = collections.deque()
-        self._left_size_bytes = 0  # what is reported once all of that has left
+        self._left_size_bytes = 0  # bytes to report once all of `_left` is written
         self._is_due = False
         self._is_blocked = False
         self._moved_at = 0.0
@@ -137,7 +140,7 @@ class Writing:
         self._end: asyncio.Future[None] = self._loop.create_future()
 
     async def run(self) -> None:
-        """Return when all is written.
+        """Returns when all is written.
 
         Raises:
             OSError: the reader is gone.
@@ -154,7 +157,7 @@ class Writing:
                 self._watch.cancel()
 
     def _plan(self) -> None:
-        """Something was queued: more of it may be before this turn is over."""
+        """Schedules a write for the next turn of the loop, since more messages may be queued in this one."""
         if not (self._is_due or self._is_blocked):
             self._is_due = True
             self._loop.call_soon(self._write)
@@ -164,7 +167,7 @@ class Writing:
         if self._end.done():
             return
         if self._is_blocked:
-            self._moved_at = self._loop.time()  # there is room, so the reader took something
+            self._moved_at = self._loop.time()  # the descriptor is writable, so the reader took something
         try:
             if not self._left:
                 messages, self._left_size_bytes = self._outbox.take()
@@ -182,7 +185,7 @@ class Writing:
             _settle(self._end, error)
 
     def _is_written(self) -> bool:
-        """Write what is left, as far as the reader takes it."""
+        """Writes what is left, as far as the reader takes it. Returns True if all is written."""
         left = self._left
         with contextlib.suppress(BlockingIOError):
             while left:
@@ -207,7 +210,8 @@ class Writing:
             self._watch = self._loop.call_at(self._moved_at + self._stall_timeout_s, self._check)
 
     def _check(self) -> None:
-        """Armed at the first wait of several: it looks whether the one at hand is too long."""
+        """Checks for a stall. The timer is set at the first wait and set again while the current wait is shorter than
+        allowed."""
         assert self._stall_timeout_s is not None
         self._watch = None
         if not self._is_blocked or self._end.done():
@@ -220,7 +224,7 @@ class Writing:
 
 
 def _settle(end: asyncio.Future[None], error: Exception | None) -> None:
-    """Wake whoever awaits the end, unless it left already."""
+    """Completes the future, unless its task was cancelled already."""
     if not end.done():
         if error is None:
             end.set_result(None)

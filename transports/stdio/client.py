@@ -1,4 +1,4 @@
-"""A client on a pair of descriptors, usually our own stdin and stdout: one downstream channel.
+"""A client on a pair of descriptors, usually our own stdin and stdout, as one downstream channel.
 
 Source: 2024-11-05 to 2026-07-28, basic/transports, "stdio".
 """
@@ -12,7 +12,8 @@ from typing import Final
 
 import anyio
 
-from ...core.base.effects import Cause, Close, End, PipeOpening, Send
+from ...core.base.effects import Close, Send
+from ...core.base.events import Cause, End, PipeOpening
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated
@@ -28,11 +29,11 @@ STDERR: Final = 2
 
 
 async def at_once(channel: ChannelId) -> None:
-    """Nothing to wait for."""
+    """Returns at once: a `wait_answered` for callers that do not wait for open calls."""
 
 
 def _ignore(line: str) -> None:
-    """Nobody reads the log."""
+    """Drops a log line."""
 
 
 async def serve_pipe(
@@ -46,15 +47,16 @@ async def serve_pipe(
     log: Callable[[str], None] = _ignore,
     protocols: bool | None = None,
 ) -> None:
-    """Serve one client on a pair of descriptors until it leaves or the channel is closed.
+    """Serves one client on a pair of descriptors until it leaves or the channel is closed.
 
-    The client's end of input is not its departure: it may still read. So the channel is closed when `wait_answered` (no
-    call of this channel is open) has returned and all is written, or after `limits.drain_s`.
+    The end of the client's input does not end the session: the client may still read. The channel is closed when
+    `wait_answered` has returned (no call of this channel is open) and everything is written, or after `limits.drain_s`.
 
-    While stdout is served it carries messages and nothing else: what others in this process print goes to stderr.
+    While stdout is served it carries messages and nothing else: whatever else this process prints to it goes to stderr.
 
     Args:
-        protocols: whether the event loop's callbacks do it; None: wherever that is possible.
+        protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
+            possible.
     """
     with _reserved(stdout_fd) as reserved_fd, Descriptor(stdin_fd) as source, Descriptor(reserved_fd) as sink:
         await _PipeClient(port, limits, log, protocols=protocols).serve(opening, source, sink, wait_answered)
@@ -77,12 +79,12 @@ def _reserved(fd: int) -> Iterator[int]:
 
 
 def _flush() -> None:
-    with contextlib.suppress(OSError):  # a device that is full fails even then; who writes messages there will see
-        print(end="", flush=True)  # unlike sys.stdout.flush(), at home where there is no stdout object
+    with contextlib.suppress(OSError):  # a full device fails here too; the writer of messages will report it
+        print(end="", flush=True)  # unlike sys.stdout.flush(), this works where sys.stdout is None
 
 
 class _PipeClient:
-    """The client at the other end, as an `Outlet`."""
+    """The client at the other end of the pipe, as an `Outlet`."""
 
     def __init__(self, port: Port, limits: Limits, log: Callable[[str], None], *, protocols: bool | None) -> None:
         self._port = port

@@ -1,4 +1,5 @@
-"""Why a child did not start, or how it ended: in one line for people, with what may help."""
+"""Explanations of why a child process did not start, or how it ended: one line for people, with a hint where
+possible."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ LAST_LINE_MAX_CHARS: Final = 512
 LAST_WORDS: Final = "last stderr: "
 
 
-# What is found in the stderr of children that die at start, most telling first.
+# Patterns in the stderr of children that exit at start, most specific first, and the hint for each.
 HINTS: Final = (
     (r"npm (ERR!|error) (code )?E?404", "npm knows no such package: check its name and version"),
     (r"Not found in the package registry|No solution found", "no such Python package: check its name and version"),
@@ -50,7 +51,7 @@ _ESCAPE_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 def explain_start(program: str, cwd: str | None, path: str | None, error: Exception) -> str:
-    """Why a child did not start, and what would help.
+    """Explains why a child did not start, and what would help.
 
     Args:
         program: the first word of its command.
@@ -71,12 +72,12 @@ def explain_start(program: str, cwd: str | None, path: str | None, error: Except
 
 
 def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -> str:
-    """How a child ended, its last words, and what may help.
+    """Describes how a child ended, with its last lines of stderr and a hint.
 
     Args:
-        code: as `subprocess` has it; None: it went on running.
+        code: its exit code as `subprocess` has it; None: it went on running.
         stderr: its last lines.
-        has_spoken: it said something on its stdout.
+        has_spoken: it wrote at least one message to its stdout.
     """
     if code is None:
         how = "closed its stdin or stdout but went on running, so it was stopped"
@@ -94,11 +95,11 @@ def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -
 
 
 def last_words(stderr: Sequence[str]) -> str:
-    """The last of these lines of stderr, on one line."""
+    """Joins the last `LAST_LINES` lines of stderr into one."""
     return LAST_WORDS + " | ".join(_tidy(line) for line in stderr[-LAST_LINES:])
 
 
 def _tidy(line: str) -> str:
-    """A line of stderr, fit for an error message."""
+    """Strips escape sequences and unprintable characters from a line of stderr, and cuts it."""
     text = _ESCAPE_SEQUENCE.sub("", line)
     return "".join(c if c.isprintable() else " " for c in text).strip()[:LAST_LINE_MAX_CHARS]

@@ -1,7 +1,7 @@
 """Messages as lines over file descriptors, in both directions.
 
-On asyncio, descriptors that know readiness are served by the callbacks of the event loop (`line_callbacks`). What is
-here serves the others, and works on every loop.
+On asyncio, descriptors whose readiness is known are served by callbacks of the event loop (`asyncio_lines`). The code
+here serves all others, and works on every event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...core.wire.oversize import answer_for
 from ..base.descriptors import Descriptor
 from ..base.driver import uses_protocols
 from ..base.gate import Gate
-from .asyncio_lines import TURN_LINES, Reading, Take, Writing
+from .asyncio_lines import TURN_LINES, LineReading, LineWriting, Take
 from .outbox import Outbox
 
 
@@ -29,14 +29,15 @@ async def read_lines(
     read_size_bytes: int,
     protocols: bool | None = None,
 ) -> None:
-    """Hand the lines of `source` to `take` while the gate is open, those of one read at once; return at the end of the
-    stream.
+    """Hands the lines of `source`, those of one read at once, to `take` while the gate is open. Returns at the end of
+    the stream.
 
     Args:
-        protocols: whether the event loop's callbacks do it; None: wherever that is possible.
+        protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
+            possible.
     """
     if source.is_readiness_known and uses_protocols(protocols):
-        await Reading(source, lines, gate, take, read_size_bytes=read_size_bytes).run()
+        await LineReading(source, lines, gate, take, read_size_bytes=read_size_bytes).run()
         return
     while True:
         await gate.wait_open()
@@ -59,7 +60,7 @@ async def write_lines(
     stall_timeout_s: float | None = None,
     protocols: bool | None = None,
 ) -> None:
-    """Write what is in the outbox and what will be, until its end; `report` the sizes written, framing not counted.
+    """Writes the messages of the outbox until it ends, and reports the sizes written, without framing, to `report`.
 
     Args:
         protocols: as for `read_lines`.
@@ -68,7 +69,7 @@ async def write_lines(
         OSError, TimeoutError: as `Descriptor.write`.
     """
     if sink.is_stream and uses_protocols(protocols):
-        await Writing(outbox, sink, report, stall_timeout_s=stall_timeout_s).run()
+        await LineWriting(outbox, sink, report, stall_timeout_s=stall_timeout_s).run()
         return
     try:
         while not (outbox.is_ended and outbox.is_empty):
@@ -86,7 +87,8 @@ async def write_lines(
 
 
 async def _hand_over(lines: Sequence[Line | Oversize], take: Take) -> None:
-    """A read may hold thousands of short lines: now and then others get their turn."""
+    """Hands over `TURN_LINES` lines at a time, so that others get their turn: one read may hold thousands of short
+    lines."""
     while lines:
         now, lines = lines[:TURN_LINES], lines[TURN_LINES:]
         take(now)
@@ -94,7 +96,7 @@ async def _hand_over(lines: Sequence[Line | Oversize], take: Take) -> None:
             if len(now) == TURN_LINES:
                 await checkpoint()
         except anyio.get_cancelled_exc_class():
-            if lines:  # they have been read, and nobody could read them again
+            if lines:  # they were read from the pipe, so nobody else can read them
                 take(lines)
             raise
 
@@ -102,10 +104,11 @@ async def _hand_over(lines: Sequence[Line | Oversize], take: Take) -> None:
 def messages_in(
     lines: Sequence[Line | Oversize | Truncated], size_max_bytes: int, log: Callable[[str], None], *, source: str
 ) -> list[bytes]:
-    """What a server said in these lines; of one that is no message, the answer in its place, if it may have been one.
+    """Returns the messages in lines of a server. A line over the limit is replaced by an error response if it may have
+    been a response.
 
     Args:
-        source: what they stood in, for people.
+        source: what was read, for log lines.
     """
     messages: list[bytes] = []
     for line in lines:

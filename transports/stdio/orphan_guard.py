@@ -1,12 +1,12 @@
-"""No orphans: a helper process that outlives us by the moment it takes to end what we started.
+"""The orphan guard: a helper process that outlives us and ends the child processes we leave behind.
 
-A process that is killed cannot clean up. So the first child process starts a helper, which holds the reading end of a
-pipe and nothing else. It is told each process group that comes and goes, and when the pipe ends, because we are gone
-in whatever way, it ends the groups that are left. Processes that moved to a group of their own (browsers do) are
-found by a mark in their environment, where the system shows environments (Linux).
+A process that is killed cannot clean up. So before the first child starts, a helper is started that holds the reading
+end of a pipe and nothing else. It is told of each process group that starts and ends. When the pipe ends, because we
+are gone in whatever way, it ends the groups that are left. Processes that moved to a group of their own (browsers do)
+are found by a mark in their environment, on systems that show environments (Linux).
 
-This file is both sides: imported, it is the `Warden`; run as a script, it is the helper. Standard library only, since
-the helper runs isolated from whatever is installed.
+This file is both sides: imported, it is the `OrphanGuard`; run as a script, it is the helper. It uses the standard
+library only, since the helper runs isolated from all installed packages.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MARK_NAME: Final = "ISTHMUS_MARK"
 TERM_GRACE_S: Final = 2.0
 _POLL_S: Final = 0.02
 _KILL_PASSES: Final = 5  # a process may fork while the list of processes is read
-_LOOKS_MAX: Final = 25  # half a second: a process that is about to run another program is seen after microseconds
+_LOOKS_MAX: Final = 25  # half a second; a process in the midst of exec shows its environment after microseconds
 _KERNEL_THREAD: Final = 0x00200000
 
 
-class Warden:
-    """Our side of the helper: says what lives. Best effort by nature; callable from any thread."""
+class OrphanGuard:
+    """Our side of the helper: tells it which process groups live. Best effort; callable from any thread."""
 
     def __init__(self) -> None:
         self._run = secrets.token_hex(8)
@@ -42,19 +42,19 @@ class Warden:
         self._lock = threading.Lock()
 
     def mint_mark(self) -> str:
-        """A fresh value for `MARK_NAME` in a child's environment."""
+        """Returns a fresh value for `MARK_NAME` in a child's environment."""
         return f"{self._run}-{next(self._serials)}"
 
     def start(self) -> None:
-        """Have the helper running, so that no child exists before it.
+        """Starts the helper if it does not run. Call it before a child is started.
 
         Raises:
-            OSError: it cannot be started. Children are then not protected against our sudden death.
+            OSError: the helper cannot be started. Children are then not ended if we are killed.
         """
         with self._lock:
             if self._helper is not None and self._helper.poll() is None:
                 return
-            # Our own mark, if we have one, would let an outer warden end the helper before it has done its work.
+            # With our own mark, if we have one, an outer guard would end the helper before it has done its work.
             environment = {name: value for name, value in os.environ.items() if name != MARK_NAME}
             self._helper = subprocess.Popen(
                 [sys.executable, "-I", "-S", os.path.abspath(__file__)],
@@ -73,13 +73,13 @@ class Warden:
                 self._tell(f"add {group}")
 
     def watch(self, group: int) -> None:
-        """The process group is ours to end."""
+        """Adds a process group to those that the helper ends."""
         with self._lock:
             self._groups.add(group)
             self._tell(f"add {group}")
 
     def forget(self, group: int) -> None:
-        """The process group has ended; its number may come to mean another."""
+        """Removes a process group that has ended: the system may use its number again."""
         with self._lock:
             self._groups.discard(group)
             self._tell(f"del {group}")
@@ -88,18 +88,19 @@ class Warden:
         if self._helper is None:
             return
         assert self._helper.stdin is not None
-        # A dead helper is replaced at the next start; one that does not read is left alone, for closing its pipe
-        # would set it to work.
+        # A dead helper is replaced at the next start. One that does not read is left alone, because closing its pipe
+        # would make it end the groups.
         with contextlib.suppress(OSError):
             os.write(self._helper.stdin.fileno(), f"{line}\n".encode())
 
 
-WARDEN: Final = Warden()
-"""The one of this process."""
+ORPHAN_GUARD: Final = OrphanGuard()
+"""The guard of this process."""
 
 
 def end_marked(mark: str, grace_s: float) -> None:
-    """End every process whose environment holds exactly this mark: TERM, patience of `grace_s`, KILL. Blocks."""
+    """Ends every process whose environment holds exactly this mark: sends TERM, waits `grace_s` seconds, sends KILL.
+    Blocks."""
     _end(frozenset(), f"{MARK_NAME}={mark}\0".encode(), grace_s)
 
 
@@ -118,7 +119,7 @@ def _end(groups: Iterable[int], needle: bytes, grace_s: float) -> None:
 
 
 def _signal(groups: Iterable[int], needle: bytes, number: int) -> bool:
-    """Signal the groups and every process with the needle in its environment. False: there are none."""
+    """Signals the groups, and every process with `needle` in its environment. Returns False if there are none."""
     is_any = False
     for group in groups:
         with contextlib.suppress(OSError):
@@ -137,8 +138,8 @@ def _signal(groups: Iterable[int], needle: bytes, number: int) -> bool:
 
 
 def _find(needle: bytes) -> tuple[list[int], bool]:
-    """Processes that began with `needle` in their environment, and whether there may be more: one that is about to run
-    another program shows none for a moment."""
+    """Finds processes with a variable in their environment that begins with `needle`. The second result is True if
+    there may be more: a process in the midst of exec shows no environment for a moment."""
     found: list[int] = []
     is_unsure = False
     try:
@@ -150,7 +151,7 @@ def _find(needle: bytes) -> tuple[list[int], bool]:
             with contextlib.suppress(OSError):
                 environment = _read(name, "environ")
                 if not environment and _read(name, "cmdline"):
-                    environment = _read(name, "environ")  # it runs by now; if there is nothing yet, it has none
+                    environment = _read(name, "environ")  # the exec is over by now; if it is still empty, it has none
                 if environment.startswith(needle) or b"\0" + needle in environment:
                     found.append(int(name))
                 elif not environment:
@@ -159,7 +160,7 @@ def _find(needle: bytes) -> tuple[list[int], bool]:
 
 
 def _is_starting(name: str) -> bool:
-    """Whether a process has neither arguments nor environment, and is no zombie and none of the kernel's own.
+    """True if a process has neither arguments nor environment, and is neither a zombie nor a kernel thread.
 
     Source: Linux, proc_pid_stat(5): state and flags are the first and the seventh field behind the name.
     """
@@ -175,7 +176,7 @@ def _read(name: str, what: str) -> bytes:
 
 
 def _keep_watch() -> None:
-    """The helper: listen until the pipe ends, then end what is left."""
+    """Runs the helper: reads lines from its stdin until the pipe ends, then ends the groups that are left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()

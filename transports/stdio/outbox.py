@@ -1,4 +1,4 @@
-"""What an owner ordered to be sent as lines, until it is written."""
+"""The queue of messages to be written as lines."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 class Outbox:
-    """Messages on their way out. Those that gather while a write is under way leave together in the next one.
+    """Messages that wait to be written. Those queued while a write is under way leave together in the next one.
 
     Attributes:
-        is_ended: nothing more will come.
+        is_ended: nothing more will be queued.
         watcher: called when a message was queued, and at the end.
     """
 
@@ -24,7 +24,8 @@ class Outbox:
         return not self._messages
 
     def put(self, message: bytes, *, is_reported: bool = True) -> None:
-        """Queue a message; after `end` it is dropped. Only what the owner ordered is reported to it as sent."""
+        """Queues a message; after `end` it is dropped. Bytes of messages with `is_reported` False are not reported as
+        sent: those that the owner did not order."""
         if not self.is_ended:
             self._messages.append(message)
             if not is_reported:
@@ -33,13 +34,13 @@ class Outbox:
                 self.watcher()
 
     def end(self) -> None:
-        """Nothing more will come; what is queued still leaves."""
+        """Ends the queue. Messages that are queued are still written."""
         self.is_ended = True
         if self.watcher is not None:
             self.watcher()
 
     def take(self) -> tuple[list[bytes], int]:
-        """What is queued, and how many bytes of it are to be reported once they have left. It is empty now."""
+        """Removes and returns the queued messages, and how many of their bytes are to be reported once written."""
         messages, size_bytes = self._messages, sum(map(len, self._messages)) - self._unreported_bytes
         self._messages, self._unreported_bytes = [], 0
         return messages, size_bytes

@@ -1,4 +1,4 @@
-"""Child processes by their handles: whether one has exited, waiting until it has, and signals to its group."""
+"""Functions for child processes: whether one has exited, waiting for its exit, and signals to its group."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from anyio import to_thread
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """Signal everyone in the child's group. Who left it, or belongs to another user, is not reached."""
+    """Signals all processes in the child's group. A process that left the group or belongs to another user is not
+    reached."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
 def has_exited(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process has exited. Where the system can tell, it is not reaped."""
+    """True if the process has exited. Where the system supports it, the process is not reaped."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except (AttributeError, ChildProcessError):  # a system without it, or it is reaped already
+    except (AttributeError, ChildProcessError):  # no waitid on this system, or the process is reaped already
         return process.poll() is not None
 
 
 async def exits_within(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Whether the process has exited, or does within so many seconds."""
+    """True if the process has exited, or does within `limit_s` seconds."""
     if has_exited(process):
         return True
     with anyio.move_on_after(limit_s):
@@ -35,13 +36,13 @@ async def exits_within(process: subprocess.Popen[bytes], limit_s: float) -> bool
 
 
 async def wait_exit(process: subprocess.Popen[bytes]) -> None:
-    """Return when the process has exited; where the system can tell, before it is reaped."""
+    """Returns when the process has exited; where the system supports it, before it is reaped."""
     if process.returncode is not None:
         return
     try:
         watch = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
-        # Not Linux, or forbidden. A limiter of its own, or long-lived children would use up the common threads.
+        # Not Linux, or forbidden. A limiter of its own, since long-lived children would use up the shared threads.
         await to_thread.run_sync(process.wait, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
         return
     try:

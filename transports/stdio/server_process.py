@@ -1,13 +1,15 @@
-"""A server as our child process: messages on its stdin and stdout, its stderr for people.
+"""An upstream server as a child process: messages on its stdin and stdout, and its stderr as log lines.
 
-A child is alone in a session and process group of its own, so that what it starts can be ended with it. It ends in one
-of three ways, and each leads to one `Port.closed`:
+A child runs in a session and process group of its own, so that the processes it starts can be ended with it. It ends in
+one of three ways, each of which leads to one `Port.closed`:
 
-- by order: what is queued is written, stdin closed, then patience, TERM, patience, KILL;
-- by itself: it exits, or closes its stdout or stdin, which is as good as gone. What it said before is still delivered;
-- by cancellation of `Child.run`: TERM, a short patience, KILL.
+- By order: queued messages are written, stdin is closed, then it has `Limits.stop_grace_s` to exit, gets TERM, has that
+  time again, and gets KILL.
+- By itself: it exits, or closes its stdout or stdin, which counts as an exit. Messages it wrote before are still
+  delivered.
+- By cancellation of `Child.run`: TERM, a short wait, KILL.
 
-Whichever it is, `run` returns when the process is reaped and its group and marked descendants have been killed.
+In each case `run` returns when the process is reaped and its group and marked descendants were killed.
 
 Source: 2024-11-05 to 2026-07-28, basic/transports "stdio" and basic/lifecycle "Shutdown".
 """
@@ -25,7 +27,8 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from ...core.base.effects import Cause, Close, Connected, End, Send
+from ...core.base.effects import Close, Send
+from ...core.base.events import Cause, Connected, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.jsonrpc.envelope import LARGE_BYTES
@@ -36,33 +39,34 @@ from ..base.port import Port
 from .asyncio_lines import Take
 from .exit_reason import describe_end, explain_start
 from .lines import messages_in, read_lines, write_lines
-from .orphan_guard import MARK_NAME, WARDEN, Warden, end_marked
+from .orphan_guard import MARK_NAME, ORPHAN_GUARD, OrphanGuard, end_marked
 from .outbox import Outbox
 from .processes import exits_within, has_exited, signal_group, wait_exit
 
 STDERR_LINE_MAX_BYTES: Final = 4096
 FLUSH_GRACE_S: Final = 1.0
-"""How long a child that is to stop may take to read what was queued for it."""
+"""Seconds a child that is to stop may take to read what was queued for it."""
 EXIT_GRACE_S: Final = 1.0
-"""From the end of a child's stdout to its exit: normally milliseconds."""
+"""Seconds from the end of a child's stdout to its exit: normally it takes milliseconds."""
 QUICK_GRACE_S: Final = 1.0
-"""Between TERM and KILL where nobody waits for good manners."""
+"""Seconds between TERM and KILL when no orderly stop was ordered."""
 KILL_WAIT_S: Final = 5.0
-"""From KILL to the exit. What outlasts it is not ours to kill (another user's) or stuck in the kernel."""
+"""Seconds from KILL to the exit. A process that outlasts it belongs to another user or is stuck in the kernel."""
 LAST_WORDS_MAX_BYTES: Final = 1024 * 1024
-"""Read from the pipe of a child that has exited. Linux pipes hold at most this much."""
+"""Bytes read from the pipe of a child that has exited. Linux pipes hold at most this much."""
 INHERITED: Final = frozenset({"PATH", "HOME", "LANG", "LOGNAME", "SHELL", "TERM", "USER", "TMPDIR", "TZ"})
-"""What a child sees of our environment, besides `LC_*`. The rest may hold secrets that are none of its business."""
+"""Variables of our environment that a child inherits, besides `LC_*`. The rest may hold secrets that do not concern
+it."""
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
-    """How to start a server.
+    """The command and environment that start a server.
 
     Attributes:
         command: the program, looked up on PATH, and its arguments.
-        env: added to the environment, over what is inherited.
-        cwd: where it runs; None: where we do.
-        inherit_env: pass all of our environment on, instead of `INHERITED` only.
+        env: variables added to the inherited environment, which they override.
+        cwd: its working directory; None: ours.
+        inherit_env: pass on all of our environment, instead of `INHERITED` only.
     """
 
     command: tuple[str, ...]
@@ -72,7 +76,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
 
 def environment_for(spec: ChildSpec, ours: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child, without its mark."""
+    """Returns the environment of a child, without its mark."""
     inherited = {
         name: value for name, value in ours.items() if spec.inherit_env or name in INHERITED or name.startswith("LC_")
     }
@@ -80,18 +84,19 @@ def environment_for(spec: ChildSpec, ours: Mapping[str, str]) -> dict[str, str]:
 
 
 class StartError(Exception):
-    """A child could not be started; the message says why and what would help. Nothing runs."""
+    """Raised when a child could not be started. The message says why and what would help. No process runs."""
 
 
 class Child:
     """One server process, from its start to its end, as the `Outlet` of its channel.
 
-    Orders may be given from the beginning; what is sent before the process runs is queued. Give it a task:
+    Orders may be given from the beginning; messages sent before the process runs are queued. Run it as a task:
     `tasks.start_soon(child.run)`.
 
     Args:
-        log: called with each line of stderr and with what else people may want to know, without line ends.
-        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
+        log: called with each line of stderr and other lines for people, without line ends.
+        protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
+            possible.
     """
 
     def __init__(
@@ -102,7 +107,7 @@ class Child:
         limits: Limits,
         *,
         log: Callable[[str], None],
-        warden: Warden = WARDEN,
+        orphan_guard: OrphanGuard = ORPHAN_GUARD,
         protocols: bool | None = None,
     ) -> None:
         assert spec.command
@@ -112,7 +117,7 @@ class Child:
         self._port = port
         self._limits = limits
         self._log = log
-        self._warden = warden
+        self._orphan_guard = orphan_guard
         self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
@@ -136,7 +141,7 @@ class Child:
     def close(self, order: Close) -> None:
         self._is_closing = True
         self._outbox.end()
-        self._gate.open()  # from now on its output is thrown away, lest it blocks on a full pipe
+        self._gate.open()  # its output is still read, and dropped, so that it does not block on a full pipe
         self._over.set()
 
     def pause(self) -> None:
@@ -147,20 +152,20 @@ class Child:
         self._gate.open()
 
     async def run(self) -> None:
-        """Start the process and stay until it is gone."""
+        """Starts the process and runs until it is gone."""
         try:
             if not self._is_closing:
                 await self._live()
         except StartError as error:
             self._report_end(Cause(End.UNREACHABLE, detail=str(error), unsent=True))
-        except Exception:  # our own mistake: that is for whoever runs us, but nobody may wait for this server
+        except Exception:  # an error of our own: it goes to the caller, but the channel has to end too
             self._report_end(Cause(End.BROKEN, detail="internal error"))
             raise
         finally:
             self._report_end(Cause(End.DONE))
 
     async def _live(self) -> None:
-        mark = self._warden.mint_mark()
+        mark = self._orphan_guard.mint_mark()
         process = await to_thread.run_sync(self._start, mark)
         try:
             await self._serve(process)
@@ -169,9 +174,9 @@ class Child:
                 await self._finish(process, mark)
 
     def _start(self, mark: str) -> subprocess.Popen[bytes]:
-        """Start the process, in a worker thread: it may take milliseconds."""
+        """Starts the process. Runs in a worker thread, since it may take milliseconds."""
         try:
-            self._warden.start()
+            self._orphan_guard.start()
         except OSError as error:
             self._log(f"children will outlive a sudden death of this process: {error}")
         environment = environment_for(self._spec, os.environ) | {MARK_NAME: mark}
@@ -189,26 +194,28 @@ class Child:
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             spec, path = self._spec, environment.get("PATH")
             raise StartError(explain_start(spec.command[0], spec.cwd, path, error)) from error
-        self._warden.watch(process.pid)
+        self._orphan_guard.watch(process.pid)
         self.pid = process.pid
         return process
 
     async def _serve(self, process: subprocess.Popen[bytes]) -> None:
-        """Carry messages until the channel ends, by order or by itself."""
+        """Carries messages until the channel ends, by order or by itself."""
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         with Descriptor(process.stdout.fileno()) as stdout, Descriptor(process.stderr.fileno()) as stderr:
-            said = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes, joined_size_max_bytes=LARGE_BYTES)
-            complained = LineReader(line_size_max_bytes=STDERR_LINE_MAX_BYTES)
+            stdout_lines = LineReader(
+                line_size_max_bytes=self._limits.reply_size_max_bytes, joined_size_max_bytes=LARGE_BYTES
+            )
+            stderr_lines = LineReader(line_size_max_bytes=STDERR_LINE_MAX_BYTES)
             if not self._is_closing:
                 self._port.opened(self._channel, Connected())
             writing = anyio.CancelScope()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_exit, process)
                 tasks.start_soon(self._write, process.stdin, writing)
-                tasks.start_soon(self._read_stdout, stdout, said)
-                tasks.start_soon(self._read_stderr, stderr, complained)
+                tasks.start_soon(self._read_stdout, stdout, stdout_lines)
+                tasks.start_soon(self._read_stderr, stderr, stderr_lines)
                 await self._over.wait()
                 if self._is_closing:
                     await self._stop(process, writing)
@@ -218,9 +225,9 @@ class Child:
                 tasks.cancel_scope.cancel()
             is_gone = has_exited(process)
             if is_gone:
-                self._kill_group(process)  # before it is reaped; and nobody may go on speaking for it
-            _read_last(stdout, said, self._take_stdout)
-            _read_last(stderr, complained, self._take_stderr)
+                self._kill_group(process)  # before it is reaped; no descendant may go on writing to its stdout
+            _read_last(stdout, stdout_lines, self._take_stdout)
+            _read_last(stderr, stderr_lines, self._take_stderr)
             if not self._is_closing:
                 self._report_end(Cause(End.BROKEN, detail=self._describe_end(process, is_gone)))
 
@@ -233,7 +240,7 @@ class Child:
             with writing, Descriptor(stdin.fileno()) as sink:
                 await write_lines(self._outbox, sink, self._report_sent, protocols=self._protocols)
         except OSError:
-            self._over.set()  # it closed its stdin: nothing can reach it any more
+            self._over.set()  # it closed its stdin, so no message can reach it
         finally:
             stdin.close()
             self._written.set()
@@ -253,7 +260,7 @@ class Child:
         if self._is_closing:
             return
         first = lines[0]
-        if isinstance(first, Line) and first.rest:  # the end of a long line stands first in what was read
+        if isinstance(first, Line) and first.rest:  # a long line that ends in this read is its first line
             self._has_spoken = True
             self._port.pieces(self._channel, (first.data, *first.rest))
             lines = lines[1:]
@@ -278,7 +285,7 @@ class Child:
             self._port.closed(self._channel, cause)
 
     async def _stop(self, process: subprocess.Popen[bytes], writing: anyio.CancelScope) -> None:
-        """The orderly end, up to TERM."""
+        """Stops the process in order: flush, close of stdin, TERM."""
         with anyio.move_on_after(FLUSH_GRACE_S):
             await self._written.wait()
         writing.cancel()
@@ -291,19 +298,19 @@ class Child:
         await exits_within(process, grace_s)
 
     def _kill_group(self, process: subprocess.Popen[bytes]) -> None:
-        """Once, since the group's number may come to mean another after its leader is reaped."""
+        """Kills the group, once: the system may use its number again after its leader is reaped."""
         if not self._is_killed:
             self._is_killed = True
             signal_group(process, signal.SIGKILL)
 
     async def _finish(self, process: subprocess.Popen[bytes], mark: str) -> None:
-        """Make sure that nothing is left of it: no process, no descriptor."""
+        """Makes sure that no process and no descriptor of the child is left."""
         if not self._is_terminated and not has_exited(process):
             await self._terminate(process, min(QUICK_GRACE_S, self._limits.stop_grace_s))
         self._kill_group(process)
         if await exits_within(process, KILL_WAIT_S):
             process.wait()
-            self._warden.forget(process.pid)
+            self._orphan_guard.forget(process.pid)
         else:
             self._log(f"process {process.pid} could not be killed and is left behind")
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -316,7 +323,8 @@ class Child:
 
 
 def _read_last(source: Descriptor, lines: LineReader, take: Take) -> None:
-    """Take what is in the pipe already. A process that has exited adds nothing, and others are not waited for."""
+    """Takes what the pipe holds already. A process that has exited adds nothing, and its descendants are not waited
+    for."""
     left = LAST_WORDS_MAX_BYTES
     while left > 0 and (data := source.read_now(left)):
         left -= len(data)

@@ -1,4 +1,4 @@
-"""A server on a Unix domain socket that speaks as on stdio: one JSON message a line, both ways."""
+"""An upstream server on a Unix domain socket, which speaks as on stdio: one JSON message a line, both ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Final
 
 import anyio
 
-from ...core.base.effects import Cause, Close, Connected, End, Send
+from ...core.base.effects import Close, Send
+from ...core.base.events import Cause, Connected, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated
@@ -22,25 +23,28 @@ from ..stdio.lines import messages_in, read_lines, write_lines
 from ..stdio.outbox import Outbox
 
 FLUSH_GRACE_S: Final = 1.0
-"""How long a server that is let go may take to read what was queued for it."""
+"""Seconds that queued messages may still take to reach the server when the session is closed."""
 
 
 @dataclass(frozen=True)
 class UnixAddress:
-    """Args:
-    path: of the socket.
+    """The address of a server on a Unix domain socket.
+
+    Args:
+        path: of the socket.
     """
 
     path: str
 
 
 class UnixServer:
-    """One session with such a server, from connecting to the end, as the `Outlet` of its channel. Give it a task:
-    `tasks.start_soon(server.run)`.
+    """One session with a server on a Unix socket, from the connect to its end, as the `Outlet` of its channel. Run it
+    as a task: `tasks.start_soon(server.run)`.
 
     Args:
-        log: called with what people may want to know, without line ends.
-        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
+        log: called with lines for people, without line ends.
+        protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
+            possible.
     """
 
     def __init__(
@@ -81,7 +85,7 @@ class UnixServer:
         self._gate.open()
 
     async def run(self) -> None:
-        """Connect, and stay until either side is through."""
+        """Connects, and runs until either side ends the session."""
         cause = Cause(End.BROKEN, "shutting down")
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -92,12 +96,12 @@ class UnixServer:
             self._port.closed(self._channel, Cause(End.DONE) if self._is_closing else cause)
 
     async def _connect(self, connection: socket.socket) -> Cause | None:
-        """Why it could not be done; None if it was."""
+        """Connects. Returns the cause of a failure, or None."""
         path = self._address.path
         try:
             code = connection.connect_ex(path)
             with anyio.fail_after(self._limits.connect_timeout_s):
-                while code == errno.EAGAIN:  # its queue of connections is full
+                while code == errno.EAGAIN:  # the server's backlog is full
                     await anyio.sleep(0.05)
                     code = connection.connect_ex(path)
         except TimeoutError:

@@ -1,7 +1,7 @@
-"""Unix domain sockets to listen on: for HTTP, and for clients that speak as on stdio, one JSON message a line.
+"""Listeners on Unix domain sockets: for HTTP, and for clients that speak as on stdio, one JSON message a line.
 
-Whoever may open the file may speak to the server, so it is the owner's alone. A client of lines that closes its sending
-side has said all and may still read, as on stdio; one that closes both is gone. Over HTTP either is.
+A process that may open the socket file may use the gateway, so only the owner may. A client of lines that closes its
+sending side may still read, as on stdio; one that closes both sides is gone. Over HTTP either counts as gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.abc import SocketListener, TaskGroup, TaskStatus
 
-from ...core.base.effects import PipeOpening
+from ...core.base.events import PipeOpening
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ..base.port import Port
@@ -25,18 +25,18 @@ from ..stdio.client import at_once, serve_pipe
 
 BACKLOG = 128
 ACCEPT_PAUSE_S = 0.1
-"""Before accepting is tried again where the system had no room for a connection."""
+"""Seconds before accepting is tried again, when the system had no room for a connection."""
 
 
 class PathInUse(OSError):
-    """Another process listens at that path, or something else than a socket is there."""
+    """Raised when another process listens at the path, or something that is not a socket is there."""
 
 
 def make_room(path: str) -> None:
-    """Remove a socket that a process left behind.
+    """Removes a socket file that a process left behind.
 
     Raises:
-        PathInUse: it is not left behind, or no socket.
+        PathInUse: a process listens there, or it is not a socket.
         OSError: it cannot be removed.
     """
     try:
@@ -54,32 +54,33 @@ def make_room(path: str) -> None:
 
 
 def remove_socket(path: str) -> None:
-    """The listener is closed: nobody shall find its file."""
+    """Removes the socket file of a closed listener."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 
 
 async def http_listener(path: str) -> SocketListener:
-    """A listener for `HttpServer.serve`.
+    """Creates a listener for `HttpServer.serve`.
 
     Raises:
-        OSError: nothing can listen there.
+        OSError: the path cannot be listened on.
     """
     make_room(path)
     return await anyio.create_unix_listener(path, mode=0o600, backlog=BACKLOG)
 
 
 class LineListener:
-    """Serves every client that connects to a socket as a pipe.
+    """Serves each client that connects to a Unix socket like one on stdio.
 
     Args:
-        opening: what each client opens.
-        wait_answered: returns when the client of a channel is owed no answer.
-        log: called with what people may want to know, without line ends.
-        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
+        opening: the opening of each client's channel.
+        wait_answered: returns when no call of a channel is open.
+        log: called with lines for people, without line ends.
+        protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
+            possible.
 
     Raises:
-        OSError: nothing can listen there.
+        OSError: the path cannot be listened on.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class LineListener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.setblocking(False)
-            before = os.umask(0o177)  # no moment in which others may connect
+            before = os.umask(0o177)  # so that at no moment another user may connect
             try:
                 self._socket.bind(path)
             finally:
@@ -116,7 +117,7 @@ class LineListener:
             raise
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Accept clients until cancelled; then all of them are gone, and so is the socket."""
+        """Accepts clients until cancelled. Then all of them are gone, and so is the socket file."""
         try:
             async with anyio.create_task_group() as clients:
                 task_status.started()
@@ -166,7 +167,8 @@ class LineListener:
 
 
 def _is_gone(fd: int) -> bool:
-    """Whether the other side of a Unix socket takes nothing any more. Some systems say so of one that has said all."""
+    """True if the peer of a Unix socket takes nothing any more. Some systems report that also for a peer that only
+    closed its sending side."""
     poll = select.poll()
-    poll.register(fd, 0)  # what is told unasked is the end
+    poll.register(fd, 0)  # poll reports a hang-up without being asked for it
     return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))

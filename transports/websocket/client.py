@@ -1,4 +1,4 @@
-"""A server on a WebSocket: one two-way channel, from dialling it to its end."""
+"""An upstream server on a WebSocket: one two-way channel, from the dial to its end."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import anyio
 import h11
 from anyio.abc import ByteStream
 
-from ...core.base.effects import Cause, Close, Connected, End, Headers, Listen
+from ...core.base.effects import Close, Listen
 from ...core.base.errors import RemoteProtocolError
+from ...core.base.events import Cause, Connected, End, Headers
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
-from ...core.wire.http.response import Ended, ReplyEvent, ReplyReader
+from ...core.wire.http.response import Ended, ReplyEvent, ResponseReader
 from ...core.wire.oversize import answer_for
 from ...core.wire.websocket import Deflate, check_accepted, request_headers
-from ..base.dialer import LOST, Dialler, Unreachable
+from ..base.dialer import LOST, Dialer, Unreachable
 from ..base.endpoint import Endpoint
 from ..base.port import Port
 from .connection import Socket
@@ -26,23 +27,23 @@ from .frames import Frames
 SWITCHING: Final = 101
 NONCE_BYTES: Final = 16
 HANG_UP_S: Final = 1.0
-"""For closing a stream whose messages are all told."""
+"""Seconds for closing a stream once all its messages are reported."""
 
 
 class SocketServer(Socket):
-    """One session with a server. Give it a task: `tasks.start_soon(server.run)`.
+    """One session with a server. Run it as a task: `tasks.start_soon(server.run)`.
 
     Args:
-        dialler: for the origin of `endpoint`.
-        headers: sent with the request to upgrade, in place of the endpoint's of the same names.
+        dialler: connects to the origin of `endpoint`.
+        headers: sent with the upgrade request; they replace the endpoint's headers of the same names.
     """
 
     def __init__(
-        self, dialler: Dialler, endpoint: Endpoint, headers: Headers, channel: ChannelId, port: Port, limits: Limits
+        self, dialer: Dialer, endpoint: Endpoint, headers: Headers, channel: ChannelId, port: Port, limits: Limits
     ) -> None:
         super().__init__(port, limits, peer="the server", gone=End.BROKEN)
         self._channel = channel
-        self._dialler = dialler
+        self._dialer = dialer
         self._target = endpoint.address().target
         self._headers = _merged(endpoint.headers, headers)
         self._connecting = anyio.CancelScope()
@@ -55,18 +56,19 @@ class SocketServer(Socket):
         super().close(order)
 
     async def run(self) -> None:
-        """Connect, and stay until the end."""
+        """Connects, and runs until the end."""
         cause = Cause(End.BROKEN, "shutting down")
         try:
             cause = await self._live()
-        except Exception:  # our own mistake: that is for whoever runs us, but nobody may wait for this server
+        except Exception:  # an error of our own: it goes to the caller, but the channel has to end too
             cause = Cause(End.BROKEN, "internal error")
             raise
         finally:
             self._report_end(Cause(End.DONE) if self._is_ordered_to_close else cause)
 
     def _end(self, cause: Cause, code: int | None, reason: str) -> None:
-        """What is sent from now on is dropped: so its sender is told at once, not when the farewells are over."""
+        """Begins the end. It is reported at once, not after the closing handshake, because messages sent from now on
+        are dropped."""
         super()._end(cause, code, reason)
         if not self._is_ordered_to_close:
             self._report_end(cause)
@@ -82,7 +84,7 @@ class SocketServer(Socket):
         received = b""
         try:
             with self._connecting:
-                stream = await self._dialler.connect()
+                stream = await self._dialer.connect()
                 answer = await self._upgrade(stream)
                 if isinstance(answer, Cause):
                     return answer
@@ -106,14 +108,14 @@ class SocketServer(Socket):
                     await stream.aclose()
 
     async def _upgrade(self, stream: ByteStream) -> tuple[Deflate | None, bytes] | Cause:
-        """The opening handshake. Returns what compression was agreed on and what was received behind it, or why it came
-        to nothing."""
+        """Performs the opening handshake. Returns the agreed compression and the bytes received behind the handshake,
+        or the cause of its failure."""
         nonce = os.urandom(NONCE_BYTES)
-        headers = [(b"host", self._dialler.address.authority), *request_headers(nonce), *self._headers]
+        headers = [(b"host", self._dialer.address.authority), *request_headers(nonce), *self._headers]
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limits.head_size_max_bytes)
         request = http.send(h11.Request(method="GET", target=self._target, headers=headers)) or b""
         http.send(h11.EndOfMessage())
-        refusal: ReplyReader | None = None
+        refusal: ResponseReader | None = None
         try:
             await stream.send(request)
             received_bytes = 0
@@ -121,7 +123,7 @@ class SocketServer(Socket):
                 facts: list[ReplyEvent] = []
                 event = http.next_event()
                 if event is h11.NEED_DATA:
-                    if refusal is None and received_bytes > self._limits.head_size_max_bytes:  # interim ones count
+                    if refusal is None and received_bytes > self._limits.head_size_max_bytes:  # interim responses count
                         raise h11.RemoteProtocolError(
                             f"head over the limit of {self._limits.head_size_max_bytes} bytes"
                         )
@@ -135,7 +137,7 @@ class SocketServer(Socket):
                     if event.status_code < 300:
                         detail = f"got HTTP status {event.status_code}, expected 101; is it a WebSocket's URL?"
                         return Cause(End.BROKEN, detail)
-                    refusal = ReplyReader(Listen(server=""), self._limits)
+                    refusal = ResponseReader(Listen(server=""), self._limits)
                     facts = refusal.receive_head(event.status_code, event.headers)
                 elif refusal is not None and isinstance(event, h11.Data):
                     facts = refusal.receive_body(event.data)
@@ -161,7 +163,7 @@ class SocketServer(Socket):
 
 
 async def _receive(stream: ByteStream, size_bytes: int) -> bytes:
-    """What came; b"" at the end."""
+    """Returns received bytes; b"" at the end of the stream."""
     try:
         return await stream.receive(size_bytes)
     except anyio.EndOfStream:

@@ -1,10 +1,10 @@
-"""The client at the other end of a WebSocket, as an `Outlet`."""
+"""A downstream client on a WebSocket, as an `Outlet`."""
 
 from __future__ import annotations
 
 from anyio.abc import ByteStream
 
-from ...core.base.effects import Cause, End
+from ...core.base.events import Cause, End
 from ...core.base.limits import Limits
 from ...core.wire.http.routes import SocketRoute
 from ...core.wire.oversize import answer_for
@@ -14,6 +14,8 @@ from .frames import Frames
 
 
 class SocketClient(Socket):
+    """The channel of one client. `serve` opens it and reports its end."""
+
     def __init__(self, port: Port, limits: Limits) -> None:
         super().__init__(port, limits, peer="the client", gone=End.GONE)
 

@@ -1,9 +1,9 @@
-"""One WebSocket after its handshake, from either side: messages in and out, pings, and an end in order.
+"""One WebSocket after its handshake, from either side: messages in and out, pings, and the closing handshake.
 
-Two tasks and a timer live as long as the connection. The *reader* feeds `Frames` and hands each message over; paused,
-it reads nothing. The *writer* frames what is queued, in parts, so that pings and pongs find their place between those
-of a long message. Whoever begins the end (the owner, the peer, a rule that was broken) has one Close frame queued
-behind all that was said before; then the peer's is waited for, but not for long.
+Two tasks and a timer live as long as the connection. The *reader* feeds `Frames` and reports each message; while
+paused, it reads nothing. The *writer* frames queued messages in parts, so that pings and pongs can be sent between the
+parts of a long message. The end is begun by the owner, by the peer, or by a violation of the protocol. One Close frame
+is then queued behind all messages sent before, and the peer's Close frame is waited for, for `CLOSE_WAIT_S`.
 
 Source: RFC 6455, 5.5 and 7.
 """
@@ -17,7 +17,8 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
 
-from ...core.base.effects import Cause, Close, End, Send
+from ...core.base.effects import Close, Send
+from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import KIB, Limits
 from ...core.wire.websocket import INTERNAL_ERROR, describe_close, end_of_part, truncate_reason
@@ -29,21 +30,22 @@ from ..base.wire import Silent
 from .frames import Closed, Failed, FrameEvent, Frames, Ping, Text
 
 PART_BYTES: Final = 64 * KIB
-"""A longer message leaves in parts, each framed when its turn comes: nothing else waits for the whole of it."""
+"""A longer message is sent in parts of this size, each framed when it is its turn: other frames need not wait for the
+whole."""
 TURN_EVENTS: Final = 200
-"""Frames that are taken before others get their turn: some milliseconds of work."""
+"""Frames that are handled before other connections get their turn: some milliseconds of work."""
 CLOSE_WAIT_S: Final = 2.0
-"""How long the peer may take to answer a Close frame. It has nothing else to do."""
+"""Seconds the peer may take to answer a Close frame. It has nothing else to do."""
 
 
 class Socket:
     """Carries the messages of one channel, as its `Outlet`, until either side ends it.
 
-    Orders may be given from the beginning; what is sent before `carry` runs is queued.
+    Orders may be given from the beginning; messages sent before `carry` runs are queued.
 
     Args:
-        peer: what to call the other end: "the client", "the server".
-        gone: how a channel ended whose peer went away.
+        peer: the name of the other end in messages: "the client", "the server".
+        gone: the kind of end to report when the peer has gone away.
     """
 
     _channel: ChannelId
@@ -55,15 +57,15 @@ class Socket:
         self._gone = gone
         self._gate = Gate()
         self._frames: Frames
-        self._outbox: Outbox | None = None  # once it carries
+        self._outbox: Outbox | None = None  # set by `carry`
         self._queue: deque[tuple[bytes, bool]] = deque()  # messages, and whether the owner ordered them
-        self._at = 0  # how much of the first one is framed
+        self._framed_bytes = 0  # bytes of the first message that are framed
         self._pong: bytes | None = None
         self._is_ping_due = False
-        self._has_heard = False  # since the last look
+        self._has_heard = False  # since the last check
         self._close: tuple[int | None, str] | None = None  # the Close frame, once the end has begun
         self._cause: Cause | None = None
-        self._is_closed = anyio.Event()  # our Close frame has left, or never will
+        self._is_closed = anyio.Event()  # our Close frame was written, or never will be
         self._is_peer_closed = anyio.Event()
 
     def send(self, order: Send) -> None:
@@ -80,11 +82,11 @@ class Socket:
         self._gate.open()
 
     async def carry(self, stream: ByteStream, frames: Frames, *, greeting: bytes = b"", received: bytes = b"") -> Cause:
-        """Carry messages until the end, and say how it came. The stream stays open.
+        """Carries messages until the end, and returns its cause. The stream stays open.
 
         Args:
-            greeting: to be written before anything else.
-            received: what was read of the stream already.
+            greeting: bytes to write first.
+            received: bytes that were read from the stream already.
         """
         self._frames = frames
         outbox = self._outbox = Outbox(stream, write_timeout_s=self._limits.write_timeout_s)
@@ -101,13 +103,15 @@ class Socket:
         return self._cause
 
     def _put(self, message: bytes, *, is_ordered: bool) -> None:
-        """Queue a message; after the end has begun it is dropped. Only what was ordered is reported as sent."""
+        """Queues a message; after the end has begun it is dropped. Only messages with `is_ordered` are reported as
+        sent."""
         if self._close is None:
             self._queue.append((message, is_ordered))
             self._wake()
 
     def _refuse(self, head: bytes) -> None:
-        """A message over the limit began so, and its connection is about to be closed. What is queued still leaves."""
+        """Handles a message over the limit, which began with `head`. The connection is about to be closed; messages
+        queued here are still sent."""
         raise NotImplementedError
 
     # --- Reader -----------------------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ class Socket:
         except LOST:
             self._cut(Cause(self._gone, f"{self._peer} hung up without closing the WebSocket"))
         else:
-            await self._hurry()
+            await self._finish_soon()
 
     def _take(self, event: FrameEvent) -> None:
         match event:
@@ -145,13 +149,13 @@ class Socket:
                     self._refuse(head)
                 self._end(Cause(End.BROKEN, f"{self._peer} was closed with {code}: {reason}"), code, reason)
             case Closed(code, reason):
-                self._queue.clear()  # nobody would read it
-                self._at = 0
+                self._queue.clear()  # the peer reads no more
+                self._framed_bytes = 0
                 self._end(Cause(self._gone, f"{self._peer} {describe_close(code, reason)}"), code, "")
                 self._is_peer_closed.set()
 
-    async def _hurry(self) -> None:
-        """Who has left, or is as good as gone, is not waited for until it reads."""
+    async def _finish_soon(self) -> None:
+        """Waits at most `CLOSE_WAIT_S` for the writer to finish, because the peer has left or does not respond."""
         with anyio.move_on_after(CLOSE_WAIT_S):
             await self._is_closed.wait()
         self._is_closed.set()
@@ -178,7 +182,7 @@ class Socket:
         self._is_closed.set()
 
     def _frame(self, outbox: Outbox) -> bool:
-        """Frame what is to be written next. True if nothing follows."""
+        """Frames what is to be written next. Returns True after the Close frame, which is the last."""
         if self._pong is not None:
             outbox.put(self._frames.encode_pong(self._pong))
             self._pong = None
@@ -188,15 +192,15 @@ class Socket:
         size_bytes = 0
         while self._queue and size_bytes < PART_BYTES:
             message, is_ordered = self._queue[0]
-            start, end = self._at, end_of_part(message, self._at, PART_BYTES)
+            start, end = self._framed_bytes, end_of_part(message, self._framed_bytes, PART_BYTES)
             is_whole = end == len(message)
             outbox.put(self._frames.encode_text(message[start:end].decode(), is_last=is_whole))
             outbox.message_bytes += end - start if is_ordered else 0
             size_bytes += end - start
-            self._at = end
+            self._framed_bytes = end
             if is_whole:
                 self._queue.popleft()
-                self._at = 0
+                self._framed_bytes = 0
         if self._close is None or self._queue:
             return False
         outbox.put(self._frames.encode_close(*self._close))
@@ -209,25 +213,26 @@ class Socket:
     # --- The end ----------------------------------------------------------------------------------------------------
 
     def _end(self, cause: Cause, code: int | None, reason: str) -> None:
-        """Begin the end, unless it has begun."""
+        """Begins the end, unless it has begun."""
         if self._close is None:
             self._cause = cause
             self._close = (code, truncate_reason(reason))
-            self._gate.open()  # from now on only the peer's Close frame matters
+            self._gate.open()  # reading goes on for the peer's Close frame
             self._wake()
 
     def _cut(self, cause: Cause) -> None:
-        """The stream is of no more use."""
+        """Ends the connection without a closing handshake, because the stream is broken."""
         self._end(cause, None, "")
         self._is_closed.set()
         self._is_peer_closed.set()
 
     async def _keep_alive(self) -> None:
-        """A ping after each round in which nothing was heard; who answers none of several is gone."""
+        """Sends a ping after each interval in which nothing was received, and ends the connection after
+        `Limits.pings_unanswered_max` pings without an answer."""
         unanswered = 0
         while self._close is None:
             await anyio.sleep(self._limits.keep_alive_s)
-            if self._has_heard or not self._gate.is_open:  # unheard while paused is our own doing
+            if self._has_heard or not self._gate.is_open:  # while paused we do not read, so silence proves nothing
                 is_silent = not self._has_heard
                 self._has_heard = False
                 unanswered = 0
@@ -237,7 +242,7 @@ class Socket:
                 waited_s = unanswered * self._limits.keep_alive_s
                 detail = f"answered no ping for {waited_s:g} s"
                 self._end(Cause(End.TIMED_OUT, f"{self._peer} {detail}"), INTERNAL_ERROR, detail)
-                await self._hurry()
+                await self._finish_soon()
                 return
             else:
                 unanswered += 1

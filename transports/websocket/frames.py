@@ -1,7 +1,8 @@
-"""The frames of one WebSocket, between its handshake and its end: bytes in, events out; messages in, bytes out.
+"""The framing of one WebSocket, between its handshake and its end: bytes to events, and messages to bytes.
 
-wsproto cuts and makes frames. Here they become messages, within a limit that also holds for what was compressed: no
-more is ever inflated than may be held. How the bytes were cut up does not show in the events, apart from `Part`.
+wsproto parses and makes frames. Here frames become messages, within a size limit that also holds for compressed
+messages: never more is inflated than the limit allows. Apart from `Part`, events do not depend on how the bytes were
+cut up.
 """
 
 from __future__ import annotations
@@ -19,41 +20,43 @@ from ...core.wire.truncated import HEAD_SIZE_MAX_BYTES
 from ...core.wire.websocket import INVALID_DATA, TOO_BIG, UNSUPPORTED_DATA, Deflate, SocketError, parse_close
 
 INFLATE_BYTES: Final = 4 * KIB
-"""Taken at once where messages may be compressed. Deflate makes at most a thousandfold of it, so that what is copied on
-the way stays small."""
+"""Bytes parsed at a time where messages may be compressed. Deflate expands them at most a thousandfold, so that the
+copies stay small."""
 DEFLATE_MIN_BYTES: Final = 1 * KIB
-"""A smaller message fits into one packet either way."""
+"""Bytes below which a message is not compressed: it fits into one packet either way."""
 DEFLATE_LEVEL: Final = 1
-"""The fastest: while one message is compressed, all others wait."""
+"""The fastest level: while one message is compressed, all other connections wait."""
 
 _TAIL: Final = b"\x00\x00\xff\xff"
-"""What ends each compressed message, and is left out (RFC 7692, 7.2.1)."""
+"""The bytes that end each compressed message, and are left out on the wire (RFC 7692, 7.2.1)."""
 
 
 class Text(msgspec.Struct, frozen=True):
-    """One message, valid UTF-8."""
+    """A complete message, valid UTF-8."""
 
     data: bytes
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Something arrived that says nothing by itself: part of a message, a pong, what nobody wants any more."""
+    """Anything that needs no action: part of a message, a pong, or input after a failure."""
 
 
 class Ping(msgspec.Struct, frozen=True):
+    """A ping of the peer. It is to be answered with a pong of the same payload, at most 125 bytes."""
+
     payload: bytes
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """The peer's Close frame. Nothing follows."""
+    """The peer's Close frame. No event follows."""
 
     code: int | None
     reason: str
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The peer broke the rules, once: the connection is to be closed with `code`. After it only `Part` and `Closed`
-    follow. `head` is how a message over the limit began."""
+    """A violation of the protocol by the peer, reported once: the connection is to be closed with `code`. Only `Part`
+    and `Closed` follow. `head` is the beginning of a message over the limit."""
 
     code: int
     reason: str
@@ -66,11 +69,11 @@ _PART: Final = Part()
 
 
 class Frames:
-    """One direction is fed with `receive_bytes` and read with `next_event`, the other is what `encode_…` returns.
+    """The codec of both directions: `receive_bytes` and `next_event` for input, the `encode_…` methods for output.
 
     Args:
-        is_client: which side we are.
-        takes_binary: whether a binary message that is UTF-8 counts as text.
+        is_client: True on the client's side.
+        takes_binary: accept a binary message as text if it is UTF-8.
     """
 
     def __init__(
@@ -81,18 +84,18 @@ class Frames:
         deflate: Deflate | None = None,
         takes_binary: bool = False,
     ) -> None:
-        self._deflating = None if deflate is None else _Deflating(deflate, message_size_max_bytes)
-        extensions: list[Extension] = [] if self._deflating is None else [self._deflating]
+        self._deflate = None if deflate is None else _DeflateExtension(deflate, message_size_max_bytes)
+        extensions: list[Extension] = [] if self._deflate is None else [self._deflate]
         self._reader = FrameDecoder(is_client, extensions)
         self._writer = FrameProtocol(is_client, extensions)
         self._step = None if deflate is None else INFLATE_BYTES
         self._size_max = message_size_max_bytes
         self._takes_binary = takes_binary
-        self._waiting: deque[bytes] = deque()  # what the reader was not given yet
-        self._opcode: Opcode | None = None  # of the message at hand
+        self._waiting: deque[bytes] = deque()  # input that was not given to the reader yet
+        self._opcode: Opcode | None = None  # of the current message
         self._message = bytearray()
         self._has_failed = False
-        self._is_over = False  # nothing that arrives means anything
+        self._is_over = False  # all further input is ignored
 
     def receive_bytes(self, data: bytes) -> None:
         if self._is_over or not data:
@@ -101,7 +104,7 @@ class Frames:
         self._waiting.extend(data[start : start + step] for start in range(0, len(data), step))
 
     def next_event(self) -> FrameEvent | None:
-        """What came next; None if more bytes are needed to tell."""
+        """Returns the next event; None if more bytes are needed."""
         while not self._is_over:
             try:
                 frame = self._reader.process_buffer()
@@ -119,7 +122,7 @@ class Frames:
         return None
 
     def encode_text(self, text: str, *, is_last: bool) -> bytes:
-        """A message, or the next part of it. Other frames may stand between the parts."""
+        """Encodes a message, or the next part of one. Other frames may stand between the parts."""
         return bytes(self._writer.send_data(text, fin=is_last))
 
     def encode_ping(self) -> bytes:
@@ -129,10 +132,10 @@ class Frames:
         return bytes(self._writer.pong(payload))
 
     def encode_close(self, code: int | None, reason: str) -> bytes:
-        """The last frame.
+        """Encodes the Close frame, the last frame.
 
         Args:
-            reason: at most `REASON_MAX_BYTES`; empty without a code.
+            reason: at most `REASON_MAX_BYTES`; must be empty without a code.
         """
         return bytes(self._writer.close(code, reason or None))
 
@@ -150,7 +153,7 @@ class Frames:
         return self._receive_piece(frame, payload)
 
     def _receive_piece(self, frame: Frame, payload: bytes) -> FrameEvent:
-        """A piece of a message: a frame, or as much of it as has arrived."""
+        """Handles a piece of a message: a frame, or as much of it as has arrived."""
         if frame.opcode is Opcode.CONTINUATION:
             if self._opcode is None:
                 raise SocketError("got a continuation of no message, expected a message's beginning")
@@ -166,7 +169,7 @@ class Frames:
             return _PART
         if is_binary and not self._takes_binary:
             return self._fail(UNSUPPORTED_DATA, "got a binary message, expected text")
-        if self._deflating is not None and self._deflating.is_broken:
+        if self._deflate is not None and self._deflate.is_broken:
             return self._fail(INVALID_DATA, "got compressed data that cannot be inflated, expected a message")
         if len(self._message) + len(payload) > self._size_max:
             head_max = min(HEAD_SIZE_MAX_BYTES, self._size_max)
@@ -207,13 +210,14 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-class _Deflating(Extension):
-    """`permessage-deflate` on agreed terms. Of a message over the limit one byte too many is inflated, and no more.
+class _DeflateExtension(Extension):
+    """The `permessage-deflate` extension with agreed parameters. Of a message over the limit, one byte more than the
+    limit is inflated, and no more.
 
-    wsproto's own extension inflates whatever comes, and keeps what follows a stream's end for good.
+    wsproto's own extension inflates any amount, and keeps what follows a stream's end for ever.
 
     Attributes:
-        is_broken: what arrived cannot be inflated. It is not reported as an error here, since frames are judged first.
+        is_broken: input could not be inflated. This is no error here, since the frame's own errors come first.
     """
 
     name = "permessage-deflate"
@@ -223,9 +227,9 @@ class _Deflating(Extension):
         self._size_max = message_size_max_bytes
         self._deflater: zlib._Compress | None = None  # while a compressed message is being written
         self._inflater: zlib._Decompress | None = None
-        self._is_control = False  # the frame at hand
-        self._is_compressed = False  # the message at hand
-        self._room = 0  # what it may still become, in bytes; below zero once it is too long
+        self._is_control = False  # the current frame
+        self._is_compressed = False  # the current message
+        self._room = 0  # bytes the current message may still inflate to; below zero once it is too long
         self.is_broken = False
 
     def enabled(self) -> bool:
@@ -237,7 +241,8 @@ class _Deflating(Extension):
     def frame_inbound_header(
         self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
     ) -> CloseReason | RsvBits:
-        """Called again with the same header when that had not arrived in full."""
+        """Accepts the header of a frame. wsproto calls this again with the same header if it had not arrived in
+        full."""
         self._is_control = opcode.iscontrol()
         is_first = opcode in (Opcode.TEXT, Opcode.BINARY)
         if is_first:
@@ -254,7 +259,7 @@ class _Deflating(Extension):
         if self._is_control or not fin or not self._is_compressed:
             return None
         rest = self._inflate(_TAIL)
-        self._is_compressed = False  # what continues no message is not looked into
+        self._is_compressed = False  # a continuation of no message is not inflated
         if not self._agreed.peer_keeps_window:
             self._inflater = None
         return rest
@@ -289,7 +294,7 @@ class _Deflating(Extension):
             return b""
         self._room -= len(inflated)
         if self._room < 0:
-            self._inflater = None  # with what it has not looked at
-        elif self._inflater.eof:  # a final block: nobody sends one, and what follows it would be another stream
+            self._inflater = None  # drops the input that it holds too
+        elif self._inflater.eof:  # a final block: no peer sends one, and another stream would follow it
             self.is_broken = True
         return inflated

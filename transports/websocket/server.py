@@ -1,4 +1,4 @@
-"""A client on a WebSocket: one two-way channel, from the upgrade of its HTTP connection to its end."""
+"""A downstream client on a WebSocket: one two-way channel, from the upgrade of its HTTP connection to its end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ..base.port import Port
 async def serve_socket(
     port: Port, route: SocketRoute, limits: Limits, stream: ByteStream, *, greeting: bytes, received: bytes
 ) -> None:
-    """Serve one client on `stream` until it leaves or the channel is closed. The stream stays open.
+    """Serves one client on `stream` until it leaves or the channel is closed. The stream stays open.
 
     Args:
         greeting: the head of the response that grants the upgrade.
-        received: what was read behind the request.
+        received: bytes that were read behind the request.
     """
+    # Imported late: wsproto loads slowly, and most gateways have no WebSockets.
     from .client_peer import SocketClient
 
     await SocketClient(port, limits).serve(route, stream, greeting, received)

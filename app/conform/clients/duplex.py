@@ -1,4 +1,4 @@
-"""What is said on a two-way stream of messages, whatever carries it, and what is still owed there."""
+"""Plays a conversation on a two-way stream of messages, whatever carries it, and tracks unanswered requests."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Final, Protocol
 
 from ....core.base.revisions import LEGACY
 from ....core.oracle.observations import AnyObservation, Ended, Head, Opened, Role, Said
-from ..script.answers import Answering
+from ..script.answers import ClientAnswers
 from ..script.steps import Conversation, Json, decoded, is_id
 from ..script.survey import Played
 
 OBSERVATIONS_MAX: Final = 5_000
-"""Kept of one conversation, which has some dozens."""
+"""Observations kept of one conversation, which has some dozens."""
 MESSAGE_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Far above what a server says to small questions; after a longer message nothing more is kept."""
+"""Far above the size of a response to a small request; after a longer message nothing more is kept."""
 LATE_S: Final = 1.0
-"""How long each answer is waited for after one that never came, instead of the full time again."""
+"""Timeout of a response once another one never came, instead of the full time again."""
 QUIET_S: Final = 0.05
-"""Waited at the end for what nobody asked for, such as a second answer."""
+"""Seconds to wait at the end for unexpected messages, such as a second response."""
 
 
 def reason_of(error: Exception) -> str:
-    """Why nobody could be reached, for people."""
+    """Describes for people why a connection failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{error}; SSL_CERT_FILE in the environment can name a file of certificates to be trusted"
     return str(error) or type(error).__name__
@@ -35,22 +35,22 @@ class Link(Protocol):
     """A two-way stream of messages."""
 
     def send(self, text: str) -> Sequence[AnyObservation]:
-        """Say a message, or as much of it as the server takes in time. Returns what there was to see of that."""
+        """Sends a message, or as much of it as the server reads in time. Returns the observations of that."""
 
     def receive(self, patience_s: float) -> AnyObservation:
-        """What came next.
+        """Returns the next observation.
 
         Raises:
-            TimeoutError: nothing came.
-            EOFError: nothing will come any more.
+            TimeoutError: nothing came within `patience_s`.
+            EOFError: the server has closed the stream.
         """
 
 
-class Talk:
-    """A conversation on a link.
+class ScriptedClient:
+    """A client that plays a conversation on a link.
 
     Attributes:
-        seen: what was seen of it, in the order it happened.
+        seen: the observations, in order.
         is_cut: there was more than is kept.
     """
 
@@ -60,63 +60,63 @@ class Talk:
         self._link = link
         self._conversation = conversation
         self._timeout_s = timeout_s
-        self._answering = Answering(conversation)
+        self._answers = ClientAnswers(conversation)
         self._owed: Counter[str | int] = Counter()
         self._posted: dict[int, list[str | int]] = {}
-        """Of each POST that was not replied to yet: what was asked in it."""
+        """Channel of each POST without a response → the ids of the requests in it."""
         self._batched: list[str | int] = []
-        """What was asked in arrays, which may be refused as a whole."""
+        """Ids of requests in arrays, which a server may refuse as a whole."""
         self._is_over = False
         self._is_late = False
 
     def play(self) -> Played:
         for step in self._conversation.steps:
-            self._hear(0)
-            self._say(step.body)
+            self._receive(0)
+            self._send(step.body)
             if step.waits:
                 self._wait_answered()
         self._wait_answered()
-        self._hear(QUIET_S)
+        self._receive(QUIET_S)
         return Played([(0, seen) for seen in self.seen], self.is_cut)
 
-    def _say(self, text: str) -> None:
-        self._answering.note(text)
+    def _send(self, text: str) -> None:
+        self._answers.note(text)
         seen = self._link.send(text)
         self.seen += seen
-        asked: list[str | int] = []
+        ids: list[str | int] = []
         for message in decoded(text):
             id = message.get("id")
             if "method" in message and is_id(id) and self._is_owed(message, text):
-                asked.append(id)
+                ids.append(id)
             elif message.get("method") == "notifications/cancelled" and isinstance(message.get("params"), dict):
                 if is_id(target := message["params"].get("requestId")):
                     self._owed.pop(target, None)
-        self._owed.update(asked)
+        self._owed.update(ids)
         if text.lstrip().startswith("["):
-            self._batched += asked
+            self._batched += ids
         if isinstance(seen[0], Opened):
-            self._posted[seen[0].channel] = asked
+            self._posted[seen[0].channel] = ids
 
     def _is_owed(self, message: Json, text: str) -> bool:
-        """Whether to wait for an answer: some servers drop what they cannot take for a message."""
+        """True if a response can be expected: some servers drop malformed messages."""
         features = LEGACY.get(self._conversation.revision)
         has_arrays = features is not None and features.batching
         is_message = message.get("jsonrpc") == "2.0" and isinstance(message.get("params", {}), dict)
         return is_message and (has_arrays or not text.lstrip().startswith("["))
 
     def _wait_answered(self) -> None:
-        """Until nothing is owed and all has arrived, the time is up, or the server has gone."""
+        """Waits until every request and POST is answered, or the time is up, or the server has closed the stream."""
         until = time.monotonic() + (min(LATE_S, self._timeout_s) if self._is_late else self._timeout_s)
         while (self._posted or any(count > 0 for count in self._owed.values())) and not self._is_over:
-            if not self._hear(until - time.monotonic()):
-                self._owed.clear()  # it was waited for once
+            if not self._receive(until - time.monotonic()):
+                self._owed.clear()  # each response is waited for once
                 self._posted.clear()
                 self._is_late = True
                 return
 
-    def _hear(self, patience_s: float) -> bool:
-        """Take in what has come, waiting for the first of it. Whether there was something."""
-        has_heard = False
+    def _receive(self, patience_s: float) -> bool:
+        """Takes in all that has come, and waits for the first of it. True if something came."""
+        has_received = False
         while not self._is_over:
             try:
                 seen = self._link.receive(max(0.0, patience_s))
@@ -125,19 +125,19 @@ class Talk:
             except EOFError:
                 self._is_over = True
                 break
-            has_heard, patience_s = True, 0
+            has_received, patience_s = True, 0
             if len(self.seen) >= OBSERVATIONS_MAX or (isinstance(seen, Said) and len(seen.message) > MESSAGE_MAX_BYTES):
                 self._is_over = self.is_cut = True
                 break
             self.seen.append(seen)
-            self._take(seen)
-        return has_heard
+            self._note(seen)
+        return has_received
 
-    def _take(self, seen: AnyObservation) -> None:
+    def _note(self, seen: AnyObservation) -> None:
         if isinstance(seen, Head | Ended):
-            asked = self._posted.pop(seen.channel, [])
+            ids = self._posted.pop(seen.channel, [])
             if isinstance(seen, Ended) or seen.status >= 400:
-                self._owed.subtract(asked)  # it has not arrived
+                self._owed.subtract(ids)  # the POST failed, so no response will come
         elif isinstance(seen, Said) and seen.sender is Role.SERVER:
             for message in decoded(seen.message):
                 if "method" not in message and is_id(id := message.get("id")):
@@ -145,5 +145,5 @@ class Talk:
                 elif "error" in message:
                     self._owed.subtract(self._batched)
                     self._batched.clear()
-            for step in self._answering.answers_to(seen.message):
-                self._say(step.body)
+            for step in self._answers.answers_to(seen.message):
+                self._send(step.body)

@@ -1,4 +1,4 @@
-"""The events of a server's stream, as they arrive."""
+"""Parses the event stream in an HTTP response, as it arrives."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .duplex import MESSAGE_MAX_BYTES
 
 
 class TooLong(Exception):
-    """An event is too long, and nothing can be read any more."""
+    """An event is too long; the rest of the stream cannot be read."""
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str | None, bytes]]:
-    """Type, id and data of each event that has data or an id.
+    """Yields type, id and data of each event that has data or an id.
 
     Raises:
         TooLong: a line, or the data of an event, is longer than `MESSAGE_MAX_BYTES`.

@@ -1,4 +1,4 @@
-"""Plays a conversation over HTTP+SSE: one event stream for what the server says, and a POST for each message to it."""
+"""Plays a conversation over HTTP+SSE: one event stream from the server, and a POST for each message to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ....core.wire.http.url import parse_url
 from ...base.errors import Failed
 from ..script.steps import Conversation, decoded
 from ..script.survey import Played
-from .duplex import MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, Talk, reason_of
+from .duplex import MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, ScriptedClient, reason_of
 from .event_stream import TooLong, events
 
 STREAM: Final = 0
@@ -26,8 +26,14 @@ STREAM: Final = 0
 KIND: Final = "text/event-stream"
 
 
-class EventsPlayer:
-    """Args: `url`: of the event stream. `headers`: sent with every request. `timeout_s`: for each answer."""
+class SseClient:
+    """A scripted client over HTTP+SSE.
+
+    Args:
+        url: the URL of the event stream.
+        headers: sent with every request.
+        timeout_s: timeout of each response.
+    """
 
     def __init__(self, url: str, headers: dict[str, str], timeout_s: float) -> None:
         self._url = url
@@ -35,13 +41,15 @@ class EventsPlayer:
         self._timeout_s = timeout_s
 
     def __call__(self, conversation: Conversation) -> Played:
-        """Raises:
-        Failed: nobody listens there, or no event stream begins that says where to post.
+        """Plays a conversation.
+
+        Raises:
+            Failed: nothing listens there, or there is no event stream with an endpoint.
         """
         stream = _Stream(self._url, self._headers, self._timeout_s)
         try:
             begun = stream.begin()
-            played = Talk(stream, conversation, self._timeout_s).play()
+            played = ScriptedClient(stream, conversation, self._timeout_s).play()
         finally:
             stream.leave()
         return Played([*((0, seen) for seen in begun), *played.seen], played.is_cut)
@@ -55,13 +63,13 @@ class _Stream:
         self._headers = headers
         self._timeout_s = timeout_s
         self._endpoint = ""
-        self._heard: queue.Queue[AnyObservation | None] = queue.Queue(OBSERVATIONS_MAX)
+        self._received: queue.Queue[AnyObservation | None] = queue.Queue(OBSERVATIONS_MAX)
         self._numbers = itertools.count(STREAM + 1)
         self._sockets: dict[int, socket.socket] = {}
         self._threads: list[threading.Thread] = []
 
     def begin(self) -> list[AnyObservation]:
-        """Open the stream, and wait for the address of the POSTs. Returns what was seen of that."""
+        """Opens the stream and waits for the `endpoint` event. Returns the observations so far."""
         opened = Opened(STREAM, Verb.GET, accept=KIND)
         try:
             connection = self._connect(self._url, STREAM)
@@ -74,7 +82,7 @@ class _Stream:
             connection.close()
             got = f"{response.status} with {kind or 'no content type'}"
             raise Failed(f"the server begins no event stream: got HTTP status {got}, expected 200 with {KIND}")
-        self._sockets[STREAM].settimeout(None)  # `leave` ends it
+        self._sockets[STREAM].settimeout(None)  # without a timeout; `leave` closes it
         self._start(self._read, connection, response)
         seen_first: list[AnyObservation] = [opened, Head(STREAM, response.status, kind)]
         until = time.monotonic() + self._timeout_s
@@ -88,10 +96,10 @@ class _Stream:
                 self._endpoint = self._resolved(seen.message)
         return seen_first
 
-    def _resolved(self, named: bytes) -> str:
-        """The address that an `endpoint` event names; credentials are sent to no other origin."""
+    def _resolved(self, endpoint: bytes) -> str:
+        """Resolves the URL in an `endpoint` event. Refuses another origin, which must not get our credentials."""
         try:
-            found = urljoin(self._url, named.decode().strip())
+            found = urljoin(self._url, endpoint.decode().strip())
             is_same = parse_url(found).origin == parse_url(self._url).origin
         except ValueError:
             is_same = False
@@ -107,7 +115,7 @@ class _Stream:
 
     def receive(self, patience_s: float) -> AnyObservation:
         try:
-            seen = self._heard.get(timeout=patience_s) if patience_s > 0 else self._heard.get_nowait()
+            seen = self._received.get(timeout=patience_s) if patience_s > 0 else self._received.get_nowait()
         except queue.Empty:
             raise TimeoutError from None
         if seen is None:
@@ -115,7 +123,7 @@ class _Stream:
         return seen
 
     def leave(self) -> None:
-        """Close what is open, and wait for the threads."""
+        """Closes all connections, and waits for the threads."""
         for opened in list(self._sockets.values()):
             with contextlib.suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
@@ -128,9 +136,9 @@ class _Stream:
         thread.start()
 
     def _connect(self, url: str, channel: int) -> http.client.HTTPConnection:
-        there = urlsplit(url)
-        make = http.client.HTTPSConnection if there.scheme == "https" else http.client.HTTPConnection
-        connection = make(there.hostname or "", there.port, timeout=self._timeout_s)
+        parts = urlsplit(url)
+        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = make(parts.hostname or "", parts.port, timeout=self._timeout_s)
         connection.connect()
         self._sockets[channel] = connection.sock
         return connection
@@ -161,13 +169,13 @@ class _Stream:
             self._put(Ended(channel))
 
     def _put(self, seen: AnyObservation | None) -> None:
-        with contextlib.suppress(queue.Full):  # more than is kept, which is seen when that many are taken out
-            self._heard.put(seen, timeout=self._timeout_s)
+        with contextlib.suppress(queue.Full):  # dropped: `ScriptedClient` notices that there were more than it keeps
+            self._received.put(seen, timeout=self._timeout_s)
 
 
 def _target(url: str) -> str:
-    there = urlsplit(url)
-    return (there.path or "/") + (f"?{there.query}" if there.query else "")
+    parts = urlsplit(url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def _kind(response: http.client.HTTPResponse) -> str:

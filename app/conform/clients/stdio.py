@@ -1,4 +1,4 @@
-"""Plays a conversation with a server of its own on stdio: one process for each, gone when it is over."""
+"""Plays a conversation with a server on stdio. Each conversation starts a process, and ends it afterwards."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ from ....transports.stdio.server_process import ChildSpec, environment_for
 from ...base.errors import Failed
 from ..script.steps import Conversation
 from ..script.survey import Played
-from .duplex import MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, Talk
+from .duplex import MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, ScriptedClient
 
 GRACE_S: Final = 2.0
-"""From the end of stdin to TERM, and from there to KILL."""
+"""Seconds from closing stdin to TERM, and from there to KILL."""
 LAST_WORDS: Final = 5
 
 
-class PipePlayer:
-    """Args: `spec`: how to start the server. `timeout_s`: how long each answer may take."""
+class StdioClient:
+    """A scripted client of a server on stdio.
+
+    Args:
+        spec: how to start the server.
+        timeout_s: timeout of each response.
+    """
 
     def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
         self._spec = spec
@@ -34,8 +39,10 @@ class PipePlayer:
         self._has_spoken = False
 
     def __call__(self, conversation: Conversation) -> Played:
-        """Raises:
-        Failed: the server cannot be started, or ends at once, and never did otherwise.
+        """Plays a conversation.
+
+        Raises:
+            Failed: the server cannot be started, or it ended with an error and no run of it ever sent anything.
         """
         try:
             process = subprocess.Popen(
@@ -52,7 +59,7 @@ class PipePlayer:
             raise Failed(f"the server cannot be started: {error}") from error
         pipe = _Pipe(process, self._timeout_s)
         try:
-            played = Talk(pipe, conversation, self._timeout_s).play()
+            played = ScriptedClient(pipe, conversation, self._timeout_s).play()
         finally:
             end(process)
         self._has_spoken |= any(isinstance(seen, Said) and seen.sender is Role.SERVER for _, seen in played.seen)
@@ -63,7 +70,7 @@ class PipePlayer:
 
 
 class _Pipe:
-    """A server's stdin and stdout, and the last of what it wrote to stderr."""
+    """The stdin and stdout of a server, and the last lines that it wrote to stderr."""
 
     def __init__(self, process: subprocess.Popen[bytes], timeout_s: float) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
@@ -73,7 +80,7 @@ class _Pipe:
         self._lines: queue.Queue[bytes | None] = queue.Queue(OBSERVATIONS_MAX)
         os.set_blocking(self._stdin, False)
         threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
-        self.last_words = threading.Thread(target=self._overhear, args=(process.stderr,), daemon=True)
+        self.last_words = threading.Thread(target=self._read_stderr, args=(process.stderr,), daemon=True)
         self.last_words.start()
 
     def send(self, text: str) -> list[AnyObservation]:
@@ -113,17 +120,20 @@ class _Pipe:
         self._put(None)
 
     def _put(self, line: bytes | None) -> None:
-        with contextlib.suppress(queue.Full):  # more than is kept, which is seen when that many are taken out
+        with contextlib.suppress(queue.Full):  # dropped: `ScriptedClient` notices that there were more than it keeps
             self._lines.put(line, timeout=self._timeout_s)
 
-    def _overhear(self, stderr: IO[bytes]) -> None:
+    def _read_stderr(self, stderr: IO[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError):
             while line := stderr.readline(4096):
                 self.words.append(line.decode(errors="replace").strip())
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Close stdin, be patient, TERM, be patient, KILL: the group, so that what it started goes too."""
+    """Closes stdin, then sends TERM, then KILL to the process group, `GRACE_S` apart.
+
+    The group is killed at the end in any case, so that processes that the server started end too.
+    """
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()

@@ -1,4 +1,4 @@
-"""What is tested: how it is reached, and what plays conversations with it."""
+"""The server under test: how to connect to it, and the scripted client that plays conversations with it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from ...config.load import ConfigError
 from ...config.settings import Transport as Named
 from ..script.steps import Conversation, handshake
 from ..script.survey import Play
-from .sse import EventsPlayer
-from .stdio import PipePlayer
-from .streamable_http import HttpPlayer
-from .websocket import WebSocketPlayer
+from .sse import SseClient
+from .stdio import StdioClient
+from .streamable_http import StreamableHttpClient
+from .websocket import WebSocketClient
 
 FALLS_BACK: Final = (400, 404, 405)
-"""Statuses of an `initialize` after which a server may have HTTP+SSE (2025-11-25 basic/transports, "Backwards
+"""HTTP statuses of `initialize` after which a client tries HTTP+SSE (2025-11-25 basic/transports, "Backwards
 Compatibility")."""
 
 
 TRANSPORTS: Final[tuple[Named, ...]] = ("auto", "streamable_http", "sse", "websocket")
 
 ANSWER_S: Final = 20.0
-"""For an answer of a server, whose tools may take a while."""
+"""Timeout of a response of a server, whose tools may take a while."""
 
 
 class Target(NamedTuple):
-    """A server.
+    """A server under test.
 
     Attributes:
-        name: what it is called in reports, without credentials.
-        transport: what it speaks; None: Streamable HTTP, or HTTP+SSE if it refuses that.
-        events: plays over HTTP+SSE, where that is to be found out.
+        name: its name in reports, without credentials.
+        play: plays a conversation.
+        transport: its transport; None: Streamable HTTP, or HTTP+SSE if it refuses that.
+        events: plays a conversation over HTTP+SSE, if the transport is to be detected.
     """
 
     name: str
@@ -49,10 +50,10 @@ class Target(NamedTuple):
     events: Play | None = None
 
     def reach(self) -> tuple[Play, Transport]:
-        """What plays conversations, and over what.
+        """Returns the function that plays conversations, and the transport; detects it if necessary.
 
         Raises:
-            Failed: it cannot be reached.
+            Failed: the server cannot be reached.
         """
         if self.transport is not None:
             return self.play, self.transport
@@ -70,15 +71,15 @@ class Target(NamedTuple):
 
 
 def target_of(options: argparse.Namespace, command: list[str]) -> Target:
-    """What the command line names. Nothing is done yet.
+    """Returns the server that the command line names, without connecting to it.
 
     Raises:
-        ConfigError: it names nothing that can be tested.
+        ConfigError: the options name no server, or contradict each other.
     """
     url = options.target
     if (url is None) == (not command):
-        said = "nothing" if url is None else "both a URL and a command"
-        raise ConfigError(f"got {said} to test, expected a URL, or -- COMMAND ARG…")
+        given = "nothing" if url is None else "both a URL and a command"
+        raise ConfigError(f"got {given} to test, expected a URL, or -- COMMAND ARG…")
     if url is not None:
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
@@ -89,20 +90,20 @@ def target_of(options: argparse.Namespace, command: list[str]) -> Target:
 
 
 def spec_of(options: argparse.Namespace, command: list[str]) -> ChildSpec:
-    """How to start the command of a command line."""
+    """Returns how to start the command on the command line."""
     return ChildSpec(tuple(command), pairs(options.env, "=", "--env"), options.cwd, options.inherit_env)
 
 
 def by_command(spec: ChildSpec, timeout_s: float = ANSWER_S) -> Target:
-    """A server that is started for each conversation."""
-    return Target(spec.command[0], PipePlayer(spec, timeout_s), Transport.PIPE)
+    """Returns a server on stdio, which is started for each conversation."""
+    return Target(spec.command[0], StdioClient(spec, timeout_s), Transport.PIPE)
 
 
 def by_url(given: str, headers: dict[str, str], timeout_s: float = ANSWER_S, transport: Named = "auto") -> Target:
-    """A server that listens somewhere.
+    """Returns a server at a URL.
 
     Raises:
-        ConfigError: the URL is none, or none of that transport.
+        ConfigError: the URL is invalid, or not one of that transport.
     """
     schemes = [scheme for scheme in SCHEMES[transport] if scheme not in SCHEMES["unix"]]
     if scheme_of(given) not in schemes:
@@ -115,16 +116,16 @@ def by_url(given: str, headers: dict[str, str], timeout_s: float = ANSWER_S, tra
         raise ConfigError(str(error)) from error
     name = without_credentials(given)
     if transport == "websocket":
-        return Target(name, WebSocketPlayer(url, headers, timeout_s), Transport.PIPE)
-    events = EventsPlayer(url, headers, timeout_s)
+        return Target(name, WebSocketClient(url, headers, timeout_s), Transport.PIPE)
+    events = SseClient(url, headers, timeout_s)
     if transport == "sse":
         return Target(name, events, Transport.EVENTS)
     is_settled = transport == "streamable_http"
-    return Target(name, HttpPlayer(url, headers, timeout_s), Transport.HTTP if is_settled else None, events)
+    return Target(name, StreamableHttpClient(url, headers, timeout_s), Transport.HTTP if is_settled else None, events)
 
 
 def pairs(texts: Sequence[str], separator: str, option: str) -> dict[str, str]:
-    """What a text says is not repeated: it may be a secret."""
+    """Splits texts into names and values. Errors never repeat a text, which may be a secret."""
     pairs = [text.partition(separator) for text in texts]
     if not all(found and name.strip() for name, found, _ in pairs):
         raise ConfigError(f"got {option} without a name and a {separator}")

@@ -1,4 +1,4 @@
-"""Plays a conversation on a WebSocket of its own: a text frame is a message, and the subprotocol is `mcp`."""
+"""Plays a conversation on a WebSocket: each text frame is a message, and the subprotocol is `mcp`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,20 @@ from ....core.wire.websocket import SUBPROTOCOL
 from ...base.errors import Failed
 from ..script.steps import Conversation
 from ..script.survey import Played
-from .duplex import MESSAGE_MAX_BYTES, Talk, reason_of
+from .duplex import MESSAGE_MAX_BYTES, ScriptedClient, reason_of
 
 READ_BYTES: Final = 65536
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class WebSocketPlayer:
-    """Args: `url`: ws:// or wss://. `headers`: sent with the request to upgrade. `timeout_s`: for each answer."""
+class WebSocketClient:
+    """A scripted client on WebSockets, one for each conversation.
+
+    Args:
+        url: a ws:// or wss:// URL.
+        headers: sent with the request to upgrade.
+        timeout_s: timeout of each response.
+    """
 
     def __init__(self, url: str, headers: dict[str, str], timeout_s: float) -> None:
         self._url = url
@@ -43,13 +49,15 @@ class WebSocketPlayer:
         self._timeout_s = timeout_s
 
     def __call__(self, conversation: Conversation) -> Played:
-        """Raises:
-        Failed: nobody listens there, or it is no WebSocket.
+        """Plays a conversation.
+
+        Raises:
+            Failed: nothing listens there, or it accepts no WebSocket.
         """
         with _connected(self._url, self._timeout_s) as stream:
             link = _Socket(stream, self._timeout_s)
             link.greet(self._url, self._headers)
-            played = Talk(link, conversation, self._timeout_s).play()
+            played = ScriptedClient(link, conversation, self._timeout_s).play()
             link.leave()
             return played
 
@@ -71,13 +79,13 @@ def _connected(url: str, timeout_s: float) -> socket.socket:
 
 
 class _Socket:
-    """The client's end. One thread does all: while it writes, it reads what has come, so that neither side is stuck."""
+    """The client's end. One thread reads while it writes, so that two full buffers cannot block both sides."""
 
     def __init__(self, stream: socket.socket, timeout_s: float) -> None:
         self._stream = stream
         self._timeout_s = timeout_s
         self._wire = WSConnection(ConnectionType.CLIENT)
-        self._heard: deque[bytes] = deque()
+        self._received: deque[bytes] = deque()
         self._message = bytearray()
         self._pongs = bytearray()
         self._is_accepted = False
@@ -87,13 +95,13 @@ class _Socket:
     def greet(self, url: str, headers: dict[str, str]) -> None:
         address = parse_url(url)
         fields = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        asked = Request(
+        upgrade = Request(
             host=address.authority.decode(),
             target=address.target.decode(),
             subprotocols=[SUBPROTOCOL],
             extra_headers=fields,
         )
-        self._write(self._wire.send(asked))
+        self._write(self._wire.send(upgrade))
         until = time.monotonic() + self._timeout_s
         while not self._is_accepted and not self._is_over and (left := until - time.monotonic()) > 0:
             self._wait(left, is_writing=False)
@@ -109,20 +117,20 @@ class _Socket:
 
     def receive(self, patience_s: float) -> AnyObservation:
         until = time.monotonic() + patience_s
-        while not self._heard and not self._is_over:
+        while not self._received and not self._is_over:
             self._wait(max(0.0, until - time.monotonic()), is_writing=False)
             self._read()
             if self._pongs:
                 self._write()
             if time.monotonic() >= until:
                 break
-        if self._heard:
-            return Said(PIPE_CHANNEL, Role.SERVER, self._heard.popleft(), at=time.monotonic())
+        if self._received:
+            return Said(PIPE_CHANNEL, Role.SERVER, self._received.popleft(), at=time.monotonic())
         raise EOFError if self._is_over else TimeoutError
 
     def leave(self) -> None:
         if not self._is_over:
-            with contextlib.suppress(LocalProtocolError):  # the server was quicker
+            with contextlib.suppress(LocalProtocolError):  # the server closed it first
                 self._write(self._wire.send(CloseConnection(1000)))
 
     def _wait(self, patience_s: float, *, is_writing: bool) -> None:
@@ -131,7 +139,7 @@ class _Socket:
         select.select([self._stream], [self._stream] if is_writing else [], [], patience_s)
 
     def _write(self, data: bytes = b"") -> None:
-        """As much as the server reads in time, pongs first; what it does not read, it does not answer."""
+        """Writes as much as the server reads in time, pongs first. What it does not read stays unanswered."""
         until = time.monotonic() + self._timeout_s
         rest = memoryview(bytes(self._pongs) + data)
         self._pongs.clear()
@@ -146,7 +154,7 @@ class _Socket:
                 self._is_over = True
 
     def _read(self) -> None:
-        """Take in what has come."""
+        """Reads and parses all that has come."""
         while not self._is_over:
             try:
                 data = self._stream.recv(READ_BYTES)
@@ -157,12 +165,12 @@ class _Socket:
             try:
                 self._wire.receive_data(data or None)
                 for event in self._wire.events():
-                    self._take(event)
+                    self._handle(event)
             except RemoteProtocolError as error:
                 self._refusal, self._is_over = str(error), True
             self._is_over |= not data
 
-    def _take(self, event: object) -> None:
+    def _handle(self, event: object) -> None:
         if isinstance(event, AcceptConnection):
             self._is_accepted = True
         elif isinstance(event, RejectConnection):
@@ -175,5 +183,5 @@ class _Socket:
             piece = event.data
             self._message += piece.encode() if isinstance(piece, str) else piece
             if event.message_finished or len(self._message) > MESSAGE_MAX_BYTES:
-                self._heard.append(bytes(self._message))
+                self._received.append(bytes(self._message))
                 self._message.clear()

@@ -1,4 +1,4 @@
-"""Strategies of Hypothesis for what servers do to a client."""
+"""Hypothesis strategies for behaviours of servers, in tests of a client."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from ....core.oracle import Transport
 from ..script.arguments import Source, T
 from ..script.behaviour import Behaviour
 from ..script.client_survey import ClientSurvey
-from ..script.played_tasks import OFFERED
-from .deeds import Scene, kinds_for
+from ..script.simulated_tasks import OFFERED
+from .deeds import DeedContext, kinds_for
 
 DEEDS_MAX: Final = 4
-"""Of one conversation: most faults show after one or two."""
+"""Deeds in one behaviour: most faults show after one or two."""
 MAYBE: Final = (False,) * 9 + (True,)
 
 
 @st.composite
 def behaviours(draw: st.DrawFn, surveys: Sequence[ClientSurvey]) -> Behaviour:
-    """What a server may do to a client in one of the revisions it speaks."""
+    """Draws a behaviour in one of the revisions that the client speaks."""
     survey = draw(st.sampled_from(surveys))
 
     def pick(values: tuple[T, ...]) -> T:
         return draw(st.sampled_from(values))
 
-    scene, is_http = Scene(survey, pick), survey.transport is Transport.HTTP
+    context, is_http = DeedContext(survey, pick), survey.transport is Transport.HTTP
     kinds = draw(st.lists(st.sampled_from(kinds_for(survey)), min_size=1, max_size=DEEDS_MAX))
     return Behaviour(
         survey.revision,
-        tuple(deed for kind in kinds for deed in kind.make(scene)),
+        tuple(deed for kind in kinds for deed in kind.make(context)),
         survey.tools,
         pick(MAYBE),
         "" if is_http and pick(MAYBE) else "session-",
@@ -41,7 +41,7 @@ def behaviours(draw: st.DrawFn, surveys: Sequence[ClientSurvey]) -> Behaviour:
 
 
 def _tasks(survey: ClientSurvey, pick: Source) -> int | None:
-    """To a client that knows none they are offered, too, now and then: it asks for none, and so it gets none."""
+    """Draws the `tasks` of a behaviour. Sometimes offers them to a client without tasks too, which ignores them."""
     if survey.revision not in OFFERED:
         return None
     drawn: int | None = pick((1, 0, 2, None) if survey.has_tasks else (None, None, 1))

@@ -1,4 +1,4 @@
-"""What a conversation is made of: orderly moves, and rude ones that a server has to stand."""
+"""Kinds of moves of a scripted client: correct ones, and incorrect ones that a server must survive."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ..script.steps import (
     headers_of,
     notification,
     request,
-    said,
+    step_of,
 )
 from ..script.survey import Survey, can
 
 IDS: Final[tuple[str | int, ...]] = (1, 0, -1, "1", "a", "ü ✓", 2**53 - 1, "x" * 100)
 LARGE_CHARS: Final = 64 * 1024
-"""More than a pipe holds, and less than any server's limit."""
+"""Characters of a large message: more than a pipe buffers, less than the limit of any server."""
 
 
-class Scene:
-    """What a move is made for: a server, one of its revisions, a client's manner, and the ids that were used."""
+class MoveContext:
+    """The server, revision and manner for which moves are made, and the request ids used so far."""
 
     def __init__(self, survey: Survey, pick: Source, manner: Manner = Manner.NONE) -> None:
         self.survey = survey
@@ -42,7 +42,7 @@ class Scene:
         self.used: list[str | int] = []
 
     def id(self) -> str | int:
-        """One that was not used yet."""
+        """Picks an id that was not used yet."""
         drawn: str | int = self.pick(IDS)
         fresh: str | int = drawn if drawn not in self.used else 1000 + len(self.used)
         self.used.append(fresh)
@@ -52,22 +52,22 @@ class Scene:
         return request(self.revision, self.id(), method, params, self.manner, **more)
 
     def greet(self, wire: int = 0) -> tuple[Step, Step]:
-        """What a session begins with."""
+        """Returns the steps of the handshake."""
         return handshake(self.revision, wire, self.manner)
 
     def tell(self, method: str, params: Json | None = None, **more: Any) -> Step:
         return notification(self.revision, method, params, **more)
 
     def listen(self) -> Step:
-        """A GET, on whose stream a session's server may ask."""
+        """Returns a GET that opens an event stream, on which the server may send requests."""
         return Step(verb=Verb.GET, headers=headers_of(self.revision, {}), waits=False)
 
     def plain(self, **more: Any) -> Step:
-        """A request that every server answers."""
+        """Returns a request that every server answers."""
         return self.ask("server/discover" if self.revision in MODERN else "ping", **more)
 
     def call(self, **more: Any) -> Step:
-        """A call of a tool, or what else can be asked."""
+        """Returns a tool call, or another request if there are no tools."""
         if not self.survey.tools:
             return self.plain(**more)
         tool = self.pick(self.survey.tools)
@@ -78,163 +78,167 @@ class Scene:
 # --- Moves ----------------------------------------------------------------------------------------------------------
 
 
-def _list(scene: Scene) -> list[Step]:
-    kinds = tuple(name for name in ("tools", "prompts", "resources") if can(scene.survey, name))
-    return [scene.ask(f"{scene.pick(kinds)}/list") if kinds else scene.plain()]
+def _list(context: MoveContext) -> list[Step]:
+    kinds = tuple(name for name in ("tools", "prompts", "resources") if can(context.survey, name))
+    return [context.ask(f"{context.pick(kinds)}/list") if kinds else context.plain()]
 
 
-def _list_from(scene: Scene) -> list[Step]:
-    kinds = tuple(name for name in ("tools", "prompts", "resources") if can(scene.survey, name))
-    return [scene.ask(f"{scene.pick(kinds)}/list", {"cursor": "no-such-cursor"}) if kinds else scene.plain()]
+def _list_from(context: MoveContext) -> list[Step]:
+    kinds = tuple(name for name in ("tools", "prompts", "resources") if can(context.survey, name))
+    return [context.ask(f"{context.pick(kinds)}/list", {"cursor": "no-such-cursor"}) if kinds else context.plain()]
 
 
-def _get_prompt(scene: Scene) -> list[Step]:
-    if not scene.survey.prompts:
-        return [scene.plain()]
-    prompt = scene.pick(scene.survey.prompts)
+def _get_prompt(context: MoveContext) -> list[Step]:
+    if not context.survey.prompts:
+        return [context.plain()]
+    prompt = context.pick(context.survey.prompts)
     wanted = [each for each in prompt.get("arguments") or [] if isinstance(each, dict) and each.get("required")]
-    values = {str(each.get("name")): scene.pick(TEXTS) for each in wanted}
-    return [scene.ask("prompts/get", {"name": prompt["name"], "arguments": values})]
+    values = {str(each.get("name")): context.pick(TEXTS) for each in wanted}
+    return [context.ask("prompts/get", {"name": prompt["name"], "arguments": values})]
 
 
-def _read(scene: Scene) -> list[Step]:
-    uris = scene.survey.resources
-    return [scene.ask("resources/read", {"uri": scene.pick(uris)}) if uris else scene.plain()]
+def _read(context: MoveContext) -> list[Step]:
+    uris = context.survey.resources
+    return [context.ask("resources/read", {"uri": context.pick(uris)}) if uris else context.plain()]
 
 
-def _unknown_name(scene: Scene) -> list[Step]:
-    asks: dict[str, tuple[str, Json]] = {
+def _unknown_name(context: MoveContext) -> list[Step]:
+    requests: dict[str, tuple[str, Json]] = {
         "tools": ("tools/call", {"name": "no-such-tool", "arguments": {}}),
         "prompts": ("prompts/get", {"name": "no-such-prompt"}),
         "resources": ("resources/read", {"uri": "isthmus-conform:///no-such-resource"}),
     }
-    known = tuple(name for name in asks if can(scene.survey, name))
-    return [scene.ask(*asks[scene.pick(known)]) if known else scene.plain()]
+    known = tuple(name for name in requests if can(context.survey, name))
+    return [context.ask(*requests[context.pick(known)]) if known else context.plain()]
 
 
-def _wrong_arguments(scene: Scene) -> list[Step]:
-    if not scene.survey.tools:
-        return [scene.plain()]
-    tool = scene.pick(scene.survey.tools)
+def _wrong_arguments(context: MoveContext) -> list[Step]:
+    if not context.survey.tools:
+        return [context.plain()]
+    tool = context.pick(context.survey.tools)
     wanted = tool.schema.get("required")
-    if not isinstance(wanted, list) or not wanted:  # nothing would be wrong with it, and it would be called
-        return [scene.ask("tools/call", {"name": "no-such-tool", "arguments": []})]
-    return [scene.ask("tools/call", {"name": tool.name, "arguments": scene.pick(({}, {str(wanted[0]): {"a": []}}))})]
-
-
-def _without_params(scene: Scene) -> list[Step]:
-    method = scene.pick(("tools/call", "prompts/get", "resources/read", "resources/subscribe", "logging/setLevel"))
-    return [scene.ask(method)]
-
-
-def _unknown_method(scene: Scene) -> list[Step]:
-    return [scene.ask(scene.pick(("no/such/method", "", "tools", "TOOLS/LIST")))]
-
-
-def _unknown_notice(scene: Scene) -> list[Step]:
-    return [scene.tell(scene.pick(("notifications/no-such", "notifications/roots/list_changed")))]
-
-
-def _garbage(scene: Scene) -> list[Step]:
-    body = scene.pick(("{", "[]", "null", "1", '{"jsonrpc":"2.0"}', '{"id":77,"method":"ping"}', "\x00"))
-    return [Step(body=body, headers=headers_of(scene.revision, {}))]
-
-
-def _unasked_answer(scene: Scene) -> list[Step]:
-    return [said(scene.revision, {"jsonrpc": "2.0", "id": "nobody-asked", "result": {}})]
-
-
-def _odd_id(scene: Scene) -> list[Step]:
-    """An id that is none."""
-    step = scene.plain()
+    if not isinstance(wanted, list) or not wanted:  # the call would be correct, and the tool would run
+        return [context.ask("tools/call", {"name": "no-such-tool", "arguments": []})]
     return [
-        Step(body=encode({**json.loads(step.body), "id": scene.pick((None, 1.5, True, [], {}))}), headers=step.headers)
+        context.ask("tools/call", {"name": tool.name, "arguments": context.pick(({}, {str(wanted[0]): {"a": []}}))})
     ]
 
 
-def _odd_params(scene: Scene) -> list[Step]:
-    return [_with_member(scene.plain(), "params", scene.pick(([], "text", 1)))]
+def _without_params(context: MoveContext) -> list[Step]:
+    method = context.pick(("tools/call", "prompts/get", "resources/read", "resources/subscribe", "logging/setLevel"))
+    return [context.ask(method)]
 
 
-def _complete(scene: Scene) -> list[Step]:
-    if not scene.survey.prompts or not can(scene.survey, "completions"):
-        return [scene.plain()]
-    ref = {"type": "ref/prompt", "name": scene.pick(scene.survey.prompts)["name"]}
-    return [scene.ask("completion/complete", {"ref": ref, "argument": {"name": "a", "value": scene.pick(TEXTS)}})]
+def _unknown_method(context: MoveContext) -> list[Step]:
+    return [context.ask(context.pick(("no/such/method", "", "tools", "TOOLS/LIST")))]
 
 
-def _templates(scene: Scene) -> list[Step]:
-    return [scene.ask("resources/templates/list") if can(scene.survey, "resources") else scene.plain()]
+def _unknown_notice(context: MoveContext) -> list[Step]:
+    return [context.tell(context.pick(("notifications/no-such", "notifications/roots/list_changed")))]
 
 
-def _subscribe(scene: Scene) -> list[Step]:
-    uris = scene.survey.resources
-    if not uris or not can(scene.survey, "resources.subscribe"):
-        return [scene.plain()]
-    about = {"uri": scene.pick(uris)}
-    return [scene.ask("resources/subscribe", about), scene.ask("resources/unsubscribe", about)]
+def _garbage(context: MoveContext) -> list[Step]:
+    body = context.pick(("{", "[]", "null", "1", '{"jsonrpc":"2.0"}', '{"id":77,"method":"ping"}', "\x00"))
+    return [Step(body=body, headers=headers_of(context.revision, {}))]
 
 
-def _batch(scene: Scene) -> list[Step]:
-    asks = [json.loads(scene.plain().body) for _ in range(2)]
-    return [Step(body=encode(asks), headers=headers_of(scene.revision, {}))]
+def _unasked_answer(context: MoveContext) -> list[Step]:
+    return [step_of(context.revision, {"jsonrpc": "2.0", "id": "nobody-asked", "result": {}})]
 
 
-def _used_id(scene: Scene) -> list[Step]:
-    """An id again that was answered before: against the rules, and no reason to fall silent."""
-    first = scene.plain()
+def _odd_id(context: MoveContext) -> list[Step]:
+    """Makes a request with an invalid id."""
+    step = context.plain()
+    return [
+        Step(
+            body=encode({**json.loads(step.body), "id": context.pick((None, 1.5, True, [], {}))}), headers=step.headers
+        )
+    ]
+
+
+def _odd_params(context: MoveContext) -> list[Step]:
+    return [_with_member(context.plain(), "params", context.pick(([], "text", 1)))]
+
+
+def _complete(context: MoveContext) -> list[Step]:
+    if not context.survey.prompts or not can(context.survey, "completions"):
+        return [context.plain()]
+    ref = {"type": "ref/prompt", "name": context.pick(context.survey.prompts)["name"]}
+    return [context.ask("completion/complete", {"ref": ref, "argument": {"name": "a", "value": context.pick(TEXTS)}})]
+
+
+def _templates(context: MoveContext) -> list[Step]:
+    return [context.ask("resources/templates/list") if can(context.survey, "resources") else context.plain()]
+
+
+def _subscribe(context: MoveContext) -> list[Step]:
+    uris = context.survey.resources
+    if not uris or not can(context.survey, "resources.subscribe"):
+        return [context.plain()]
+    about = {"uri": context.pick(uris)}
+    return [context.ask("resources/subscribe", about), context.ask("resources/unsubscribe", about)]
+
+
+def _batch(context: MoveContext) -> list[Step]:
+    requests = [json.loads(context.plain().body) for _ in range(2)]
+    return [Step(body=encode(requests), headers=headers_of(context.revision, {}))]
+
+
+def _used_id(context: MoveContext) -> list[Step]:
+    """Makes a request with an id used before: incorrect, but no reason for a server to stop answering."""
+    first = context.plain()
     return [first, first]
 
 
-def _at_once(scene: Scene) -> list[Step]:
-    return [scene.call(waits=False), scene.plain(waits=False), scene.call()]
+def _at_once(context: MoveContext) -> list[Step]:
+    return [context.call(waits=False), context.plain(waits=False), context.call()]
 
 
-def _progress(scene: Scene) -> list[Step]:
+def _progress(context: MoveContext) -> list[Step]:
     tokens: tuple[str | int, ...] = (0, "p", -5, "ü")
-    return [_with_meta(scene.call(), {"progressToken": scene.pick(tokens)})]
+    return [_with_meta(context.call(), {"progressToken": context.pick(tokens)})]
 
 
-def _large(scene: Scene) -> list[Step]:
+def _large(context: MoveContext) -> list[Step]:
     params = {"name": "no-such-tool", "arguments": {"text": "x" * LARGE_CHARS}}
-    return [scene.ask("tools/call", params) if can(scene.survey, "tools") else scene.plain()]
+    return [context.ask("tools/call", params) if can(context.survey, "tools") else context.plain()]
 
 
-def _cancel_unknown(scene: Scene) -> list[Step]:
-    return [scene.tell("notifications/cancelled", {"requestId": scene.pick(("never-used", 987654, ""))})]
+def _cancel_unknown(context: MoveContext) -> list[Step]:
+    return [context.tell("notifications/cancelled", {"requestId": context.pick(("never-used", 987654, ""))})]
 
 
-def _cancel_finished(scene: Scene) -> list[Step]:
-    step = scene.plain()
-    return [step, scene.tell("notifications/cancelled", {"requestId": scene.used[-1], "reason": "too late"})]
+def _cancel_finished(context: MoveContext) -> list[Step]:
+    step = context.plain()
+    return [step, context.tell("notifications/cancelled", {"requestId": context.used[-1], "reason": "too late"})]
 
 
-def _cancel_running(scene: Scene) -> list[Step]:
-    step = scene.call(waits=False)
-    return [step, scene.tell("notifications/cancelled", {"requestId": scene.used[-1]})]
+def _cancel_running(context: MoveContext) -> list[Step]:
+    step = context.call(waits=False)
+    return [step, context.tell("notifications/cancelled", {"requestId": context.used[-1]})]
 
 
-def _second_handshake(scene: Scene) -> list[Step]:
-    first = scene.greet()[0]
-    return [Step(body=first.body.replace("hello-0", f"again-{len(scene.used)}"))]
+def _second_handshake(context: MoveContext) -> list[Step]:
+    first = context.greet()[0]
+    return [Step(body=first.body.replace("hello-0", f"again-{len(context.used)}"))]
 
 
-def _set_level(scene: Scene) -> list[Step]:
-    level = scene.pick(("debug", "emergency", "no-such-level"))
-    return [scene.ask("logging/setLevel", {"level": level}) if can(scene.survey, "logging") else scene.plain()]
+def _set_level(context: MoveContext) -> list[Step]:
+    level = context.pick(("debug", "emergency", "no-such-level"))
+    return [context.ask("logging/setLevel", {"level": level}) if can(context.survey, "logging") else context.plain()]
 
 
-def _second_session(scene: Scene) -> list[Step]:
-    steps = scene.greet(wire=1)
-    return [*steps, scene.call(waits=False), scene.call(wire=1)]
+def _second_session(context: MoveContext) -> list[Step]:
+    steps = context.greet(wire=1)
+    return [*steps, context.call(waits=False), context.call(wire=1)]
 
 
-def _wrong_session(scene: Scene) -> list[Step]:
-    return [scene.plain(session=scene.pick((Session.WRONG, Session.NONE)))]
+def _wrong_session(context: MoveContext) -> list[Step]:
+    return [context.plain(session=context.pick((Session.WRONG, Session.NONE)))]
 
 
-def _wrong_headers(scene: Scene) -> list[Step]:
-    wrong = scene.pick(
+def _wrong_headers(context: MoveContext) -> list[Step]:
+    wrong = context.pick(
         (
             {"Accept": "application/json"},
             {"Accept": "text/html"},
@@ -243,49 +247,49 @@ def _wrong_headers(scene: Scene) -> list[Step]:
             {"MCP-Protocol-Version": "1999-01-01"},
         )
     )
-    step = scene.plain()
+    step = context.plain()
     return [Step(body=step.body, headers={**step.headers, **wrong})]
 
 
-def _get_stream(scene: Scene) -> list[Step]:
-    return [scene.listen(), scene.plain()]
+def _get_stream(context: MoveContext) -> list[Step]:
+    return [context.listen(), context.plain()]
 
 
-def _delete(scene: Scene) -> list[Step]:
-    return [Step(verb=Verb.DELETE, headers=headers_of(scene.revision, {})), scene.plain()]
+def _delete(context: MoveContext) -> list[Step]:
+    return [Step(verb=Verb.DELETE, headers=headers_of(context.revision, {})), context.plain()]
 
 
-def _without_meta(scene: Scene) -> list[Step]:
-    missing = scene.pick(("protocolVersion", "clientCapabilities", "clientInfo"))
-    step = scene.plain()
+def _without_meta(context: MoveContext) -> list[Step]:
+    missing = context.pick(("protocolVersion", "clientCapabilities", "clientInfo"))
+    step = context.plain()
     return [Step(body=step.body.replace(META + missing, "com.example/" + missing), headers=step.headers)]
 
 
-def _unknown_version(scene: Scene) -> list[Step]:
-    step = scene.plain()
+def _unknown_version(context: MoveContext) -> list[Step]:
+    step = context.plain()
     headers = {**step.headers, "MCP-Protocol-Version": "1999-01-01"}
-    return [Step(body=step.body.replace(scene.revision, "1999-01-01"), headers=headers)]
+    return [Step(body=step.body.replace(context.revision, "1999-01-01"), headers=headers)]
 
 
-def _mismatch(scene: Scene) -> list[Step]:
-    """A version header that is left out is no such thing: it may stand for 2025-03-26."""
-    step = scene.call()
-    name = scene.pick(("Mcp-Method", "Mcp-Name", "MCP-Protocol-Version"))
-    wrong = "2025-11-25" if name == "MCP-Protocol-Version" else scene.pick(("", "something-else"))
+def _mismatch(context: MoveContext) -> list[Step]:
+    # The version header is changed and never left out: without it a request may count as 2025-03-26.
+    step = context.call()
+    name = context.pick(("Mcp-Method", "Mcp-Name", "MCP-Protocol-Version"))
+    wrong = "2025-11-25" if name == "MCP-Protocol-Version" else context.pick(("", "something-else"))
     return [Step(body=step.body, headers={**step.headers, name: wrong})]
 
 
-def _foreign_state(scene: Scene) -> list[Step]:
-    if not scene.survey.tools:
-        return [scene.plain()]
-    params = {"name": scene.survey.tools[0].name, "requestState": "of-another-server", "inputResponses": {}}
-    arguments = arguments_of(scene.survey.tools[0].schema, scene.pick)
-    return [scene.ask("tools/call", {**params, "arguments": arguments})]
+def _foreign_state(context: MoveContext) -> list[Step]:
+    if not context.survey.tools:
+        return [context.plain()]
+    params = {"name": context.survey.tools[0].name, "requestState": "of-another-server", "inputResponses": {}}
+    arguments = arguments_of(context.survey.tools[0].schema, context.pick)
+    return [context.ask("tools/call", {**params, "arguments": arguments})]
 
 
-def _listen(scene: Scene) -> list[Step]:
-    kinds = scene.pick(({"toolsListChanged": True}, {"promptsListChanged": True, "resourcesListChanged": True}, {}))
-    return [scene.ask("subscriptions/listen", {"notifications": kinds}, waits=False), scene.plain()]
+def _listen(context: MoveContext) -> list[Step]:
+    kinds = context.pick(({"toolsListChanged": True}, {"promptsListChanged": True, "resourcesListChanged": True}, {}))
+    return [context.ask("subscriptions/listen", {"notifications": kinds}, waits=False), context.plain()]
 
 
 def _with_member(step: Step, name: str, value: object) -> Step:
@@ -300,32 +304,32 @@ def _with_meta(step: Step, meta: Json) -> Step:
 
 
 class Move(NamedTuple):
-    """One kind of thing that a client may do.
+    """A kind of move, and the servers that it is for.
 
     Attributes:
-        is_last: nothing that goes on can be judged after it.
+        is_last: the conversation cannot be judged after it, so it comes last.
     """
 
-    make: Callable[[Scene], list[Step]]
+    make: Callable[[MoveContext], list[Step]]
     revisions: tuple[str, ...]
     on_pipes: bool = True
     is_last: bool = False
 
 
-_BY_HAND, _ALL, _NEW = tuple(LEGACY), (*LEGACY, *MODERN), tuple(MODERN)
+_LEGACY, _ALL, _NEW = tuple(LEGACY), (*LEGACY, *MODERN), tuple(MODERN)
 
 MOVES: Final[dict[str, Move]] = {
-    "plain": Move(lambda scene: [scene.plain()], _ALL),
+    "plain": Move(lambda context: [context.plain()], _ALL),
     "list": Move(_list, _ALL),
-    "call": Move(lambda scene: [scene.call()], _ALL),
+    "call": Move(lambda context: [context.call()], _ALL),
     "get a prompt": Move(_get_prompt, _ALL),
     "read a resource": Move(_read, _ALL),
     "list templates": Move(_templates, _ALL),
     "complete": Move(_complete, _ALL),
-    "subscribe": Move(_subscribe, _BY_HAND),
+    "subscribe": Move(_subscribe, _LEGACY),
     "several at once": Move(_at_once, _ALL),
     "ask for progress": Move(_progress, _ALL),
-    "set the log level": Move(_set_level, _BY_HAND),
+    "set the log level": Move(_set_level, _LEGACY),
     "unknown name": Move(_unknown_name, _ALL),
     "unknown cursor": Move(_list_from, _ALL),
     "wrong arguments": Move(_wrong_arguments, _ALL),
@@ -333,28 +337,28 @@ MOVES: Final[dict[str, Move]] = {
     "unknown method": Move(_unknown_method, _ALL),
     "unknown notification": Move(_unknown_notice, _ALL),
     "large arguments": Move(_large, _ALL),
-    "cancel what is unknown": Move(_cancel_unknown, _BY_HAND),
-    "cancel what is over": Move(_cancel_finished, _BY_HAND),
-    "cancel what runs": Move(_cancel_running, _BY_HAND),
+    "cancel what is unknown": Move(_cancel_unknown, _LEGACY),
+    "cancel what is over": Move(_cancel_finished, _LEGACY),
+    "cancel what runs": Move(_cancel_running, _LEGACY),
     "id used before": Move(_used_id, _ALL),
     "garbage": Move(_garbage, _ALL),
     "answer that nobody asked for": Move(_unasked_answer, _ALL),
     "id that is none": Move(_odd_id, _ALL),
     "params that are none": Move(_odd_params, _ALL),
     "array": Move(_batch, _ALL),
-    "second handshake": Move(_second_handshake, _BY_HAND),
-    "two sessions": Move(_second_session, _BY_HAND[1:], on_pipes=False),
-    "wrong session": Move(_wrong_session, _BY_HAND[1:], on_pipes=False),
+    "second handshake": Move(_second_handshake, _LEGACY),
+    "two sessions": Move(_second_session, _LEGACY[1:], on_pipes=False),
+    "wrong session": Move(_wrong_session, _LEGACY[1:], on_pipes=False),
     "wrong headers": Move(_wrong_headers, _ALL[1:], on_pipes=False),
-    "stream of its own": Move(_get_stream, _BY_HAND[1:], on_pipes=False),
-    "end, and go on": Move(_delete, _BY_HAND[1:], on_pipes=False, is_last=True),
+    "stream of its own": Move(_get_stream, _LEGACY[1:], on_pipes=False),
+    "end, and go on": Move(_delete, _LEGACY[1:], on_pipes=False, is_last=True),
     "no envelope": Move(_without_meta, _NEW),
     "unknown version": Move(_unknown_version, _NEW),
     "headers that say something else": Move(_mismatch, _NEW, on_pipes=False),
     "state of another": Move(_foreign_state, _NEW),
     "listen": Move(_listen, _NEW),
 }
-"""Name → move; the simplest first, as others are made smaller to those before them."""
+"""Name → move; the simplest first, since Hypothesis shrinks towards the first."""
 
 
 def moves_for(survey: Survey) -> tuple[Move, ...]:

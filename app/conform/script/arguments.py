@@ -1,4 +1,4 @@
-"""Arguments that a JSON Schema wants, made up by their types."""
+"""Makes up arguments that fit a JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .steps import Json
 T = TypeVar("T")
 TEXTS: Final = ("a", "", "ü ✓ \U0001f600", "line\nline", '"\\{}', "0")
 DEPTH_MAX: Final = 4
-"""How deep arguments are made up; what is deeper is left out."""
+"""Levels of nesting that are made up; deeper values are null."""
 
 
 class Source(Protocol):
-    """Where choices come from; the first of `values` is the simplest."""
+    """Picks one of several values, the first of which is the simplest."""
 
     def __call__(self, values: tuple[T, ...]) -> T: ...
 
@@ -23,7 +23,7 @@ def simplest(values: tuple[T, ...]) -> T:
 
 
 def arguments_of(schema: Json, pick: Source, depth: int = 0) -> Json:
-    """What is required, made up by its types."""
+    """Makes up a value for each required property of an object schema."""
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, dict) or not isinstance(required, list):
         return {}

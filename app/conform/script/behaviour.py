@@ -1,4 +1,7 @@
-"""A server's behaviour as plain data: orderly by itself, with deeds that are not. Played as often as wanted."""
+"""The behaviour of a scripted server, as plain data that can be recorded and played again.
+
+A scripted server answers every request correctly, except where its behaviour has a `Deed` for it.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ import msgspec
 from ....core.base.errors import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from ....core.base.revisions import LEGACY, is_known_modern
 from ....core.oracle.methods import CACHEABLE, V4
-from .played_tasks import OFFERED, Fate, PlayedTasks
+from .simulated_tasks import OFFERED, Fate, SimulatedTasks
 from .steps import META, Json, encode
 
 SERVER_INFO: Final = {"name": "isthmus-conform", "version": "1"}
 ANSWER: Final = '{"jsonrpc":"2.0","id":"$id","result":"$result"}'
-"""The orderly line: the answer to the request, or the error where there is no such method."""
+"""The correct response: the result of the request, or an error if there is no such method."""
 TEXT: Final = {"type": "text", "text": "an answer"}
 PAGE: Final = "isthmus-conform-page-2"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -31,21 +34,21 @@ FULL: Final[Json] = {
 
 
 class When(enum.Enum):
-    """When a line is said, after the line before it."""
+    """The moment at which a line is sent, after the line before it."""
 
     NOW = "now"
-    ANSWERED = "answered"  # the client has answered everything it was asked
-    QUIET = "quiet"  # the client has said nothing for a moment
+    ANSWERED = "answered"  # the client has answered all server requests
+    QUIET = "quiet"  # the client has sent nothing for a moment
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message of the server.
 
     Attributes:
-        body: as it is said, but for these strings: "$id" is the request's id, "$token" its progress token, "$result"
-            what an orderly server answers; "$task" is the task that the request has become or names, and "$taskId" its
-            id. A line with "$token" or those is left out where there is none.
-        on_get: over HTTP it comes on the stream that the client opened by GET, and not at all where it has none.
+        body: the message, in which these strings are replaced: "$id" by the id of the request, "$token" by its progress
+            token, "$result" by the correct result, "$task" by the task that the request became or names, and "$taskId"
+            by the id of that task. A line with "$token", "$task" or "$taskId" is left out if there is none.
+        on_get: over HTTP, send it on the stream that the client opened by GET, or not at all if there is none.
     """
 
     body: str = ANSWER
@@ -54,18 +57,19 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the server does about one request or notification of a method.
+    """The reaction of the server to one request or notification of a method.
 
     Attributes:
-        on: the method. Of two deeds on one method the second is done about the second request.
-        is_events: HTTP: answered by an event stream, even if one line would do.
-        has_ids: HTTP: events have ids, so that the stream can be taken up where it was cut.
-        cut_after: so many lines are said; then the stream, or the pipe, is cut. None: it is not.
-        status: of HTTP.
-        headers: of the HTTP response, over what it has; "" leaves one out.
-        forgets: HTTP: the session is over, and is not found any more.
+        on: the method. Of two deeds for one method, the second is used for the second request.
+        lines: the messages to send.
+        is_events: HTTP: answer with an event stream, even if one line would do.
+        has_ids: HTTP: events have ids, so that the client can resume the stream.
+        cut_after: close the stream or the pipe after so many lines; None: do not.
+        status: the HTTP status; None: the usual one.
+        headers: headers of the HTTP response, in place of the usual ones; "" leaves one out.
+        forgets: HTTP: end the session, so that later requests in it get 404.
         fate: how the task ends that a call becomes.
-        questions: what that task asks before, as `inputRequests` has it.
+        questions: what that task asks before, in the form of `inputRequests`.
     """
 
     on: str
@@ -81,15 +85,16 @@ class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one server is like.
+    """A scripted server.
 
     Attributes:
-        revision: the one that it speaks.
+        revision: the only revision that it speaks.
+        deeds: its reactions that are not the correct one, or not the usual one.
         tools: names of its tools.
-        is_bare: it declares no capabilities.
-        session: the id of its sessions over HTTP, to which a number is added; "": it gives none.
-        has_stream: over HTTP the client may open a stream of its own by GET.
-        tasks: calls that may be tasks become tasks, said to be working so often; None: it offers none.
+        is_bare: declare no capabilities.
+        session: the id of its sessions over HTTP, to which a number is added; "": no session ids.
+        has_stream: over HTTP, let the client open a stream by GET.
+        tasks: turn calls into tasks if the client allows it, and report each as working so many times; None: no tasks.
     """
 
     revision: str
@@ -106,20 +111,20 @@ class Behaviour(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Script:
-    """What is still to be done in one connection or session.
+    """The deeds that remain in one connection or session.
 
     Args:
-        before: the one before it. What was done there is not done again.
+        before: the script of the connection or session before. Its deeds are not repeated.
     """
 
     def __init__(self, behaviour: Behaviour, before: Script | None = None) -> None:
         self.behaviour = behaviour
         self._done: Counter[str] = Counter() if before is None else before._done.copy()
-        self._tasks: PlayedTasks
-        self._tasks = PlayedTasks(behaviour.revision, behaviour.tasks) if before is None else before._tasks
+        self._tasks: SimulatedTasks
+        self._tasks = SimulatedTasks(behaviour.revision, behaviour.tasks) if before is None else before._tasks
 
     def deed_for(self, message: Json) -> Deed:
-        """What is done about a request or a notification."""
+        """Returns the reaction to a request or a notification, and counts it."""
         method = str(message.get("method"))
         mine = [deed for deed in self.behaviour.deeds if deed.on == method]
         number = self._done[method]
@@ -129,7 +134,7 @@ class Script:
         return deed
 
     def fill(self, body: str, message: Json) -> str | None:
-        """A line as it is said about a message; None: it is left out."""
+        """Returns a line with its placeholders filled in for a message; None if it is left out."""
         if '"$token"' in body:
             params = message.get("params")
             meta = params.get("_meta") if isinstance(params, dict) else None
@@ -149,46 +154,46 @@ class Script:
         return body.replace('"$id"', encode(message.get("id")))
 
     def _result_of(self, message: Json) -> Json:
-        about_task = self._tasks.result_of(message, _of_call(self.behaviour))
-        if about_task is None:
+        task_result = self._tasks.result_of(message, _call_result(self.behaviour))
+        if task_result is None:
             return result_of(self.behaviour, message)
-        if "result" in about_task and self.behaviour.is_stateless:
-            return {"result": {**_dressed(str(message["method"]), {}), **about_task["result"]}}
-        return about_task
+        if "result" in task_result and self.behaviour.is_stateless:
+            return {"result": {**_complete(str(message["method"]), {}), **task_result["result"]}}
+        return task_result
 
 
-# --- Orderly answers ------------------------------------------------------------------------------------------------
+# --- Correct answers ------------------------------------------------------------------------------------------------
 
 
 def result_of(behaviour: Behaviour, message: Json) -> Json:
-    """`{"result": …}`, or `{"error": …}` for a method that the revision has not."""
+    """Returns `{"result": …}`, or `{"error": …}` for a method that the revision does not have."""
     method, params = str(message.get("method")), message.get("params")
     params = params if isinstance(params, dict) else {}
-    found = _greeting(behaviour, method, params)
+    found = _introduction(behaviour, method, params)
     if found is not None:
         return found
     result = _results(behaviour, params).get(method)
     if result is None:
         return {"error": {"code": METHOD_NOT_FOUND, "message": "there is no such method"}}
-    return {"result": _dressed(method, result) if behaviour.is_stateless else result}
+    return {"result": _complete(method, result) if behaviour.is_stateless else result}
 
 
-def _greeting(behaviour: Behaviour, method: str, params: Json) -> Json | None:
+def _introduction(behaviour: Behaviour, method: str, params: Json) -> Json | None:
     if method == "initialize":
         if behaviour.is_stateless:
             detail = {"supported": [behaviour.revision], "requested": params.get("protocolVersion")}
             error = {"code": UNSUPPORTED_VERSION, "message": "there is no handshake here", "data": detail}
             return {"error": error}
-        told = {"protocolVersion": behaviour.revision, "capabilities": _capabilities(behaviour)}
-        return {"result": {**told, "serverInfo": SERVER_INFO}}
+        members = {"protocolVersion": behaviour.revision, "capabilities": _capabilities(behaviour)}
+        return {"result": {**members, "serverInfo": SERVER_INFO}}
     if method == "server/discover" and behaviour.is_stateless:
-        told = {"supportedVersions": [behaviour.revision], "capabilities": _capabilities(behaviour)}
-        return {"result": _dressed(method, told)}
+        members = {"supportedVersions": [behaviour.revision], "capabilities": _capabilities(behaviour)}
+        return {"result": _complete(method, members)}
     return None
 
 
 def _capabilities(behaviour: Behaviour) -> Json:
-    """What it declares, without what the revision does not have."""
+    """Returns the capabilities of the server that exist in its revision."""
     if behaviour.is_bare:
         return {}
     features = LEGACY.get(behaviour.revision)
@@ -200,9 +205,11 @@ def _capabilities(behaviour: Behaviour) -> Json:
 def _results(behaviour: Behaviour, params: Json) -> dict[str, Json]:
     schema = {"type": "object", "properties": {}}
     uri = str(params.get("uri", "isthmus-conform:///a"))
-    may = {"execution": {"taskSupport": "optional"}} if behaviour.tasks is not None and behaviour.revision == V4 else {}
+    allows = (
+        {"execution": {"taskSupport": "optional"}} if behaviour.tasks is not None and behaviour.revision == V4 else {}
+    )
     results: dict[str, Json] = {
-        "tools/list": {"tools": [{"name": name, "inputSchema": schema, **may} for name in behaviour.tools]},
+        "tools/list": {"tools": [{"name": name, "inputSchema": schema, **allows} for name in behaviour.tools]},
         "tools/call": {"content": [TEXT]},
         "prompts/list": {"prompts": [{"name": "a-prompt"}]},
         "prompts/get": {"messages": [{"role": "user", "content": TEXT}]},
@@ -216,21 +223,21 @@ def _results(behaviour: Behaviour, params: Json) -> dict[str, Json]:
     return results
 
 
-def _of_call(behaviour: Behaviour) -> Json:
-    """The result of every call, as a task has it inside of it."""
+def _call_result(behaviour: Behaviour) -> Json:
+    """Returns the result of every tool call, as a task contains it."""
     return {"content": [TEXT], **({"resultType": "complete"} if behaviour.is_stateless else {})}
 
 
-def _dressed(method: str, result: Json) -> Json:
-    """With what every result of 2026-07-28 has."""
+def _complete(method: str, result: Json) -> Json:
+    """Adds the members that every result of 2026-07-28 has."""
     hints = {"ttlMs": 0, "cacheScope": "private"} if method in CACHEABLE else {}
     return {**result, "resultType": "complete", **hints, "_meta": {META + "serverInfo": SERVER_INFO}}
 
 
 def acknowledgement(message: Json) -> str:
-    """What an orderly server says to `subscriptions/listen`."""
+    """Returns the correct acknowledgement of `subscriptions/listen`."""
     params = message.get("params")
-    sought: Any = params.get("notifications") if isinstance(params, dict) else None
+    wanted: Any = params.get("notifications") if isinstance(params, dict) else None
     meta = {META + "subscriptionId": message.get("id")}
-    told = {"notifications": sought if isinstance(sought, dict) else {}, "_meta": meta}
-    return json.dumps({"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": told})
+    members = {"notifications": wanted if isinstance(wanted, dict) else {}, "_meta": meta}
+    return json.dumps({"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": members})

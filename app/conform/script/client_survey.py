@@ -1,4 +1,4 @@
-"""What a client does with a server that does nothing odd, in each revision that it can be brought to."""
+"""Surveys a client before it is tested: plays a correct server in each revision, and notes what the client sends."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from ....core.oracle.methods import TASKS_EXTENSION
 from ....core.oracle.observations import Opened, Role, Said, Transport, Verb
 from ...base.errors import Failed
 from .behaviour import Behaviour
-from .played_tasks import OFFERED
+from .simulated_tasks import OFFERED
 from .steps import META, REVISIONS, Json, decoded
 from .survey import Played
 
 METHODS_MAX: Final = 50
-"""Different methods that are kept of one client; there are not as many."""
+"""Methods kept of one client; the specification has fewer."""
 TOOLS_MAX: Final = 10
 HAVING: Final = {Transport.PIPE: REVISIONS, Transport.EVENTS: REVISIONS[:-1], Transport.HTTP: REVISIONS[1:]}
-"""The revisions that can be spoken: Streamable HTTP is there since 2025-03-26, and HTTP+SSE is for those with a
-handshake."""
+"""The revisions of each transport: Streamable HTTP exists since 2025-03-26, HTTP+SSE in the handshake era only."""
 
 
 class ClientSurvey(msgspec.Struct, frozen=True):
-    """Of one revision that the client speaks.
+    """The activity of a client in one revision that it speaks.
 
     Attributes:
-        methods: what it says, requests and notifications, each once, in order.
-        requests: those of them that are requests.
-        capabilities: what it declares.
+        methods: the methods of its requests and notifications, each once, in order.
+        requests: the methods of its requests.
+        capabilities: the capabilities that it declares.
         tools: names of tools that it calls.
-        has_stream: it opens a stream by GET.
-        has_tasks: it asks for tasks, or declares that it takes them.
+        has_stream: true if it opens a stream by GET.
+        has_tasks: true if it asks for tasks, or declares that it accepts them.
     """
 
     revision: str
@@ -49,13 +48,13 @@ class ClientSurvey(msgspec.Struct, frozen=True):
 def survey_client(
     play: Callable[[Behaviour], Played], told: Callable[[], str], transport: Transport, *, only: str | None = None
 ) -> list[ClientSurvey]:
-    """One for each revision, or for `only`; the oldest first.
+    """Returns a survey for each revision that the client speaks, or for `only`; the oldest first.
 
     Args:
-        told: what else is known of the client, for people.
+        told: returns what else is known of the client, for error messages.
 
     Raises:
-        Failed: it says nothing to any server.
+        Failed: the client sends nothing to any server, or goes on with none.
     """
     found: list[ClientSurvey] = []
     has_spoken = False
@@ -63,7 +62,7 @@ def survey_client(
         if only not in (None, revision):
             continue
         played = play(Behaviour(revision, tasks=1 if revision in OFFERED else None))
-        messages = _said(played)
+        messages = _messages_of(played)
         has_spoken |= bool(messages)
         seen = _survey(revision, messages, transport, any(_is_get(each) for _, each in played.seen))
         found += [] if seen is None else [seen]
@@ -74,7 +73,7 @@ def survey_client(
     return found
 
 
-def _said(played: Played) -> list[Json]:
+def _messages_of(played: Played) -> list[Json]:
     return [
         message
         for _, seen in played.seen
@@ -89,24 +88,24 @@ def _is_get(seen: object) -> bool:
 
 
 def _survey(revision: str, messages: list[Json], transport: Transport, has_stream: bool) -> ClientSurvey | None:
-    """None: it does not go on with this revision."""
+    """Returns the survey of one revision; None if the client does not go on with it."""
     is_stateless = is_known_modern(revision)
-    mine = [each for each in messages if (_envelope(each).get(META + "protocolVersion") == revision) is is_stateless]
-    methods = tuple(dict.fromkeys(str(each["method"]) for each in mine))[:METHODS_MAX]
+    matching = [each for each in messages if (_meta(each).get(META + "protocolVersion") == revision) is is_stateless]
+    methods = tuple(dict.fromkeys(str(each["method"]) for each in matching))[:METHODS_MAX]
     if not set(methods) - {"initialize", "server/discover"}:
         return None
-    hello = next((_params(each) for each in mine if each["method"] == "initialize"), {})
-    declared: Any = _envelope(mine[-1]).get(META + "clientCapabilities") if is_stateless else hello.get("capabilities")
-    called = [_params(each).get("name") for each in mine if each["method"] == "tools/call"]
+    hello = next((_params(each) for each in matching if each["method"] == "initialize"), {})
+    declared: Any = _meta(matching[-1]).get(META + "clientCapabilities") if is_stateless else hello.get("capabilities")
+    called = [_params(each).get("name") for each in matching if each["method"] == "tools/call"]
     return ClientSurvey(
         revision,
         transport,
         methods,
-        tuple(dict.fromkeys(str(each["method"]) for each in mine if "id" in each))[:METHODS_MAX],
+        tuple(dict.fromkeys(str(each["method"]) for each in matching if "id" in each))[:METHODS_MAX],
         declared if isinstance(declared, dict) else {},
         tuple(dict.fromkeys(name for name in called if isinstance(name, str)))[:TOOLS_MAX],
         has_stream,
-        _has_tasks(mine, declared),
+        _has_tasks(matching, declared),
     )
 
 
@@ -122,6 +121,6 @@ def _params(message: Json) -> Json:
     return params if isinstance(params, dict) else {}
 
 
-def _envelope(message: Json) -> Json:
+def _meta(message: Json) -> Json:
     meta = _params(message).get("_meta")
     return meta if isinstance(meta, dict) else {}

@@ -1,4 +1,4 @@
-"""Whether a message has the shape that the official JSON Schema of its revision gives it."""
+"""Checks messages against the official JSON Schema of their revision."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ RESULTS: Final[dict[str, str]] = {
     "elicitation/create": "ElicitResult",
     "roots/list": "ListRootsResult",
 }
-"""Request → the definition of its result. Of others nothing is said."""
+"""Method of a request → the definition of its result. Results of other methods are not checked."""
 
 OF_OTHER_RULES: Final = ("resultType", "ttlMs", "cacheScope")
-"""Members of results whose absence has rules of its own."""
+"""Members of results whose absence is the subject of other rules."""
 
 TEXT_MAX_CHARS: Final = 300
 REMEMBERED: Final = 2_000
-"""Shapes judged lately: a server says the same lists again and again."""
+"""Size of the cache of checked messages: a server sends the same lists again and again."""
 
 
 def fault_of(revision: str, sender: Role, method: str, message: Json) -> str | None:
-    """What is wrong with a message's shape; None if nothing is, or nothing is known of it.
+    """Returns what is wrong with the shape of a message; None if nothing is, or no schema is known for it.
 
     Args:
-        method: its own, or that of the request it answers; "" if that is unknown.
+        method: the method of the message, or of the request that it answers; "" if unknown.
     """
     if revision not in REVISIONS:
         return None
     if "method" in message:
         union = ("Client" if sender is Role.CLIENT else "Server") + ("Request" if "id" in message else "Notification")
-        called = _by_method(revision, union).get(method)
-        return None if called is None else _fault(revision, called, msgspec.json.encode(message))
+        definition = _by_method(revision, union).get(method)
+        return None if definition is None else _fault(revision, definition, msgspec.json.encode(message))
     result = message.get("result")
     if not isinstance(result, dict):
-        return None  # the shape of errors, and of responses as such, has rules of its own
+        return None  # errors, and responses as such, are the subject of other rules
     name = RESULTS.get(method)
     kind = result.get("resultType")
     if kind == "input_required":
         name = "InputRequiredResult"
     elif kind not in (None, "complete"):
-        return None  # an extension's
+        return None  # the result is of an extension
     if revision == V4 and method in AUGMENTED and isinstance(result.get("task"), dict):
-        return None  # whether it may be a task, and what that has, are rules of their own
+        return None  # tasks in results are the subject of other rules
     if name is None or name not in schema_of(revision):
         return None
     return _fault(revision, name, msgspec.json.encode(result))
@@ -71,7 +71,7 @@ def fault_of(revision: str, sender: Role, method: str, message: Json) -> str | N
 
 @cache
 def schema_of(revision: str) -> dict[str, Any]:
-    """The definitions of a revision's schema, each under its name."""
+    """Returns the definitions of a revision's schema by name."""
     text = (
         resources.files(__package__.rpartition(".")[0])
         .joinpath("schemas", f"{revision}.json")
@@ -83,7 +83,7 @@ def schema_of(revision: str) -> dict[str, Any]:
 
 @cache
 def _by_method(revision: str, union: str) -> dict[str, str]:
-    """Method → definition, of those that the union lists."""
+    """Returns method → name of the definition, for the messages that a union lists."""
     definitions = schema_of(revision)
     listed = definitions.get(union, {})
     if "properties" in listed:
@@ -102,7 +102,7 @@ def _fault(revision: str, name: str, text: bytes) -> str | None:
     faults = [
         fault
         for fault in _validator(revision, name).iter_errors(json.loads(text))
-        if not (fault.validator == "required" and not fault.absolute_path and _is_of_others(fault.message))
+        if not (fault.validator == "required" and not fault.absolute_path and _is_of_other_rules(fault.message))
     ]
     found = best_match(faults)
     if found is None:
@@ -110,5 +110,5 @@ def _fault(revision: str, name: str, text: bytes) -> str | None:
     return f"{name}, {found.json_path}: {found.message}"[:TEXT_MAX_CHARS]
 
 
-def _is_of_others(text: str) -> bool:
+def _is_of_other_rules(text: str) -> bool:
     return any(text.startswith(f"'{name}'") for name in OF_OTHER_RULES)

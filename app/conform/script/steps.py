@@ -1,4 +1,4 @@
-"""A conversation as plain data: what a client says, step by step. It is made up once, and played as often as wanted."""
+"""The conversation of a scripted client, step by step, as plain data that can be recorded and played again."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ Json = dict[str, Any]
 
 
 class Session(enum.Enum):
-    """Which `Mcp-Session-Id` a request has."""
+    """The `Mcp-Session-Id` of a request."""
 
-    OWN = "own"  # that which the server gave, if it gave one
+    OWN = "own"  # the id that the server gave, if any
     NONE = "none"
     WRONG = "wrong"
 
 
 class Manner(enum.Enum):
-    """What a client declares, and answers to questions."""
+    """The capabilities of a client, and its answers to server requests."""
 
-    NONE = "none"  # no capabilities: every question is refused
-    GIVES = "gives"  # all of them: every question is answered
-    DECLINES = "declines"  # all of them: every question is declined, or refused
+    NONE = "none"  # no capabilities: refuses every server request
+    GIVES = "gives"  # all capabilities: answers every server request
+    DECLINES = "declines"  # all capabilities: declines or refuses every server request
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that the client says.
+    """One message or HTTP request of the client.
 
     Attributes:
         body: a line of a pipe, or the body of a POST.
-        wire: the session it belongs to, from 0; a pipe has one.
-        headers: of HTTP, besides the session's; "" leaves one out that every request has.
-        waits: everything that was asked until now is answered, or too late, before the next step.
+        verb: the HTTP method.
+        wire: the number of the session that it belongs to, from 0; a pipe has one session.
+        session: the session id to send.
+        headers: HTTP headers besides the session's; "" leaves out one that every request has.
+        waits: wait until all requests so far are answered or timed out, before the next step.
     """
 
     body: str = ""
@@ -56,17 +58,17 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def begins(self) -> bool:
-        """Whether it is one of the two by which a session begins."""
+        """True for the two steps of the handshake."""
         return any(each.get("method") in ("initialize", "notifications/initialized") for each in decoded(self.body))
 
 
 class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one client says, from the beginning to the end.
+    """All that one scripted client does.
 
     Attributes:
-        revision: what it speaks.
-        steps: what it says, in order.
-        manner: how it answers what it is asked.
+        revision: the revision that it speaks.
+        steps: its messages, in order.
+        manner: its capabilities, and its answers to server requests.
     """
 
     revision: str
@@ -83,12 +85,12 @@ def encode(message: object) -> str:
 
 
 def is_id(value: object) -> TypeGuard[str | int]:
-    """Whether a request may have it for its id."""
+    """True if `value` is a valid request id."""
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def capabilities_of(manner: Manner, revision: str) -> Json:
-    """What a client declares: whatever the revision has a server ask."""
+    """Returns the capabilities of a client: all that the revision has for server requests, or none."""
     if manner is Manner.NONE:
         return {}
     declared: Json = {"sampling": {}, "roots": {}}
@@ -100,7 +102,7 @@ def capabilities_of(manner: Manner, revision: str) -> Json:
 
 
 def envelope(revision: str, manner: Manner = Manner.NONE) -> Json:
-    """The `_meta` of a request without session."""
+    """Returns the `_meta` of a request of the stateless era."""
     return {
         META + "protocolVersion": revision,
         META + "clientCapabilities": capabilities_of(manner, revision),
@@ -109,7 +111,7 @@ def envelope(revision: str, manner: Manner = Manner.NONE) -> Json:
 
 
 def headers_of(revision: str, message: Json) -> dict[str, str]:
-    """What a well-behaved client's POST says in its headers, besides the session."""
+    """Returns the headers of a correct client's POST, besides the session."""
     method = message.get("method")
     if is_known_modern(revision):
         headers = {VERSION_HEADER: revision}
@@ -129,8 +131,8 @@ def _in_base64(text: str) -> str:
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
-def said(revision: str, message: Json, **more: Any) -> Step:
-    """A message with its ordinary headers."""
+def step_of(revision: str, message: Json, **more: Any) -> Step:
+    """Returns the step that sends a message with its usual headers."""
     return Step(body=encode(message), headers=headers_of(revision, message), **more)
 
 
@@ -141,26 +143,26 @@ def request(
     if is_known_modern(revision):
         params["_meta"] = {**envelope(revision, manner), **params.get("_meta", {})}
     message = {"jsonrpc": "2.0", "id": id, "method": method, **({"params": params} if params else {})}
-    return said(revision, message, **more)
+    return step_of(revision, message, **more)
 
 
 def notification(revision: str, method: str, params: Json | None = None, **more: Any) -> Step:
     message = {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
-    return said(revision, message, **more)
+    return step_of(revision, message, **more)
 
 
 def handshake(revision: str, wire: int = 0, manner: Manner = Manner.NONE) -> tuple[Step, Step]:
-    """The two steps by which a session begins."""
+    """Returns the two steps of the handshake."""
     declared = capabilities_of(manner, revision)
-    hello = {"protocolVersion": revision, "capabilities": declared, "clientInfo": CLIENT_INFO}
+    initialize_params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": CLIENT_INFO}
     return (
-        request(revision, f"hello-{wire}", "initialize", hello, wire=wire),
+        request(revision, f"hello-{wire}", "initialize", initialize_params, wire=wire),
         notification(revision, "notifications/initialized", wire=wire),
     )
 
 
 def decoded(text: str | bytes) -> list[Json]:
-    """The objects that a message is or, as an array, holds."""
+    """Returns the JSON objects in a message: itself, or the items of an array; empty if it is not JSON."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

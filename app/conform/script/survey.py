@@ -1,4 +1,4 @@
-"""What a server says of itself, before it is tested: the revisions it can be brought to, and what there is to ask."""
+"""Surveys a server before it is tested: the revisions that it speaks, its tools, prompts and resources."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ...base.errors import Failed
 from .steps import REVISIONS, Conversation, Json, Step, decoded, handshake, request
 
 NAMES_MAX = 50
-"""Tools, prompts and resources, each, that are tried: enough for nearly every server, and a bound for the rest."""
-TOLD_MAX, TOLD_MAX_CHARS = 3, 300
-"""Of what a server says that cannot be tested."""
+"""Tools, prompts and resources, of each kind, that are tried: enough for nearly every server."""
+SHOWN_MAX, SHOWN_MAX_CHARS = 3, 300
+"""Messages, and characters of each, that are shown of a server that cannot be tested."""
 
 
 class Played(msgspec.Struct):
-    """What was seen while a conversation was played.
+    """The observations of one conversation.
 
     Attributes:
-        seen: each observation with its wire, in the order they happened.
-        is_cut: there was more than is kept, so nothing can be said of what is missing.
-        vain: of a client: wires on which an answer of it was waited for in vain.
-        is_hung: of a client: it was still there, silent, and nobody owed it anything.
+        seen: each observation with the number of its session or connection, in order.
+        is_cut: there was more than is kept, so missing messages prove nothing.
+        vain: test of a client: sessions in which its response never came within the timeout.
+        is_hung: test of a client: it still ran, silent, though nothing was owed to it.
     """
 
     seen: list[tuple[int, AnyObservation]]
@@ -40,6 +40,7 @@ Play = Callable[[Conversation], Played]
 
 
 def has_spoken(played: Played, role: Role) -> bool:
+    """True if that side sent anything at all."""
     return any(
         seen.sender is role if isinstance(seen, Said) else isinstance(seen, Head) and role is Role.SERVER
         for _, seen in played.seen
@@ -53,7 +54,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """Of one revision that the server speaks."""
+    """The features of a server in one revision that it speaks."""
 
     revision: str
     is_http: bool
@@ -65,60 +66,60 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 def survey(play: Play, transport: Transport, *, is_safe: bool, only: str | None = None) -> list[Survey]:
-    """One for each revision that the server can be brought to, or for `only`; the oldest first.
+    """Returns a survey for each revision that the server speaks, or for `only`; the oldest first.
 
     Args:
-        is_safe: leave out tools that do not say that they only read.
+        is_safe: leave out tools whose annotations do not say `readOnlyHint: true`.
 
     Raises:
-        Failed: it can be brought to none. The message says what it answers instead.
+        Failed: the server speaks none of them. The message says how it answers.
     """
     revisions = [each for each in (LEGACY if transport is Transport.EVENTS else REVISIONS) if only in (None, each)]
     is_http = transport is Transport.HTTP
-    greeted: dict[str, Played] = {}
+    first_played: dict[str, Played] = {}
 
-    def ask(conversation: Conversation) -> Played:
+    def play_and_keep(conversation: Conversation) -> Played:
         played = play(conversation)
-        greeted.setdefault(conversation.revision, played)
+        first_played.setdefault(conversation.revision, played)
         return played
 
-    found = [_ask(ask, revision, is_http, is_safe) for revision in revisions]
+    found = [_survey(play_and_keep, revision, is_http, is_safe) for revision in revisions]
     if any(found):
         return [each for each in found if each is not None]
-    latest = LATEST_LEGACY if LATEST_LEGACY in greeted else next(iter(greeted), "")
-    told = _told(greeted[latest]) if greeted else "nothing"
-    raise Failed(f"the server speaks none of {only or ', '.join(revisions)}; asked for {latest} it answers: {told}")
+    latest = LATEST_LEGACY if LATEST_LEGACY in first_played else next(iter(first_played), "")
+    answer = _described(first_played[latest]) if first_played else "nothing"
+    raise Failed(f"the server speaks none of {only or ', '.join(revisions)}; asked for {latest} it answers: {answer}")
 
 
-def _told(played: Played) -> str:
-    """What a server says to a greeting, for people."""
+def _described(played: Played) -> str:
+    """Describes the messages of a server, for people."""
     words: list[str] = []
     for _, seen in played.seen:
         if isinstance(seen, Head):
             words.append(f"HTTP status {seen.status} with {seen.content_type or 'no content type'}")
         elif isinstance(seen, Said) and seen.sender is Role.SERVER:
             text = seen.message.decode(errors="replace")
-            words.append(text if len(text) <= TOLD_MAX_CHARS else f"{text[:TOLD_MAX_CHARS]}…")
-    return output.plain(" | ".join(words[:TOLD_MAX])) or "nothing, as long as it was waited for"
+            words.append(text if len(text) <= SHOWN_MAX_CHARS else f"{text[:SHOWN_MAX_CHARS]}…")
+    return output.plain(" | ".join(words[:SHOWN_MAX])) or "nothing, as long as it was waited for"
 
 
-def _ask(play: Play, revision: str, is_http: bool, is_safe: bool) -> Survey | None:
+def _survey(play: Play, revision: str, is_http: bool, is_safe: bool) -> Survey | None:
     lists = [request(revision, name, f"{name}/list") for name in ("tools", "prompts", "resources")]
     if is_known_modern(revision):
-        begin: tuple[Step, ...] = (request(revision, "hello-0", "server/discover"),)
-        greeting = _results(play(Conversation(revision, begin)).seen).get("hello-0", {})
-        if revision not in _listed(greeting, "supportedVersions", str):
+        opening: tuple[Step, ...] = (request(revision, "hello-0", "server/discover"),)
+        introduction = _results(play(Conversation(revision, opening)).seen).get("hello-0", {})
+        if revision not in _listed(introduction, "supportedVersions", str):
             return None
     else:
-        begin = handshake(revision)[:1]
-        greeting = _results(play(Conversation(revision, begin)).seen).get("hello-0", {})
-        if greeting.get("protocolVersion") != revision:
+        opening = handshake(revision)[:1]
+        introduction = _results(play(Conversation(revision, opening)).seen).get("hello-0", {})
+        if introduction.get("protocolVersion") != revision:
             return None
-        begin = handshake(revision)
-    capabilities = greeting.get("capabilities")
+        opening = handshake(revision)
+    capabilities = introduction.get("capabilities")
     capabilities = capabilities if isinstance(capabilities, dict) else {}
     asked = [step for step, name in zip(lists, ("tools", "prompts", "resources"), strict=True) if name in capabilities]
-    played = play(Conversation(revision, (*begin, *asked)))
+    played = play(Conversation(revision, (*opening, *asked)))
     results = _results(played.seen)
     tools = tuple(_tool(each) for each in _listed(results.get("tools", {}), "tools", dict) if "name" in each)
     return Survey(
@@ -133,7 +134,7 @@ def _ask(play: Play, revision: str, is_http: bool, is_safe: bool) -> Survey | No
 
 
 def _results(seen: Sequence[tuple[int, AnyObservation]]) -> dict[str, Json]:
-    """The results that came, by their ids."""
+    """Returns the results that came, by request id."""
     found: dict[str, Json] = {}
     for _, each in seen:
         if isinstance(each, Said) and each.sender is Role.SERVER:
@@ -144,15 +145,15 @@ def _results(seen: Sequence[tuple[int, AnyObservation]]) -> dict[str, Json]:
 
 
 def _listed(result: Json, name: str, kind: type) -> list[Any]:
-    """A list of a result, without what cannot be in it."""
+    """Returns the items of this type in a list of a result; empty if there is no such list."""
     found = result.get(name)
     return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
 
 
-def _tool(told: Json) -> Tool:
-    schema, hints = told.get("inputSchema"), told.get("annotations")
+def _tool(answer: Json) -> Tool:
+    schema, hints = answer.get("inputSchema"), answer.get("annotations")
     return Tool(
-        str(told["name"]),
+        str(answer["name"]),
         schema if isinstance(schema, dict) else {},
         isinstance(hints, dict) and hints.get("readOnlyHint") is True,
     )

@@ -1,4 +1,4 @@
-"""A test of somebody else's client."""
+"""Trials of a client."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ...config.load import ConfigError
 from ...config.settings import Transport as Named
 from ..script.behaviour import Behaviour
 from ..script.client_survey import survey_client
-from ..servers.client_process import Stage, is_piped
-from ..servers.http import WAYS, HttpStage
-from ..servers.stdio import PipeStage
+from ..servers.client_process import ClientRunner, is_piped
+from ..servers.http import URL_TRANSPORTS, HttpClientRunner
+from ..servers.stdio import PipeClientRunner
 from ..verdict.clients import chances_of_client, judge_client
 from ..verdict.servers import CLIENT_RULES
 from .trial import Surveyed, Trial, in_time
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 
 CLIENT_ANSWER_S: Final = 10.0
-"""For an answer of a client: who gives it is a program, as a rule."""
+"""Timeout of a response of a client: a program gives it, as a rule, and not a person."""
 
 
 class ClientTarget(msgspec.Struct, frozen=True):
-    """A client, by the command that starts it: `{url}` and `{server}` in it say where our end is.
+    """A client under test.
 
     Attributes:
+        spec: the command that starts it, in which `{url}` or `{server}` stands for our server.
         revision: speak this one only; None: all that the client speaks.
-        timeout_s: for each answer, and for each silence.
-        transport: what our end speaks; "auto": stdio where `{server}` says so, else Streamable HTTP.
+        timeout_s: timeout of each response, and of each silence.
+        transport: the transport of our server; "auto": stdio if the command has `{server}`, else Streamable HTTP.
     """
 
     spec: ChildSpec
@@ -44,18 +45,18 @@ class ClientTarget(msgspec.Struct, frozen=True):
 
 
 def client_trial(target: ClientTarget) -> Trial[Behaviour]:
-    """A test of the client that a command starts.
+    """Returns the trial of a client.
 
     Raises:
-        ConfigError: it is told of a server on stdio, and of another transport.
+        ConfigError: the command has `{server}`, which is on stdio, and another transport is given.
     """
-    stage, transport = _stage(target)
+    runner, transport = _runner(target)
 
     def learn(is_late: Callable[[], bool]) -> Surveyed[Behaviour]:
-        found = survey_client(in_time(stage, is_late, Role.CLIENT), stage.told, transport, only=target.revision)
+        found = survey_client(in_time(runner, is_late, Role.CLIENT), runner.told, transport, only=target.revision)
 
         def strategy() -> SearchStrategy[Behaviour]:
-            from ..generate.behaviours import behaviours  # what it needs is needed to search only
+            from ..generate.behaviours import behaviours  # late: a replay does not need Hypothesis
 
             return behaviours(found)
 
@@ -67,7 +68,7 @@ def client_trial(target: ClientTarget) -> Trial[Behaviour]:
         kind=Behaviour,
         rules=CLIENT_RULES,
         survey=learn,
-        play=stage,
+        play=runner,
         judge=lambda behaviour, played: judge_client(behaviour, played, transport),
         chances=lambda behaviour, played: chances_of_client(behaviour, played, transport),
         size=lambda behaviour: len(behaviour.deeds),
@@ -75,13 +76,13 @@ def client_trial(target: ClientTarget) -> Trial[Behaviour]:
     )
 
 
-def _stage(target: ClientTarget) -> tuple[Stage, Transport]:
+def _runner(target: ClientTarget) -> tuple[ClientRunner, Transport]:
     if not is_piped(target.spec):
-        way = WAYS["streamable_http" if target.transport == "auto" else target.transport]
-        return HttpStage(target.spec, target.timeout_s, way), way.transport
+        url_transport = URL_TRANSPORTS["streamable_http" if target.transport == "auto" else target.transport]
+        return HttpClientRunner(target.spec, target.timeout_s, url_transport), url_transport.transport
     if target.transport != "auto":
         raise ConfigError(f"got the transport {target.transport} with {{server}}, which is on stdio; expected {{url}}")
-    return PipeStage(target.spec, target.timeout_s), Transport.PIPE
+    return PipeClientRunner(target.spec, target.timeout_s), Transport.PIPE
 
 
 def _without(behaviour: Behaviour, index: int) -> Behaviour:

@@ -1,4 +1,4 @@
-"""Hypothesis makes up conversations until one breaks a rule, makes it small, and goes on with the other rules."""
+"""Makes up conversations with Hypothesis until one breaks a rule, shrinks it, and goes on with the other rules."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from ..verdict.findings import C, Finding, Outcome
 from .trial import OUT_OF_TIME, STOPPED, Effort, Trial
 
 SHRINKS_MAX: Final = 60
-"""Conversations played to make one small."""
+"""Conversations played to shrink one."""
 SHRINKING_MAX_S: Final = 120.0
-"""Time for that: with a server that does not answer each takes as long as is waited for an answer."""
+"""Seconds for shrinking one: with a server that does not answer, each conversation takes a whole timeout."""
 SILENCES_MAX: Final = 3
-"""Conversations, one after the other, in which who is tested says nothing at all: it hangs, and so would the next."""
+"""Conversations in a row in which the tested side sends nothing at all: it hangs, and later ones would too."""
 CONFIRMATIONS: Final = 2
-"""How often the small one is played again: what does not break the rule each time is flaky."""
+"""Times that the shrunk conversation is played again: one that does not break the rule each time is flaky."""
 
 
 class _Broken(Exception):
-    """A conversation breaks the rule that is looked for."""
+    """A conversation breaks the rule that is searched for."""
 
 
 class Search(Generic[C]):
-    """Args:
-    rules: those that are looked for.
-    tell: called with a line for people, now and then.
-    is_late: whether the time is over.
+    """One search for all broken rules of a trial.
+
+    Args:
+        rules: the rules to search for.
+        tell: called with lines of progress for people.
+        is_late: true if the time is over.
     """
 
     def __init__(
@@ -61,19 +63,19 @@ class Search(Generic[C]):
         self._target: tuple[str, Severity] | None = None
         self._smallest: Finding[C] | None = None
         self._remembered: dict[bytes, bool] = {}
-        self._looks = 0
+        self._rounds = 0
         self._made = 0
         self._shrinks = 0
-        self._small_by = 0.0
+        self._shrink_until = 0.0
         self._silences = 0
         self._failed: Failed | None = None
 
     def run(self, strategy: SearchStrategy[C]) -> Outcome[C]:
-        with _aside(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", HypothesisWarning)  # they are for whoever writes tests
+        with _temporary_storage(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", HypothesisWarning)  # they are meant for authors of tests
             try:
                 while self._made < self._examples and not self._is_late():
-                    if not self._look(strategy):
+                    if not self._find_one(strategy):
                         break
                 if not self._made:
                     self.outcome.stopped = OUT_OF_TIME
@@ -86,18 +88,18 @@ class Search(Generic[C]):
         return self.outcome
 
     def _keep_smallest(self) -> None:
-        """What was being made small is told as it is."""
+        """Keeps the finding that was being shrunk, as far as that went."""
         found = self._smallest
-        if found is not None and self._is_news(found.violation):
+        if found is not None and self._is_new(found.violation):
             self._keep(found)
 
-    def _look(self, strategy: SearchStrategy[C]) -> bool:
-        """Find one broken rule. False if there was none."""
+    def _find_one(self, strategy: SearchStrategy[C]) -> bool:
+        """Searches for one broken rule. False if there was none."""
         self._target, self._smallest, self._shrinks = None, None, 0
         self._remembered.clear()
-        self._looks += 1
+        self._rounds += 1
 
-        @hypothesis.seed(self._seed + self._looks - 1)
+        @hypothesis.seed(self._seed + self._rounds - 1)
         @settings(
             max_examples=self._examples - self._made,
             database=None,
@@ -125,7 +127,7 @@ class Search(Generic[C]):
         return found is not None
 
     def _breaks(self, conversation: C) -> bool:
-        """Whether it breaks the rule that is looked for, or the first one that is new."""
+        """True if a conversation breaks the rule that is searched for, or, if there is none yet, any new one."""
         if self._failed is not None:
             return False
         if (key := _key(conversation)) in self._remembered:
@@ -135,21 +137,21 @@ class Search(Generic[C]):
                 return False
             self._made += 1
         else:
-            if self._shrinks >= SHRINKS_MAX or time.monotonic() >= self._small_by or self._is_late():
+            if self._shrinks >= SHRINKS_MAX or time.monotonic() >= self._shrink_until or self._is_late():
                 return False
             self._shrinks += 1
         try:
             violations, played = self._judged(conversation)
         except Failed as error:
-            self._failed = error  # for Hypothesis it would be one more fault to look into
+            self._failed = error  # not raised: Hypothesis would take it for a fault to shrink
             return False
         for violation in violations:
-            if violation.rule not in self._rules or not self._is_news(violation):
+            if violation.rule not in self._rules or not self._is_new(violation):
                 continue
             if self._target is None:
                 self._tell(f"{violation.rule} is broken; looking for the shortest conversation that shows it …")
                 self._target = violation.rule, violation.severity
-                self._small_by = time.monotonic() + SHRINKING_MAX_S
+                self._shrink_until = time.monotonic() + SHRINKING_MAX_S
             if self._target == (violation.rule, violation.severity):
                 self._smallest = Finding(violation, conversation, played)
                 self._remembered[key] = True
@@ -157,8 +159,11 @@ class Search(Generic[C]):
         self._remembered[key] = False
         return False
 
-    def _is_news(self, violation: Violation) -> bool:
-        """A rule that must be kept in one revision may be one that only should be in another, where it was found."""
+    def _is_new(self, violation: Violation) -> bool:
+        """True if the rule is not known as broken yet, or only as a SHOULD while this violation is a MUST.
+
+        The severity of a rule differs between revisions.
+        """
         known = self._known(violation.rule)
         return known is None or (known.severity, violation.severity) == (Severity.SHOULD, Severity.MUST)
 
@@ -177,10 +182,10 @@ class Search(Generic[C]):
         return self._trial.judge(conversation, played), played
 
     def _trimmed(self, finding: Finding[C]) -> Finding[C]:
-        """Without each step that it does not take."""
+        """Removes each step that is not needed to break the rule."""
         for index in range(self._trial.size(finding.conversation) - 1, -1, -1):
             less = self._trial.without(finding.conversation, index)
-            if less is None or time.monotonic() >= self._small_by or self._is_late():
+            if less is None or time.monotonic() >= self._shrink_until or self._is_late():
                 continue
             violations, played = self._judged(less)
             for violation in violations:
@@ -198,23 +203,23 @@ class Search(Generic[C]):
         self._keep(finding)
 
     def _keep(self, finding: Finding[C]) -> None:
-        """In the place of what was known of its rule."""
+        """Keeps a finding, in place of an earlier one for its rule."""
         rule = finding.violation.rule
         self.outcome.findings = [each for each in self.outcome.findings if each.violation.rule != rule] + [finding]
         self.outcome.tried.add(rule)
 
 
 @contextlib.contextmanager
-def _aside() -> Iterator[None]:
-    """Hypothesis keeps what it keeps in a folder that is gone afterwards, and then where it did before."""
+def _temporary_storage() -> Iterator[None]:
+    """Makes Hypothesis use a temporary storage folder until the context is left."""
     found = configuration.storage_directory(intent_to_write=False)
-    before: Path = getattr(found, "home_directory", found)  # type: ignore[arg-type]  # older ones return the folder
+    previous: Path = getattr(found, "home_directory", found)  # type: ignore[arg-type]  # older versions return the folder
     with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder:
         configuration.set_hypothesis_home_dir(Path(folder))
         try:
             yield
         finally:
-            configuration.set_hypothesis_home_dir(before)
+            configuration.set_hypothesis_home_dir(previous)
 
 
 def _key(conversation: object) -> bytes:

@@ -1,4 +1,4 @@
-"""A test of somebody else's server."""
+"""Trials of a server."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 
 def server_trial(target: Target, *, is_safe: bool = False, revision: str | None = None) -> Trial[Conversation]:
-    """Args:
-        is_safe: call only tools that say that they only read.
+    """Returns the trial of a server.
+
+    Args:
+        is_safe: call only tools whose annotations say `readOnlyHint: true`.
         revision: speak this one only; None: all that the server speaks.
 
     Raises:
-        Failed: it cannot be reached.
+        Failed: the server cannot be reached.
     """
     play, transport = target.reach()
 
@@ -32,9 +34,9 @@ def server_trial(target: Target, *, is_safe: bool = False, revision: str | None 
         found = survey(in_time(play, is_late, Role.SERVER), transport, is_safe=is_safe, only=revision)
 
         def strategy() -> SearchStrategy[Conversation]:
-            from ..generate.conversations import conversations  # what it needs is needed to search only
+            from ..generate.conversations import conversations  # late: a replay does not need Hypothesis
 
-            return conversations(found[::-1])  # the newest revision is the simplest
+            return conversations(found[::-1])  # newest first: Hypothesis shrinks towards the first
 
         return Surveyed([each.revision for each in found], strategy)
 
@@ -53,7 +55,7 @@ def server_trial(target: Target, *, is_safe: bool = False, revision: str | None 
 
 
 def _without(conversation: Conversation, index: int) -> Conversation | None:
-    """But for the steps by which a session begins."""
+    """Removes a step; None for the steps of the handshake."""
     steps = conversation.steps
     if steps[index].begins:
         return None

@@ -1,4 +1,4 @@
-"""What is tested, whichever end of the wire it is, and what is found in it."""
+"""A trial of a server or a client, and how to run it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis: pip install 'isthmus
 
 
 class Surveyed(NamedTuple, Generic[C]):
-    """What was learned before the test.
+    """The result of the survey before a test.
 
     Attributes:
-        revisions: those that are spoken, the oldest first.
-        strategy: makes the strategy of conversations. It needs Hypothesis.
+        revisions: the revisions that the tested side speaks, the oldest first.
+        strategy: makes the strategy of conversations. Needs Hypothesis.
     """
 
     revisions: Sequence[str]
@@ -34,19 +34,20 @@ class Surveyed(NamedTuple, Generic[C]):
 
 
 class Trial(NamedTuple, Generic[C]):
-    """A server or a client that is tested.
+    """The test of a server or a client.
 
     Attributes:
-        target: its name, for people.
-        role: which end it is.
+        target: the name of the tested side, for people.
+        role: the side that is tested.
         kind: the type of its conversations.
-        rules: those that it can break.
-        survey: learns what it speaks, told how to see that the time is over; raises `Failed` if it cannot be tested.
-        play: plays a conversation, and says what was seen.
-        judge: what was broken in it, each rule once.
-        chances: the rules that could have been.
-        size: how many steps a conversation has.
-        without: the conversation without one of them; None: it takes that.
+        rules: the rules that it can break.
+        survey: surveys the tested side; its argument returns true if the time is over. Raises `Failed` if the side
+            cannot be tested.
+        play: plays a conversation, and returns the observations.
+        judge: returns the violations in it, each rule once.
+        chances: returns the rules that it could have broken.
+        size: returns the number of steps of a conversation.
+        without: returns the conversation without one step; None if that step is needed.
     """
 
     target: str
@@ -61,24 +62,23 @@ class Trial(NamedTuple, Generic[C]):
     without: Callable[[C, int], C | None]
 
     def chosen(self, only: Collection[str] = (), ignored: Collection[str] = ()) -> list[str]:
-        """The rules that are looked for."""
+        """Returns the rules to search for."""
         return [rule for rule in self.rules if (not only or rule in only) and rule not in ignored]
 
     def replayed(self, conversation: C, rule: str) -> Finding[C] | None:
-        """Play a conversation again: what it shows of `rule`, if it is broken again."""
+        """Plays a conversation again. Returns the finding if `rule` is broken again."""
         played = self.play(conversation)
         found = [each for each in self.judge(conversation, played) if each.rule == rule]
         return Finding(found[0], conversation, played) if found else None
 
 
 class Effort(msgspec.Struct, frozen=True):
-    """How much is tried.
+    """Bounds of a search.
 
     Attributes:
-        examples: conversations that are made up; those that make others small are not counted.
-        seconds: no new conversation begins after so many, what is learned before included; None: there is no such
-            limit.
-        seed: what all choices follow from.
+        examples: conversations that are made up; those for shrinking are not counted.
+        seconds: begin no new conversation after so many, the survey included; None: no limit.
+        seed: the seed of all random choices.
     """
 
     examples: int = 200
@@ -87,10 +87,10 @@ class Effort(msgspec.Struct, frozen=True):
 
 
 def in_time(play: Callable[[C], Played], is_late: Callable[[], bool], role: Role) -> Callable[[C], Played]:
-    """`play`, which raises `Failed` once the time is over, instead of beginning another conversation.
+    """Returns `play` with a time limit: once the time is over, it raises `Failed` and begins no conversation.
 
     Args:
-        role: which end is tested.
+        role: the side that is tested.
     """
     is_silent = True
 
@@ -108,13 +108,13 @@ def in_time(play: Callable[[C], Played], is_late: Callable[[], bool], role: Role
 def run(
     trial: Trial[C], effort: Effort, rules: Collection[str], tell: Callable[[str], None]
 ) -> tuple[Sequence[str], Outcome[C]]:
-    """Look for broken rules. Returns the revisions that are spoken, and what was found.
+    """Searches for broken rules. Returns the revisions that the tested side speaks, and the outcome.
 
     Args:
-        tell: called with a line for people, now and then.
+        tell: called with lines of progress for people.
 
     Raises:
-        Failed: it cannot be tested, or not in that time, or Hypothesis is missing.
+        Failed: the side cannot be tested, or not in that time, or Hypothesis is missing.
     """
     until = None if effort.seconds is None else time.monotonic() + effort.seconds
 
@@ -122,7 +122,7 @@ def run(
         return until is not None and time.monotonic() >= until
 
     try:
-        from .search import Search  # what it needs is needed by no other command
+        from .search import Search  # late: it needs Hypothesis, which may not be installed
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise

@@ -1,4 +1,4 @@
-"""The client that is tested, as a process: started anew for each conversation, and gone after it."""
+"""The client under test, as a process that is started for each conversation and ended after it."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ from .ledger import Ledger
 URL, SERVER = "{url}", "{server}"
 RELAY: Final = str(Path(__file__).with_name("relay.py"))
 GLANCE_S: Final = 0.02
-"""Between two looks at whether the client has gone."""
+"""Seconds between checks of whether the client has ended."""
 TALK_MAX: Final = 10
-"""A conversation takes no longer than so many times the time limit, once it has begun, whatever the client does."""
+"""Longest time of a conversation, in timeouts, after the time for starting."""
 START_S: Final = 60.0
-"""For a client to say its first word: some load for a while, on a busy machine."""
+"""Timeout of the first message of a client: some take a while to load on a busy machine."""
 
 
 def is_piped(spec: ChildSpec) -> bool:
-    """Whether the client starts its server itself, by what `{server}` stands for."""
+    """True if the client starts its server on stdio itself: `{server}` is in its command or environment."""
     return any(SERVER in text for text in (*spec.command, *spec.env.values()))
 
 
 def for_url(spec: ChildSpec, url: str) -> ChildSpec:
-    """The command of a client of this URL."""
+    """Puts the URL into the command and environment of a client."""
     command = tuple(text.replace(URL, url) for text in spec.command)
     env = {name: value.replace(URL, url) for name, value in spec.env.items()}
     return msgspec.structs.replace(spec, command=command, env={**env, "ISTHMUS_URL": url})
 
 
 def for_server(spec: ChildSpec, port: int, token: str) -> ChildSpec:
-    """The command of a client that starts our end of a pipe. An argument that is `{server}` becomes several; within
-    another it is one text, quoted for a shell."""
+    """Puts the command of our relay into the command and environment of a client that starts its server itself.
+
+    An argument that is `{server}` becomes several arguments. Within another argument it becomes one text, quoted for a
+    shell.
+    """
     server = (sys.executable, "-I", "-S", RELAY, str(port), token)
     line = shlex.join(server)
     command: list[str] = []
@@ -56,16 +59,16 @@ def for_server(spec: ChildSpec, port: int, token: str) -> ChildSpec:
     return msgspec.structs.replace(spec, command=tuple(command), env={**env, "ISTHMUS_SERVER": line})
 
 
-class Stage:
-    """Where a client is tested.
+class ClientRunner:
+    """Runs the client under test against a scripted server.
 
     Args:
-        spec: how to start it.
-        timeout_s: for its answers, and its silences.
+        spec: how to start the client.
+        timeout_s: timeout of its responses, and of its silences.
 
     Attributes:
-        words: what the last one said on stdout or stderr.
-        hint: why it may have said nothing to the server; empty if nothing was seen of that.
+        words: the last lines that the client wrote to stdout or stderr in the last run.
+        hint: why it may have sent nothing to the server; empty if there is no sign of a reason.
     """
 
     def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
@@ -75,15 +78,15 @@ class Stage:
         self.hint = ""
 
     def told(self) -> str:
-        """What is known of the last one, for people."""
+        """Describes the last run for people."""
         words = " | ".join(word for word in self.words if word) or "nothing"
         return (f"{self.hint}; " if self.hint else "") + f"its last words: {words}"
 
     def __call__(self, behaviour: Behaviour) -> Played:
-        """Start it anew, and be its server.
+        """Starts the client, and plays its server.
 
         Raises:
-            Failed: it cannot be started.
+            Failed: the client cannot be started.
         """
         raise NotImplementedError
 
@@ -92,7 +95,7 @@ class Client:
     """A running client.
 
     Attributes:
-        words: the last lines that it said on stdout or stderr.
+        words: the last lines that it wrote to stdout or stderr.
 
     Raises:
         Failed: it cannot be started.
@@ -112,11 +115,11 @@ class Client:
         except (OSError, ValueError) as error:
             raise Failed(f"the client cannot be started: {error}") from error
         self.words: deque[str] = deque(maxlen=LAST_WORDS)
-        self._overhearing = threading.Thread(target=self._overhear, daemon=True)
-        self._overhearing.start()
+        self._output_reader = threading.Thread(target=self._read_output, daemon=True)
+        self._output_reader.start()
 
     def wait(self, ledger: Ledger, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> bool:
-        """Until it has gone, or has to be ended. Whether it hangs. `clock` is the ledger's."""
+        """Waits until the client has ended, or is to be ended. True if it hangs. `clock` is that of the ledger."""
         begun_at = clock()
         while self._process.poll() is None:
             now = clock()
@@ -131,12 +134,12 @@ class Client:
         return False
 
     def end(self) -> int:
-        """End it, if it has not gone. Returns its exit code."""
+        """Ends the client if it still runs. Returns its exit code."""
         end(self._process)
-        self._overhearing.join(GRACE_S)
+        self._output_reader.join(GRACE_S)
         return self._process.returncode
 
-    def _overhear(self) -> None:
+    def _read_output(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as stdout:
             while line := stdout.readline(4096):

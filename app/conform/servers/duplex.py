@@ -1,4 +1,4 @@
-"""A server that is played on two-way streams of messages, whatever carries them: each is a wire of its own."""
+"""A scripted server on two-way streams of messages, whatever carries them. Each stream is a session of its own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..script.steps import Json
 from .ledger import Ledger, lines_of
 
 CONNECTIONS_MAX: Final = 8
-"""Servers that a client starts, or connections that it opens, in one conversation; those that probe have two."""
+"""Servers that a client may start, or connections that it may open, in a conversation; clients that probe need two."""
 
 
-class Company:
-    """Everybody on whom the server is played in one conversation."""
+class ServerConnections:
+    """The connections of the client in one conversation."""
 
     def __init__(self, behaviour: Behaviour, ledger: Ledger) -> None:
         self.behaviour = behaviour
@@ -27,26 +27,26 @@ class Company:
 
     @property
     def is_full(self) -> bool:
-        """There are as many as there may be in one conversation."""
+        """True if there are as many connections as a conversation may have."""
         return len(self._scripts) >= CONNECTIONS_MAX
 
-    def begin(self, channel: int, write: Callable[[str], None], cut: Callable[[], None]) -> Performer | None:
-        """One more; None: there are too many.
+    def begin(self, channel: int, write: Callable[[str], None], cut: Callable[[], None]) -> ServerConnection | None:
+        """Adds a connection; None if there are too many.
 
         Args:
-            channel: on which the server says all that it says.
-            write: has the client read one message, after all that were written before; raises OSError if it has gone.
-            cut: hangs up.
+            channel: the channel of all messages of the server.
+            write: sends one message, in order; raises OSError if the client has closed the connection.
+            cut: closes the connection.
         """
         with self.ledger.lock:
             if self.is_full:
                 return None
             self._scripts.append(Script(self.behaviour, before=self._scripts[-1] if self._scripts else None))
-            return Performer(len(self._scripts) - 1, self._scripts[-1], self.ledger, channel, write, cut)
+            return ServerConnection(len(self._scripts) - 1, self._scripts[-1], self.ledger, channel, write, cut)
 
 
-class Performer:
-    """One of them. See `Company.begin`."""
+class ServerConnection:
+    """The server's side of one connection. See `ServerConnections.begin`."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class Performer:
         self._write = write
         self._cut = cut
         self._threads: list[threading.Thread] = []
-        self._saying = threading.Lock()
+        self._send_lock = threading.Lock()
 
-    def hear(self, text: bytes, channel: int) -> None:
-        """The client has said this."""
+    def receive(self, text: bytes, channel: int) -> None:
+        """Notes a message of the client."""
         self._ledger.see(self.wire, Said(channel, Role.CLIENT, text, at=time.monotonic()))
 
     def deed_for(self, message: Json) -> Deed | None:
-        """What is to be done about a message; None for an answer."""
+        """Returns the reaction to a message; None if it is a response."""
         if "method" not in message:
             return None
         if message["method"] == "subscriptions/listen" and self._script.behaviour.is_stateless:
@@ -82,31 +82,32 @@ class Performer:
     def lines_of(self, deed: Deed, message: Json) -> list[tuple[Line, str]]:
         return lines_of(deed, message, self._script)
 
-    def perform(self, deed: Deed, message: Json) -> None:
-        """Do it, in a thread of its own."""
-        thread = threading.Thread(target=self._perform, args=(deed, message), daemon=True)
+    def carry_out(self, deed: Deed, message: Json) -> None:
+        """Carries out a deed in a thread of its own."""
+        thread = threading.Thread(target=self._carry_out, args=(deed, message), daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def say(self, text: str) -> None:
-        with self._saying, contextlib.suppress(OSError):  # what is said is seen in the order in which it is said
+    def send(self, text: str) -> None:
+        # The lock makes the order of observations that of the messages.
+        with self._send_lock, contextlib.suppress(OSError):
             if not self._ledger.is_over:
                 self._ledger.see(self.wire, Said(self._channel, Role.SERVER, text.encode(), at=time.monotonic()))
                 self._write(text)
 
     def leave(self) -> None:
-        """The client has gone."""
+        """Notes that the client has closed the connection."""
         self._ledger.leave(self.wire)
 
     def join(self) -> None:
-        """When it has gone, and all is cut: until nothing is left."""
+        """Waits for the threads of all deeds. Call it after the connection is closed."""
         for thread in self._threads:
             thread.join()
 
-    def _perform(self, deed: Deed, message: Json) -> None:
+    def _carry_out(self, deed: Deed, message: Json) -> None:
         for number, (line, text) in enumerate(self.lines_of(deed, message)):
             if number == deed.cut_after or not self._ledger.wait(line.when, self.wire):
                 break
-            self.say(text)
+            self.send(text)
         if deed.cut_after is not None:
             self._cut()

@@ -1,4 +1,4 @@
-"""One HTTP connection of a client's to a server that is played, whatever is said on it: requests in, responses out."""
+"""Base of the HTTP request handlers of scripted servers: reads requests, writes responses, notes both."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..clients.streamable_http import MIRRORS
 from .ledger import Ledger
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Far above what a client says; what is longer is refused."""
+"""Far above the size of a client's message; a longer body is refused."""
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request after the other.
+    """The requests of one connection, one after the other.
 
     Attributes:
-        wire: whose the request is.
-        number: its channel.
+        wire: the number of the session of the current request.
+        number: the channel of the current request.
     """
 
     protocol_version = "HTTP/1.1"
@@ -30,29 +30,29 @@ class Request(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self._saying = threading.Lock()
+        self._send_lock = threading.Lock()
 
     @property
     def ledger(self) -> Ledger:
         raise NotImplementedError
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nobody reads it."""
+        """Logs nothing."""
 
     @property
     def place(self) -> str:
-        """Its path, without query."""
+        """The path of the request, without query."""
         return self.path.partition("?")[0]
 
     def is_elsewhere(self, path: str) -> bool:
-        """Whether it is not for the server, but for what may be beside it. Then it was refused, and is nobody's."""
+        """True if the request is for another path. Answers it with 404 then; it is not noted."""
         if self.place != path:
             self.close_connection = True
             self.send_error(404)
         return self.place != path
 
     def body(self) -> bytes | None:
-        """The request's body; None: it cannot be read, and the connection is closed."""
+        """Returns the body of the request; None if it cannot be read, which closes the connection."""
         if "chunked" in (self.headers["Transfer-Encoding"] or "").lower():
             return self._chunks()
         try:
@@ -80,7 +80,7 @@ class Request(BaseHTTPRequestHandler):
         return None
 
     def opened(self, verb: Verb) -> Opened:
-        """What there is to see of the request's head."""
+        """Returns the observation of the request's head."""
         mirrored = tuple((name, value) for name, value in self.headers.items() if name.lower().startswith(MIRRORS))
         revision, accept = self.headers["MCP-Protocol-Version"], ", ".join(self.headers.get_all("Accept", []))
         last = self.headers["Last-Event-ID"]
@@ -113,8 +113,9 @@ class Request(BaseHTTPRequestHandler):
         self.head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **headers})
 
     def event(self, text: str, id: str | None = None, kind: str = "message") -> None:
-        """One event of a stream. Several threads may say some."""
-        with self._saying, contextlib.suppress(OSError):  # they are seen in the order in which they are said
+        """Sends an event. Safe to use from several threads."""
+        # The lock makes the order of observations that of the events.
+        with self._send_lock, contextlib.suppress(OSError):
             if not self.ledger.is_over:
                 self.see(Said(self.number, Role.SERVER, text.encode(), kind, id, time.monotonic()))
                 self.write_event(text, id, kind)

@@ -1,6 +1,6 @@
-"""Stands where a client starts its server: passes stdin and stdout on to the test, over a loopback socket.
+"""The program that a client under test starts as its server: it relays stdin and stdout to the test, over loopback.
 
-It is run as a file, `relay.py PORT TOKEN`, and loads nothing of ours, for it is started once for each conversation.
+The file is run as `relay.py PORT TOKEN`. It imports nothing of ours, to start fast: each conversation starts it anew.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ HOST = "127.0.0.1"
 
 
 def _upwards(peer: socket.socket) -> None:
-    """What the client says, until it closes our stdin."""
+    """Relays what the client sends, until it closes our stdin."""
     try:
         while chunk := os.read(0, 65536):
             peer.sendall(chunk)
         peer.shutdown(socket.SHUT_WR)
     except OSError:
-        pass  # the test has hung up: `relay` sees that
+        pass  # the test has closed the socket, which `relay` notices
 
 
 def relay(port: int, token: str) -> None:
-    """Until the test hangs up."""
+    """Relays both directions until the test closes the socket."""
     with socket.create_connection((HOST, port)) as peer:
         peer.sendall(token.encode() + b"\n")
         threading.Thread(target=_upwards, args=(peer,), daemon=True).start()

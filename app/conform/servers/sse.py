@@ -1,4 +1,4 @@
-"""A server that is played over HTTP+SSE: a GET begins a wire, and its event stream says where to post."""
+"""A scripted server over HTTP+SSE: a GET opens a session, and its event stream names the URL for POSTs."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from urllib.parse import parse_qs, urlsplit
 
 from ....core.oracle.observations import Ended, Role, Verb
 from ..script.steps import decoded
-from .lobby import Caller
+from .http_connections import ConnectionRequest
 
 PATH: Final = "/sse"
 POSTS: Final = "/messages"
 OF_OTHERS: Final = "it posts to the URL of the event stream; then it takes --transport streamable_http"
 
 
-class EventsChannel(Caller):
-    """One request after the other."""
+class SseChannel(ConnectionRequest):
+    """The requests of one connection, one after the other."""
 
     _is_cut = False
 
     def do_GET(self) -> None:
-        """Until the client hangs up, or is hung up on."""
+        """Opens the event stream of a new session, and holds it until either side closes it."""
         if self.is_elsewhere(PATH):
             return
         self.close_connection = True
-        self.number = self.lobby.channel()
-        performer = self.lobby.begin(self.number, self.write_event, self._cut)
-        if performer is None:
+        self.number = self.connections.channel()
+        connection = self.connections.begin(self.number, self.write_event, self._cut)
+        if connection is None:
             self.send_error(503)
             return
-        self.wire = performer.wire
+        self.wire = connection.wire
         self.see(self.opened(Verb.GET))
         self.begin_events({})
-        self.lobby.enter(performer)  # before it can be known where to post
+        self.connections.enter(connection)  # before the client learns the URL for POSTs
         self.event(f"{POSTS}?session={self.wire}", kind="endpoint")
         with contextlib.suppress(OSError):
             while self.rfile.read(1):
                 """Nothing can be said on it."""
         self.see(Ended(self.number, None if self._is_cut else Role.CLIENT))
-        performer.leave()
+        connection.leave()
 
     def _cut(self) -> None:
         self._is_cut = True
@@ -48,28 +48,28 @@ class EventsChannel(Caller):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_POST(self) -> None:
-        """What is said about it comes on the event stream, once it was accepted."""
+        """Accepts a message; the reaction to it follows on the event stream."""
         if self.place == PATH:
-            self.lobby.hint = OF_OTHERS
+            self.connections.hint = OF_OTHERS
             self.send_error(405)
             return
         body = None if self.is_elsewhere(POSTS) else self.body()
         if body is None:
             return
-        performer = self.lobby.performer(parse_qs(urlsplit(self.path).query).get("session", [""])[0])
-        if performer is None:
+        connection = self.connections.connection(parse_qs(urlsplit(self.path).query).get("session", [""])[0])
+        if connection is None:
             self.send_error(404)
             return
-        self.wire, self.number = performer.wire, self.lobby.channel()
+        self.wire, self.number = connection.wire, self.connections.channel()
         self.see(self.opened(Verb.POST))
-        performer.hear(body, self.number)
+        connection.receive(body, self.number)
         messages = decoded(body)
-        done = [(deed, each) for each in messages if (deed := performer.deed_for(each)) is not None]
+        done = [(deed, each) for each in messages if (deed := connection.deed_for(each)) is not None]
         for deed, message in done:
             if (status := deed.status or 200) >= 300:
-                lines = performer.lines_of(deed, message)
+                lines = connection.lines_of(deed, message)
                 self.answer(status, lines[0][1] if lines else None)
                 return
         self.answer(202 if messages else 400)
         for deed, message in done:
-            performer.perform(deed, message)
+            connection.carry_out(deed, message)

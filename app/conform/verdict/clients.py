@@ -1,4 +1,4 @@
-"""What `core.oracle` says of a client, and which rules had their chance."""
+"""Judges a client: the rules that it broke, and the rules that it had occasion to break."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....core.oracle.observations import AnyObservation, Head, Opened, Role, Sai
 from ..script.behaviour import Behaviour
 from ..script.steps import META, REVISIONS, Json, decoded
 from ..script.survey import Played
-from .servers import CLIENT_RULES, HANGS, told_by
+from .servers import CLIENT_RULES, HANGS, violations_of
 
 CLIENT_CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "message": ("not-json", "not-jsonrpc", "schema", "batch-unknown", HANGS.id),
@@ -38,16 +38,16 @@ CLIENT_CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "asked-as-task": ("task-uncreated", "task-shape", "task-begins"),
     "asked-plainly": ("task-unasked",),
 }
-"""What was seen → the rules that the client could have broken. A rule in no row counts as tried when it is broken."""
+"""Kind of observation → the rules that the client could have broken. A rule in no row counts as tried if broken."""
 
 
 def judge_client(behaviour: Behaviour, played: Played, transport: Transport) -> list[Violation]:
-    """What the client broke, each rule once, in the order it showed.
+    """Returns the client's violations, each rule once, in order.
 
-    What it owes when it goes is not held against it: only what was waited for in vain.
+    A response that is missing when the client ends is no violation; one that never came within the timeout is.
     """
-    found = told_by(played, None, transport, Role.CLIENT, REVISIONS)
-    if not played.vain or behaviour.is_stateless:  # where a server asks nothing, a client need not answer
+    found = violations_of(played, None, transport, Role.CLIENT, REVISIONS)
+    if not played.vain or behaviour.is_stateless:  # a modern server sends no requests, so none can be unanswered
         found = [violation for violation in found if violation.rule != "unanswered"]
     if played.is_hung and not _is_owed(played, transport):
         clause = f"{behaviour.revision} {HANGS.clauses[behaviour.revision]}"
@@ -57,12 +57,12 @@ def judge_client(behaviour: Behaviour, played: Played, transport: Transport) -> 
 
 
 def _is_owed(played: Played, transport: Transport) -> bool:
-    """Whether the server has left something unanswered, so that the client may well wait."""
-    return any(violation.rule == "unanswered" for violation in told_by(played, None, transport, Role.SERVER))
+    """True if the server has left a request unanswered, so that the client may wait."""
+    return any(violation.rule == "unanswered" for violation in violations_of(played, None, transport, Role.SERVER))
 
 
 def chances_of_client(behaviour: Behaviour, played: Played, transport: Transport) -> set[str]:
-    """The rules that the client could have broken, and that hold in the server's revision."""
+    """Returns the rules that the client could have broken and that hold in the server's revision."""
     facts: set[str] = set()
     session = False
     for _, seen in played.seen:

@@ -1,4 +1,4 @@
-"""What a search or a replay has found."""
+"""The findings of a search or a replay."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ....core.oracle import Violation
 from ..script.survey import Played
 
 C = TypeVar("C")
-"""What is played again, as plain data: what a client says, or how a server behaves."""
+"""The kind of conversation: `Conversation` in tests of servers, `Behaviour` in tests of clients."""
 
 
 class Finding(msgspec.Struct, Generic[C]):
     """A rule that was broken, with the smallest conversation that shows it.
 
     Attributes:
-        played: what was seen in it.
-        is_flaky: it was not broken each time that this conversation was played.
+        played: the observations of that conversation.
+        is_flaky: the rule was not broken each time that the conversation was played.
     """
 
     violation: Violation
@@ -28,13 +28,14 @@ class Finding(msgspec.Struct, Generic[C]):
 
 
 class Outcome(msgspec.Struct, Generic[C]):
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
-        tried: rules that had their chance to be broken.
-        count: conversations that were played.
-        last: what was seen in the last of them.
-        stopped: why it ended before all was tried; empty if it did not.
+        findings: the broken rules, each once.
+        tried: the rules that could have been broken.
+        count: the number of conversations played.
+        last: the observations of the last conversation.
+        stopped: why the search ended early; empty if it did not.
     """
 
     findings: list[Finding[C]] = []

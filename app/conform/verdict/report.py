@@ -1,4 +1,4 @@
-"""What a run says: for people, as JSON, as JUnit has it, and as JSON Lines that are played again."""
+"""Formats findings: for people, as JSON, as JUnit XML, and as a record in JSON Lines for `--replay`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ....core.oracle import Ended, Head, Opened, Role, Said
 from ...base import output
 from ..script.survey import Played
 from .findings import C, Finding, Outcome
-from .servers import RULES_TOLD, is_severe
+from .servers import REPORTED_RULES, is_severe
 
 SHOWN_MAX_CHARS: Final = 400
-"""Of a message that is printed; the record has all of it."""
+"""Characters of a message that are printed; the record has all of it."""
 
 
 WHOLE: Final = "all was tried"
-"""The test case of a run that ended early."""
+"""Name of the JUnit test case that fails if a run ended early."""
 
 
 class Recorded(msgspec.Struct, Generic[C]):
-    """A line of a record."""
+    """One line of a record."""
 
     rule: str
     text: str
@@ -49,7 +49,7 @@ def encode_record(findings: Sequence[Finding[C]]) -> bytes:
 
 
 def is_of_client(text: bytes) -> bool:
-    """Whether a record says how a server behaved to a client, by its first line; what is none does not."""
+    """True if a record is of a test of a client, by its first line; false also if it is no record."""
     try:
         first = _kinds.decode(text.partition(b"\n")[0])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -58,10 +58,13 @@ def is_of_client(text: bytes) -> bool:
 
 
 def decode_record(text: bytes, kind: type[C]) -> list[Recorded[C]]:
-    """Args: `kind`: of its conversations.
+    """Decodes a record.
+
+    Args:
+        kind: the type of its conversations.
 
     Raises:
-        ValueError: it is no record; the message says which line.
+        ValueError: it is no record; the message names the line.
     """
     records = msgspec.json.Decoder(Recorded[kind])  # type: ignore[valid-type]
     found: list[Recorded[C]] = []
@@ -74,7 +77,7 @@ def decode_record(text: bytes, kind: type[C]) -> list[Recorded[C]]:
 
 
 def state_of(rule: str, outcome: Outcome[C]) -> str:
-    """What the table says of a rule: "kept", "broken", "broken at times", or "not exercised"."""
+    """Returns the state of a rule: "kept", "broken", "broken at times", or "not exercised"."""
     for finding in outcome.findings:
         if finding.violation.rule == rule:
             return "broken at times" if finding.is_flaky else "broken"
@@ -82,11 +85,11 @@ def state_of(rule: str, outcome: Outcome[C]) -> str:
 
 
 def describe(finding: Finding[C]) -> str:
-    """A finding and its exchange, for people."""
+    """Formats a finding and its messages for people."""
     violation = finding.violation
     flaky = "; not each time that the same was said" if finding.is_flaky else ""
     lines = [
-        f"{violation.rule} ({violation.severity.value.upper()}{flaky}): {RULES_TOLD[violation.rule].says}",
+        f"{violation.rule} ({violation.severity.value.upper()}{flaky}): {REPORTED_RULES[violation.rule].says}",
         f"  seen: {output.plain(violation.text)}",
         f"  clause: {violation.clause}",
         *(f"  {line}" for line in exchange(finding.played)),
@@ -95,7 +98,7 @@ def describe(finding: Finding[C]) -> str:
 
 
 def exchange(played: Played) -> list[str]:
-    """Who said what, a line each."""
+    """Formats observations, a line each, with an arrow for the direction."""
     lines = []
     for wire, seen in played.seen:
         where = f"[{wire}.{seen.channel}] " if isinstance(seen, Opened | Head | Ended) or seen.channel else ""
@@ -114,7 +117,7 @@ def exchange(played: Played) -> list[str]:
 
 
 def table(outcome: Outcome[C], rules: Sequence[str]) -> str:
-    """A line for each rule that was tried, and how many were not."""
+    """Formats the state of each rule that was tried, and the names of the others."""
     states = {rule: state_of(rule, outcome) for rule in rules}
     width = max((len(rule) for rule, state in states.items() if state != "not exercised"), default=0)
     lines = [f"{rule:{width}}  {state}" for rule, state in states.items() if state != "not exercised"]
@@ -126,28 +129,31 @@ def table(outcome: Outcome[C], rules: Sequence[str]) -> str:
 
 def to_json(target: str, seed: int, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]) -> bytes:
     by_rule = {finding.violation.rule: finding for finding in outcome.findings}
-    told: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for rule in rules:
-        about: dict[str, Any] = {"rule": rule, "says": RULES_TOLD[rule].says, "state": state_of(rule, outcome)}
+        about: dict[str, Any] = {"rule": rule, "says": REPORTED_RULES[rule].says, "state": state_of(rule, outcome)}
         if rule in by_rule:
             violation = by_rule[rule].violation
             about |= {"severity": violation.severity.value, "text": violation.text, "clause": violation.clause}
             about |= {"conversation": by_rule[rule].conversation, "exchange": exchange(by_rule[rule].played)}
-        told.append(about)
-    whole = {
+        entries.append(about)
+    document = {
         "target": target,
         "seed": seed,
         "revisions": list(revisions),
         "conversations": outcome.count,
         "stopped": outcome.stopped,
-        "rules": told,
+        "rules": entries,
     }
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def to_junit(target: str, outcome: Outcome[C], rules: Sequence[str], *, is_strict: bool) -> bytes:
-    """A test case for each rule; one that is not severe enough to fail a run is no failure. A run that ended early has
-    one more, which is an error."""
+    """Formats the outcome as JUnit XML, with a test case for each rule.
+
+    A broken rule that does not make the run fail is no failure. A run that ended early has one more test case, which is
+    an error.
+    """
     by_rule = {finding.violation.rule: finding for finding in outcome.findings}
     suite = ElementTree.Element("testsuite", name=f"isthmus conform {_printable(target)}")
     for rule in rules:
@@ -173,5 +179,5 @@ def to_junit(target: str, outcome: Outcome[C], rules: Sequence[str], *, is_stric
 
 
 def _printable(text: str) -> str:
-    """XML has no other characters."""
+    """Replaces characters that XML does not allow."""
     return "".join(character if character.isprintable() or character == "\n" else " " for character in text)

@@ -1,4 +1,4 @@
-"""What `core.oracle` says of what was seen, as far as it is the server's doing, and which rules had their chance."""
+"""Judges a server: the rules that it broke, and the rules that it had occasion to break."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HANGS: Final = Rule(
     dict.fromkeys(REVISIONS, 'no clause says so, but see basic/lifecycle, "Timeouts"'),
     frozenset(REVISIONS),
 )
-"""No rule of the specification: told of as what only SHOULD be."""
+"""A rule of ours and not of the specification, so its severity is SHOULD."""
 
 CLIENT_RULES: Final[dict[str, Rule]] = {id: rule for id, rule in RULES.items() if Role.CLIENT in rule.who} | {
     HANGS.id: HANGS
 }
 
-RULES_TOLD: Final = {**RULES, HANGS.id: HANGS}
-"""What may stand in a report."""
+REPORTED_RULES: Final = {**RULES, HANGS.id: HANGS}
+"""The rules that can appear in a report."""
 
 CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "message": ("not-json", "not-jsonrpc"),
@@ -71,25 +71,26 @@ CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "event-id": ("event-id-reused", "replay-stream"),
     "notifications/subscriptions/acknowledged": ("listen-first", "listen-acknowledged", "subscription-id"),
 }
-"""What was seen → the rules that it could have broken. A rule in no row counts as tried only when it is broken."""
+"""Kind of observation → the rules that it could have broken. A rule in no row counts as tried only if broken."""
 
 
 def judge(conversation: Conversation, played: Played, transport: Transport) -> list[Violation]:
-    """What the server broke, each rule once, in the order it showed."""
-    return told_by(played, conversation.revision if conversation.is_stateless else None, transport, Role.SERVER)
+    """Returns the server's violations, each rule once, in order."""
+    return violations_of(played, conversation.revision if conversation.is_stateless else None, transport, Role.SERVER)
 
 
-def told_by(
+def violations_of(
     played: Played,
     revision: str | None,
     transport: Transport,
     who: Role,
     client_revisions: Collection[str] | None = None,
 ) -> list[Violation]:
-    """What one side broke, each rule once, in the order it showed: each wire has an oracle of its own."""
+    """Returns the violations of one side, each rule once, in order. Each session has an oracle of its own."""
 
     def check(revision: str, sender: Role, method: str, message: Json) -> str | None:
-        return fault_of(revision, sender, method, message) if sender is who else None  # the other is rude on purpose
+        # The other side is scripted, and incorrect on purpose.
+        return fault_of(revision, sender, method, message) if sender is who else None
 
     oracles: dict[int, Oracle] = {}
     found: list[Violation] = []
@@ -99,8 +100,8 @@ def told_by(
         found += oracles[wire].receive(seen)
     if not played.is_cut:
         for wire, oracle in oracles.items():
-            said = [seen for number, seen in played.seen if number == wire]
-            found += [each for each in oracle.finish() if not _may_be_fetched(each, said)]
+            of_session = [seen for number, seen in played.seen if number == wire]
+            found += [each for each in oracle.finish() if not _may_be_fetched(each, of_session)]
     first: dict[str, Violation] = {}
     for violation in found:
         if violation.who is who:
@@ -109,8 +110,11 @@ def told_by(
 
 
 def _may_be_fetched(violation: Violation, seen: Sequence[AnyObservation]) -> bool:
-    """Whether what is owed could have been had from a stream that its server has ended, and that can be taken up by the
-    id of its last event, as no client here does (2025-11-25 basic/transports, "Sending Messages to the Server")."""
+    """True if a missing response could still be fetched by resuming the stream, which our clients never do.
+
+    The server has closed the stream after an event with an id (2025-11-25 basic/transports, "Sending Messages to the
+    Server").
+    """
     if violation.rule != "unanswered":
         return False
     own = [each for each in seen if each.channel == seen[violation.observations[0]].channel]
@@ -119,7 +123,7 @@ def _may_be_fetched(violation: Violation, seen: Sequence[AnyObservation]) -> boo
 
 
 def chances(conversation: Conversation, played: Played, transport: Transport) -> set[str]:
-    """The rules that the server could have broken in a conversation, and that hold in its revision."""
+    """Returns the rules that the server could have broken in a conversation and that hold in its revision."""
     facts = {fact for _, seen in played.seen for fact in _facts(seen)}
     facts |= _by_http(conversation, played) if transport is Transport.HTTP else set()
     facts |= {"event-pipe"} if transport is Transport.EVENTS else set()
@@ -179,5 +183,5 @@ def _by_http(conversation: Conversation, played: Played) -> set[str]:
 
 
 def is_severe(violation: Violation, *, is_strict: bool) -> bool:
-    """Whether it makes a run fail."""
+    """True if the violation makes a run fail."""
     return is_strict or violation.severity is Severity.MUST

@@ -1,7 +1,7 @@
-"""Files on their way into a tool: handles in the arguments that take files become what the tool can open.
+"""Handles in the arguments that take files, and their replacement by what the tool can open.
 
 The handles are found and checked before anything is sent, then replaced where they stand; every other byte of the
-params stays. `arguments` with a key twice on the way to a handle are refused: the upstream might read the other one.
+params stays. `arguments` with a key twice on the way to a handle are refused: the server might read the other one.
 Where no argument is known to take files, `mentions` finds handles anywhere.
 """
 
@@ -27,13 +27,13 @@ REFERENCES_MAX: Final = 256
 """Handles in one call. Tools take a handful; each one costs a record to load and a file to place."""
 
 FILE_PREFIX: Final = "file://"
-"""People who know that a tool wants URIs write it before a handle."""
+"""Prefix of file URIs. People who know that a tool wants URIs write it before a handle."""
 
 _SEEN_MAX: Final = 80
 
 
 class Reference(NamedTuple):
-    """One handle in the params: its JSON string is `params[start:stop]`, `text` what it says.
+    """A handle in the params: its JSON string is `params[start:stop]`, and `text` what that decodes to.
 
     `uid` names the upload, or the artifact, of session `sid`. `label` is the argument (`files[0].path`) and `deliver`
     what is to stand in it.
@@ -50,32 +50,27 @@ class Reference(NamedTuple):
 
     @property
     def id(self) -> str:
-        """As a mention has it."""
+        """The id of the upload or artifact, under the name that `mentions.Mention` has for it."""
         return self.uid
 
 
 class ArgumentProblem(Exception):
-    """Arguments a tool cannot be called with. The message is for whoever made the call: which argument, what came,
+    """Raised for arguments that a tool cannot be called with. The message is for the caller: which argument, what came,
     what to do."""
 
 
 def tool_named(patterns: Sequence[str], name: str) -> bool:
-    """Whether an adapter's `tools` cover the tool: by its name, or by a pattern with `*`, `?` or `[...]`."""
+    """True if an adapter's `tools` cover the tool: by its name, or by a pattern with `*`, `?` or `[...]`."""
     return name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 # --- Finding --------------------------------------------------------------------------------------------------------
 
 
-def find_references(params: bytes, consumer: UploadConsumer, *, helper: str) -> list[Reference]:
-    """As `find_all_references`, for one consumer."""
-    return find_all_references(params, (consumer,), helper=helper)
+def find_references(params: bytes, consumers: Sequence[UploadConsumer], *, helper: str) -> list[Reference]:
+    """Returns the handles at the consumers' arguments in the params of a `tools/call`, in the order they stand in.
 
-
-def find_all_references(params: bytes, consumers: Sequence[UploadConsumer], *, helper: str) -> list[Reference]:
-    """The handles at the consumers' arguments in the params of a `tools/call`, in the order they stand in.
-
-    A string is one handle, a list of strings many; an argument that is absent or null holds none. What several
+    A string is one handle, a list of strings many; an argument that is absent or null holds none. A handle that several
     consumers, or several paths of one, lead to is one reference, delivered as the first of them says. `file://` before
     a handle asks for a file URI where a path would be delivered.
 
@@ -83,8 +78,8 @@ def find_all_references(params: bytes, consumers: Sequence[UploadConsumer], *, h
         helper: name of the tool that offers uploads, for the advice in messages.
 
     Raises:
-        ArgumentProblem: anything else is there, or more than `REFERENCES_MAX` handles. With `accept_other`, what does
-            not begin as a handle does passes.
+        ArgumentProblem: anything else is there, or more than `REFERENCES_MAX` handles. With `accept_other`, a value
+            that does not begin as a handle does passes.
     """
     found: dict[int, Reference] = {}
     for consumer in consumers:
@@ -101,7 +96,7 @@ def find_all_references(params: bytes, consumers: Sequence[UploadConsumer], *, h
 
 
 class _Search:
-    """For the handles that one consumer takes."""
+    """The search for the handles that one consumer takes."""
 
     def __init__(self, params: bytes, consumer: UploadConsumer, helper: str) -> None:
         self._params = params
@@ -129,13 +124,13 @@ class _Search:
                     yield from self._reference(raw[start:stop], place.start + start, f"{label}[{index}]")
 
     def _may_hold_handles(self, raw: bytes) -> bool:
-        """False only for a list that passes as a whole: it may be long."""
+        """False only for a list that passes as a whole. It may be long, so its items are not looked at then."""
         if not self._consumer.accept_other or b"\\" in raw:
             return True
         return any(scheme.encode() in raw for scheme in self._schemes)
 
     def _is_other(self, raw: bytes) -> bool:
-        """Whether it is a value that passes."""
+        """True if the value is no handle and passes unchanged."""
         if not self._consumer.accept_other:
             return False
         text = readable_text(raw)
@@ -156,7 +151,7 @@ class _Search:
                 kind = "artifact"
                 sid, uid = parse_artifact(bare)
             else:
-                is_usual = bare.startswith(UPLOAD_SCHEME)
+                is_usual = bare.startswith(UPLOAD_SCHEME)  # accepted as well where another scheme is configured
                 sid, uid = parse_upload(bare, UPLOAD_SCHEME if is_usual else self._consumer.uri_scheme)
         except HandleError as error:
             raise ArgumentProblem(f"Argument {label}: got {_shown(raw)}, {error}. {self._advice}") from None
@@ -167,16 +162,16 @@ class _Search:
 
 
 def form(deliver: Deliver, path: str) -> str:
-    """The absolute path of a file as a tool takes it: as it is, or as its `file://` URI."""
+    """Returns the absolute path of a file as a tool takes it: as it is, or as its `file://` URI."""
     assert deliver in (Deliver.PATH, Deliver.FILE_URI), "the other forms are not made of a path"
     return FILE_PREFIX + quote(path) if deliver is Deliver.FILE_URI else path
 
 
 def embedded(deliver: Deliver, data: bytes, mime_type: str, *, label: str) -> str:
-    """A file's content as a tool takes it.
+    """Returns a file's content as a tool takes it: as text, in base64, or as a data URI.
 
     Raises:
-        ArgumentProblem: it is to be text and is not UTF-8.
+        ArgumentProblem: the content is to be text and is not UTF-8.
     """
     if deliver is Deliver.TEXT:
         try:
@@ -194,15 +189,15 @@ def embedded(deliver: Deliver, data: bytes, mime_type: str, *, label: str) -> st
 
 
 def deliver(params: bytes, placed: Sequence[tuple[Reference, str]]) -> bytes:
-    """The params with each reference replaced by a JSON string of the text beside it."""
+    """Returns the params with each reference replaced by a JSON string of the text beside it."""
     return splice(params, [Edit(at.start, at.stop, msgspec.json.encode(text)) for at, text in placed])
 
 
-# --- Where output is to go ------------------------------------------------------------------------------------------
+# --- Output path ----------------------------------------------------------------------------------------------------
 
 
 def requested_filename(params: bytes, argument: str) -> str | None:
-    """What the caller wrote into the output path argument; None if it wrote no string there."""
+    """Returns the caller's string in the output path argument; None if there is none."""
     try:
         places = walk(params, f"arguments.{argument}")
     except RemoteProtocolError:
@@ -211,7 +206,7 @@ def requested_filename(params: bytes, argument: str) -> str | None:
 
 
 def place_output(params: bytes, argument: str, path: str) -> bytes:
-    """The params with the output path argument set to `path`; objects missing on the way are made.
+    """Returns the params with the output path argument set to `path`; objects missing on the way are made.
 
     Raises:
         ArgumentProblem: something on the way is neither an object nor null, or has a key twice.

@@ -1,7 +1,6 @@
-"""Files on their way out of a tool: what a result says it wrote, and what we say about it in turn.
+"""Artifacts in results: what a result says it wrote, and how the artifacts made of that are described in it.
 
-Reading: `locate` lists what a result names or holds. Writing: `attach` adds to a result and leaves what was there byte
-for byte.
+`locate` lists what a result names or holds. `attach` adds to a result and leaves what was there byte for byte.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from ...base.effects import FileSource, Source
 from ...base.plan import ArtifactProducer, LocatorMode
+from ...base.storage import FileSource, Source
 from ...jsonrpc.append import add_items, add_members, readable_members
 from ...jsonrpc.splice import take
 from ..store.filenames import is_text
@@ -25,7 +24,7 @@ _LATEST_UNIX: Final = 253_402_300_799  # the end of the year 9999, which is the 
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was taken in, as clients are told of it."""
+    """A collected file, as clients see it."""
 
     artifact_uri: str
     artifact_id: str
@@ -39,11 +38,11 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate(result: bytes, producer: ArtifactProducer, allocated: str | None, limit: int) -> list[Source]:
-    """Where the output of a finished `tools/call` may be, at most `limit` sources.
+    """Returns where the output of a finished `tools/call` may be, at most `limit` sources.
 
-    In mode regex there is one source with every path the text names; structured gives one for each value; embedded
-    one for each image, audio or resource block that can be decoded. `allocated` is the path put into the output
-    argument, tried before the first file named. A result that says `isError` holds no output.
+    In mode regex there is one source with every path the text names; structured gives one for each value; embedded one
+    for each image, audio or resource block that can be decoded. `allocated` is the path put into the output argument,
+    tried before the first file named. A result that says `isError` holds no output.
 
     Raises:
         re.error: a configured pattern does not compile, which reading the configuration should have refused.
@@ -69,14 +68,15 @@ def attach(
     raw: Sequence[bytes] = (),
     inline: Sequence[tuple[Artifact, str]] = (),
 ) -> bytes:
-    """The result with `_meta.artifact` for the first artifact and `_meta.artifacts` for all if there are several.
+    """Returns the result with `_meta.artifact` for the first artifact and `_meta.artifacts` for all if there are
+    several.
 
     Content grows, at its end, by the blocks in `raw`, a block with the text of each artifact in `inline`, a
     `resource_link` for each exposed artifact (with `resource_links`: 2025-06-18 server/tools, "Resource Links"), and a
-    text with the link of each that can be downloaded. A result that is no object comes back as it came.
+    text with the link of each that can be downloaded. A result that is no object is returned unchanged.
 
-    With `resource_links` the text is an embedded resource under the artifact's URI; older clients, of which many show
-    people text blocks only, get a text that begins with a line that names the artifact.
+    With `resource_links` the text is an embedded resource under the artifact's URI. Older clients, many of which show
+    people only text blocks, get a text that begins with a line that names the artifact.
     """
     described = [_describe(artifact) for artifact in artifacts]
     blocks = list(raw)
@@ -95,13 +95,14 @@ def attach(
 
 
 def attach_error(result: bytes, reason: str) -> bytes:
-    """The result with `_meta.artifact_error`, for people: why a file it should have written was not taken in."""
+    """Returns the result with `_meta.artifact_error`, for people: why a file it should have written was not
+    collected."""
     return add_members(result, "_meta", {"artifact_error": msgspec.json.encode(reason)})
 
 
 def raw_block(filename: str, mime: str, data: bytes, uri: str) -> bytes:
-    """A content block that holds the file itself: image, audio, or an embedded resource under `uri`."""
-    kind = "" if is_text(mime) else mime.partition("/")[0]  # SVG is text to whoever cannot draw it
+    """Returns a content block that holds the file itself: image, audio, or an embedded resource under `uri`."""
+    kind = "" if is_text(mime) else mime.partition("/")[0]  # SVG is passed as text, for clients that cannot draw it
     meta = {"filename": filename, "size_bytes": len(data)}
     if kind in ("image", "audio"):
         return msgspec.json.encode({"type": kind, "data": _base64(data), "mimeType": mime, "_meta": meta})
@@ -109,7 +110,7 @@ def raw_block(filename: str, mime: str, data: bytes, uri: str) -> bytes:
 
 
 def resource_item(uri: str, mime: str, data: bytes) -> dict[str, str]:
-    """`TextResourceContents` where the type is text and the bytes are UTF-8, else `BlobResourceContents`."""
+    """Returns `TextResourceContents` where the type is text and the bytes are UTF-8, else `BlobResourceContents`."""
     if is_text(mime):
         try:
             return {"uri": uri, "mimeType": mime, "text": data.decode()}

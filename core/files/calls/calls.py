@@ -1,119 +1,121 @@
-"""Tool calls that carry files: uploads become paths before the call, as `inputs` tells, and what the tool wrote becomes
-artifacts after it, as `outputs` does.
+"""Tool calls that carry files: `inputs` turns uploads into paths before the call, and `outputs` turns what the tool
+wrote into artifacts after it.
 
-Storage takes time, so a call waits in a `Job` until its orders are answered.
+Storage takes time, so a call waits in a `FileCall` until its orders are answered.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from ...base.effects import Allocate, Allocated, StorageAnswer, Survey, Surveyed
 from ...base.plan import LocatorMode, OutputLocator, ServerPlan
+from ...base.storage import Allocate, Allocated, StorageAnswer, Survey, Surveyed
 from ...bridge.content import tool_error
 from ...jsonrpc import envelope
-from ...state.context import Desk
+from ...state.context import Context
 from ...state.exchange import Exchange, ExchangeKey
 from ...state.link import Link
-from ...state.storage_orders import Waiting, reason_of
+from ...state.storage_orders import StorageOrders, reason_of
 from ..store.filenames import safe_filename
-from ..store.store import Shelf
-from ..store.workspaces import Folders
-from . import arguments as delivery
-from . import claims, tool_hints
+from ..store.store import FileStore
+from ..store.workspaces import WorkspaceOrders
+from . import arguments, claims, tool_hints
 from .inputs import Inputs
-from .job import Job, Way, way_of
+from .job import FileCall, OutputRule, rule_of
 from .outputs import CLOCK_SLACK_S, Outputs
 from .path_mapping import to_here, to_there
-from .result_rewriter import AREAS, Retelling
-from .workspace_files import Ledger
+from .result_rewriter import AREAS, ResultRewriter
+from .workspace_files import KnownFiles
 
 
 class Onward(Protocol):
-    """Where the file plane sends what it is done with."""
+    """The rest of the engine, which sends calls and finishes their exchanges."""
 
     def forward(self, link: Link, exchange: Exchange) -> None: ...
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
     def learn(self, link: Link, exchange: Exchange) -> None:
-        """Read the server's list of tools; the call goes up afterwards."""
+        """Reads the server's list of tools; the call is sent afterwards."""
 
 
 class Calls:
-    """The calls under way of all sessions."""
+    """The calls under way that carry files, of all sessions."""
 
-    def __init__(self, desk: Desk, shelf: Shelf, waiting: Waiting, folders: Folders) -> None:
+    def __init__(
+        self, context: Context, file_store: FileStore, storage_orders: StorageOrders, workspaces: WorkspaceOrders
+    ) -> None:
         self.onward: Onward
-        self._desk = desk
-        self._shelf = shelf
-        self._waiting = waiting
-        self._folders = folders
-        self._inputs = Inputs(desk, shelf, waiting, folders, self._answered)
-        self._retelling = Retelling(desk, shelf)
-        self.outputs = Outputs(desk, shelf, waiting, self._retelling, self._finish)
-        self._jobs: dict[ExchangeKey, Job] = {}
-        self._ledgers: dict[str, Ledger] = {}  # by workspace
+        self._context = context
+        self._file_store = file_store
+        self._storage_orders = storage_orders
+        self._workspaces = workspaces
+        self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered)
+        self._result_rewriter = ResultRewriter(context, file_store)
+        self.outputs = Outputs(context, file_store, storage_orders, self._result_rewriter, self._finish)
+        self._jobs: dict[ExchangeKey, FileCall] = {}
+        self._known_files_by_workspace: dict[str, KnownFiles] = {}
 
-    # --- Into tools -------------------------------------------------------------------------------------------------
+    # --- Before a call ----------------------------------------------------------------------------------------------
 
     def receive_call(self, link: Link, exchange: Exchange) -> bool:
-        """A `tools/call` is about to go up. False if its files are nobody's business.
+        """Receives a `tools/call` before it is sent. True if it waits or is answered here, False if no files are
+        involved.
 
         Raises:
             RemoteProtocolError: its params have a member twice. Nothing has changed.
         """
         params = exchange.params or b"{}"
         tool = envelope.text_of(envelope.member_of(params, "name")) or ""
-        consumers = [c for c in link.plan.consumers if delivery.tool_named(c.tools, tool)]
-        way = self._way(link.plan, tool)
-        if not consumers and way is None and link.plan.auto_files is None:
+        consumers = [c for c in link.plan.consumers if arguments.tool_named(c.tools, tool)]
+        rule = self._rule_for(link.plan, tool)
+        if not consumers and rule is None and link.plan.auto_files is None:
             return False
-        job = Job(link, exchange, tool, self._ledger(link))
-        job.consumers, job.way = consumers, way
+        job = FileCall(link, exchange, tool, self._known_files(link))
+        job.consumers, job.rule = consumers, rule
         exchange.params = params
         try:
             self._inputs.find(job)
-        except delivery.ArgumentProblem as problem:
+        except arguments.ArgumentProblem as problem:
             job.problem = str(problem)
-        if not job.inputs and way is None and job.problem is None:
+        if not job.inputs and rule is None and job.problem is None:
             return False
         self._jobs[exchange.key] = job
-        self._ledgers[link.workspace] = job.ledger
+        self._known_files_by_workspace[link.workspace] = job.known_files
         link.is_furnished = True
-        job.open_orders += 1  # until all that is to be ordered is
+        job.open_orders += 1  # keeps the call waiting until all orders are given
         if job.problem is None:
             self._inputs.order(job)
             self._place_output(job)
-            self._look_before(job)
+            self._survey_before(job)
         self._answered(job)
         return True
 
-    def _way(self, plan: ServerPlan, tool: str) -> Way | None:
-        if not self._desk.plan.artifacts_enabled:
+    def _rule_for(self, plan: ServerPlan, tool: str) -> OutputRule | None:
+        if not self._context.plan.artifacts_enabled:
             return None
-        producer = next((p for p in plan.producers if delivery.tool_named(p.tools, tool)), None)
+        producer = next((p for p in plan.producers if arguments.tool_named(p.tools, tool)), None)
         if producer is not None:
-            return way_of(producer) if producer.persist else None
+            return rule_of(producer) if producer.persist else None
         auto = plan.auto_files
         if auto is None:
             return None
-        return Way(
+        return OutputRule(
             auto, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes
         )
 
-    def _ledger(self, link: Link) -> Ledger:
-        found = self._ledgers.get(link.workspace)
-        limits = self._desk.limits
-        return Ledger(2 * limits.files_known_max, limits.files_awaited_max) if found is None else found
+    def _known_files(self, link: Link) -> KnownFiles:
+        found = self._known_files_by_workspace.get(link.workspace)
+        limits = self._context.limits
+        return KnownFiles(2 * limits.files_known_max, limits.files_awaited_max) if found is None else found
 
-    def _place_output(self, job: Job) -> None:
-        way = job.way
-        if way is None or way.output_path_argument is None:
+    def _place_output(self, job: FileCall) -> None:
+        rule = job.rule
+        if rule is None or rule.output_path_argument is None:
             return
         assert job.exchange.params is not None
-        job.aid = self._desk.mint()
-        wanted = delivery.requested_filename(job.exchange.params, way.output_path_argument)
+        job.aid = self._context.mint()
+        wanted = arguments.requested_filename(job.exchange.params, rule.output_path_argument)
         filename = safe_filename(wanted or "", f"artifact-{job.aid[:8]}")
         workspace = job.link.workspace
 
@@ -125,62 +127,63 @@ class Calls:
             self._answered(job)
 
         job.open_orders += 1
-        self._folders.order(
+        self._workspaces.order(
             workspace,
             lambda ticket: Allocate(ticket=ticket, workspace=workspace, artifact=job.aid, filename=filename),
             allocated,
         )
 
-    def _look_before(self, job: Job) -> None:
-        """Where output is told by what changes, see how things are before the call."""
-        way, link = job.way, job.link
-        if way is None or not (
-            way.modes is None or {LocatorMode.ARGUMENT, LocatorMode.CHANGED}.intersection(way.modes)
+    def _survey_before(self, job: FileCall) -> None:
+        """Surveys the files before the call, if its output is recognised by what changes."""
+        rule, link = job.rule, job.link
+        if rule is None or not (
+            rule.modes is None or {LocatorMode.ARGUMENT, LocatorMode.CHANGED}.intersection(rule.modes)
         ):
             return
-        areas = () if job.ledger.is_begun else AREAS
-        names = way.rules.path_arguments if isinstance(way.rules, OutputLocator) else ()
-        arguments = envelope.member_of(job.exchange.params, "arguments") or b"{}"
-        paths = claims.argument_paths(arguments, names, self._desk.limits.arguments_read_max)
+        areas = () if job.known_files.is_begun else AREAS
+        names = rule.rules.path_arguments if isinstance(rule.rules, OutputLocator) else ()
+        raw_arguments = envelope.member_of(job.exchange.params, "arguments") or b"{}"
+        paths = claims.argument_paths(raw_arguments, names, self._context.limits.arguments_read_max)
         if not areas and not paths:
             return
         named = tuple(tuple(to_here(path, link.plan.shared) for path in spellings) for spellings in paths)
-        ordered_at_unix = self._desk.now_unix
+        ordered_at_unix = self._context.now_unix
 
         def seen(answer: StorageAnswer) -> None:
             if isinstance(answer, Surveyed):
-                if areas and not job.ledger.is_begun:  # a call beside this one may have begun it, and written since
-                    job.ledger.begin(answer.listed, ordered_at_unix - CLOCK_SLACK_S if answer.is_cut else 0.0)
+                # A concurrent call may have begun it meanwhile, and its tool may have written files since.
+                if areas and not job.known_files.is_begun:
+                    job.known_files.begin(answer.listed, ordered_at_unix - CLOCK_SLACK_S if answer.is_cut else 0.0)
                 for sighting in answer.named:
                     job.baseline.update({file.path: file.stamp for file in sighting.files})
-            self._answered(job)  # a disk that cannot be looked at is said when something is to be taken from it
+            self._answered(job)  # a survey that failed is reported when files are to be collected
 
         job.open_orders += 1
-        self._waiting.order(
+        self._storage_orders.order(
             lambda ticket: Survey(
                 ticket=ticket,
                 server=link.plan.id,
                 workspace=link.workspace,
                 named=named,
                 areas=areas,
-                entries_max=self._desk.limits.files_known_max,
+                entries_max=self._context.limits.files_known_max,
             ),
             seen,
         )
 
-    def _answered(self, job: Job) -> None:
-        """Send the call up once everything it needs is in place, or answer it with what is wrong."""
+    def _answered(self, job: FileCall) -> None:
+        """Sends the call once everything it needs is in place, or answers it with its problem."""
         job.open_orders -= 1
         if job.is_over or job.open_orders:
             return
         if job.problem is not None:
             self._finish(job, tool_error(job.problem))
         else:
-            job.begun_at, job.begun_after = self._desk.now, job.ledger.last_number
+            job.begun_at, job.begun_after = self._context.now, job.known_files.last_number
             self.onward.forward(job.link, job.exchange)
 
     def prepare(self, link: Link, exchange: Exchange) -> bool:
-        """A call is about to be written, to a server that is ready. True if it waits, or is answered."""
+        """Writes the params of a call that is about to be sent to a ready server. True if it waits, or is answered."""
         job = self._jobs.get(exchange.key)
         if job is None or job.is_placed:
             return False
@@ -191,22 +194,25 @@ class Calls:
         try:
             params = self._inputs.write(job, known)
             if job.allocated is not None:
-                assert job.way is not None
-                assert job.way.output_path_argument is not None
+                assert job.rule is not None
+                assert job.rule.output_path_argument is not None
                 path = to_there(job.allocated, link.plan.shared)
-                params = delivery.place_output(params, job.way.output_path_argument, path)
-        except delivery.ArgumentProblem as problem:
+                params = arguments.place_output(params, job.rule.output_path_argument, path)
+        except arguments.ArgumentProblem as problem:
             self._finish(job, tool_error(str(problem)))
             return True
         job.is_placed = True
-        job.said, exchange.params = exchange.params, params
+        job.original_params, exchange.params = exchange.params, params
         return False
 
-    # --- Out of tools -----------------------------------------------------------------------------------------------
+    # --- After a call -----------------------------------------------------------------------------------------------
 
     def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """Whether a tool refused what it was given only because it takes URIs, and may be called again with those: one
-        that says of itself that a call changes nothing, or nothing more than one call."""
+        """True if the call is to be sent once more, with URIs in place of paths.
+
+        That is the case if the tool refused what it was given only because it takes URIs, and says of itself that a
+        call changes nothing, or nothing more than one call.
+        """
         job = self._jobs.get(exchange.key)
         if job is None or not job.mentions:
             return False
@@ -216,36 +222,37 @@ class Calls:
             return False
         if known is None or not known.is_harmless:
             return False
-        job.is_placed, exchange.params = False, job.said
+        job.is_placed, exchange.params = False, job.original_params
         return True
 
     def receive_result(self, exchange: Exchange, result: bytes) -> bool:
-        """A result came. True if it is answered here, now or once its files are taken in."""
+        """Receives a result. True if it is answered here, now or once its files are collected."""
         job = self._jobs.get(exchange.key)
         if job is None:
             return False
-        if job.way is None:
+        if job.rule is None:
             auto = job.link.plan.auto_files
             if auto is None or not auto.rewrite_text or not job.mentions:
                 return False
-            self._finish(job, self._retelling.reworded(job, result))  # nothing is taken in, and no path of ours shown
+            # Nothing is collected, but the paths of the files that the call was given must not be shown.
+            self._finish(job, self._result_rewriter.reworded(job, result))
             return True
-        self.outputs.take(job, job.way, result)
+        self.outputs.take(job, job.rule, result)
         return True
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, exchange: Exchange) -> None:
-        """The exchange is over, however it ended."""
+        """Drops the call of an exchange that is over, however it ended, and unpins its files."""
         job = self._jobs.pop(exchange.key, None)
         if job is not None:
             job.is_over = True
             self._inputs.release(job)
 
     def sweep(self, workspace: str) -> None:
-        """Nothing works in the folders of a session any more: they go."""
-        self._ledgers.pop(workspace, None)
-        self._folders.sweep(workspace)
+        """Removes the folders of a session in which no server process works any more."""
+        self._known_files_by_workspace.pop(workspace, None)
+        self._workspaces.sweep(workspace)
 
-    def _finish(self, job: Job, result: bytes) -> None:
+    def _finish(self, job: FileCall, result: bytes) -> None:
         self.onward.finish(job.link, job.exchange, envelope.encode_result(job.exchange.id_raw, result))

@@ -1,6 +1,6 @@
-"""What the result of a `tools/call` claims to have written, and what its arguments may name.
+"""The paths that a tool call names: the files that its result says it wrote, and those that its arguments may name.
 
-Nothing here judges whether a file exists or may be read: that is for whoever touches the disk.
+No claim is checked here: whether a file exists and may be read is for the code that touches the disk.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from ...base.effects import InlineSource
 from ...base.errors import RemoteProtocolError
 from ...base.plan import UPLOAD_SCHEME, AutoFiles, LocatorMode, OutputLocator
+from ...base.storage import InlineSource
 from ...jsonrpc.append import readable_elements, readable_members, readable_text
 from ...jsonrpc.paths import walk
 from ...jsonrpc.splice import take
@@ -29,15 +29,17 @@ STRINGS_MAX: Final = 4096
 """Strings of one JSON value that are looked at. Results that list files have hundreds."""
 
 
-class Claims(msgspec.Struct, frozen=True):
-    """Attributes:
-    named: spellings of one file each, likeliest first; in order: the allocated path, structured values, arguments,
-        links and text.
-    inline: content that the result holds.
-    links: URIs of the upstream's own resources.
-    wants_areas: what changed in the session's folders counts as well.
-    is_guess: for each of `named`: it was found by built-in rules, and nothing is said if it is not there.
-    if_changed: for each of `named`: it counts only if the call wrote it.
+class ClaimedPaths(msgspec.Struct, frozen=True):
+    """The files that a call may have written.
+
+    Attributes:
+        named: spellings of one file each, likeliest first; in order: the allocated path, structured values, arguments,
+            links and text.
+        inline: content that the result holds.
+        links: URIs of the server's own resources.
+        wants_areas: files that changed in the session's folders count as well.
+        is_guess: for each of `named`: built-in rules found it, so nothing is reported if it is not there.
+        if_changed: for each of `named`: it counts only if the call wrote it.
     """
 
     named: tuple[tuple[str, ...], ...] = ()
@@ -56,13 +58,14 @@ class _Named(msgspec.Struct):
 
 def claims_of(
     result: bytes, rules: OutputLocator | AutoFiles, *, arguments: bytes | None, allocated: str | None, limit: int
-) -> Claims:
-    """What a finished call claims. One that says `isError` claims nothing: the paths in it are those it complains of.
+) -> ClaimedPaths:
+    """Returns what a finished call claims. A result that says `isError` claims nothing: its paths are those it
+    complains of.
 
     Args:
         result: the JSON of the result, of any shape.
         rules: where to look; `AutoFiles`: in text, structured content, arguments and the session's folders.
-        arguments: the JSON of the arguments as the server got them, if they are known.
+        arguments: the JSON of the arguments as the server got them, if known.
         allocated: the path that was put into the output argument.
         limit: at most so many from each of structured content, arguments, links, text, and embedded content.
 
@@ -71,7 +74,7 @@ def claims_of(
     """
     spans = readable_members(result)
     if take(result, spans.get("isError")) == b"true":
-        return Claims()
+        return ClaimedPaths()
     blocks = readable_elements(take(result, spans.get("content")))
     structured = take(result, spans.get("structuredContent"))
     texts = [text for block in blocks if is_text_block(block) and (text := member_text(block, "text")) is not None]
@@ -102,11 +105,12 @@ def claims_of(
 
 
 def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) -> list[tuple[str, ...]]:
-    """Spellings of what the arguments may name as files, at most `limit`.
+    """Returns spellings of what the arguments may name as files, at most `limit`.
 
     Args:
         arguments: the JSON of the arguments. What cannot be read names nothing.
-        names: dotted paths of those that count; none: every string, at any depth, those that read as paths first.
+        names: dotted paths of the arguments that count; none: every string, at any depth, those that read as paths
+            first.
     """
     if arguments is None:
         return []
@@ -124,7 +128,8 @@ def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) ->
 
 
 def strings_of(data: bytes) -> list[str]:
-    """The string values in a JSON value, at any depth, in order, at most `STRINGS_MAX`; none, if it is not JSON."""
+    """Returns the string values in a JSON value, at any depth, in order, at most `STRINGS_MAX`; none if it is not
+    JSON."""
     try:
         return list(_strings(json.loads(data)))
     except (ValueError, RecursionError):
@@ -138,6 +143,7 @@ def _strings(value: object) -> Iterator[str]:
         value = waiting.pop()
         if isinstance(value, str):
             count += 1
+            # Halves of surrogate pairs, which `json.loads` lets through, become U+FFFD.
             yield value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         elif isinstance(value, dict):
             waiting.extend(reversed(value.values()))
@@ -151,8 +157,8 @@ def _claims(
     inline: tuple[InlineSource, ...] = (),
     links: tuple[str, ...] = (),
     wants_areas: bool = False,
-) -> Claims:
-    """Each name once, with the strictest of what is said of it."""
+) -> ClaimedPaths:
+    """Returns each name once, with the strictest of its flags."""
     merged: dict[tuple[str, ...], _Named] = {}
     for one in named:
         if not one.spellings:
@@ -160,7 +166,7 @@ def _claims(
         first = merged.setdefault(one.spellings, one)
         first.is_guess = first.is_guess and one.is_guess
         first.if_changed = first.if_changed and one.if_changed
-    return Claims(
+    return ClaimedPaths(
         tuple(merged),
         inline,
         links,
@@ -178,7 +184,7 @@ def _structured(result: bytes, key: str) -> list[tuple[str, ...]]:
 
 
 def _values_at(data: bytes, path: str) -> list[str]:
-    """The strings at a dotted path, a list standing for its items."""
+    """Returns the strings at a dotted path, a list standing for its items."""
     try:
         places = walk(data, path)
     except RemoteProtocolError:
@@ -192,7 +198,7 @@ def _values_at(data: bytes, path: str) -> list[str]:
 
 
 def _structured_guesses(structured: bytes | None) -> list[tuple[str, ...]]:
-    """What reads as a path as a whole, then what the other strings mention."""
+    """Returns the strings that read as a path as a whole, then what the other strings mention."""
     values = [] if structured is None else strings_of(structured)
     whole = [tuple(spellings(value)) for value in values if reads_as_path(value)]
     prose = "\n".join(value for value in values if _may_be_prose(value))
@@ -200,7 +206,7 @@ def _structured_guesses(structured: bytes | None) -> list[tuple[str, ...]]:
 
 
 def _may_be_prose(value: str) -> bool:
-    """Whether it is no path, or may be a sentence that ends with one."""
+    """True if the value is no path, or may be a sentence that ends with one."""
     return not reads_as_path(value) or (" " in value and not value.startswith(("~", "/", ".")))
 
 
@@ -208,7 +214,7 @@ def _may_be_prose(value: str) -> bool:
 
 
 def _resource_uris(blocks: Sequence[bytes]) -> Iterator[tuple[str, bool]]:
-    """The URI of each resource that is embedded or linked, and whether it is linked."""
+    """Yields the URI of each resource that is embedded or linked, and whether it is linked."""
     for block in blocks:
         kind = member_text(block, "type")
         held = take(block, readable_members(block).get("resource")) if kind == "resource" else block
@@ -232,7 +238,7 @@ def _links(blocks: Sequence[bytes]) -> list[str]:
 
 
 def embedded(blocks: Sequence[bytes]) -> list[InlineSource]:
-    """The content of each image, audio or resource block that can be decoded."""
+    """Returns the content of each image, audio or resource block that can be decoded."""
     found: list[InlineSource] = []
     counts: dict[str, int] = {}
     for block in blocks:
@@ -254,13 +260,13 @@ def embedded(blocks: Sequence[bytes]) -> list[InlineSource]:
 
 
 def contents_of(result: bytes) -> list[InlineSource]:
-    """The contents in the result of a `resources/read`, as far as they can be decoded."""
+    """Returns the contents in the result of a `resources/read`, as far as they can be decoded."""
     items = readable_elements(take(result, readable_members(result).get("contents")))
     return embedded([b'{"type":"resource","resource":%b}' % item for item in items])
 
 
 def _held(held: bytes | None, kind: str) -> bytes | None:
-    """The content of an image, audio or resource; None if there is none or its base64 is bad."""
+    """Returns the content of an image, audio or resource; None if there is none or its base64 is bad."""
     if kind == "resource" and (text := member_text(held, "text")) is not None:
         return text.encode()
     encoded = member_text(held, "blob" if kind == "resource" else "data")
@@ -280,9 +286,10 @@ def _last_segment(uri: str) -> str:
 
 
 def is_text_block(block: bytes) -> bool:
+    """True if a content block is of type `text`."""
     return member_text(block, "type") == "text"
 
 
 def member_text(data: bytes | None, key: str) -> str | None:
-    """The text of an object's string member; None, if there is none."""
+    """Returns the text of an object's string member; None if there is none."""
     return None if data is None else readable_text(take(data, readable_members(data).get(key)))

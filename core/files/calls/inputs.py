@@ -1,6 +1,5 @@
-"""Files on their way into one call: the handles in its arguments are found, the files laid out or read, and their
-places filled with what the tool takes.
-"""
+"""Input files of one call: the handles in its arguments are found, the files placed for the server or read, and the
+handles replaced by what the tool takes."""
 
 from __future__ import annotations
 
@@ -8,16 +7,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from ...base.effects import Fetch, Fetched, Materialize, Materialized, StorageAnswer
 from ...base.plan import Deliver
-from ...state.context import Desk
-from ...state.storage_orders import Waiting, reason_of
+from ...base.storage import Fetch, Fetched, Materialize, Materialized, StorageAnswer
+from ...state.context import Context
+from ...state.storage_orders import StorageOrders, reason_of
 from ...state.tool_hints import Hints
-from ..store.store import Shelf
-from ..store.workspaces import Folders
+from ..store.store import FileStore
+from ..store.workspaces import WorkspaceOrders
 from . import arguments, mentions, offers
 from .arguments import ArgumentProblem, Reference
-from .job import Input, Job
+from .job import FileCall, FileInput
 from .mentions import Mention
 from .path_mapping import to_there
 from .uris import link_to, uri_of
@@ -25,39 +24,45 @@ from .uris import link_to, uri_of
 ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
 READ: Final = frozenset({Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT})
 LEARNED_MAX: Final = 1024
-"""Arguments of which it was learned from a refusal that they are for URIs: of some hundred tools, over all servers."""
+"""Arguments known from a refusal to take URIs: those of some hundred tools, over all servers."""
 
 
 class Inputs:
-    """
+    """Hands files to calls.
+
     Args:
-        answered: called with the job when an order of it was answered.
+        answered: called with the call when one of its orders was answered.
     """
 
     def __init__(
-        self, desk: Desk, shelf: Shelf, waiting: Waiting, folders: Folders, answered: Callable[[Job], None]
+        self,
+        context: Context,
+        file_store: FileStore,
+        storage_orders: StorageOrders,
+        workspaces: WorkspaceOrders,
+        answered: Callable[[FileCall], None],
     ) -> None:
-        self._desk = desk
-        self._shelf = shelf
-        self._waiting = waiting
-        self._folders = folders
+        self._context = context
+        self._file_store = file_store
+        self._storage_orders = storage_orders
+        self._workspaces = workspaces
         self._answered = answered
         self._learned: OrderedDict[tuple[str, str, str], None] = OrderedDict()  # server, tool, argument
 
-    # --- Before -----------------------------------------------------------------------------------------------------
+    # --- Handles ----------------------------------------------------------------------------------------------------
 
-    def find(self, job: Job) -> None:
-        """Find every handle in the arguments, and the file it stands for.
+    def find(self, job: FileCall) -> None:
+        """Finds every handle in the arguments, and pins the file that it stands for.
 
         Raises:
-            ArgumentProblem: one that is none, or stands for nothing that its caller may use.
+            ArgumentProblem: a value is no handle, or stands for no file that the caller may use.
         """
         params, server = job.exchange.params, job.link.plan
         assert params is not None
         helper = offers.helper_name(server.id)
-        if not self._desk.plan.uploads_enabled:
+        if not self._context.plan.uploads_enabled:
             self._check_no_files(job, params)
-        job.references = arguments.find_all_references(params, job.consumers, helper=helper)
+        job.references = arguments.find_references(params, job.consumers, helper=helper)
         if not job.consumers and server.auto_files is not None:
             limit = arguments.REFERENCES_MAX
             job.mentions = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
@@ -65,11 +70,15 @@ class Inputs:
         for found in all_found:
             self._resolve(job, found, helper)
 
-    def _check_no_files(self, job: Job, params: bytes) -> None:
-        """Uploads are switched off, so nothing but artifacts can be in the arguments that are for files."""
+    def _check_no_files(self, job: FileCall, params: bytes) -> None:
+        """Checks that the arguments that take files hold nothing but artifacts, since uploads are switched off.
+
+        Raises:
+            ArgumentProblem: there is anything else.
+        """
         for consumer in job.consumers:
             try:
-                found = arguments.find_all_references(params, [consumer], helper="")
+                found = arguments.find_references(params, [consumer], helper="")
                 has_uploads = any(reference.kind == "upload" for reference in found)
             except ArgumentProblem:
                 has_uploads = True
@@ -77,15 +86,15 @@ class Inputs:
                 name = ", ".join(consumer.arguments)
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
-    def _resolve(self, job: Job, found: Reference | Mention, helper: str) -> None:
+    def _resolve(self, job: FileCall, found: Reference | Mention, helper: str) -> None:
         key = _key(found)
         if key in job.inputs:
             return
         session = job.link.session_of(job.exchange)
         whose = session.server, session.sid, session.principal
-        entry = self._shelf.find(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+        entry = self._file_store.find(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
         if entry is None:
-            gone = self._shelf.gone(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+            gone = self._file_store.gone(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
             why = gone or "it has expired, or belongs to another session"
             if found.kind == "artifact":
                 again = "Call the tool that made it again, or upload the file."
@@ -94,13 +103,13 @@ class Inputs:
                 f"Unknown upload handle {found.text[:160]}: {why}. "
                 f"Call {helper}, upload the file, and pass the handle from its response."
             )
-        self._shelf.pin(entry)
-        job.inputs[key] = Input(entry)
+        self._file_store.pin(entry)
+        job.inputs[key] = FileInput(entry)
 
     # --- Orders -----------------------------------------------------------------------------------------------------
 
-    def order(self, job: Job) -> None:
-        """Have the files laid out where the server sees them, or read, as their places want them."""
+    def order(self, job: FileCall) -> None:
+        """Orders the files to be placed where the server sees them, or to be read, as their arguments need."""
         on_disk = {_key(mention) for mention in job.mentions}
         on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
         read = {_key(reference) for reference in job.references if reference.deliver in READ}
@@ -108,26 +117,26 @@ class Inputs:
             return
         for key, given in job.inputs.items():
             if key in on_disk:
-                self._lay_out(job, given, given.entry.record.id)
+                self._place(job, given, given.entry.record.id)
             if key in read:
                 self._read(job, given)
 
-    def _lay_out(self, job: Job, given: Input, id: str) -> None:
-        record, link, ledger = given.entry.record, job.link, job.ledger
-        folder = f"{self._desk.plan.workspaces_path}/{link.workspace}/{link.plan.stage}/{id}"
+    def _place(self, job: FileCall, given: FileInput, id: str) -> None:
+        record, link, known_files = given.entry.record, job.link, job.known_files
+        folder = f"{self._context.plan.workspaces_path}/{link.workspace}/{link.plan.stage}/{id}"
 
         def placed(answer: StorageAnswer) -> None:
-            ledger.end_placing(folder)
+            known_files.end_placing(folder)
             if isinstance(answer, Materialized):
                 given.path = to_there(answer.path, link.plan.shared)
-                ledger.place(answer.path, answer.stamp, uri_of(record, link.plan.upload_scheme))
+                known_files.place(answer.path, answer.stamp, uri_of(record, link.plan.upload_scheme))
             else:
                 job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
             self._answered(job)
 
         job.open_orders += 1
-        ledger.begin_placing(folder)
-        self._folders.order(
+        known_files.begin_placing(folder)
+        self._workspaces.order(
             link.workspace,
             lambda ticket: Materialize(
                 ticket=ticket,
@@ -140,9 +149,10 @@ class Inputs:
             placed,
         )
 
-    def _fits(self, job: Job) -> bool:
-        """Whether no more content is to be put into the call than may be: a file counts wherever it stands."""
-        limit = self._desk.limits.inline_size_max_bytes
+    def _fits(self, job: FileCall) -> bool:
+        """True if the content put into the call is within `inline_size_max_bytes`; else sets `problem`. A file counts
+        once for each place it is put."""
+        limit = self._context.limits.inline_size_max_bytes
         records = [job.inputs[_key(r)].entry.record for r in job.references if r.deliver in READ]
         size = sum(record.size_bytes for record in records)
         if size > limit:
@@ -153,8 +163,8 @@ class Inputs:
             )
         return size <= limit
 
-    def _read(self, job: Job, given: Input) -> None:
-        record, limit = given.entry.record, self._desk.limits.inline_size_max_bytes
+    def _read(self, job: FileCall, given: FileInput) -> None:
+        record, limit = given.entry.record, self._context.limits.inline_size_max_bytes
 
         def fetched(answer: StorageAnswer) -> None:
             if isinstance(answer, Fetched):
@@ -164,15 +174,15 @@ class Inputs:
             self._answered(job)
 
         job.open_orders += 1
-        self._waiting.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), fetched)
+        self._storage_orders.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), fetched)
 
-    # --- After ------------------------------------------------------------------------------------------------------
+    # --- Params -----------------------------------------------------------------------------------------------------
 
-    def write(self, job: Job, hints: Hints | None) -> bytes:
-        """The params as the server is to have them.
+    def write(self, job: FileCall, hints: Hints | None) -> bytes:
+        """Returns the params as the server is to have them.
 
         Raises:
-            ArgumentProblem: a file is not what its place takes.
+            ArgumentProblem: a file cannot be passed in the form that its argument takes.
         """
         params = job.exchange.params
         assert params is not None
@@ -183,18 +193,18 @@ class Inputs:
             params = mentions.replace(params, placed, lambda found: self._form(job, found, hints))
         return params
 
-    def _path(self, job: Job, found: Reference | Mention) -> str:
+    def _path(self, job: FileCall, found: Reference | Mention) -> str:
         path = job.inputs[_key(found)].path
         assert path is not None
         return path
 
-    def _text(self, job: Job, found: Reference) -> str:
+    def _text(self, job: FileCall, found: Reference) -> str:
         if found.deliver in ON_DISK:
             return arguments.form(found.deliver, self._path(job, found))
         given = job.inputs[_key(found)]
         record = given.entry.record
         if found.deliver is Deliver.URL:
-            url = link_to(self._desk, job.link.session_of(job.exchange), record)
+            url = link_to(self._context, job.link.session_of(job.exchange), record)
             if url is None:
                 raise ArgumentProblem(
                     f"Argument {found.label}: {record.filename} is to be passed as a link, and there is no HTTP "
@@ -204,30 +214,31 @@ class Inputs:
         assert given.data is not None
         return arguments.embedded(found.deliver, given.data, record.mime_type, label=found.label)
 
-    def _form(self, job: Job, found: Mention, hints: Hints | None) -> Deliver:
+    def _form(self, job: FileCall, found: Mention, hints: Hints | None) -> Deliver:
         is_learned = self._argument(job, found) in self._learned
         if found.is_whole and (is_learned or (hints is not None and hints.wants_uri(found.label, found.key))):
             return Deliver.FILE_URI
         return Deliver.PATH
 
-    def learn(self, job: Job, hints: Hints | None) -> bool:
-        """The server refused paths for want of URIs. Whether that is news: the same call would now be another."""
+    def learn(self, job: FileCall, hints: Hints | None) -> bool:
+        """Learns from a refusal of paths which arguments take URIs. True if any is new, so that the same call would
+        differ now."""
         bare = [one for one in job.mentions if one.is_whole and not one.has_prefix]
-        news = [self._argument(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
-        for key in news:
+        as_paths = [self._argument(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
+        for key in as_paths:
             self._learned[key] = None
             self._learned.move_to_end(key)
             if len(self._learned) > LEARNED_MAX:
                 self._learned.popitem(last=False)
-        return bool(news)
+        return bool(as_paths)
 
-    def _argument(self, job: Job, found: Mention) -> tuple[str, str, str]:
+    def _argument(self, job: FileCall, found: Mention) -> tuple[str, str, str]:
         return job.link.plan.id, job.tool, found.key
 
-    def release(self, job: Job) -> None:
-        """The call is over: what it used may expire again."""
+    def release(self, job: FileCall) -> None:
+        """Unpins the files of a call that is over: they may expire again."""
         for given in job.inputs.values():
-            self._shelf.unpin(given.entry)
+            self._file_store.unpin(given.entry)
 
 
 def _key(found: Reference | Mention) -> tuple[str, str, str]:

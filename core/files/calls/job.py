@@ -1,4 +1,4 @@
-"""One tool call that carries files, while it is under way."""
+"""A tool call that carries files, while it is under way."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import NamedTuple
 from ...base.plan import ArtifactProducer, AutoFiles, LocatorMode, OutputLocator, UploadConsumer
 from ...state.exchange import Exchange
 from ...state.link import Link
-from ..store.store import Shelved, StoredArtifact
+from ..store.store import StoredArtifact, StoredEntry
 from .arguments import Reference
 from .mentions import Mention
-from .workspace_files import Ledger
+from .workspace_files import KnownFiles
 
 
-class Way(NamedTuple):
-    """How the output of a call is dealt with: as its adapter says, or as `files: auto` does.
+class OutputRule(NamedTuple):
+    """The treatment of the output of a call, as its adapter says or as `files: auto` does.
 
     Attributes:
-        rules: where it is looked for; `AutoFiles`: wherever it can be found.
-        is_exposed: whether what is taken in is listed among the resources.
+        rules: where output is looked for; `AutoFiles`: wherever it can be found.
+        is_exposed: collected files are listed among the resources.
+        moves: a collected file is removed from where the tool wrote it.
     """
 
     rules: OutputLocator | AutoFiles
@@ -32,43 +33,47 @@ class Way(NamedTuple):
 
     @property
     def modes(self) -> tuple[LocatorMode, ...] | None:
-        """None: all that there are."""
+        """The modes that output is looked for in; None: all that there are."""
         return self.rules.modes if isinstance(self.rules, OutputLocator) else None
 
 
-class Input:
+class FileInput:
     """A stored file that a call is given.
 
     Attributes:
-        path: where the server sees it, once it was laid there.
-        data: its content, once it was read.
+        path: where the server sees it; None until it was placed.
+        data: its content; None until it was read.
     """
 
     __slots__ = ("data", "entry", "path")
 
-    def __init__(self, entry: Shelved) -> None:
+    def __init__(self, entry: StoredEntry) -> None:
         self.entry = entry
         self.path: str | None = None
         self.data: bytes | None = None
 
 
-class Job:
-    """Attributes:
-    references: the handles where its adapters say there are some.
-    mentions: the handles anywhere else, with `files: auto`.
-    inputs: the files they stand for, by kind, session and id.
-    is_placed: its arguments are as the server is to have them.
-    said: as they were before.
-    way: what is done about its output; None: nothing.
-    open_orders: storage orders it waits for.
-    problem: why it cannot go on, once something failed.
-    ledger: what is known of the files of its session.
-    baseline: stamps that files outside of the session's folders had before the call, by path.
-    begun_at: when it went up, on our clock.
-    begun_after: which entry of the ledger was the newest then.
-    problems: why files that it should have written were not taken in.
-    artifacts: those that were.
-    contents: the content of some, by their ids.
+class FileCall:
+    """A call, the files it is given, and what is known of the files it may write.
+
+    Attributes:
+        references: the handles in the arguments that its adapters name.
+        mentions: the handles anywhere else, with `files: auto`.
+        inputs: the files that these stand for, by kind, session and id.
+        is_placed: the params are as the server is to have them.
+        original_params: the params as they were before.
+        rule: the treatment of its output; None: its output is left alone.
+        aid: the artifact id that its output path was allocated for.
+        allocated: that path; None if there is none.
+        open_orders: number of storage orders it waits for.
+        problem: why it cannot go on, once something failed.
+        known_files: the known files of its session.
+        baseline: stamps that files outside of the session's folders had before the call, by path.
+        begun_at: when it was sent to the server, on the engine's clock.
+        begun_after: number of the newest known file then.
+        problems: why files that it should have written were not collected.
+        artifacts: the artifacts made of those that were.
+        contents: the content of some artifacts, by their ids.
     """
 
     __slots__ = (
@@ -84,30 +89,30 @@ class Job:
         "inputs",
         "is_over",
         "is_placed",
-        "ledger",
+        "known_files",
         "link",
         "mentions",
         "open_orders",
+        "original_params",
         "problem",
         "problems",
         "references",
-        "said",
+        "rule",
         "tool",
-        "way",
     )
 
-    def __init__(self, link: Link, exchange: Exchange, tool: str, ledger: Ledger) -> None:
+    def __init__(self, link: Link, exchange: Exchange, tool: str, known_files: KnownFiles) -> None:
         self.link = link
         self.exchange = exchange
         self.tool = tool
-        self.ledger = ledger
+        self.known_files = known_files
         self.consumers: list[UploadConsumer] = []
         self.references: list[Reference] = []
         self.mentions: list[Mention] = []
-        self.inputs: dict[tuple[str, str, str], Input] = {}
+        self.inputs: dict[tuple[str, str, str], FileInput] = {}
         self.is_placed = False
-        self.said: bytes | None = None
-        self.way: Way | None = None
+        self.original_params: bytes | None = None
+        self.rule: OutputRule | None = None
         self.aid = ""
         self.allocated: str | None = None
         self.baseline: dict[str, str] = {}
@@ -121,8 +126,9 @@ class Job:
         self.contents: dict[str, bytes] = {}
 
 
-def way_of(producer: ArtifactProducer) -> Way:
-    return Way(
+def rule_of(producer: ArtifactProducer) -> OutputRule:
+    """Returns the rule that an adapter sets."""
+    return OutputRule(
         rules=producer.output_locator,
         is_exposed=producer.expose_as_resource,
         output_path_argument=producer.output_path_argument,

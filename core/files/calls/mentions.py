@@ -1,7 +1,7 @@
 """Handles that stand anywhere in a call's arguments: found in the text of any string, and replaced there by paths.
 
 A handle may be a whole string, or stand in prose, in a list within one string, in SQL, in code, or in JSON that is
-itself the text of a string. Strings are searched as they read, not as they are escaped; what is found is then located
+itself the text of a string. Strings are searched as they read, not as they are escaped. What is found is then located
 in the bytes again, so that a replacement is one splice, escaped for every layer it lies in. Keys are never searched.
 """
 
@@ -23,19 +23,19 @@ from ..store.handles import ARTIFACT_SCHEME
 from .arguments import ArgumentProblem, form
 
 DEPTH_MAX: Final = 64
-"""Levels of arrays and objects that are searched, each of which costs a reading of what is below it. Real arguments
-have fewer than ten."""
+"""Levels of arrays and objects that are searched. Each costs a reading of what is below it. Real arguments have fewer
+than ten."""
 
 LAYERS_MAX: Final = 4
-"""How often text may be JSON whose strings are JSON again. One is common, two are seen."""
+"""Layers of JSON within the strings of JSON that are searched. One is common, two are seen."""
 
 LABEL_MAX_CHARS: Final = 200
-"""Of a label or key, as messages show them and schemas are asked for them: one that is longer is cut."""
+"""Longest label or key, as messages show them and schemas are asked for them; a longer one is cut."""
 
 _ID: Final = "[0-9a-f]{32}"  # as `ids.mint` makes it
-_SIZE_MIN: Final = len("sessions/") + 2 * 32  # of what can hold a handle: most values are shorter
-_NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop of a sentence is no part of it
-_BEGINS: Final = r"(?:(?<![0-9A-Za-z+.-])|(?<=\\[nrt]))"  # behind no word, unless it is the escape of a line's end
+_SIZE_MIN: Final = len("sessions/") + 2 * 32  # of a value that can hold a handle: most are shorter
+_NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop that ends a sentence is no part of it
+_BEGINS: Final = r"(?:(?<![0-9A-Za-z+.-])|(?<=\\[nrt]))"  # behind no word, unless that is the escape of a line end
 _ENDS: Final = r"(?![\w.~%+@/*-])"  # so a slash before it leads nowhere
 
 _ESCAPE: Final = Pattern(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\[^u]")
@@ -50,21 +50,21 @@ _FROM: Final = Pattern(r"\bfrom\b", re.IGNORECASE)
 _SQL_TOKEN: Final = Pattern(r"'(?:[^']++|'')*+'?|\"(?:[^\"]++|\"\")*+\"?|--[^\n]*+")
 
 Quoting = Literal["json", "sql'", 'sql"', "code'", 'code"']
-"""How text is escaped where it stands: in a JSON string; in SQL, where a quote is doubled; in code, where it has a
-backslash before it."""
+"""Kinds of escaping: in a JSON string; in SQL, where a quote is doubled; in code, where it has a backslash before
+it."""
 
 
 class Mention(NamedTuple):
-    """One handle in the params.
+    """A handle in the params.
 
     Attributes:
-        start, stop: it is `params[start:stop]`, with the `file://` before it, escapes and all.
-        label: the argument (`files[0].path`); where it stands in JSON within a string, on into that.
-        key: the last member's name in that.
-        kind: what it is a handle of.
+        start, stop: the handle is `params[start:stop]`, with the `file://` before it, escapes and all.
+        label: the argument (`files[0].path`). Where it stands in JSON within a string, the label goes on into that.
+        key: the name of the last member in the label.
+        kind: the kind of file it stands for.
         sid, id: the session, and the upload or artifact.
-        text: the handle as it reads, without what is before it.
-        is_whole: nothing else is in the string.
+        text: the decoded handle, without what is before it.
+        is_whole: the string holds nothing else.
         has_prefix: `file:` stands before it, so a file URI is wanted.
         quoting: how to escape what takes its place, inner layer first.
     """
@@ -83,18 +83,18 @@ class Mention(NamedTuple):
 
     @property
     def is_nested(self) -> bool:
-        """Whether it stands in JSON that is the text of a string."""
+        """True if the handle stands in JSON that is the text of a string."""
         return self.quoting.count("json") > 1
 
 
 def find_mentions(params: bytes, *, schemes: Sequence[str] = (), limit: int) -> list[Mention]:
-    """Every handle in the strings of `arguments`, in the params of a `tools/call`, in order.
+    """Returns every handle in the strings of `arguments`, in the params of a `tools/call`, in order.
 
-    What only resembles a handle passes. The name of a file that follows one belongs to it as far as it is written as
+    Text that only resembles a handle passes. A file name that follows a handle belongs to it as far as it is written as
     in a URI: without spaces, quotes, brackets and commas.
 
     Args:
-        schemes: what upload handles start with; `UPLOAD_SCHEME` and `ARTIFACT_SCHEME` always count.
+        schemes: prefixes of upload handles; `UPLOAD_SCHEME` and `ARTIFACT_SCHEME` always count.
 
     Raises:
         ArgumentProblem: there are more than `limit`; or one lies where the arguments cannot be read: below a key that
@@ -117,10 +117,10 @@ def find_mentions(params: bytes, *, schemes: Sequence[str] = (), limit: int) -> 
 
 
 def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Callable[[Mention], Deliver]) -> bytes:
-    """The params with each mention replaced by the text beside it, escaped for where it stands.
+    """Returns the params with each mention replaced by the text beside it, escaped for where it stands.
 
-    That text is a path, of which a file URI is made where `form_of` or a `file:` before the handle asks for one; for
-    any other delivery it is put as it is.
+    The text is a path, and becomes a file URI where `form_of` or a `file:` before the handle asks for one. For any
+    other delivery it is put as it is.
     """
     edits = []
     for mention, text in placed:
@@ -133,25 +133,27 @@ def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Calla
 
 
 def _may_mention(data: bytes) -> bool:
-    """Whether a handle can be in this JSON: its letters stand there as they are, or some letter is escaped."""
+    """True if this JSON can hold a handle: `sessions` occurs in it, or a letter of it may be escaped."""
     return len(data) > _SIZE_MIN and (b"sessions" in data or b"\\u00" in data)
 
 
 class _Search:
+    """The search for handles in the params of one call."""
+
     def __init__(self, schemes: tuple[str, ...], limit: int) -> None:
         self._pattern = _pattern_of(schemes)
         self._limit = limit
         self._left = limit
 
     def is_mentioned(self, data: bytes) -> bool:
-        """Whether a handle seems to stand in text that cannot be read."""
+        """True if a handle seems to stand in JSON that cannot be read."""
         return self._pattern.search(data.decode(errors="replace").replace("\\", "")) is not None
 
     def in_json(self, data: bytes, label: str, key: str, offset: int, layers: int) -> list[Mention]:
-        """The mentions in the strings of `data`; `offset` is added to where they are.
+        """Returns the mentions in the strings of `data`; `offset` is added to their positions.
 
         Raises:
-            RemoteProtocolError: it is not JSON, or as `find_mentions` says.
+            RemoteProtocolError: `data` is not JSON, has a key twice, or is nested too deeply.
         """
         found: list[Mention] = []
         for string in _strings(data, label, key):
@@ -160,7 +162,7 @@ class _Search:
         return found
 
     def _in_string(self, raw: bytes, label: str, key: str, offset: int, layers: int) -> list[Mention]:
-        """The mentions in the JSON string `raw`."""
+        """Returns the mentions in the JSON string `raw`."""
         text = readable_text(raw)
         if text is None:
             raise RemoteProtocolError("got a string that cannot be read")
@@ -175,7 +177,7 @@ class _Search:
         ]
 
     def _in_text(self, text: str, label: str, key: str, layers: int) -> list[Mention]:
-        """The mentions in `text`, in JSON if that is what it is; `start` and `stop` count its characters."""
+        """Returns the mentions in `text`, read as JSON if it is that. Their `start` and `stop` count its characters."""
         stripped = text.strip(_SPACE)
         if layers and stripped.startswith(("{", "[", '"')):
             left = self._left
@@ -183,7 +185,7 @@ class _Search:
             try:
                 nested = self.in_json(data.strip(_SPACE.encode()), label, key, text.index(stripped[0]), layers - 1)
             except RemoteProtocolError:
-                self._left = left  # some other text that begins so
+                self._left = left  # it only begins like JSON: count its handles as prose
             else:
                 return _counted(data, nested)
         return list(self._in_prose(text, label, key))
@@ -225,7 +227,7 @@ def _pattern_of(schemes: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class _Value(NamedTuple):
-    """`data[start:stop]`, so many levels deep."""
+    """A value: `data[start:stop]`, which lies `depth` levels deep."""
 
     start: int
     stop: int
@@ -235,10 +237,10 @@ class _Value(NamedTuple):
 
 
 def _strings(data: bytes, label: str, key: str) -> Iterator[_Value]:
-    """The strings among the values in `data` that may mention a handle, in order.
+    """Yields the strings among the values in `data` that may mention a handle, in order.
 
     Raises:
-        RemoteProtocolError: it is not JSON, has a key twice, or is nested too deeply.
+        RemoteProtocolError: `data` is not JSON, has a key twice, or is nested too deeply.
     """
     pending = [_Value(0, len(data), label, key, 0)]
     while pending:
@@ -253,7 +255,7 @@ def _strings(data: bytes, label: str, key: str) -> Iterator[_Value]:
 
 
 def _below(value: _Value, part: bytes) -> Iterator[_Value]:
-    """What of the value's members or elements may mention a handle."""
+    """Yields those of the value's members or elements that may mention a handle."""
     spans: list[tuple[str | int, Span]]
     spans = [*members(part).items()] if part.startswith(b"{") else [*enumerate(elements(part))]
     for name, span in spans:
@@ -268,13 +270,14 @@ def _below(value: _Value, part: bytes) -> Iterator[_Value]:
 
 
 def _located(raw: bytes, marks: Sequence[int]) -> list[int]:
-    """Where in the JSON string `raw` the characters of its text begin that are numbered `marks`, in ascending order."""
+    """Returns the offsets in the JSON string `raw` of the characters of its text that are numbered `marks`, in
+    ascending order."""
     if not marks:
         return []
     source = raw.decode()
     escapes = _ESCAPE.finditer(source)
     escape = next(escapes, None)
-    excess = 1  # so many more characters than the text has `source` had so far, the quote to begin with
+    excess = 1  # by how many characters `source` is ahead of the text so far: by its opening quote
     places = []
     for mark in marks:
         while escape is not None and escape.start() - excess < mark:
@@ -285,7 +288,7 @@ def _located(raw: bytes, marks: Sequence[int]) -> list[int]:
 
 
 def _sizes(text: str, places: Sequence[int]) -> list[int]:
-    """How many bytes of UTF-8 lie before each of these characters, in ascending order."""
+    """Returns how many bytes of UTF-8 lie before each of these characters, in ascending order."""
     sizes, size, at = [], 0, 0
     for place in places:
         size += len(text[at:place].encode())
@@ -295,7 +298,7 @@ def _sizes(text: str, places: Sequence[int]) -> list[int]:
 
 
 def _counted(data: bytes, mentions: Sequence[Mention]) -> list[Mention]:
-    """The mentions with `start` and `stop` in characters of `data`, not bytes."""
+    """Returns the mentions with `start` and `stop` in characters of `data`, not bytes."""
     counted, count, at = [], 0, 0
     for mention in mentions:
         count += len(data[at : mention.start].decode())
@@ -309,7 +312,7 @@ def _counted(data: bytes, mentions: Sequence[Mention]) -> list[Mention]:
 
 
 class _Quotes:
-    """The quotes in a text that is not JSON."""
+    """The quotes in a text that is not JSON, searched from its beginning to its end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -318,7 +321,7 @@ class _Quotes:
         self._token = next(self._tokens, None)
 
     def around(self, start: int, stop: int) -> Quoting | None:
-        """How to escape what stands there; to be asked in ascending order."""
+        """Returns how to escape what stands there. To be called in ascending order."""
         beside = self._text[start - 1 : start], self._text[stop : stop + 1]
         quote = next((mark for mark in beside if mark in ("'", '"')), None)
         while self._token is not None and self._token.end() <= start:

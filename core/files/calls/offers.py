@@ -1,8 +1,9 @@
-"""What clients see of the file plane: one more tool and what it answers, notes on others, resources, capabilities.
+"""The file plane as clients see it: the upload helper tool and its result, notes on other tools, resources,
+capabilities.
 
-Every entry that is not ours keeps its bytes, except that a tool which takes uploaded files gets one sentence added to
-its description and, where an adapter names the arguments, to theirs. Lists of a shape that cannot be added to come back
-as they came.
+Every entry of the server keeps its bytes, except that a tool which takes uploaded files gets one sentence added to its
+description and, where an adapter names the arguments, to theirs. A list of a shape that cannot be added to is returned
+unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WORKFLOW_URI: Final = "doc://upload_workflow.md"
 
 
 def helper_name(server_id: str) -> str:
-    """The name of the tool that offers uploads: `files-1` has `files_1_get_upload_url`."""
+    """Returns the name of the tool that offers uploads: `files-1` has `files_1_get_upload_url`."""
     prefix = re.sub(r"[^A-Za-z0-9_]+", "_", server_id).strip("_")
     return f"{prefix or 'server'}_get_upload_url"
 
@@ -37,9 +38,10 @@ def helper_name(server_id: str) -> str:
 
 
 def extend_tools(result: bytes, server: ServerPlan, *, is_first_page: bool, offers_uploads: bool) -> bytes:
-    """A page of `tools/list` with the helper tool first (on the first page) and notes on the tools that take files.
+    """Returns a page of `tools/list` with the helper tool first (on the first page) and notes on the tools that take
+    files.
 
-    A tool of the upstream that has the helper's name is left out: calls by that name would not reach it.
+    A tool of the server that has the helper's name is left out: calls by that name would not reach it.
     """
     array = take(result, readable_members(result).get("tools"))
     if not (offers_uploads and server.takes_uploads) or array is None or not array.startswith(b"["):
@@ -86,7 +88,7 @@ def _noted(tool: bytes, server: ServerPlan, helper: str) -> bytes:
     takers: dict[str, UploadConsumer] = {}
     for consumer in consumers:
         for argument in consumer.arguments:
-            takers.setdefault(argument.removesuffix(EACH), consumer)  # a list is described, not its items
+            takers.setdefault(argument.removesuffix(EACH), consumer)  # the note goes on the list, not on its items
     for argument, consumer in takers.items():
         schema = take(tool, readable_members(tool).get("inputSchema"))
         if schema is not None:
@@ -102,7 +104,7 @@ def _noted(tool: bytes, server: ServerPlan, helper: str) -> bytes:
 
 
 def _argument_note(consumer: UploadConsumer, helper: str) -> str:
-    """One sentence for the argument that takes handles."""
+    """Returns the sentence for an argument that takes handles."""
     what = f"{consumer.uri_scheme} handles (get them with {helper}) and {ARTIFACT_SCHEME} URIs"
     if consumer.deliver in (Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT):
         what += ", in whose place the tool gets the file's content"
@@ -110,7 +112,7 @@ def _argument_note(consumer: UploadConsumer, helper: str) -> str:
 
 
 def _auto_note(server: ServerPlan, helper: str) -> str:
-    """One sentence for a tool whose arguments may name files."""
+    """Returns the sentence for a tool whose arguments may name files."""
     return (
         f"Where an argument names a file to read, pass its {server.upload_scheme} handle (get one with {helper}) or "
         f"its {ARTIFACT_SCHEME} URI."
@@ -118,7 +120,7 @@ def _auto_note(server: ServerPlan, helper: str) -> str:
 
 
 def _described(schema: bytes, steps: tuple[str, ...], note: str) -> bytes:
-    """The schema with `note` on the property the steps lead to; unchanged where they lead nowhere."""
+    """Returns the schema with `note` on the property the steps lead to; unchanged where they lead nowhere."""
     if not steps:
         return _with_note(schema, note)
     spans = readable_members(schema)
@@ -142,7 +144,7 @@ def _replaced(data: bytes, span: Span, text: bytes) -> bytes:
 
 
 def _with_note(described: bytes, note: str) -> bytes:
-    """The object with `note` as the last paragraph of its `description`."""
+    """Returns the object with `note` as the last paragraph of its `description`."""
     spans = readable_members(described)
     if not spans and described != b"{}":
         return described  # a schema may also be `true`
@@ -157,11 +159,11 @@ def _name(tool: bytes) -> str | None:
     return readable_text(take(tool, readable_members(tool).get("name")))
 
 
-# --- Uploading: the helper tool's result before, the HTTP response after -------------------------------------------
+# --- Uploads: the result of the helper tool, and the HTTP response -------------------------------------------------
 
 
 class UploadedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One stored file of an upload; `upload_id` is the last part of its handle."""
+    """A stored file of an upload; `upload_id` is the last part of its handle."""
 
     upload_id: str
     filename: str
@@ -171,7 +173,7 @@ class UploadedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def announced_problem(arguments: bytes | None, max_file_bytes: int) -> str | None:
-    """Why the file that the helper tool's arguments announce cannot be sent, for people; None if it can."""
+    """Returns why the file that the helper tool's arguments announce cannot be sent, for people; None if it can."""
     if arguments is None:
         return None
     spans = readable_members(arguments)
@@ -193,7 +195,7 @@ def upload_offer(
     sha256_required: bool,
     max_files: int,
 ) -> bytes:
-    """The result of the helper tool, its structured content also as text. `upload_url` is signed already."""
+    """Returns the result of the helper tool, its structured content also as text. `upload_url` is signed already."""
     hashes = (' -F "sha256=<hex of file 1>"', ' -F "sha256=<hex of file 2>"') if sha256_required else ("", "")
     command = f'curl -sS -X POST "{_quotable(upload_url)}" -H "Mcp-Session-Id: {sid}"'
     first, second = (f' -F "file=@/path/to/file{n}"{digest}' for n, digest in zip("12", hashes, strict=True))
@@ -231,7 +233,7 @@ def upload_offer(
 
 
 def upload_reply(server: str, sid: str, files: Sequence[UploadedFile], scheme: str = UPLOAD_SCHEME) -> bytes:
-    """The body of the 200 that answers an upload."""
+    """Returns the body of the 200 response to an upload."""
     handles = [format_upload(sid, file.upload_id, scheme) for file in files]
     reply: dict[str, object] = {
         "server_id": server,
@@ -250,7 +252,7 @@ def upload_reply(server: str, sid: str, files: Sequence[UploadedFile], scheme: s
 
 
 def _quotable(url: str) -> str:
-    """The URL with what a shell reads inside double quotes percent-encoded: parts of it came from a request."""
+    """Returns the URL with what a shell reads inside double quotes percent-encoded: parts of it came from a request."""
     return re.sub(r"[\x00-\x20\"$`\\!\x7f]", lambda match: f"%{ord(match[0]):02X}", url)
 
 
@@ -258,8 +260,12 @@ def _quotable(url: str) -> str:
 
 
 def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bool, offers_artifacts: bool) -> bytes:
-    """An initialize result that declares `tools` and `resources` where we offer some and the upstream has none, and
-    that one is told of artifacts: when the list changes, and what becomes of each that is subscribed to."""
+    """Returns an initialize result that declares what the proxy adds.
+
+    That is `tools` and `resources` where the proxy offers some and the server has none. With artifacts, `resources`
+    also gets `listChanged` and `subscribe`: clients are notified when the list changes and when a subscribed artifact
+    goes.
+    """
     if not server.has_files:
         return result
     capabilities = take(result, readable_members(result).get("capabilities"))
@@ -274,7 +280,7 @@ def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bo
 
 
 def _with_abilities(resources: bytes) -> bytes:
-    """The capability with what is done here for artifacts; as it came if it cannot be added to."""
+    """Returns the capability with what the proxy does for artifacts; unchanged if it cannot be added to."""
     spans = readable_members(resources)
     missing = {name: b"true" for name in ("subscribe", "listChanged") if take(resources, spans.get(name)) != b"true"}
     opening = b'{"resources":'
@@ -285,7 +291,7 @@ def _with_abilities(resources: bytes) -> bytes:
 
 
 def resource_entry(artifact: Artifact, tool: str) -> bytes:
-    """The artifact in `resources/list`."""
+    """Returns the entry of an artifact in `resources/list`."""
     return msgspec.json.encode(
         {
             "uri": artifact.artifact_uri,
@@ -299,18 +305,18 @@ def resource_entry(artifact: Artifact, tool: str) -> bytes:
 
 
 def extend_resources(result: bytes, entries: Sequence[bytes]) -> bytes:
-    """A page of `resources/list` with `entries` after the upstream's own."""
+    """Returns a page of `resources/list` with `entries` after the server's own."""
     return add_items(result, "resources", entries)
 
 
 def resource_contents(uri: str, mime: str, data: bytes) -> bytes:
-    """The result of `resources/read` for one resource: text where type and bytes allow it, else a blob."""
+    """Returns the result of `resources/read` for one resource: text where type and bytes allow it, else a blob."""
     item = {**resource_item(uri, mime, data), "_meta": {"size_bytes": len(data)}}
     return msgspec.json.encode({"contents": [item]})
 
 
 def workflow_entry() -> bytes:
-    """The upload guide in `resources/list`."""
+    """Returns the entry of the upload guide in `resources/list`."""
     return msgspec.json.encode(
         {
             "uri": WORKFLOW_URI,
@@ -323,7 +329,7 @@ def workflow_entry() -> bytes:
 
 
 def workflow_text(helper: str) -> str:
-    """The upload guide, in Markdown."""
+    """Returns the upload guide, in Markdown."""
     return f"""# Passing files to this server's tools
 
 The server runs elsewhere and cannot see your disk. Tools that take a file take an *upload handle* instead of a path.

@@ -1,4 +1,4 @@
-"""Paths of a server that sees a folder of ours under another name, and back (`ServerPlan.shared`)."""
+"""Mapping of paths for a server that sees a folder of the proxy under another name (`ServerPlan.shared`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from ...base.plan import SharedFolder
 
 
 def to_there(path: str, shared: Sequence[SharedFolder]) -> str:
-    """A path of ours as the server has it; the innermost folder counts."""
+    """Returns a path of the proxy as the server has it. The innermost shared folder counts."""
     return _moved(path, [(folder.here, folder.there) for folder in shared])
 
 
 def to_here(path: str, shared: Sequence[SharedFolder]) -> str:
-    """A path of the server's as we have it. One outside of all shared folders stays: it is not ours to read."""
+    """Returns a path of the server as the proxy has it. A path outside of all shared folders is returned unchanged: it
+    is not the proxy's to read."""
     return _moved(path, [(folder.there, folder.here) for folder in shared])
 
 

@@ -1,10 +1,10 @@
-"""Paths of files that clients can have under a URI are replaced by it, wherever a result spells them.
+"""Replacement of the paths of known files in a result by the URIs that clients have for them.
 
-A path is found by its last name: where that occurs, what stands before it is compared with the ways to spell the
-folder. So a long text costs one search for each name, and nothing for the spellings that are not there. It takes three
-passes: absolute paths become URIs; what is left of the session's own folders becomes relative to the working directory,
-because it means nothing to anybody elsewhere; then relative paths become URIs. In a text that has been through, none of
-them finds anything more.
+A path is found by its last component: where that occurs, the text before it is compared with the ways to spell the
+folder. So a long text costs one search for each name, and nothing for spellings that do not occur. There are three
+passes. Absolute paths become URIs. What is left of the session's own folders becomes relative to the working directory,
+because it means nothing to a client elsewhere. Then relative paths become URIs. In a text that was rewritten, no pass
+finds anything more.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from .paths_in_text import SPACELESS
 from .schema_strings import Path, StringRules
 
 WORK_MAX: Final = 1 << 28
-"""Characters searched for one result, times the names searched for: less than a second. Beyond it text stays."""
+"""Characters searched for one result, times the names searched for: less than a second. Text beyond it is left as it
+is."""
 
-_HIT_WORK: Final = 8000  # what an occurrence costs beside the search, measured
-_STRING_WORK: Final = 256  # and a string, however short
+_HIT_WORK: Final = 8000  # the work of an occurrence beside the search, measured
+_STRING_WORK: Final = 256  # the work of a string, however short
 
 _NO_WORD: Final = rf"(?<![^\W{SPACELESS}])"
 _OPENS_ABSOLUTE: Final = Pattern(rf"(?<![/.\\~$%)}}\]-]){_NO_WORD}|(?<=\\[nrt])")  # `\n` in JSON within the text
 _OPENS_RELATIVE: Final = Pattern(r"(?<![\w/.\\~:+@#%$&?)}\]-])")
 _FILE_SCHEME: Final = Pattern(r"(?<![\w+.-])file:(?://(?:localhost)?)?\Z", re.IGNORECASE)
 _FILE_SCHEME_MAX: Final = len("file://localhost")
-# What goes on behind a path makes it a longer one; a full stop, a colon or a fragment does not.
+# No character may follow that makes the path a longer one; a full stop, a colon or a fragment may.
 _CLOSES: Final = Pattern(
     rf"(?![^\W{SPACELESS}]|[~/]|\\/|%[0-9A-Fa-f]{{2}}|[$@+=][\w.]|-{{1,3}}[\w.]|\.{{1,3}}(?:[\w/]|\\/))"
 )
@@ -48,7 +49,7 @@ _URL: Final = Pattern(r"(?<![\w+.-])(?!(?i:file):)[A-Za-z][A-Za-z0-9+.-]*+://[^\
 _SUFFIXED: Final = Pattern(r"[^.].*\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,9}\Z", re.DOTALL)
 _PLAIN: Final = Pattern(r"[A-Za-z0-9_.~/-]*+")
 _QUOTED: Final = frozenset(('""', "''", "``", "“”", "‘’", "<>"))
-_TARGET_MAX_CHARS: Final = 256  # so far back a Markdown link's target is looked for
+_TARGET_MAX_CHARS: Final = 256  # how far back the beginning of a Markdown link's target is looked for
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
@@ -56,13 +57,13 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 NO_NAMES: Final[Mapping[str, str]] = {}
 
 
-class Known(NamedTuple):
-    """A file and what it is called from now on.
+class KnownPath(NamedTuple):
+    """A file and the URI that replaces its paths.
 
     Attributes:
-        paths: absolute ones.
-        has_name: its bare name means it. A text that is about other things may use the same name for another file, such
-            as a page that a browser shows, or a document that is read aloud.
+        paths: its absolute paths.
+        has_name: its bare name stands for it, too. A text that is about other things may use the same name for another
+            file, such as a page that a browser shows, or a document that is read aloud.
     """
 
     paths: tuple[str, ...]
@@ -78,23 +79,27 @@ class _Spelling(NamedTuple):
 
 
 class _Hit(NamedTuple):
+    """A place in a text, and what replaces it."""
+
     start: int
     negative_stop: int
-    """So that the longest sorts first."""
+    """The end, negated: of hits that start together, the longest sorts first."""
     text: str
 
 
 def reword_text(
-    text: str, shown: Sequence[Known], cwd: str, folders: Sequence[str] = (), called: Mapping[str, str] = NO_NAMES
+    text: str, shown: Sequence[KnownPath], cwd: str, folders: Sequence[str] = (), called: Mapping[str, str] = NO_NAMES
 ) -> str:
-    """The text with every spelling of a known file replaced by its URI: absolute, as a `file:` URI, relative to `cwd`,
-    percent-encoded or escaped for JSON. What follows a path (`#L1`, `:12`) stays. One that is part of a longer path,
-    word or URL is not touched, nor is a bare name without a suffix, unless it is quoted or linked.
+    """Returns the text with every spelling of a known file replaced by its URI.
+
+    Spellings are absolute, `file:` URIs, relative to `cwd`, percent-encoded, or escaped for JSON. What follows a path
+    (`#L1`, `:12`) stays. A path that is part of a longer path, word or URL is left alone, and so is a bare name without
+    a suffix, unless it is quoted or linked.
 
     Args:
-        cwd: the directory that relative paths start from, absolute; "": unknown.
-        folders: absolute paths of folders that mean nothing to the reader. Below them paths are made relative to `cwd`,
-            or, far from it, begin with the folder's name.
+        cwd: the absolute directory that relative paths start from; "" if unknown.
+        folders: absolute paths of folders that mean nothing to the reader. Paths below them are made relative to `cwd`,
+            or, if far from it, begin with the folder's name.
         called: further such folders, and what paths below them begin with.
     """
     return _Reworder(shown, cwd, folders, called).reword(text)
@@ -102,19 +107,21 @@ def reword_text(
 
 def reword_result(
     result: bytes,
-    known: Sequence[Known],
+    known: Sequence[KnownPath],
     cwd: str,
     folders: Sequence[str],
     output_schema: bytes | None,
     called: Mapping[str, str] = NO_NAMES,
 ) -> bytes:
-    """The result of a `tools/call` with its texts reworded as by `reword_text`: text blocks, the text and `file:` URIs
-    of resources, and every string in structured content that may change under `output_schema` (JSON; None: there is
-    none). Without a schema, absolute paths in its keys are reworded as well, unless two would be the same then. A text
-    that is the JSON of the structured content stays that.
+    """Returns the result of a `tools/call` with its texts reworded as by `reword_text`.
 
-    Strings that are not reworded keep their bytes, and so does everything else. A result that cannot be read comes back
-    as it came.
+    These are text blocks, the text and `file:` URIs of resources, and every string in structured content that may
+    change under `output_schema` (JSON; None if there is none). Without a schema, absolute paths in its keys are
+    reworded as well, unless two keys would become the same. A text that is the JSON of the structured content stays
+    that.
+
+    Strings that are not reworded keep their bytes, and so does everything else. A result that cannot be read is
+    returned unchanged.
     """
     reworder = _Reworder(known, cwd, folders, called)
     if not reworder.may_find(result):
@@ -134,10 +141,10 @@ def reword_result(
 
 
 class _Reworder:
-    """One result's worth of rewording: what it knows, and the work it may still do."""
+    """Rewords the texts of one result, and counts the work that may still be done for it."""
 
     def __init__(
-        self, known: Sequence[Known], cwd: str, folders: Sequence[str], called: Mapping[str, str] = NO_NAMES
+        self, known: Sequence[KnownPath], cwd: str, folders: Sequence[str], called: Mapping[str, str] = NO_NAMES
     ) -> None:
         assert all(path.startswith("/") for one in known for path in one.paths), "paths are absolute"
         assert not cwd or cwd.startswith("/")
@@ -147,15 +154,15 @@ class _Reworder:
             for path in map(posixpath.normpath, one.paths):
                 self._add(self._absolute, path, one.uri)
                 if cwd:
-                    way = posixpath.relpath(path, cwd)
-                    if one.has_name or "/" in way:
-                        self._add(self._relative, way, one.uri)
-                    if not way.startswith("../"):
-                        self._add(self._relative, "./" + way, one.uri)
+                    relative = posixpath.relpath(path, cwd)
+                    if one.has_name or "/" in relative:
+                        self._add(self._relative, relative, one.uri)
+                    if not relative.startswith("../"):
+                        self._add(self._relative, "./" + relative, one.uri)
         for spellings in (*self._absolute.values(), *self._relative.values()):
             spellings.sort(key=lambda spelling: -len(spelling.folder))
         plain = {posixpath.normpath(folder) for folder in folders} - {"/"}
-        self._folders = {form: _way_to(folder, cwd) for folder in plain for form in _variants(folder)}
+        self._folders = {form: _shown_folder(folder, cwd) for folder in plain for form in _variants(folder)}
         self._folders |= {form: name for folder, name in called.items() for form in _variants(folder)}
         self._work = WORK_MAX
 
@@ -168,13 +175,13 @@ class _Reworder:
                 table[form[cut:]].append(spelling)
 
     def may_find(self, data: bytes) -> bool:
-        """Whether any name or folder occurs in JSON text at all, as far as that can be told cheaply."""
+        """True if any name or folder may occur in JSON text. A cheap check: text with Unicode escapes always counts."""
         if b"\\u" in data:
             return True
         return any(name.encode(errors="replace") in data for name in (*self._absolute, *self._folders))
 
     def uri_of(self, uri: str) -> str | None:
-        """What a whole `file:` URI is called from now on; None, if it is of no known file."""
+        """Returns what replaces a whole `file:` URI; None if it is of no known file."""
         if not uri.lower().startswith("file:"):
             return None
         reworded = self._replaced(uri, self._found(uri, self._absolute, is_absolute=True))
@@ -190,7 +197,7 @@ class _Reworder:
         return self._replaced(text, self._found(text, self._relative, is_absolute=False))
 
     def reword_key(self, text: str) -> str:
-        """Where a name may be that of a member, and only what is absolute is surely a path."""
+        """Rewords a member's key. Only an absolute path is surely a path there."""
         if "/" not in text:
             return text
         text = self._replaced(text, self._found(text, self._absolute, is_absolute=True))
@@ -229,14 +236,14 @@ class _Reworder:
                         stands = _stands_alone(text, start, stop, is_bare=not spelling.folder)
                     if stands:
                         hits.append(_Hit(start, -stop, spelling.uri))
-                        break
+                        break  # spellings are sorted by length: the longest counts
         return hits
 
     def _found_folders(self, text: str) -> list[_Hit]:
         hits: list[_Hit] = []
         if not self._may_search(text, len(self._folders)):
             return hits
-        for form, way in self._folders.items():
+        for form, shown in self._folders.items():
             for at in self._occurrences(text, form):
                 stop = at + len(form)
                 start = _with_scheme(text, at)
@@ -244,15 +251,16 @@ class _Reworder:
                 if (slashes or _CLOSES.match(text, stop)) is None or _OPENS_ABSOLUTE.match(text, start) is None:
                     continue
                 if slashes is None:
-                    hits.append(_Hit(start, -stop, way or "."))
-                elif way or _GOES_ON.match(text, slashes.end()) is None or _STANDS_APART.match(text, start) is None:
-                    hits.append(_Hit(start, -slashes.end(), (way or ".") + "/"))
+                    hits.append(_Hit(start, -stop, shown or "."))
+                elif shown or _GOES_ON.match(text, slashes.end()) is None or _STANDS_APART.match(text, start) is None:
+                    hits.append(_Hit(start, -slashes.end(), (shown or ".") + "/"))
                 else:
                     hits.append(_Hit(start, -slashes.end(), ""))
         return hits
 
     def _replaced(self, text: str, hits: list[_Hit]) -> str:
-        """The text with what was found replaced, the longest first where they overlap; but nothing inside a URL."""
+        """Returns the text with all hits replaced, the longest first where they overlap. Nothing inside a URL is
+        replaced."""
         if not hits:
             return text
         urls = [match.span() for match in _URL.finditer(text)]
@@ -269,7 +277,7 @@ class _Reworder:
 
 
 def _variants(path: str) -> dict[str, None]:
-    """The path as text, within URIs (as they are made and as browsers make them), and within JSON."""
+    """Returns the path as it is in text, within URIs (as libraries and as browsers write them), and within JSON."""
     if _PLAIN.fullmatch(path):
         return dict.fromkeys((path, path.replace("/", "\\/")))
     forms = (path, quote(path, errors="replace"), quote(path, safe="/!'()*;,:@&=+$", errors="replace"))
@@ -277,41 +285,42 @@ def _variants(path: str) -> dict[str, None]:
     return dict.fromkeys((*forms, *escaped, *(form.replace("/", "\\/") for form in escaped)))
 
 
-def _way_to(folder: str, cwd: str) -> str:
-    """A folder as seen from the working directory ("" for itself), if that does not tell what lies further up."""
+def _shown_folder(folder: str, cwd: str) -> str:
+    """Returns a folder as seen from the working directory ("" for itself); only its name, if the way there would reveal
+    folders further up."""
     if cwd and posixpath.commonpath((folder, cwd)) in (posixpath.normpath(cwd), posixpath.dirname(cwd.rstrip("/"))):
-        way = posixpath.relpath(folder, cwd)
-        return "" if way == "." else way
+        relative = posixpath.relpath(folder, cwd)
+        return "" if relative == "." else relative
     return posixpath.basename(folder)
 
 
 def _with_scheme(text: str, start: int) -> int:
-    """Where a path begins, with `file:` in front of it if there is that."""
+    """Returns where a path begins, including a `file:` in front of it."""
     scheme = _FILE_SCHEME.search(text[max(0, start - _FILE_SCHEME_MAX - 1) : start])
     return start if scheme is None else start - len(scheme[0])
 
 
 def _stands_alone(text: str, start: int, stop: int, *, is_bare: bool) -> bool:
-    """Whether a relative path at `text[start:stop]` is one, and not part of a longer one."""
+    """True if `text[start:stop]` is a relative path, and not part of a longer one."""
     if _OPENS_RELATIVE.match(text, start) is None:
         return False
     line = text[max(0, start - _TARGET_MAX_CHARS) : start]
     target = line.rfind("](")
     if target >= 0 and target + 2 != len(line.removesuffix("<")) and not re.search(r"[)\n]", line[target + 2 :]):
-        return False  # the target of a link goes to its bracket, spaces and all
+        return False  # it is inside a link's target, which extends to its bracket, spaces and all
     if not is_bare:
         return True
     round_it = text[start - 1 : start] + text[stop : stop + 1]
     if _SUFFIXED.match(text[start:stop]) is None:
         return round_it in _QUOTED or (round_it == "()" and text[start - 2 : start] == "](")
-    return not (round_it == "[]" and text.startswith("](", stop))  # what a link is called
+    return not (round_it == "[]" and text.startswith("](", stop))  # a link's label
 
 
 # --- Results --------------------------------------------------------------------------------------------------------
 
 
 class _Structured:
-    """Structured content, and which of its strings become what."""
+    """The structured content of a result, and the strings in it that are replaced."""
 
     def __init__(self, raw: bytes | None, reworder: _Reworder, schema: bytes | None) -> None:
         self._raw = raw or b""
@@ -332,7 +341,7 @@ class _Structured:
         self._keys = self._apart(keys)
 
     def _apart(self, keys: dict[Path, str]) -> dict[Path, str]:
-        """Those of the new keys that no other member has, nor will have."""
+        """Returns those of the new keys that no other member has, nor will have."""
         if not keys:
             return keys
         taken = {path for path, _, is_key in _walk(self._value) if is_key}
@@ -353,7 +362,7 @@ class _Structured:
         return self._edits_in(self._raw, self._value)
 
     def reworded_copy(self, text: str) -> str | None:
-        """The text with the same strings reworded, if it is JSON of the same value."""
+        """Returns the text with the same strings reworded, if it is JSON of the same value; else None."""
         if self._value is None or not text.lstrip().startswith(("{", "[")):
             return None
         try:
@@ -378,7 +387,7 @@ class _Structured:
 
 
 def _loaded(raw: bytes) -> object:
-    """An object or array; None, if it is none, or holds a key twice."""
+    """Returns an object or array; None if the JSON is of anything else, or holds a key twice."""
     if not raw.lstrip().startswith((b"{", b"[")):
         return None
     try:
@@ -396,7 +405,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _walk(value: object) -> Iterator[tuple[Path, str, bool]]:
-    """Every string with its place, in the order of the text, and whether it is the key of what is there."""
+    """Yields every string with its path, in the order of the text, and whether it is the key of the member there."""
     waiting: list[tuple[Path, object, bool]] = [((), value, False)]
     while waiting:
         path, value, is_key = waiting.pop()
@@ -411,7 +420,7 @@ def _walk(value: object) -> Iterator[tuple[Path, str, bool]]:
 
 
 def _blocks(result: bytes, span: Span) -> list[tuple[int, bytes]]:
-    """Where each content block begins, and its JSON."""
+    """Returns the offset of each content block, and its JSON."""
     raw = result[span.start : span.stop]
     if not readable_elements(raw):
         return []
@@ -450,7 +459,7 @@ def _shifted(edit: Edit, offset: int) -> Edit:
 
 
 def _encoded(text: str) -> bytes:
-    """A JSON string; halves of surrogate pairs stay, escaped."""
+    """Returns a JSON string; halves of surrogate pairs stay, escaped."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:

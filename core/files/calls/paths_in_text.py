@@ -1,7 +1,7 @@
 """Paths in prose: what a tool's text may mean by a file, as spellings to be tried in order.
 
-Nothing here knows which of them exists. Text is written for people, so a path comes quoted, in a Markdown link, with a
-full stop behind it, or as a `file://` URI; each mention therefore yields the cleaned path first and doubtful readings
+No spelling is checked for existence here. Text is written for people, so a path may be quoted, in a Markdown link,
+followed by a full stop, or a `file://` URI. Each mention therefore yields the cleaned path first and doubtful readings
 after it. A URL on the web is never a path, nor is any part of one.
 """
 
@@ -17,17 +17,17 @@ from urllib.parse import unquote
 from ...base.lazy_regex import Pattern
 
 CANDIDATES_MAX: Final = 64
-"""Mentions that are tried for one text, each a few looks at the disk."""
+"""Mentions that are tried for one text. Each costs a few looks at the disk."""
 
 TEXT_MAX_CHARS: Final = 128 * 1024
-"""Longer text is searched in its first and last half of this: paths stand where a tool begins or sums up, and a
-pattern's cost stays bounded."""
+"""Characters of a text that are searched. Of a longer one, half of this is searched at either end: paths stand where a
+tool begins or sums up, and a pattern's cost stays bounded."""
 
 TRIES_MAX: Final = 2048
 """Matches of one pattern that are looked at. A text with more is a listing, or made to be slow."""
 
 PATH_MAX_CHARS: Final = 4096
-"""What Linux takes for a path."""
+"""The longest path that Linux accepts."""
 
 # Scripts written without spaces: a letter of theirs before or behind a path is not part of it.
 SPACELESS: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -66,15 +66,17 @@ _TITLED: Final = Pattern(r"(\S(?:.*?\S)?)\s++(?:\"[^\"]*\"|'[^']*')")
 _LINE_NUMBER: Final = Pattern(r":\d+(?::\d+)?$")
 _QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "<": ">", "(": ")", "[": "]", "{": "}"}
 _CLOSERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
-_PEELS_MAX: Final = 16  # nobody wraps a path deeper
+_PEELS_MAX: Final = 16  # deeper than paths are quoted or bracketed
 _TRAILING: Final = ".,;:!?\"'`”’»…。，、；：！？）】」』》"
 _RUN_ON: Final = Pattern(r"([^" + SPACELESS + r"]*" + _SUFFIX + r")[" + SPACELESS + r"]")
 
 
 def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:
-    """The spellings of every match, in the order of the patterns (`DEFAULT_PATTERNS` if there are none), then of the
-    text; at most `CANDIDATES_MAX` matches. What a pattern found is its group `path`, else its first group, else the
-    match. One whose spellings were all met before is left out.
+    """Returns the spellings of every match, at most `CANDIDATES_MAX` matches.
+
+    The order is that of the patterns (`DEFAULT_PATTERNS` if there are none), then of the text. The path in a match is
+    its group `path`, else its first group, else the whole match. A match whose spellings were all met before is left
+    out.
 
     Raises:
         re.error: a pattern does not compile.
@@ -97,7 +99,7 @@ def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def reads_as_path(text: str) -> bool:
-    """Whether a whole string is most likely a path: by how it begins, or by a suffix, with no more than a few words."""
+    """True if a whole string is most likely a path: by how it begins, or by a suffix, with no more than a few words."""
     if len(text) > PATH_MAX_CHARS or any(c in text for c in "\0\n\r"):
         return False
     return _BEGINS_AS_PATH.match(text) is not None or (
@@ -106,7 +108,7 @@ def reads_as_path(text: str) -> bool:
 
 
 def spellings(text: str) -> list[str]:
-    """What one piece of text may mean as a path, likeliest first; nothing if it is a URL on the web."""
+    """Returns what a piece of text may mean as a path, likeliest first; nothing if it is a URL on the web."""
     text = text.strip()
     if len(text) > PATH_MAX_CHARS or any(c in text for c in "\0\n\r"):
         return []
@@ -135,7 +137,7 @@ def _readings(text: str) -> Iterator[str]:
 
 
 def _of_uri(uri: str) -> Iterator[str]:
-    """The path of a `file:` URI; with a raw `#` or `?` in it, which belong escaped, both ways."""
+    """Yields the path of a `file:` URI. A raw `#` or `?` in it, which should be escaped, is read both ways."""
     path = _FILE_URI.sub("", uri, count=1)
     for form in (re.split(r"[?#]", path, maxsplit=1)[0], path):
         decoded = unquote(form)
@@ -143,7 +145,7 @@ def _of_uri(uri: str) -> Iterator[str]:
 
 
 def _peel(text: str) -> str:
-    """`text` without the quotes and brackets round it and the punctuation behind it."""
+    """Returns `text` without the quotes and brackets around it and the punctuation behind it."""
     for _ in range(_PEELS_MAX):
         if len(text) < 2:
             break

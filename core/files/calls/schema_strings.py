@@ -1,10 +1,10 @@
-"""Which strings of a JSON value may be changed without its validity under a JSON Schema changing.
+"""Rules for the strings of a JSON value that may change without its validity under a JSON Schema changing.
 
 Validity is a function of what each assertion of the schema says of its part of the value. Changing a string changes no
-type, key or length of anything else. So if every assertion that could apply to the string says of the new one what it
-said of the old, whether below `allOf`, `oneOf`, `not` or `if`, the whole has the validity it had; the schema need not
-be evaluated. What cannot be judged here counts as changed: a reference out of the schema, an unknown format, a pattern
-that could be slow.
+type, key or length of anything else. So if every assertion that could apply to the string, also below `allOf`, `oneOf`,
+`not` or `if`, says the same of the new string as of the old, the whole has the validity it had; the schema need not be
+evaluated. An assertion that cannot be judged here counts as changed: a reference out of the schema, an unknown format,
+a pattern that could be slow.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _FORMATS: Final = {
     "iri": Pattern(_URI + _REFERENCE),
     "uri-reference": Pattern(_REFERENCE, re.ASCII),
     "iri-reference": Pattern(_REFERENCE),
-    "path": Pattern(r".*", re.DOTALL),  # what libraries write for a path: it says nothing of its form
+    "path": Pattern(r".*", re.DOTALL),  # written by libraries for a path: it constrains nothing
     "file-path": Pattern(r".*", re.DOTALL),
 }
 
-# Patterns without groups and alternatives, whose dialects agree.
+# Parts of patterns that mean the same in every dialect; groups and alternatives are left out.
 _ATOM: Final = Pattern(
     r"(?:[^\\^$.|?*+(){}\[\]]|\\[dwsDWS.\\/^$|?*+(){}\[\]-]|\.|\[\^?(?:[^\[\]\\]|\\[dwsDWS.\\/^$\[\]-])+\])"
     r"(?P<many>[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})?"
@@ -50,18 +50,20 @@ _MATCHED_MAX_CHARS: Final = 1024
 
 
 class _At(NamedTuple):
-    """What applies to one place of the value."""
+    """The subschemas that apply to one place of the value."""
 
     schemas: tuple[Mapping[str, object], ...]
     is_fixed: bool
-    """Nothing at or below it may change."""
+    """True if nothing at or below the place may change."""
 
 
 class StringRules:
-    """Args:
-    schema: the JSON of a schema; None: everything may change. One that cannot be read lets nothing change.
-    value: what it is for, as `json.loads` gives it.
-    renew: what each string would become.
+    """Tells which strings of one value may change.
+
+    Args:
+        schema: the JSON of a schema; None: everything may change. One that cannot be read lets nothing change.
+        value: the value that the schema is for, as `json.loads` gives it.
+        renew: returns what a string would become.
     """
 
     def __init__(self, schema: bytes | None, value: object, renew: Callable[[str], str]) -> None:
@@ -79,7 +81,7 @@ class StringRules:
         self._places: dict[Path, _At] = {(): root}
 
     def allow(self, path: Path, old: str) -> bool:
-        """Whether the string `old` at `path` may become what `renew` makes of it."""
+        """True if the string `old` at `path` may become what `renew` makes of it."""
         if self._is_free:
             return True
         at = self._places[()]
@@ -106,7 +108,7 @@ class StringRules:
         return known
 
     def _expanded(self, schemas: Sequence[object], is_fixed: bool) -> tuple[tuple[Mapping[str, object], ...], bool]:
-        """The schemas and all that apply to the same place with them."""
+        """Returns the schemas with all that apply to the same place, and whether the place is fixed."""
         found: dict[int, Mapping[str, object]] = {}
         waiting = list(schemas)
         while waiting and self._steps <= STEPS_MAX:
@@ -130,10 +132,11 @@ class StringRules:
             waiting.extend(schema[key] for key in _BESIDE if key in schema)
             for key in ("dependentSchemas", "dependencies"):
                 waiting.extend(below for below in _mapped(schema.get(key, {})).values() if not isinstance(below, list))
+        # Subschemas that are left over for want of steps could say anything.
         return tuple(found.values()), is_fixed or bool(waiting)
 
     def _stays_unique(self, path: Path, items: list[object], old: str) -> bool:
-        """Whether no other item is, or may become, what this one becomes."""
+        """True if no other item is, or may become, what this one becomes."""
         origins = self._origins.get(path)
         if origins is None:
             origins = self._origins[path] = {}
@@ -153,7 +156,7 @@ def _step(value: object, step: str | int) -> object:
 
 
 def _applied(schema: Mapping[str, object], step: str | int) -> Iterator[object]:
-    """The subschemas that could apply to one member or item."""
+    """Yields the subschemas that could apply to one member or item."""
     if isinstance(step, str):
         properties = _mapped(schema.get("properties", {}))
         if step in properties:
@@ -178,12 +181,12 @@ def _mapped(value: object) -> dict[str, object]:
 
 
 def _is_resource(schema: Mapping[str, object]) -> bool:
-    """Whether references in it count from itself."""
+    """True if references within the schema are resolved against it."""
     return isinstance(schema.get("$id"), str) or isinstance(schema.get("id"), str)
 
 
 def _resolved(root: object, reference: object) -> object:
-    """What a reference within the schema points to; None, which is no schema, if that cannot be said."""
+    """Returns what a reference within the schema points to; None, which is no schema, if that cannot be said."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     found = root
@@ -199,13 +202,13 @@ def _resolved(root: object, reference: object) -> object:
 
 
 def _holds_container(schema: Mapping[str, object]) -> bool:
-    """Whether it compares the whole value with something that holds strings."""
+    """True if the schema compares the whole value with an array or object, which may hold strings."""
     compared = [schema.get("const"), *_listed(schema.get("enum", []))]
     return any(isinstance(other, dict | list) for other in compared)
 
 
 def _judges_alike(schema: Mapping[str, object], old: str, new: str) -> bool:
-    """Whether the assertions of this one schema say the same of both strings."""
+    """True if the assertions of this one schema say the same of both strings."""
     if "contentEncoding" in schema:
         return False
     if "const" in schema and (old == schema["const"]) != (new == schema["const"]):
@@ -223,13 +226,13 @@ def _judges_alike(schema: Mapping[str, object], old: str, new: str) -> bool:
         if form is None or bool(form.fullmatch(old)) != bool(form.fullmatch(new)):
             return False
     if "pattern" in schema:
-        said = [_matches(schema["pattern"], text) for text in (old, new)]
-        return None not in said and said[0] == said[1]
+        found = [_matches(schema["pattern"], text) for text in (old, new)]
+        return None not in found and found[0] == found[1]
     return True
 
 
 def _matches(pattern: object, text: str) -> bool | None:
-    """Whether a pattern is found in the text; None, if that depends on the dialect or could take long."""
+    """Returns whether a pattern is found in the text; None if that depends on the dialect or could take long."""
     is_plain = text.isascii() and not re.search(r"[\n\r]", text) and len(text) <= _MATCHED_MAX_CHARS
     if not isinstance(pattern, str) or not is_plain or not pattern.isascii() or len(pattern) > _PATTERN_MAX_CHARS:
         return None

@@ -1,8 +1,8 @@
-"""What a server says of its tools that tells how to hand files to them: which arguments want a URI, what may be
-repeated, what a structured result must look like.
+"""Hints of a server on how to hand files to its tools: which arguments want a URI, what may be repeated, what a
+structured result must look like.
 
-Servers say it in schemas, in names and in prose, so these are hints: a wrong one costs a refusal, which `says_uri`
-recognises, and another try.
+Servers give them in schemas, in names and in prose, so they may be wrong. A wrong hint costs a refusal, which
+`says_uri` recognises, and another try.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ...state.tool_hints import Hints
 from .mentions import LABEL_MAX_CHARS
 
 NODES_MAX: Final = 1000
-"""Schemas within the schema of one tool that are looked at. The largest of real tools have about a hundred."""
+"""Subschemas of one tool that are looked at. The largest of real tools have about a hundred."""
 
 DEPTH_MAX: Final = 8
-"""Levels of them. It also ends references that go round."""
+"""Levels of subschemas that are looked at. The bound also ends circular references."""
 
 TEXT_MAX_CHARS: Final = 16 * 1024
-"""Of an error, or of a description. What matters stands at the beginning."""
+"""Characters of an error or a description that are read. What matters stands at the beginning."""
 
 _FORMATS: Final = frozenset(("uri", "uri-reference", "iri", "iri-reference", "url"))
 _URI_WORD: Final = Pattern(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
@@ -45,7 +45,7 @@ _REFUSAL: Final = Pattern(r"unsupported|not supported|unknown url type|without a
 
 
 def read_hints(result: bytes) -> dict[str, Hints]:
-    """What a page of `tools/list` says of each tool, by name. What cannot be read says nothing."""
+    """Returns the hints of each tool on a page of `tools/list`, by name. What cannot be read gives no hint."""
     found = {}
     for tool in readable_elements(take(result, readable_members(result).get("tools"))):
         spans = readable_members(tool)
@@ -58,13 +58,13 @@ def read_hints(result: bytes) -> dict[str, Hints]:
         found[name] = Hints(
             is_harmless=notes.get("readOnlyHint") is True or notes.get("idempotentHint") is True,
             output_schema=output if output is not None and output.startswith(b"{") else None,
-            verdicts=_verdicts(_decoded(take(tool, spans.get("inputSchema"))), about),
+            verdicts=_uri_hints(_decoded(take(tool, spans.get("inputSchema"))), about),
         )
     return found
 
 
 def says_uri(result: bytes, paths: Sequence[str]) -> bool:
-    """Whether the result of a call is an error because a URI was wanted where it was given one of `paths`."""
+    """True if the result of a call is an error because the tool wanted a URI where it was given one of `paths`."""
     spans = readable_members(result)
     if take(result, spans.get("isError")) != b"true" or not paths:
         return False
@@ -72,14 +72,14 @@ def says_uri(result: bytes, paths: Sequence[str]) -> bool:
     for block in readable_elements(take(result, spans.get("content")))[:16]:
         texts.append((readable_text(take(block, readable_members(block).get("text"))) or "")[:TEXT_MAX_CHARS])
     text = "\n".join(texts)
-    said = text
+    own_words = text  # a path may contain such words itself
     for path in paths:
-        said = said.replace(path, " ") if path else said
-    return _SCHEME.search(said) is not None and (said != text or _REFUSAL.search(said) is not None)
+        own_words = own_words.replace(path, " ") if path else own_words
+    return _SCHEME.search(own_words) is not None and (own_words != text or _REFUSAL.search(own_words) is not None)
 
 
 def takes_files(tool: bytes) -> bool:
-    """Whether the entry of a tool in `tools/list` has an argument, a string or a list of strings, that by its name or
+    """True if the entry of a tool in `tools/list` has an argument, a string or a list of strings, that by its name or
     description may be a file, and not only one to be written."""
     strings, files, results = set(), set(), set()
     for label, part in _parts(_decoded(take(tool, readable_members(tool).get("inputSchema")))):
@@ -96,23 +96,24 @@ def takes_files(tool: bytes) -> bool:
 # --- Schemas --------------------------------------------------------------------------------------------------------
 
 
-def _verdicts(schema: dict[str, Any], about: str) -> dict[str, bool]:
-    """For each argument that the schema, or what is said about the tool, decides."""
-    verdicts: dict[str, bool] = {}
+def _uri_hints(schema: dict[str, Any], about: str) -> dict[str, bool]:
+    """Returns for each argument whether it wants a URI, where its schema or the tool's description decides that."""
+    by_label: dict[str, bool] = {}
     strings = set()
     for label, part in _parts(schema):
-        verdict = _verdict(part)
-        if verdict is not None and not verdicts.get(label):
-            verdicts[label] = verdict
+        wants_uri = _uri_hint(part)
+        if wants_uri is not None and not by_label.get(label):  # of several subschemas, one that wants a URI wins
+            by_label[label] = wants_uri
         if _is_string(part):
             strings.add(label)
     if len(strings) == 1 and _FILE_URI.search(about):
-        verdicts.setdefault(strings.pop(), True)
-    return verdicts
+        by_label.setdefault(strings.pop(), True)
+    return by_label
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema of an argument within `schema`, with its label: those of a list's items have the list's."""
+    """Yields every subschema of an argument within `schema`, with its label. A list's items have the label of the
+    list."""
     pending: list[tuple[str, object, int]] = [("", schema, 0)]
     for _ in range(NODES_MAX):
         if not pending:
@@ -146,8 +147,8 @@ def _referred(schema: dict[str, Any], reference: object) -> object:
     return None
 
 
-def _verdict(part: dict[str, Any]) -> bool | None:
-    """Whether a schema says that it is for a URI; None if it says nothing of it."""
+def _uri_hint(part: dict[str, Any]) -> bool | None:
+    """Returns whether a schema wants a URI; None if it says nothing of it."""
     if _text(part.get("format")) in _FORMATS or "file:" in _text(part.get("pattern")):
         return True
     about = _text(part.get("description"))
@@ -168,7 +169,7 @@ def _text(value: object) -> str:
 
 
 def _decoded(raw: bytes | None) -> dict[str, Any]:
-    """A JSON object as Python has it; an empty one if it is something else."""
+    """Returns a JSON object as a dict; an empty one for anything else."""
     if raw is None or not raw.startswith(b"{"):
         return {}
     try:

@@ -1,11 +1,11 @@
-"""How a stored artifact is shown to clients: its URI, and the signed link it can be downloaded from."""
+"""Presentation of stored files to clients: their URI, and the signed link they can be downloaded from."""
 
 from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
 from ...base.plan import UPLOAD_SCHEME
-from ...state.context import Desk
+from ...state.context import Context
 from ...state.session import Session
 from ..store import handles
 from ..store.store import StoredArtifact, StoredUpload
@@ -13,17 +13,18 @@ from .artifact import Artifact
 
 
 def uri_of(record: StoredArtifact | StoredUpload, scheme: str = UPLOAD_SCHEME) -> str:
-    """What clients call the file.
+    """Returns the URI that clients have for the file.
 
     Args:
-        scheme: what handles of its server's uploads start with.
+        scheme: prefix of the upload handles of its server.
     """
     if isinstance(record, StoredArtifact):
         return handles.format_artifact(record.sid, record.aid, record.filename)
     return handles.format_upload(record.sid, record.uid, scheme)
 
 
-def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:
+def describe(context: Context, session: Session, record: StoredArtifact) -> Artifact:
+    """Returns an artifact as it is described to the client of `session`."""
     return Artifact(
         artifact_uri=uri_of(record),
         artifact_id=record.aid,
@@ -33,28 +34,28 @@ def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:
         sha256=record.sha256,
         expose_as_resource=record.is_exposed,
         expires_at_unix=record.expires_at_unix,
-        download_url=link_to(desk, session, record),
+        download_url=link_to(context, session, record),
     )
 
 
-def link_to(desk: Desk, session: Session, record: StoredArtifact | StoredUpload) -> str | None:
-    """A signed link to the file, as long as it lives; None where nothing would serve it."""
-    base = base_url(desk, session)
-    if not base or not desk.plan.downloads_enabled:
+def link_to(context: Context, session: Session, record: StoredArtifact | StoredUpload) -> str | None:
+    """Returns a signed link to the file that lasts as long as the file; None where nothing would serve it."""
+    base = base_url(context, session)
+    if not base or not context.plan.downloads_enabled:
         return None
     id = record.aid if isinstance(record, StoredArtifact) else record.uid
     query = handles.sign_download(
-        desk.plan.link_key,
+        context.plan.link_key,
         server=record.server,
         sid=record.sid,
         artifact=id,
         filename=record.filename,
-        expires_at_unix=int(record.expires_at_unix or desk.now_unix + desk.limits.upload_ttl_s),
+        expires_at_unix=int(record.expires_at_unix or context.now_unix + context.limits.upload_ttl_s),
     )
     path = f"/artifacts/{record.server}/{record.sid}/{id}/{quote(record.filename, safe='')}"
     return f"{base}{path}?{urlencode(query)}"
 
 
-def base_url(desk: Desk, session: Session) -> str:
-    """What links handed to this client start with; empty if there is nothing that could serve them."""
-    return desk.plan.public_base_url or session.base_url or desk.plan.fallback_base_url
+def base_url(context: Context, session: Session) -> str:
+    """Returns the beginning of links handed to this client; empty if there is nothing that could serve them."""
+    return context.plan.public_base_url or session.base_url or context.plan.fallback_base_url

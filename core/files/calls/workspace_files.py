@@ -1,7 +1,7 @@
-"""The files of one session that are known: what was there, what was given to it, what was taken in.
+"""Known files of one session: what was there before the first call, what was placed for the server, what was collected.
 
-A file is told by its real path and its stamp. One that the ledger does not have with that stamp is new, whichever call
-wrote it: so what was unfinished when a call ended is taken when a later one finds it finished.
+A file is identified by its real path and its stamp. One that is not known with that stamp is new, whichever call wrote
+it. So a file that was unfinished when a call ended is collected when a later call finds it finished.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Final
 
 import msgspec
 
-from ...base.effects import SeenFile
+from ...base.storage import SeenFile
 
 _SKIPPED_FOLDERS: Final = frozenset(("__pycache__", "node_modules"))
-# Names of files that are not finished, or for the program alone that made them.
+# Names of files that are unfinished, or private to the program that made them.
 _SKIPPED_BEGINNINGS: Final = (".", "~$", ".~lock")
 _SKIPPED_ENDINGS: Final = (
     ".tmp", ".part", ".partial", ".crdownload", ".download", ".swp", ".lock", "-journal", "-wal", "-shm",
 )  # fmt: skip
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One file, as it was when it was noted.
+class KnownFile(msgspec.Struct, frozen=True):
+    """A file, as it was when it was noted.
 
     Attributes:
-        aid: the artifact it became, if it did.
-        uri: what clients know it by: that artifact, or the stored file that it is a copy of.
+        aid: the artifact it became; "" if it did not.
+        uri: the URI that clients know it by: of that artifact, or of the stored file that it is a copy of.
         number: entries are numbered in the order they are made.
     """
 
@@ -37,18 +37,20 @@ class Entry(msgspec.Struct, frozen=True):
     number: int = 0
 
 
-class Ledger:
-    """Args:
-    limit: entries it keeps. Beyond it the one seen or noted longest ago is forgotten, and its file new again: it is to
-        be well above what one survey lists.
-    awaited_max: paths that were named before there was anything to take. Each is a look at the disk at every later
-        call; above this the oldest is given up.
+class KnownFiles:
+    """A bounded table of known files, and of the paths that calls named before there was anything to collect.
+
+    Args:
+        limit: entries that are kept. Beyond it the one seen or noted longest ago is dropped, and its file is new again,
+            so the limit should be well above what one survey lists.
+        awaited_max: paths that are awaited. Each is a look at the disk at every later call; beyond this the oldest is
+            dropped.
 
     Attributes:
-        is_begun: it is known what was there before the first call.
-        oldest_at_unix: what was changed before is older than the first call, where not all that was there then could
+        is_begun: the files that were there before the first call are known.
+        oldest_at_unix: files changed before it are older than the first call, where not all that were there then could
             be listed; else 0.
-        last_number: that of the newest entry.
+        last_number: number of the newest entry.
     """
 
     def __init__(self, limit: int, awaited_max: int = 64) -> None:
@@ -58,7 +60,7 @@ class Ledger:
         self.last_number = 0
         self._limit = limit
         self._awaited_max = awaited_max
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, KnownFile] = {}
         self._awaited: dict[str, None] = {}
         self._placing: dict[str, int] = {}
 
@@ -68,16 +70,16 @@ class Ledger:
     # --- Files ----------------------------------------------------------------------------------------------------
 
     def note(self, file: SeenFile, aid: str = "", uri: str = "") -> None:
-        """The file is known as it is now; what was known of its path is replaced, and it is awaited no more."""
+        """Records the file as it is now. Replaces what was known of its path, and awaits it no more."""
         self._entries.pop(file.path, None)
         self.last_number += 1
-        self._entries[file.path] = Entry(file.stamp, aid, uri, self.last_number)
+        self._entries[file.path] = KnownFile(file.stamp, aid, uri, self.last_number)
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
         self.settle(file.path)
 
     def begin(self, listed: Iterable[SeenFile], oldest_at_unix: float = 0.0) -> None:
-        """What is there before the first call is known, and nobody's output."""
+        """Records the files that are there before the first call: they are the output of no call."""
         assert not self.is_begun
         self.is_begun = True
         self.oldest_at_unix = oldest_at_unix
@@ -86,11 +88,12 @@ class Ledger:
                 self.note(file)
 
     def begin_placing(self, folder: str) -> None:
-        """A copy of a stored file is on its way into that folder: what is seen there is no news until `end_placing`."""
+        """Marks a folder into which a copy of a stored file is being placed: files in it are not new until
+        `end_placing`."""
         self._placing[folder] = self._placing.get(folder, 0) + 1
 
     def end_placing(self, folder: str) -> None:
-        """It is there, or will not be."""
+        """Marks one placing into the folder as over, done or failed."""
         self._placing[folder] -= 1
         if not self._placing[folder]:
             del self._placing[folder]
@@ -99,40 +102,40 @@ class Ledger:
         return bool(self._placing) and path.startswith(tuple(folder + "/" for folder in self._placing))
 
     def place(self, path: str, stamp: str, uri: str) -> None:
-        """A copy of a stored file was laid there for the server, or lies there still. One that the server has changed
-        since stays what it was known as: the change is news."""
+        """Records a copy of a stored file that lies there for the server. One that the server has changed since keeps
+        its entry, so that the change counts as new."""
         if path not in self._entries:
             self.note(SeenFile(path, 0, stamp), uri=uri)
 
-    def entries(self) -> list[tuple[str, Entry]]:
-        """All that is known, by path."""
+    def entries(self) -> list[tuple[str, KnownFile]]:
+        """Returns all entries, with their paths."""
         return list(self._entries.items())
 
     def knows(self, file: SeenFile) -> bool:
-        """Whether it was noted with this stamp."""
+        """True if the file was noted with this stamp."""
         entry = self._entries.get(file.path)
         return entry is not None and entry.stamp == file.stamp
 
     def is_new(self, file: SeenFile) -> bool:
-        """Whether it came, or was changed, after the first call began, and nobody noted it since."""
-        is_news = not self.knows(file) and not self._is_being_placed(file.path)
-        return is_news and file.changed_at_unix >= self.oldest_at_unix
+        """True if the file came or was changed after the first call began, and was not noted since."""
+        is_unknown = not self.knows(file) and not self._is_being_placed(file.path)
+        return is_unknown and file.changed_at_unix >= self.oldest_at_unix
 
-    def find(self, path: str) -> Entry | None:
-        """What was noted of a real path last."""
+    def find(self, path: str) -> KnownFile | None:
+        """Returns the entry that was noted last for a real path."""
         return self._entries.get(path)
 
     def changed(self, listed: Sequence[SeenFile], roots: Sequence[str]) -> list[SeenFile]:
-        """Those that are new and finished, in the order given.
+        """Returns those files that are new and finished, in the order given.
 
-        What is empty or busy is left out, and found by a later call; so is, for good, what by its name below the
-        innermost of `roots` is nobody's output: hidden files and folders, caches, temporary and lock files.
+        An empty or busy file is left out, and found by a later call. Left out for good are files that by their name
+        below the innermost of `roots` are not output: hidden files and folders, caches, temporary and lock files.
         """
         self._see(listed)
         return [file for file in listed if self.is_new(file) and is_finished(file) and not _is_skipped(file, roots)]
 
     def _see(self, listed: Iterable[SeenFile]) -> None:
-        """Keep what is there longer than what is not, where not all can be kept."""
+        """Moves the entries of files that are there behind the others, which are dropped first, once space is short."""
         if 2 * len(self._entries) > self._limit:
             for file in listed:
                 entry = self._entries.pop(file.path, None)
@@ -142,23 +145,23 @@ class Ledger:
     # --- Awaited paths --------------------------------------------------------------------------------------------
 
     def awaits(self, path: str) -> None:
-        """A file was named, and is missing, empty or unfinished: it is to be looked for again."""
+        """Awaits a file that was named, and is missing, empty or unfinished: later calls look for it again."""
         self._awaited.pop(path, None)
         self._awaited[path] = None
         if len(self._awaited) > self._awaited_max:
             del self._awaited[next(iter(self._awaited))]
 
     def awaited(self) -> list[str]:
-        """At most `awaited_max` paths, the one named longest ago first."""
+        """Returns at most `awaited_max` paths, the one named longest ago first."""
         return list(self._awaited)
 
     def settle(self, path: str) -> None:
-        """It is awaited no more, if it was."""
+        """Awaits the path no more, if it was awaited."""
         self._awaited.pop(path, None)
 
 
 def is_finished(file: SeenFile) -> bool:
-    """Whether it may be taken: it holds something, and nobody writes it."""
+    """True if the file may be collected: it holds something, and no process writes it."""
     return file.size_bytes > 0 and not file.is_busy
 
 

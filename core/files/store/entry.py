@@ -1,4 +1,4 @@
-"""One stored file at hand: its record, who uses it, and when it goes."""
+"""A stored file in memory: its record, the calls that use it, and its deadline."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ R = TypeVar("R", StoredUpload, StoredArtifact)
 
 
 class Entry(Generic[R]):
-    """Attributes:
-    record: as it was saved last.
-    path: where an upstream sees it, once it was placed there.
-    pins: calls that use it; while there are any, it neither expires nor makes room for others.
-    expires_at: when it goes, if nobody uses it then.
-    used: the higher, the later it was used.
-    used_at_unix: when that was.
-    added_at: when it was put on the shelf; minus infinity if an earlier run did.
+    """A stored file.
+
+    Attributes:
+        record: the record as it was last saved.
+        pins: number of calls that use the file. While there are any, it neither expires nor is evicted.
+        expires_at: when the file goes, if no call uses it then.
+        used: ordinal of the last use; the higher, the later.
+        used_at_unix: wall time of the last use.
+        added_at: when the file was added to the store; minus infinity if an earlier run stored it.
     """
 
-    __slots__ = ("added_at", "expires_at", "path", "pins", "record", "used", "used_at_unix")
+    __slots__ = ("added_at", "expires_at", "pins", "record", "used", "used_at_unix")
 
     def __init__(self, record: R, *, added_at: float, expires_at: float, used: int, used_at_unix: float) -> None:
         self.record: R = record
-        self.path: str | None = None
         self.pins = 0
         self.added_at = added_at
         self.expires_at = expires_at
@@ -33,13 +33,14 @@ class Entry(Generic[R]):
 
     @property
     def is_restored(self) -> bool:
-        """An earlier run stored it."""
+        """True if an earlier run stored the file."""
         return self.added_at == float("-inf")
 
     def is_over(self, now: float) -> bool:
+        """True if the file has expired and no call uses it."""
         return not self.pins and self.expires_at <= now
 
 
-Upload: TypeAlias = Entry[StoredUpload]
-Kept: TypeAlias = Entry[StoredArtifact]
-Shelved: TypeAlias = Upload | Kept
+UploadEntry: TypeAlias = Entry[StoredUpload]
+ArtifactEntry: TypeAlias = Entry[StoredArtifact]
+StoredEntry: TypeAlias = UploadEntry | ArtifactEntry

@@ -1,26 +1,26 @@
-"""Which files make room for others."""
+"""The choice of files that are evicted to make room for others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from ...base.plan import Eviction
-from .entry import Shelved
+from .entry import StoredEntry
 
 
-def choose(entries: Iterable[Shelved], missing_bytes: int, order: Eviction) -> list[Shelved]:
-    """Files that are `missing_bytes` together, or more: none, if all of them are less.
+def choose(entries: Iterable[StoredEntry], missing_bytes: int, order: Eviction) -> list[StoredEntry]:
+    """Returns files that together have at least `missing_bytes`; none if all candidates together have less.
 
-    The least recently used first, all of one kind before the other. What would go in vain, since one that is taken
-    after it is large enough without it, is spared: the latest used first.
+    Candidates are taken least recently used first, all of one kind before the other (`order`). A file is spared if
+    those taken after it turn out to be large enough without it; the most recently used is spared first.
     """
     candidates = sorted(entries, key=lambda entry: (_rank(entry, order), entry.used))
-    chosen: list[Shelved] = []
+    chosen: list[StoredEntry] = []
     surplus = -missing_bytes
     for entry in candidates:
         if surplus >= 0:
             break
-        if entry.record.size_bytes:
+        if entry.record.size_bytes:  # an empty file frees nothing
             chosen.append(entry)
             surplus += entry.record.size_bytes
     if surplus < 0:
@@ -32,6 +32,6 @@ def choose(entries: Iterable[Shelved], missing_bytes: int, order: Eviction) -> l
     return chosen
 
 
-def _rank(entry: Shelved, order: Eviction) -> int:
+def _rank(entry: StoredEntry, order: Eviction) -> int:
     first = "artifact" if order is Eviction.ARTIFACTS_FIRST else "upload"
     return 0 if entry.record.kind == first else 1

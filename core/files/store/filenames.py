@@ -1,4 +1,4 @@
-"""File names that are safe to show and to store, and the media type behind a name.
+"""File names that are safe to show and to store, and media types determined from name and content.
 
 A name is a label that people gave a file; it never decides where the file lies. It is made safe anyway, because
 upstreams see it as the last component of a path.
@@ -13,16 +13,16 @@ from typing import Final
 from ...base.lazy_regex import Pattern
 
 HEAD_BYTES: Final = 512
-"""Of a file, to tell its type by."""
+"""Bytes at the beginning of a file that are enough to tell its media type."""
 NAME_MAX_BYTES: Final = 255
-"""The longest path component that common file systems take."""
+"""The longest path component that common file systems accept."""
 
 SUFFIX_MAX_BYTES: Final = 32
-"""What follows the last dot is kept when a name is cut, unless it is longer than any real suffix."""
+"""The longest suffix, with its dot, that is kept when a name is cut. No real suffix is longer."""
 
 _UNSAFE: Final = Pattern(
     "[\x00-\x1f\x7f-\x9f"  # control characters
-    "/\\\\:"  # what separates paths, drives and streams somewhere
+    "/\\\\:"  # separators of paths, drives and NTFS streams
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls: they make exe.txt out of txt.exe
     "\u2028\u2029\ufeff"  # line and paragraph ends, byte order mark
     "\ud800-\udfff]"  # halves of surrogate pairs: they have no UTF-8
@@ -32,13 +32,13 @@ _DEVICES: Final = frozenset(("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$")) |
 }
 _MEDIA_TYPE: Final = Pattern(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 
-# What senders write when they do not know.
+# Types that senders declare when they do not know the real one.
 _UNSPECIFIC: Final = frozenset(
     ("application/octet-stream", "binary/octet-stream", "application/x-binary", "application/force-download",
      "application/x-download", "application/unknown")
 )  # fmt: skip
 
-# Signatures that leave no doubt: offset, bytes, type.
+# Unambiguous signatures: offset, bytes, type.
 _MAGIC: Final = (
     (0, b"%PDF-", "application/pdf"),
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -68,7 +68,7 @@ _CONTAINERS: Final = (
     (0, b"\x1a\x45\xdf\xa3", "video/x-matroska"),
 )
 
-# The first suffix of a type is the one that is added.
+# Suffix to type. The first suffix of a type is the one that `with_suffix` adds.
 _TYPES: Final[dict[str, str]] = {
     "txt": "text/plain", "text": "text/plain", "log": "text/plain", "ini": "text/plain", "conf": "text/plain",
     "md": "text/markdown", "markdown": "text/markdown", "rst": "text/x-rst",
@@ -117,44 +117,49 @@ _TEXT_TYPES: Final = frozenset(
 
 
 def safe_filename(name: str, fallback: str) -> str:
-    """The last path component of `name` as a display name: Unicode kept in NFC, dangerous characters as `_`.
+    """Returns the last path component of `name` as a display name.
 
-    Never empty, ".", "..", hidden, or a Windows device; at most `NAME_MAX_BYTES` of UTF-8, cut at a character border
-    with the suffix kept. Takes any str, and what it gives it leaves alone. `fallback` stands in where nothing is left,
-    and is made safe as well.
+    Unicode is kept, normalised to NFC; dangerous characters become `_`. The result is never empty, ".", "..", hidden,
+    or a Windows device name, and has at most `NAME_MAX_BYTES` of UTF-8, cut at a character border with the suffix kept.
+    Any str is accepted, and a safe name is returned unchanged. If nothing is left of `name`, `fallback` is made safe
+    and used instead.
     """
     return _safe(name) or _safe(fallback) or "file"
 
 
 def mime_type_of(filename: str, head: bytes, declared: str | None) -> str:
-    """A media type, without parameters, for content that begins with `head` (512 bytes are enough).
+    """Returns the media type, without parameters, of content that begins with `head` (512 bytes are enough).
 
-    A signature in the bytes counts most, then what the sender declared if that says anything, then the suffix of the
-    name, then whether the bytes are text.
+    The evidence, strongest first: an unambiguous signature in the bytes, the type that the sender declared unless it is
+    unspecific, the suffix of the name, the signature of a container format, and whether the bytes are text.
     """
-    found = _signed(_MAGIC, head)
+    found = _by_signature(_MAGIC, head)
     if found is not None:
         return found
     essence = _essence(declared or "")
     if _MEDIA_TYPE.fullmatch(essence) and essence not in _UNSPECIFIC:
         return essence
     known = _TYPES.get(filename.rpartition(".")[2].lower()) if "." in filename else None
-    return known or _signed(_CONTAINERS, head) or ("text/plain" if _reads_as_text(head) else "application/octet-stream")
+    return (
+        known
+        or _by_signature(_CONTAINERS, head)
+        or ("text/plain" if _reads_as_text(head) else "application/octet-stream")
+    )
 
 
 def is_text(mime: str) -> bool:
-    """Whether content of this type is text to people and models."""
+    """True if content of this type is text to people and models."""
     essence = _essence(mime)
     return essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(("+json", "+xml", "+yaml"))
 
 
 def suffix_of(mime: str) -> str | None:
-    """The usual suffix of a media type, without its dot; None if the type is not in the table."""
+    """Returns the usual suffix of a media type, without its dot; None if the type is not in the table."""
     return _SUFFIXES.get(_essence(mime))
 
 
 def with_suffix(filename: str, mime: str) -> str:
-    """A safe `filename` with the usual suffix of `mime` added if it has none; unknown types add none."""
+    """Returns a safe `filename` with the usual suffix of `mime` added if it has none; unknown types add none."""
     suffix = suffix_of(mime)
     if "." in filename.strip(".") or suffix is None:
         return filename
@@ -184,7 +189,7 @@ def _essence(mime: str) -> str:
     return mime.partition(";")[0].strip().lower()
 
 
-def _signed(table: tuple[tuple[int, bytes, str], ...], head: bytes) -> str | None:
+def _by_signature(table: tuple[tuple[int, bytes, str], ...], head: bytes) -> str | None:
     return next((mime for offset, magic, mime in table if head.startswith(magic, offset)), None)
 
 
@@ -192,6 +197,6 @@ def _reads_as_text(head: bytes) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        if error.reason != "unexpected end of data":  # the cut may have gone through a character
+        if error.reason != "unexpected end of data":  # the head may end inside a character
             return False
     return b"\0" not in head

@@ -1,7 +1,7 @@
-"""Names of files on the wire: `upload://` handles, `artifact://` URIs, and signed links to either.
+"""Handles (`upload://`), artifact URIs (`artifact://`), and signed links to either.
 
-A handle says nothing by itself: who may use it is for its record to say. A link is a capability: whoever holds it may
-do the one thing it names until it expires, so it is signed, short-lived, and an upload link works once.
+A handle grants nothing by itself: `FileStore.find` decides who may use its file. A link is a capability: whoever holds
+it may do the one thing it names until it expires. So links are signed and short-lived, and an upload link works once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from ...base.plan import UPLOAD_SCHEME
 
 ARTIFACT_SCHEME: Final = "artifact://"
 NONCES_MAX: Final = 4096
-"""Upload links on offer at once. Each lives for minutes; above this the oldest stops working first."""
+"""Upload links that can be outstanding at once. Each lives for minutes; beyond this the oldest unused one is
+dropped."""
 NONCES_PER_SESSION_MAX: Final = 64
-"""The same for one session, so that none can take the links of others away."""
+"""Outstanding upload links of one session, so that no session displaces the links of others."""
 
 _UPLOAD_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/[^/]+)?")
 _ARTIFACT_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/.*)?", re.DOTALL)
@@ -29,18 +30,19 @@ _SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class HandleError(ValueError):
-    """Text that is no handle. Its message says what was expected; it does not repeat what was seen."""
+    """Raised for text that is not a handle. The message says what was expected; it does not repeat the text."""
 
 
 def format_upload(sid: str, uid: str, scheme: str = UPLOAD_SCHEME) -> str:
+    """Returns the handle of an upload."""
     return f"{scheme}sessions/{sid}/{uid}"
 
 
 def parse_upload(text: str, scheme: str) -> tuple[str, str]:
-    """The session id and upload id of a handle. A file name after them is accepted and ignored.
+    """Returns the session id and upload id of a handle. A file name after them is accepted and ignored.
 
     Raises:
-        HandleError: any other text; both ids must have exactly the form that is minted here.
+        HandleError: the text is anything else; both ids must have exactly the form that is minted here.
     """
     ids = _ids(text, scheme, _UPLOAD_REST)
     if ids is None:
@@ -49,14 +51,15 @@ def parse_upload(text: str, scheme: str) -> tuple[str, str]:
 
 
 def format_artifact(sid: str, aid: str, filename: str) -> str:
+    """Returns the URI of an artifact, with its file name percent-encoded."""
     return f"{ARTIFACT_SCHEME}sessions/{sid}/{aid}/{quote(filename, safe='', errors='replace')}"
 
 
 def parse_artifact(uri: str) -> tuple[str, str]:
-    """The session id and artifact id of a URI. Whatever follows them is ignored.
+    """Returns the session id and artifact id of a URI. Whatever follows them is ignored.
 
     Raises:
-        HandleError: any other text.
+        HandleError: the text is anything else.
     """
     ids = _ids(uri, ARTIFACT_SCHEME, _ARTIFACT_REST)
     if ids is None:
@@ -75,7 +78,7 @@ def _ids(text: str, scheme: str, rest: re.Pattern[str]) -> tuple[str, str] | Non
 
 
 def sign_upload(key: bytes, *, server: str, sid: str, nonce: str, expires_at_unix: int) -> dict[str, str]:
-    """The query parameters of a link that may upload into a session, once, until it expires."""
+    """Returns the query parameters of a link that allows one upload into a session until it expires."""
     expiry = str(expires_at_unix)
     return {
         "mcp_upload_exp": expiry,
@@ -85,8 +88,8 @@ def sign_upload(key: bytes, *, server: str, sid: str, nonce: str, expires_at_uni
 
 
 def check_upload(key: bytes, query: Mapping[str, str], *, server: str, sid: str, now_unix: float) -> str | None:
-    """Why a link is refused, in one word for the log: "missing", "malformed", "signature" or "expired"; None if it is
-    good. Whether it was used before is for `Nonces` to say."""
+    """Returns why a link is refused, in one word for the log: "missing", "malformed", "signature" or "expired"; None if
+    it is good. Earlier use is not checked here, but by `Nonces`."""
     expiry, nonce, signature = (query.get(f"mcp_upload_{name}") for name in ("exp", "nonce", "sig"))
     if expiry is None or nonce is None or signature is None:
         return "missing"
@@ -96,7 +99,7 @@ def check_upload(key: bytes, query: Mapping[str, str], *, server: str, sid: str,
 
 
 def nonce_of(query: Mapping[str, str]) -> str | None:
-    """The nonce an upload link carries, if it has the form of one; nothing is checked beyond that."""
+    """Returns the nonce of an upload link if it has the form of one. Nothing else is checked."""
     nonce = query.get("mcp_upload_nonce", "")
     return nonce if is_minted(nonce) else None
 
@@ -104,7 +107,7 @@ def nonce_of(query: Mapping[str, str]) -> str | None:
 def sign_download(
     key: bytes, *, server: str, sid: str, artifact: str, filename: str, expires_at_unix: int
 ) -> dict[str, str]:
-    """The query parameters of a link that may read one artifact under one name until it expires."""
+    """Returns the query parameters of a link that allows reading one artifact under one name until it expires."""
     assert "\n" not in filename, "file names are made safe before they are signed"
     expiry = str(expires_at_unix)
     return {
@@ -123,21 +126,21 @@ def check_download(
     filename: str,
     now_unix: float,
 ) -> str | None:
-    """As `check_upload`, for a download link."""
+    """Returns why a download link is refused, as `check_upload` does."""
     expiry, signature = query.get("mcp_artifact_exp"), query.get("mcp_artifact_sig")
     if expiry is None or signature is None:
         return "missing"
     return _check(key, expiry, signature, now_unix, "artifact", server, sid, artifact, filename, expiry)
 
 
-def sign_draft(key: bytes, *, server: str, draft: str, expires_at_unix: int) -> dict[str, str]:
-    """The query parameters of a link that may go on with one upload until it expires."""
+def sign_resumable(key: bytes, *, server: str, draft: str, expires_at_unix: int) -> dict[str, str]:
+    """Returns the query parameters of a link that allows requests about one resumable upload until it expires."""
     expiry = str(expires_at_unix)
     return {"mcp_tus_exp": expiry, "mcp_tus_sig": _signature(key, "draft", server, draft, expiry)}
 
 
-def check_draft(key: bytes, query: Mapping[str, str], *, server: str, draft: str, now_unix: float) -> str | None:
-    """As `check_upload`, for the link of one upload that goes on after a break."""
+def check_resumable(key: bytes, query: Mapping[str, str], *, server: str, draft: str, now_unix: float) -> str | None:
+    """Returns why the link of a resumable upload is refused, as `check_upload` does."""
     expiry, signature = query.get("mcp_tus_exp"), query.get("mcp_tus_sig")
     if expiry is None or signature is None:
         return "missing"
@@ -153,19 +156,22 @@ def _check(key: bytes, expiry: str, signature: str, now_unix: float, purpose: st
 
 
 def _signature(key: bytes, purpose: str, *fields: str) -> str:
-    """Unambiguous as long as what is signed holds no newline: a text with as many newlines as there are fields can be
-    cut only one way, so a field that arrives with a newline never matches."""
+    """Returns the HMAC-SHA256 of the fields, joined by newlines, in hexadecimal.
+
+    What is signed contains no newline. Text with as many newlines as there are fields can be split only one way, so a
+    field that arrives with a newline never matches.
+    """
     signed = "\n".join((f"isthmus {purpose} link 1", *fields))
     return hmac.new(key, signed.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
 
 class Grant(NamedTuple):
-    """What an upload link was issued for.
+    """The purpose that an upload link was issued for.
 
     Attributes:
-        expires_at: on the caller's monotonic clock.
-        principal: to whom, where that is not for the session to say.
-        is_bearer: it holds whether or not the session is alive: whoever has the link may upload, and has the file.
+        expires_at: deadline on the caller's monotonic clock.
+        principal: owner of the uploads, for a client without sessions; else the session's principal counts.
+        is_bearer: the link is valid whether or not the session is alive: whoever holds it may upload, and use the file.
     """
 
     server: str
@@ -176,9 +182,9 @@ class Grant(NamedTuple):
 
 
 class Nonces:
-    """The upload links that can still be used: each until it is spent, expires, or newer ones take its place.
+    """The upload links that can still be used. Each lasts until it is spent, expires, or is displaced by newer ones.
 
-    One that is in use, by an upload under way, is kept.
+    A link that an upload under way uses is kept.
     """
 
     def __init__(self) -> None:
@@ -198,7 +204,7 @@ class Nonces:
         principal: str = "",
         is_bearer: bool = False,
     ) -> str:
-        """A fresh nonce for one link."""
+        """Returns a fresh nonce for one link. At a bound, the oldest unused link is dropped for it."""
         nonce = mint(entropy)
         own = [other for other, grant in self._grants.items() if grant.sid == sid]
         if len(own) >= NONCES_PER_SESSION_MAX:
@@ -209,34 +215,35 @@ class Nonces:
         return nonce
 
     def _drop_oldest(self, nonces: list[str]) -> None:
+        # None if all are in use: then the bound is exceeded until an upload is over.
         found = next((nonce for nonce in nonces if nonce not in self._uses), None)
         if found is not None:
             del self._grants[found]
 
     def find(self, nonce: str) -> Grant | None:
-        """What the nonce was minted for; None if it never was, is spent, or was dropped."""
+        """Returns the grant that the nonce was minted for; None if there is none, or it is spent or dropped."""
         return self._grants.get(nonce)
 
     def begin(self, nonce: str) -> None:
-        """An upload uses it from now on."""
+        """Marks the nonce as used by an upload under way."""
         self._uses[nonce] = self._uses.get(nonce, 0) + 1
 
     def end(self, nonce: str) -> None:
-        """That upload is over."""
+        """Marks one upload with the nonce as over."""
         self._uses[nonce] -= 1
         if not self._uses[nonce]:
             del self._uses[nonce]
 
     def is_used(self, sid: str) -> bool:
-        """Whether an upload with a link of that session is under way."""
+        """True if an upload with a link of that session is under way."""
         return any(nonce in self._grants and self._grants[nonce].sid == sid for nonce in self._uses)
 
     def spend(self, nonce: str) -> None:
-        """Use the nonce up."""
+        """Uses the nonce up: its link stops working."""
         self._grants.pop(nonce, None)
 
     def drop_expired(self, now: float) -> None:
-        """Forget the links whose time is over."""
+        """Drops the links that have expired, except those in use."""
         self._grants = {
             nonce: grant for nonce, grant in self._grants.items() if grant.expires_at >= now or nonce in self._uses
         }

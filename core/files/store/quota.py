@@ -1,4 +1,5 @@
-"""What each session has stored and what is on its way to be, and the same over all, against their bounds."""
+"""Storage accounts: what each session and all together have stored and reserved, and how far that is below the
+limits."""
 
 from __future__ import annotations
 
@@ -7,15 +8,16 @@ from itertools import chain
 from typing import Literal, overload
 
 from ...base.limits import Limits
-from .entry import Kept, Shelved, Upload
+from .entry import ArtifactEntry, StoredEntry, UploadEntry
 from .records import FileKind, StoredArtifact
 
 
-class Hold:
-    """Room that is taken for files which are not stored yet. Whoever has it releases it, once.
+class Reservation:
+    """Room reserved for files that are not stored yet. Whoever holds it releases it, once.
 
     Attributes:
-        is_sure: what it is for will come, as far as anybody knows.
+        uploads, artifacts: number of files of each kind.
+        is_sure: the files will arrive, as far as is known (see `FileStore.hold`).
     """
 
     __slots__ = ("artifacts", "is_sure", "sid", "size_bytes", "uploads")
@@ -31,13 +33,13 @@ class Hold:
 
 
 class _Account:
-    """One session's."""
+    """The files and reservations of one session."""
 
     __slots__ = ("artifacts", "held_artifacts", "held_bytes", "held_uploads", "size_bytes", "uploads")
 
     def __init__(self) -> None:
-        self.uploads: dict[str, Upload] = {}
-        self.artifacts: dict[str, Kept] = {}
+        self.uploads: dict[str, UploadEntry] = {}
+        self.artifacts: dict[str, ArtifactEntry] = {}
         self.size_bytes = 0
         self.held_bytes = 0
         self.held_uploads = 0
@@ -48,31 +50,31 @@ class _Account:
         return not (self.uploads or self.artifacts or self.held_uploads or self.held_artifacts or self.held_bytes)
 
 
-class Accounts:
-    """The sums are kept, and no rule but that nothing is counted twice."""
+class StorageQuota:
+    """Counts bytes and files, stored and reserved. Enforces no rule except that nothing is counted twice."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._accounts: dict[str, _Account] = {}
         self._total_bytes = 0
         self._total_files = 0
-        self._unsure: dict[Hold, None] = {}  # oldest first
+        self._unsure: dict[Reservation, None] = {}  # oldest first
 
     # --- Room -----------------------------------------------------------------------------------------------------
 
     def free(self, sid: str) -> tuple[int, int]:
-        """Bytes that a session, and all together, are below their bounds; negative if they are above."""
+        """Returns how many bytes a session, and all together, are below their limits; negative if above."""
         account = self._accounts.get(sid)
         used = 0 if account is None else account.size_bytes + account.held_bytes
         return self._limits.session_storage_max_bytes - used, self._limits.storage_max_bytes - self._total_bytes
 
-    def unsure(self, sid: str | None = None) -> list[Hold]:
-        """Holds that are not sure, of one session or of all, newest first."""
-        return [hold for hold in reversed(self._unsure) if sid in (None, hold.sid)]
+    def unsure(self, sid: str | None = None) -> list[Reservation]:
+        """Returns the reservations that are not sure, of one session or of all, newest first."""
+        return [reservation for reservation in reversed(self._unsure) if sid in (None, reservation.sid)]
 
     @property
     def sids(self) -> list[str]:
-        """Sessions that have anything here."""
+        """The sessions that have files or reservations."""
         return list(self._accounts)
 
     def upload_slots(self, sid: str) -> int:
@@ -88,23 +90,23 @@ class Accounts:
     def _slots(self, left: int) -> int:
         return max(0, min(left, self._limits.stored_files_max - self._total_files))
 
-    def count(self, hold: Hold, sign: int) -> None:
-        """Take a hold, or with -1 give it back."""
-        account = self._accounts.setdefault(hold.sid, _Account())
-        account.held_bytes += sign * hold.size_bytes
-        account.held_uploads += sign * hold.uploads
-        account.held_artifacts += sign * hold.artifacts
-        self._total_bytes += sign * hold.size_bytes
-        self._total_files += sign * (hold.uploads + hold.artifacts)
-        if not hold.is_sure and sign > 0:
-            self._unsure[hold] = None
-        elif not hold.is_sure:
-            del self._unsure[hold]
-        self._tidy(hold.sid, account)
+    def count(self, reservation: Reservation, sign: int) -> None:
+        """Counts a reservation; with `sign` -1, gives it back."""
+        account = self._accounts.setdefault(reservation.sid, _Account())
+        account.held_bytes += sign * reservation.size_bytes
+        account.held_uploads += sign * reservation.uploads
+        account.held_artifacts += sign * reservation.artifacts
+        self._total_bytes += sign * reservation.size_bytes
+        self._total_files += sign * (reservation.uploads + reservation.artifacts)
+        if not reservation.is_sure and sign > 0:
+            self._unsure[reservation] = None
+        elif not reservation.is_sure:
+            del self._unsure[reservation]
+        self._tidy(reservation.sid, account)
 
     # --- Entries --------------------------------------------------------------------------------------------------
 
-    def add(self, entry: Shelved) -> None:
+    def add(self, entry: StoredEntry) -> None:
         record = entry.record
         account = self._accounts.setdefault(record.sid, _Account())
         assert self.find(record.kind, record.sid, record.id) is None
@@ -116,7 +118,7 @@ class Accounts:
         self._total_bytes += record.size_bytes
         self._total_files += 1
 
-    def remove(self, entry: Shelved) -> None:
+    def remove(self, entry: StoredEntry) -> None:
         record = entry.record
         account = self._accounts[record.sid]
         if isinstance(record, StoredArtifact):
@@ -136,29 +138,29 @@ class Accounts:
             del self._accounts[sid]
 
     @overload
-    def find(self, kind: Literal["upload"], sid: str, id: str) -> Upload | None: ...
+    def find(self, kind: Literal["upload"], sid: str, id: str) -> UploadEntry | None: ...
     @overload
-    def find(self, kind: Literal["artifact"], sid: str, id: str) -> Kept | None: ...
+    def find(self, kind: Literal["artifact"], sid: str, id: str) -> ArtifactEntry | None: ...
     @overload
-    def find(self, kind: FileKind, sid: str, id: str) -> Shelved | None: ...
-    def find(self, kind: FileKind, sid: str, id: str) -> Shelved | None:
+    def find(self, kind: FileKind, sid: str, id: str) -> StoredEntry | None: ...
+    def find(self, kind: FileKind, sid: str, id: str) -> StoredEntry | None:
         account = self._accounts.get(sid)
         if account is None:
             return None
         return account.uploads.get(id) if kind == "upload" else account.artifacts.get(id)
 
-    def uploads_of(self, sid: str) -> list[Upload]:
+    def uploads_of(self, sid: str) -> list[UploadEntry]:
         account = self._accounts.get(sid)
         return [] if account is None else list(account.uploads.values())
 
-    def artifacts_of(self, sid: str) -> list[Kept]:
-        """Oldest first."""
+    def artifacts_of(self, sid: str) -> list[ArtifactEntry]:
+        """Returns the session's artifacts, oldest first."""
         account = self._accounts.get(sid)
         return [] if account is None else list(account.artifacts.values())
 
-    def entries_of(self, sid: str) -> Iterator[Shelved]:
+    def entries_of(self, sid: str) -> Iterator[StoredEntry]:
         account = self._accounts.get(sid)
         return iter(()) if account is None else chain(account.uploads.values(), account.artifacts.values())
 
-    def all_entries(self) -> Iterator[Shelved]:
+    def all_entries(self) -> Iterator[StoredEntry]:
         return chain.from_iterable(map(self.entries_of, self._accounts))

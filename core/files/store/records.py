@@ -1,4 +1,4 @@
-"""What is known of a stored file: its record as it is saved, and the file as an operator sees it."""
+"""Records of stored files: as they are saved, and as an operator sees them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ FileKind = Literal["upload", "artifact"]
 
 
 class StoredArtifact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """An artifact's record, as it is saved.
+    """The record of an artifact, as it is saved.
 
     Attributes:
-        is_bearer: of a client without sessions: it is for whoever of its principal names it.
-        stored_at_unix: 0 if an earlier version saved it, which did not say.
+        is_bearer: stored for a client without sessions: any client of the same principal that names it may use it.
+        stored_at_unix: wall time; 0 if an earlier version saved the record, which did not have it.
     """
 
     server: str
@@ -46,13 +46,13 @@ class StoredArtifact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
-    """An upload's record, as it is saved.
+    """The record of an upload, as it is saved.
 
     Attributes:
         is_bearer: as in `StoredArtifact`.
-        expires_at_unix: when it goes if it is not used. It may be used without being saved again, so that it may live
-            somewhat longer than is said here; 0 if that is not known.
-        stored_at_unix: 0 if an earlier version saved it.
+        expires_at_unix: when the upload goes if it is not used; 0 if not known. Use does not always save the record
+            again, so the upload may live somewhat longer than this says.
+        stored_at_unix: 0 if an earlier version saved the record.
     """
 
     server: str
@@ -89,16 +89,16 @@ class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A stored file as an operator sees it.
 
     Attributes:
-        id: of the upload or artifact.
-        session: the public name of the session it was stored in.
-        uri: what clients name it by.
-        tool: that made it; "" for uploads.
-        principal: whose it is; "" for anonymous.
-        stored_at_unix, used_at_unix, expires_at_unix: wall time; 0 if it is not known.
-        pins: calls that use it now.
-        is_bearer: it is for whoever of its principal names it.
-        is_live: its session goes on.
-        blob: where its content is, in the storage.
+        id: id of the upload or artifact.
+        session: public name of the session it was stored in.
+        uri: the handle or URI that clients name it by.
+        tool: the tool that made it; "" for uploads.
+        principal: the owner; "" for anonymous.
+        stored_at_unix, used_at_unix, expires_at_unix: wall time; 0 if not known.
+        pins: number of calls that use it now.
+        is_bearer: any client of the same principal that names it may use it.
+        is_live: its session is open.
+        blob: key of its content in the storage.
     """
 
     id: str
@@ -122,7 +122,7 @@ class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileEnds(msgspec.Struct, frozen=True, kw_only=True):
-    """How many files of one server and kind went for one reason, since the start.
+    """The number of files of one server and kind that went for one reason, since the start.
 
     Attributes:
         why: `expired`, `evicted`, `deleted` or `closed` (with their session).

@@ -1,12 +1,12 @@
-"""What is stored: the uploads and artifacts of every session, their sizes, who may use them, and when they go.
+"""The file store: the uploads and artifacts of every session, their sizes, who may use them, and when they go.
 
-Each entry is a blob and a record that owns it. An upload lives as long as it is used, an artifact until its deadline,
-so that a download link that was handed out keeps working; what a call uses stays until that is over. A session's
-uploads end with it. Those of clients without sessions do not, nor does what an earlier run stored: for these, a name
-of 128 random bits, said by the right principal, is proof enough.
+Each entry is a blob and a record that owns it. An upload lives as long as it is used. An artifact lives until its
+deadline, so that a download link that was handed out keeps working. A file that a call uses stays until that call is
+over. A session's uploads end with it. Uploads of clients without sessions do not, and neither do files that an earlier
+run stored: for these, an id of 128 random bits, named by the right principal, is proof enough.
 
-Room is taken before a byte is stored. What does not fit makes others go (`eviction`): files of the same session, and
-where the bound for all is reached, also files that no session owns any more.
+Room is reserved before a byte is stored. If a file does not fit, others are evicted (`eviction`): files of the same
+session, and where the limit for all is reached, also files whose session is not live.
 """
 
 from __future__ import annotations
@@ -17,48 +17,61 @@ from typing import Final, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from ...base.effects import Discard, Forget, Save
 from ...base.plan import UPLOAD_SCHEME, Eviction
-from ...state.context import Desk
+from ...base.storage import Discard, Forget, Save
+from ...state.context import Context
 from . import handles
-from .entry import Entry, Kept, Shelved, Upload
+from .entry import ArtifactEntry, Entry, StoredEntry, UploadEntry
 from .eviction import choose
-from .quota import Accounts, Hold
+from .quota import Reservation, StorageQuota
 from .records import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUpload, artifact_key
-from .tombstones import Ending, Owner, Tombs
+from .tombstones import Ending, Owner, Tombstones
 
-__all__ = ["Change", "Hold", "Kept", "Shelf", "Shelved", "StoredArtifact", "StoredUpload", "Upload", "artifact_key"]
+__all__ = [
+    "FileChange",
+    "FileStore",
+    "ArtifactEntry",
+    "Reservation",
+    "StoredEntry",
+    "StoredArtifact",
+    "StoredUpload",
+    "UploadEntry",
+    "artifact_key",
+]
 
 SAVED_ANEW_AFTER: Final = 0.25
-"""Of an upload's time: as much as it may live less after a restart than it would have."""
+"""Share of an upload's lifetime by which its saved deadline may lag behind. So much may be lost at a restart."""
 
 R = TypeVar("R", StoredUpload, StoredArtifact)
 
 
-class Change(NamedTuple):
-    """An artifact appeared, or went."""
+class FileChange(NamedTuple):
+    """An artifact that appeared, or went if `is_there` is False."""
 
     record: StoredArtifact
     is_there: bool
 
 
-class Shelf:
-    """Bounded in bytes and in files, for each session and over all; what is on its way counts as if it were there.
+class FileStore:
+    """All stored files. Bounded in bytes and in files, for each session and over all; reservations count like stored
+    files.
 
     Args:
-        is_live: whether there is a session of that public name.
+        is_live: returns True if a session of that public name is open.
 
     Attributes:
-        watch: told of each change, when it has happened.
+        watch: called with each change, after it happened.
     """
 
-    def __init__(self, desk: Desk, is_live: Callable[[str], bool]) -> None:
-        self.watch: Callable[[Change], None] | None = None
-        self._desk = desk
+    def __init__(self, context: Context, is_live: Callable[[str], bool]) -> None:
+        self.watch: Callable[[FileChange], None] | None = None
+        self._context = context
         self._is_live = is_live
-        self._accounts = Accounts(desk.limits)
-        self._loose: dict[tuple[FileKind, str, str], Shelved] = {}  # not bound to a session that lives
-        self._tombs = Tombs(tombs_max=desk.limits.tombs_max, ttl_s=desk.limits.tombstone_ttl_s)
+        self._quota = StorageQuota(context.limits)
+        self._loose: dict[tuple[FileKind, str, str], StoredEntry] = {}  # files that may be used without a live session
+        self._tombstones = Tombstones(
+            tombstones_max=context.limits.tombstones_max, ttl_s=context.limits.tombstone_ttl_s
+        )
         self._ends: Tally[tuple[str, FileKind, str]] = Tally()
         self._uses = 0
         self._is_stopping = False
@@ -66,173 +79,180 @@ class Shelf:
     # --- Room -----------------------------------------------------------------------------------------------------
 
     def room(self, sid: str) -> int:
-        """Bytes that may still be stored for a session, with what would make room for them."""
-        own_bytes, all_bytes = self._accounts.free(sid)
-        own = sum(entry.record.size_bytes for entry in self._movable(sid))
+        """Returns how many more bytes may be stored for a session, counting what can be evicted for them."""
+        own_bytes, all_bytes = self._quota.free(sid)
+        own = sum(entry.record.size_bytes for entry in self._evictable(sid))
         room = min(own_bytes, all_bytes) + own
-        if all_bytes < own_bytes:
+        if all_bytes < own_bytes:  # the limit for all is nearer: files without a live session may go as well
             room = min(own_bytes + own, room + sum(entry.record.size_bytes for entry in self._ownerless(sid)))
         return max(0, room)
 
     def upload_slots(self, sid: str) -> int:
-        """How many more uploads a session may have. Only bytes are made room for."""
-        return self._accounts.upload_slots(sid)
+        """Returns how many more uploads a session may have. Eviction makes room for bytes only, not for files."""
+        return self._quota.upload_slots(sid)
 
     def artifact_slots(self, sid: str) -> int:
-        """How many more artifacts a session may have."""
-        return self._accounts.artifact_slots(sid)
+        """Returns how many more artifacts a session may have."""
+        return self._quota.artifact_slots(sid)
 
-    def hold(self, sid: str, size_bytes: int, *, uploads: int = 0, artifacts: int = 0, is_sure: bool = True) -> Hold:
-        """Take room that there is.
+    def hold(
+        self, sid: str, size_bytes: int, *, uploads: int = 0, artifacts: int = 0, is_sure: bool = True
+    ) -> Reservation:
+        """Reserves room. The caller has checked with `room` that there is enough.
 
         Args:
-            is_sure: so much will come, and others go for it now. Else they go only for what has come, when it is added:
-                until then there may be more than the bounds allow, by what is held so.
+            is_sure: True: so many bytes will arrive, and other files are evicted for them now. False: others are
+                evicted only for what has arrived, when it is added; until then the store may exceed its limits by such
+                reservations.
         """
         assert size_bytes <= self.room(sid)
-        hold = Hold(sid, size_bytes, uploads=uploads, artifacts=artifacts, is_sure=is_sure)
-        self._accounts.count(hold, 1)
+        reservation = Reservation(sid, size_bytes, uploads=uploads, artifacts=artifacts, is_sure=is_sure)
+        self._quota.count(reservation, 1)
         if is_sure:
             self._make_room(sid)
-        return hold
+        return reservation
 
-    def release(self, hold: Hold) -> None:
-        """The files are stored now, or never will be."""
-        self._accounts.count(hold, -1)
+    def release(self, reservation: Reservation) -> None:
+        """Releases a reservation: its files are stored now, or never will be."""
+        self._quota.count(reservation, -1)
 
     def _make_room(self, sid: str) -> None:
-        """Let files go until the bounds are kept. Where they cannot be, since calls use too much of it, none go, until
-        such a call is over (`unpin`)."""
+        """Evicts files until the limits are kept. If calls use too much for that, none is evicted until such a call is
+        over (`unpin`)."""
         self._make_own_room(sid)
         self._make_common_room(sid)
 
     def _make_own_room(self, sid: str) -> None:
-        own_bytes, _ = self._accounts.free(sid)
+        own_bytes, _ = self._quota.free(sid)
         if own_bytes < 0:
-            self._let_go(-own_bytes, list(self._movable(sid)), self._accounts.unsure(sid))
+            self._evict_for(-own_bytes, list(self._evictable(sid)), self._quota.unsure(sid))
 
     def _make_common_room(self, sid: str) -> None:
-        _, all_bytes = self._accounts.free(sid)
+        _, all_bytes = self._quota.free(sid)
         if all_bytes < 0:
-            self._let_go(-all_bytes, [*self._movable(sid), *self._ownerless(sid)], self._accounts.unsure())
+            self._evict_for(-all_bytes, [*self._evictable(sid), *self._ownerless(sid)], self._quota.unsure())
 
-    def _let_go(self, missing_bytes: int, entries: list[Shelved], unsure: list[Hold]) -> None:
-        """Let some of the entries go for so much, which holds that are not sure are part of. Where all together are
-        less, these holds do without, the newest first: each was given what could go for it and for those before it, and
-        what goes for it may be others' to let go, when its files come."""
+    def _evict_for(self, missing_bytes: int, entries: list[StoredEntry], unsure: list[Reservation]) -> None:
+        """Evicts some of the entries for `missing_bytes`, of which unsure reservations are a part.
+
+        If all entries together have less, these reservations are left out of the sum, the newest first. Each was
+        granted against files that could be evicted for it and for those before it; when its own files arrive, files of
+        others may be evicted.
+        """
         newest_first = iter(unsure)
         while missing_bytes > 0:
-            if chosen := choose(entries, missing_bytes, self._desk.plan.eviction):
+            if chosen := choose(entries, missing_bytes, self._context.plan.eviction):
                 self._evict(chosen)
                 return
-            hold = next(newest_first, None)
-            if hold is None:
+            reservation = next(newest_first, None)
+            if reservation is None:
                 return
-            missing_bytes -= hold.size_bytes
+            missing_bytes -= reservation.size_bytes
 
     def make_room(self) -> None:
-        """For nobody: what earlier runs left may be more than the bounds are now, also without what has expired."""
-        for entry in [entry for entry in self._accounts.all_entries() if entry.is_over(self._desk.now)]:
+        """Enforces the limits without a new file: earlier runs may have left more than the limits allow now. Expired
+        files go first."""
+        for entry in [entry for entry in self._quota.all_entries() if entry.is_over(self._context.now)]:
             self._drop(entry, Ending.EXPIRED)
-        for sid in self._accounts.sids:
+        for sid in self._quota.sids:
             self._make_own_room(sid)
         self._make_common_room("")
 
-    def _evict(self, entries: Iterable[Shelved]) -> None:
+    def _evict(self, entries: Iterable[StoredEntry]) -> None:
         for entry in entries:
             self._drop(entry, Ending.EVICTED)
 
-    def _movable(self, sid: str) -> Iterator[Shelved]:
-        """Files of a session that may go for others."""
-        return filter(self._may_go, self._accounts.entries_of(sid))
+    def _evictable(self, sid: str) -> Iterator[StoredEntry]:
+        """Yields files of a session that may be evicted."""
+        return filter(self._may_evict, self._quota.entries_of(sid))
 
-    def _ownerless(self, sid: str) -> Iterator[Shelved]:
-        """Files that may go for those of any other session."""
+    def _ownerless(self, sid: str) -> Iterator[StoredEntry]:
+        """Yields files without a live session that may be evicted for those of any other session."""
         for entry in self._loose.values():
-            if entry.record.sid != sid and self._may_go(entry) and not self._is_live(entry.record.sid):
+            if entry.record.sid != sid and self._may_evict(entry) and not self._is_live(entry.record.sid):
                 yield entry
 
-    def _may_go(self, entry: Shelved) -> bool:
-        """What was accepted in this very moment is not what makes room."""
-        is_on = self._desk.plan.eviction is not Eviction.NONE
-        return is_on and not entry.pins and entry.added_at != self._desk.now
+    def _may_evict(self, entry: StoredEntry) -> bool:
+        """True if the file may be evicted. A file that was added at this very moment never makes room."""
+        is_on = self._context.plan.eviction is not Eviction.NONE
+        return is_on and not entry.pins and entry.added_at != self._context.now
 
     # --- In and out -----------------------------------------------------------------------------------------------
 
-    def add_upload(self, record: StoredUpload) -> Upload:
-        """It is stored, and its record saved."""
-        entry = self._entry(record, self._desk.now, self._desk.now + self._desk.limits.upload_ttl_s)
-        self._put(entry)
+    def add_upload(self, record: StoredUpload) -> UploadEntry:
+        """Adds an upload that is stored and whose record is saved."""
+        entry = self._entry(record, self._context.now, self._context.now + self._context.limits.upload_ttl_s)
+        self._add(entry)
         return entry
 
-    def add_artifact(self, record: StoredArtifact) -> Kept:
-        """It is stored, and its record saved."""
-        entry = self._entry(record, self._desk.now, record.expires_at_unix - self._desk.unix_at_zero)
-        self._put(entry)
+    def add_artifact(self, record: StoredArtifact) -> ArtifactEntry:
+        """Adds an artifact that is stored and whose record is saved."""
+        entry = self._entry(record, self._context.now, record.expires_at_unix - self._context.unix_at_zero)
+        self._add(entry)
         return entry
 
     def restore(self, uploads: Iterable[StoredUpload], artifacts: Iterable[StoredArtifact]) -> None:
-        """What earlier runs left. What expired meanwhile is not served; that goes with the first deadlines, and so does
-        what is beyond the bounds."""
+        """Adds what earlier runs left. Files that expired meanwhile are not served; they go with the first deadlines,
+        and so does what exceeds the limits."""
         records: list[StoredUpload | StoredArtifact] = [*uploads, *artifacts]
         for record in sorted(records, key=lambda record: (record.stored_at_unix, record.id)):
-            expires_at, added_at = record.expires_at_unix - self._desk.unix_at_zero, float("-inf")
-            if isinstance(record, StoredUpload):
-                self._shelve(self._entry(record, added_at, expires_at))
+            expires_at, added_at = record.expires_at_unix - self._context.unix_at_zero, float("-inf")
+            if isinstance(record, StoredUpload):  # both branches do the same: the type checker needs them apart
+                self._put(self._entry(record, added_at, expires_at))
             else:
-                self._shelve(self._entry(record, added_at, expires_at))
-        if any(min(self._accounts.free(sid)) < 0 for sid in self._accounts.sids):
-            self._desk.timers.set(("room", ""), 0.0, "stored files beyond their bounds")
+                self._put(self._entry(record, added_at, expires_at))
+        if any(min(self._quota.free(sid)) < 0 for sid in self._quota.sids):
+            self._context.timers.set(("room", ""), 0.0, "stored files beyond their bounds")
 
     def _entry(self, record: R, added_at: float, expires_at: float) -> Entry[R]:
         self._uses += 1
-        at_unix = record.stored_at_unix if added_at == float("-inf") else self._desk.now_unix
+        at_unix = record.stored_at_unix if added_at == float("-inf") else self._context.now_unix
         return Entry(record, added_at=added_at, expires_at=expires_at, used=self._uses, used_at_unix=at_unix)
 
-    def _put(self, entry: Shelved) -> None:
-        self._shelve(entry)
+    def _add(self, entry: StoredEntry) -> None:
+        self._put(entry)
         self._make_room(entry.record.sid)
         if isinstance(entry.record, StoredArtifact):
-            self._tell(Change(entry.record, is_there=True))
+            self._tell(FileChange(entry.record, is_there=True))
 
-    def _shelve(self, entry: Shelved) -> None:
+    def _put(self, entry: StoredEntry) -> None:
         record = entry.record
-        self._accounts.add(entry)
+        self._quota.add(entry)
         if record.is_bearer or entry.is_restored:
             self._loose[record.kind, record.sid, record.id] = entry
         self._set_deadline(entry)
 
-    def _set_deadline(self, entry: Shelved) -> None:
+    def _set_deadline(self, entry: StoredEntry) -> None:
         record = entry.record
         why = "upload unused" if record.kind == "upload" else "artifact expired"
-        self._desk.timers.set((record.kind, (record.sid, record.id)), entry.expires_at, why)
+        self._context.timers.set((record.kind, (record.sid, record.id)), entry.expires_at, why)
 
     def handle_timeout(self, kind: FileKind, sid: str, id: str) -> None:
-        """Its time is over. In use, it goes when that is over too."""
-        entry = self._accounts.find(kind, sid, id)
-        if entry is not None and entry.is_over(self._desk.now):
+        """Drops a file that has expired. A file in use goes when its last call is over."""
+        entry = self._quota.find(kind, sid, id)
+        if entry is not None and entry.is_over(self._context.now):
             self._drop(entry, Ending.EXPIRED)
 
     def delete(self, kind: FileKind, sid: str, id: str) -> None:
-        """An operator's order. There is such a file, and no call uses it."""
-        entry = self._accounts.find(kind, sid, id)
+        """Deletes a file by an operator's order. The file exists, and no call uses it."""
+        entry = self._quota.find(kind, sid, id)
         assert entry is not None
         assert not entry.pins
         self._drop(entry, Ending.DELETED)
 
-    def _drop(self, entry: Shelved, why: Ending) -> None:
+    def _drop(self, entry: StoredEntry, why: Ending) -> None:
         record = entry.record
-        self._accounts.remove(entry)
+        self._quota.remove(entry)
         self._loose.pop((record.kind, record.sid, record.id), None)
-        self._desk.timers.cancel((record.kind, (record.sid, record.id)))
-        self._tombs.bury(record.kind, record.id, _owner(entry), why, self._desk.now)
+        self._context.timers.cancel((record.kind, (record.sid, record.id)))
+        self._tombstones.bury(record.kind, record.id, _owner(entry), why, self._context.now)
         self._ends[record.server, record.kind, why.value] += 1
-        self._desk.order(Forget(key=record.key))
-        self._desk.order(Discard(blob=record.blob))
+        self._context.order(Forget(key=record.key))
+        self._context.order(Discard(blob=record.blob))
         if isinstance(record, StoredArtifact):
-            self._tell(Change(record, is_there=False))
+            self._tell(FileChange(record, is_there=False))
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: FileChange) -> None:
         if self.watch is not None:
             self.watch(change)
 
@@ -241,21 +261,23 @@ class Shelf:
     @overload
     def find(
         self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: Literal["upload"]
-    ) -> Upload | None: ...
+    ) -> UploadEntry | None: ...
     @overload
     def find(
         self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: Literal["artifact"]
-    ) -> Kept | None: ...
+    ) -> ArtifactEntry | None: ...
     @overload
     def find(
         self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: FileKind
-    ) -> Shelved | None: ...
-    def find(self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: FileKind) -> Shelved | None:
-        """The file `id` that was stored in session `of_sid`, if the client of session `sid` may use it.
+    ) -> StoredEntry | None: ...
+    def find(
+        self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: FileKind
+    ) -> StoredEntry | None:
+        """Returns the file `id` that was stored in session `of_sid`, if the client of session `sid` may use it.
 
-        It may if the file is of the same server and principal, and of the same session, or of none that could still
-        tell its clients apart: of a client without sessions, or of an earlier run. Finding it is using it: an upload's
-        time starts anew.
+        It may if the file has the same server and principal, and is of the same session or of none that could still
+        tell its clients apart: of a client without sessions, or of an earlier run. Finding a file counts as use: an
+        upload's lifetime starts anew.
         """
         entry = self._alive(kind, of_sid, id)
         if entry is None or not self._may_use(_owner(entry), server, sid, principal):
@@ -263,30 +285,23 @@ class Shelf:
         self._use(entry)
         return entry
 
-    def find_any(self, sid: str, id: str) -> Shelved | None:
-        """A file for whoever has a signed link to it. Finding it is using it."""
+    def find_any(self, sid: str, id: str) -> StoredEntry | None:
+        """Returns a file for the holder of a signed link to it. Finding it counts as use."""
         entry = self._alive("artifact", sid, id) or self._alive("upload", sid, id)
         if entry is not None:
             self._use(entry)
         return entry
 
     def gone(self, server: str, sid: str, principal: str, *, of_sid: str, id: str, kind: FileKind) -> str | None:
-        """What became of a file that `find` would have found, such as "it expired 3 minutes ago". None if there never
-        was one, or it is not for this client to know."""
-        found = self._tombs.find(kind, of_sid, id, self._desk.now)
+        """Returns what became of a file that `find` would have found, such as "it expired 3 minutes ago". None if there
+        never was one, or this client may not know."""
+        found = self._tombstones.find(kind, of_sid, id, self._context.now)
         if found is None or not self._may_use(found[0], server, sid, principal):
             return None
         return found[1]
 
-    def find_upload(self, server: str, sid: str, uid: str) -> Upload | None:
-        """An upload of the session `sid`. Finding it is using it."""
-        entry = self._alive("upload", sid, uid)
-        if entry is None or entry.record.server != server:
-            return None
-        self._use(entry)
-        return entry
-
     def find_artifact(self, sid: str, aid: str) -> StoredArtifact | None:
+        """Returns the record of an artifact of session `sid`. Finding it counts as use."""
         entry = self._alive("artifact", sid, aid)
         if entry is None:
             return None
@@ -294,40 +309,40 @@ class Shelf:
         return entry.record
 
     def has(self, kind: FileKind, sid: str, id: str) -> bool:
-        """Whether there is such a file, of whomever. Asking is not using it."""
-        entry = self._accounts.find(kind, sid, id)
-        return entry is not None and not entry.is_over(self._desk.now)
+        """True if there is such a file, whoever owns it. Does not count as use."""
+        entry = self._quota.find(kind, sid, id)
+        return entry is not None and not entry.is_over(self._context.now)
 
     def artifacts_of(self, sid: str) -> list[StoredArtifact]:
-        """Oldest first."""
-        kept = self._accounts.artifacts_of(sid)
-        return [entry.record for entry in kept if not entry.is_over(self._desk.now)]
+        """Returns the records of the session's artifacts, oldest first."""
+        kept = self._quota.artifacts_of(sid)
+        return [entry.record for entry in kept if not entry.is_over(self._context.now)]
 
-    def pin(self, entry: Shelved) -> None:
-        """A call uses it from now on."""
+    def pin(self, entry: StoredEntry) -> None:
+        """Marks the file as used by one more call."""
         entry.pins += 1
 
-    def unpin(self, entry: Shelved) -> None:
-        """That call is over. What should have gone meanwhile goes now."""
+    def unpin(self, entry: StoredEntry) -> None:
+        """Marks one call that used the file as over, and catches up on the expiry or eviction that it held up."""
         assert entry.pins > 0
         entry.pins -= 1
         record = entry.record
-        if self._accounts.find(record.kind, record.sid, record.id) is not entry:
-            return  # it ended with its session
-        if entry.is_over(self._desk.now):
+        if self._quota.find(record.kind, record.sid, record.id) is not entry:
+            return  # it was dropped with its session meanwhile
+        if entry.is_over(self._context.now):
             self._drop(entry, Ending.EXPIRED)
         elif not entry.pins:
             self._make_room(record.sid)
 
     @overload
-    def _alive(self, kind: Literal["upload"], sid: str, id: str) -> Upload | None: ...
+    def _alive(self, kind: Literal["upload"], sid: str, id: str) -> UploadEntry | None: ...
     @overload
-    def _alive(self, kind: Literal["artifact"], sid: str, id: str) -> Kept | None: ...
+    def _alive(self, kind: Literal["artifact"], sid: str, id: str) -> ArtifactEntry | None: ...
     @overload
-    def _alive(self, kind: FileKind, sid: str, id: str) -> Shelved | None: ...
-    def _alive(self, kind: FileKind, sid: str, id: str) -> Shelved | None:
-        entry = self._accounts.find(kind, sid, id)
-        if entry is not None and entry.is_over(self._desk.now):
+    def _alive(self, kind: FileKind, sid: str, id: str) -> StoredEntry | None: ...
+    def _alive(self, kind: FileKind, sid: str, id: str) -> StoredEntry | None:
+        entry = self._quota.find(kind, sid, id)
+        if entry is not None and entry.is_over(self._context.now):
             self._drop(entry, Ending.EXPIRED)
             return None
         return entry
@@ -337,55 +352,58 @@ class Shelf:
             return False
         return owner.sid == sid or owner.is_bearer or (owner.is_restored and not self._is_live(owner.sid))
 
-    def _use(self, entry: Shelved) -> None:
+    def _use(self, entry: StoredEntry) -> None:
         self._uses += 1
-        entry.used, entry.used_at_unix = self._uses, self._desk.now_unix
+        entry.used, entry.used_at_unix = self._uses, self._context.now_unix
         if isinstance(entry.record, StoredArtifact):
             return
-        ttl_s = self._desk.limits.upload_ttl_s
-        entry.expires_at = max(entry.expires_at, self._desk.now + ttl_s)  # a clock put back since makes none shorter
+        ttl_s = self._context.limits.upload_ttl_s
+        # A restored deadline may be later than this, if the wall clock was put back since: use never makes it earlier.
+        entry.expires_at = max(entry.expires_at, self._context.now + ttl_s)
         self._set_deadline(entry)
-        expires_at_unix = self._desk.now_unix + ttl_s
+        expires_at_unix = self._context.now_unix + ttl_s
         if expires_at_unix - entry.record.expires_at_unix > ttl_s * SAVED_ANEW_AFTER:
             record = msgspec.structs.replace(entry.record, expires_at_unix=expires_at_unix)
             entry.record = record
             value = msgspec.json.encode(record)
-            # Nobody waits for it: were it to fail, a restart would take the upload for unused.
-            order = Save(self._desk.new_ticket(), key=record.key, value=value, expires_at_unix=expires_at_unix)
-            self._desk.order(order)
+            # The answer is not awaited: if saving fails, a restart takes the upload for unused.
+            order = Save(self._context.new_ticket(), key=record.key, value=value, expires_at_unix=expires_at_unix)
+            self._context.order(order)
 
     # --- Sessions -------------------------------------------------------------------------------------------------
 
     def close_session(self, sid: str) -> None:
-        """Its uploads go, unless its client has no sessions; its artifacts live until their deadline."""
-        for entry in [] if self._is_stopping else self._accounts.uploads_of(sid):
+        """Drops the session's uploads, except those of a client without sessions. Artifacts live until their
+        deadline."""
+        for entry in [] if self._is_stopping else self._quota.uploads_of(sid):
             if not entry.record.is_bearer:
                 self._drop(entry, Ending.CLOSED)
 
     def stop(self) -> None:
-        """Sessions that end from now on end with this process: their clients will name their uploads to the next."""
+        """Keeps the uploads of sessions that close from now on: the process ends, and clients will name their uploads
+        to the next one."""
         self._is_stopping = True
 
     # --- For operators --------------------------------------------------------------------------------------------
 
     def report(self) -> tuple[FileStatus, ...]:
-        """All files, those that were used last last."""
-        entries = sorted(self._accounts.all_entries(), key=lambda entry: entry.used)
+        """Returns the status of all files, least recently used first."""
+        entries = sorted(self._quota.all_entries(), key=lambda entry: entry.used)
         return tuple(map(self._status, entries))
 
     def ends(self) -> tuple[FileEnds, ...]:
-        """How many went, and why."""
+        """Returns how many files went, and why."""
         return tuple(
             FileEnds(server=server, kind=kind, why=why, count=count)
             for (server, kind, why), count in sorted(self._ends.items())
         )
 
-    def _status(self, entry: Shelved) -> FileStatus:
+    def _status(self, entry: StoredEntry) -> FileStatus:
         record = entry.record
         if isinstance(record, StoredArtifact):
             uri, tool = handles.format_artifact(record.sid, record.aid, record.filename), record.tool
         else:
-            server = self._desk.servers.get(record.server)
+            server = self._context.servers.get(record.server)
             scheme = UPLOAD_SCHEME if server is None else server.upload_scheme
             uri, tool = handles.format_upload(record.sid, record.uid, scheme), ""
         return FileStatus(
@@ -402,7 +420,7 @@ class Shelf:
             principal=record.principal,
             stored_at_unix=record.stored_at_unix,
             used_at_unix=entry.used_at_unix,
-            expires_at_unix=self._desk.unix_at_zero + entry.expires_at,
+            expires_at_unix=self._context.unix_at_zero + entry.expires_at,
             pins=entry.pins,
             is_bearer=record.is_bearer,
             is_live=self._is_live(record.sid),
@@ -410,6 +428,6 @@ class Shelf:
         )
 
 
-def _owner(entry: Shelved) -> Owner:
+def _owner(entry: StoredEntry) -> Owner:
     record = entry.record
     return Owner(record.server, record.principal, record.sid, record.is_bearer, entry.is_restored)

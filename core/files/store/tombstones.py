@@ -1,4 +1,4 @@
-"""What became of files that are gone, for a while: whoever still names one is told why."""
+"""Tombstones of files that are gone: for a while, a client that still names one is told why."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PHRASES = {
 
 
 class Owner(NamedTuple):
-    """Whose a file is.
+    """The owner of a file.
 
     Attributes:
-        is_bearer: of a client without sessions.
-        is_restored: an earlier run stored it.
+        is_bearer: stored for a client without sessions.
+        is_restored: stored by an earlier run.
     """
 
     server: str
@@ -38,35 +38,36 @@ class Owner(NamedTuple):
     is_restored: bool
 
 
-class _Tomb(NamedTuple):
+class _Tombstone(NamedTuple):
     owner: Owner
     why: Ending
     at: float
 
 
-class Tombs:
-    """At most `tombs_max`, each read for `ttl_s`; beyond that the oldest is forgotten."""
+class Tombstones:
+    """A bounded table of tombstones: at most `tombstones_max`, each readable for `ttl_s`. At the bound the oldest is
+    dropped."""
 
-    def __init__(self, *, tombs_max: int, ttl_s: float) -> None:
-        self._max = tombs_max
+    def __init__(self, *, tombstones_max: int, ttl_s: float) -> None:
+        self._max = tombstones_max
         self._ttl_s = ttl_s
-        self._tombs: dict[tuple[FileKind, str, str], _Tomb] = {}
+        self._tombstones: dict[tuple[FileKind, str, str], _Tombstone] = {}
 
     def __len__(self) -> int:
-        return len(self._tombs)
+        return len(self._tombstones)
 
     def bury(self, kind: FileKind, id: str, owner: Owner, why: Ending, now: float) -> None:
-        self._tombs.pop((kind, owner.sid, id), None)
-        self._tombs[kind, owner.sid, id] = _Tomb(owner, why, now)
-        while len(self._tombs) > self._max:
-            del self._tombs[next(iter(self._tombs))]
+        self._tombstones.pop((kind, owner.sid, id), None)
+        self._tombstones[kind, owner.sid, id] = _Tombstone(owner, why, now)
+        while len(self._tombstones) > self._max:
+            del self._tombstones[next(iter(self._tombstones))]
 
     def find(self, kind: FileKind, sid: str, id: str, now: float) -> tuple[Owner, str] | None:
-        """Whose it was, and what became of it, as the end of a sentence."""
-        tomb = self._tombs.get((kind, sid, id))
-        if tomb is None or tomb.at + self._ttl_s <= now:
+        """Returns the former owner, and what became of the file as the end of a sentence."""
+        tombstone = self._tombstones.get((kind, sid, id))
+        if tombstone is None or tombstone.at + self._ttl_s <= now:
             return None
-        return tomb.owner, _PHRASES[tomb.why].format(ago=_ago(now - tomb.at))
+        return tombstone.owner, _PHRASES[tombstone.why].format(ago=_ago(now - tombstone.at))
 
 
 def _ago(seconds: float) -> str:

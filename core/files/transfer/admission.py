@@ -1,7 +1,7 @@
-"""What all uploads have in common, however their bytes come: who may make one, and what is written down of it.
+"""Admission of uploads, however their bytes arrive: who may upload, and which record is saved.
 
-A link is the whole credential, and is used up by the first upload that succeeds. It belongs to a session, which must
-be there still; or to a client without sessions (`Grant.is_bearer`), and then it holds by itself.
+A signed link is the whole credential, and is used up by the first upload that succeeds. It belongs to a session, which
+must still be open; or to a client without sessions (`Grant.is_bearer`), and then it is valid by itself.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...base.effects import Discard, Forget, Save, Saved, StorageAnswer, StoredFile
 from ...base.ids import Ticket
 from ...base.plan import ServerPlan
-from ...downstream.sessions import Clients
-from ...state.context import Desk
-from ...state.storage_orders import Waiting, reason_of
+from ...base.storage import Discard, Forget, Save, Saved, StorageAnswer, StoredFile
+from ...downstream.sessions import Sessions
+from ...state.context import Context
+from ...state.storage_orders import StorageOrders, reason_of
 from ..calls import offers
 from ..store import handles
 from ..store.filenames import mime_type_of, safe_filename
-from ..store.store import Hold, Shelf, StoredUpload
+from ..store.store import FileStore, Reservation, StoredUpload
 
 
 class Refusal(NamedTuple):
-    """Why something is not taken: `status` for HTTP, `code` for programs, `text` for people."""
+    """The refusal of a request: `status` for HTTP, `code` for programs, `text` for people."""
 
     status: int
     code: str
@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """That a link is good, and what for."""
+    """A link that was found good, with its server and its grant."""
 
     server: ServerPlan
     nonce: str
@@ -49,29 +49,36 @@ FULL = Refusal(
 )
 
 
-class Deposits:
-    """Admits uploads, and keeps what they brought."""
+class UploadAdmission:
+    """Admits uploads, and saves the records of what they brought."""
 
-    def __init__(self, desk: Desk, clients: Clients, shelf: Shelf, nonces: handles.Nonces, waiting: Waiting) -> None:
-        self._desk = desk
-        self._clients = clients
-        self._shelf = shelf
+    def __init__(
+        self,
+        context: Context,
+        sessions: Sessions,
+        file_store: FileStore,
+        nonces: handles.Nonces,
+        storage_orders: StorageOrders,
+    ) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._file_store = file_store
         self._nonces = nonces
-        self._waiting = waiting
+        self._storage_orders = storage_orders
         self._saving: set[str] = set()  # nonces of uploads whose records are being written
 
-    # --- Who may ----------------------------------------------------------------------------------------------------
+    # --- Admission --------------------------------------------------------------------------------------------------
 
     def admit(self, server_id: str, query: dict[str, str], session: str | None) -> Permit | Refusal:
-        """Check a link.
+        """Checks an upload link.
 
         Args:
-            session: the `Mcp-Session-Id` header. It need not be there; if it is, it must fit.
+            session: the `Mcp-Session-Id` header. It may be absent; if present, it must name the session of the link.
         """
-        server = self._desk.servers.get(server_id)
+        server = self._context.servers.get(server_id)
         if server is None:
             return Refusal(404, "unknown_server", f"there is no server {server_id!r}")
-        if not self._desk.plan.uploads_enabled or not server.takes_uploads:
+        if not self._context.plan.uploads_enabled or not server.takes_uploads:
             return Refusal(403, "uploads_disabled", f"server {server.id!r} takes no uploads")
         helper = offers.helper_name(server.id)
         nonce = handles.nonce_of(query)
@@ -80,12 +87,12 @@ class Deposits:
             text = f"this link is not valid, or was used already: call the tool {helper} for a new one"
             return Refusal(403, "bad_credential", text)
         fault = handles.check_upload(
-            self._desk.plan.link_key, query, server=server.id, sid=grant.sid, now_unix=self._desk.now_unix
+            self._context.plan.link_key, query, server=server.id, sid=grant.sid, now_unix=self._context.now_unix
         )
         if fault is not None:
-            self._desk.note("warning", f"upload refused: link {fault}", server.id)
-            said = "this link has expired" if fault == "expired" else "this link is not valid"
-            return Refusal(403, "bad_credential", f"{said}: call the tool {helper} for a new one")
+            self._context.note("warning", f"upload refused: link {fault}", server.id)
+            problem = "this link has expired" if fault == "expired" else "this link is not valid"
+            return Refusal(403, "bad_credential", f"{problem}: call the tool {helper} for a new one")
         if not self.holds(grant):
             return GONE
         if session is not None and not self.names(session, grant.sid):
@@ -93,24 +100,24 @@ class Deposits:
         return Permit(server, nonce, grant)
 
     def holds(self, grant: handles.Grant) -> bool:
-        """Whether whom it was given to is still there."""
-        return grant.is_bearer or self._clients.by_sid(grant.sid) is not None
+        """True if the session that the link was given to is still open, or the link needs none."""
+        return grant.is_bearer or self._sessions.by_sid(grant.sid) is not None
 
     def names(self, header: str, sid: str) -> bool:
-        """Whether an `Mcp-Session-Id` header is one of the names of that session."""
-        session = self._clients.by_sid(sid)
+        """True if an `Mcp-Session-Id` header is one of the names of that session."""
+        session = self._sessions.by_sid(sid)
         return header == sid or (session is not None and header == session.id)
 
-    # --- What is kept -----------------------------------------------------------------------------------------------
+    # --- Records ----------------------------------------------------------------------------------------------------
 
     def record(self, grant: handles.Grant, blob: str, file: StoredFile) -> StoredUpload:
-        """What is to be written down of a file that lies in `blob`, under a fresh id."""
-        session = self._clients.by_sid(grant.sid)
+        """Returns the record to be saved for a file that lies in `blob`, with a fresh upload id."""
+        session = self._sessions.by_sid(grant.sid)
         filename = safe_filename(file.filename, "upload")
         return StoredUpload(
             server=grant.server,
             sid=grant.sid,
-            uid=self._desk.mint(),
+            uid=self._context.mint(),
             principal=grant.principal if session is None else session.principal,
             blob=blob,
             filename=filename,
@@ -118,38 +125,42 @@ class Deposits:
             size_bytes=file.size_bytes,
             sha256=file.sha256,
             is_bearer=grant.is_bearer,
-            stored_at_unix=self._desk.now_unix,
-            expires_at_unix=self._desk.now_unix + self._desk.limits.upload_ttl_s,
+            stored_at_unix=self._context.now_unix,
+            expires_at_unix=self._context.now_unix + self._context.limits.upload_ttl_s,
         )
 
     def begin(self, nonce: str) -> None:
-        """An upload with this link is under way: it stays good until `release`."""
+        """Marks an upload with this link as under way: the link stays good until `release`."""
         self._nonces.begin(nonce)
 
-    def release(self, nonce: str, hold: Hold) -> None:
-        """That upload is over: others may have its room."""
-        self._shelf.release(hold)
+    def release(self, nonce: str, reservation: Reservation) -> None:
+        """Marks that upload as over, and releases its reservation."""
+        self._file_store.release(reservation)
         self._nonces.end(nonce)
 
     def keep(
         self,
         nonce: str,
         grant: handles.Grant,
-        hold: Hold,
+        reservation: Reservation,
         records: Sequence[StoredUpload],
         then: Callable[[Refusal | None], None],
     ) -> None:
-        """Write the records, use the link up, and release it. `then` is told None when the uploads are on the shelf, or
-        else why nothing is left of them, their blobs included."""
+        """Saves the records, spends the link, and releases it and the reservation.
+
+        Calls `then` with None once the uploads are in the store, or else with the refusal; then nothing is left of
+        them, their blobs included.
+        """
         refusal = None if self.holds(grant) else GONE
+        # Uploads with one link may run at the same time: the first whose records are being saved wins.
         if refusal is None and (nonce in self._saving or self._nonces.find(nonce) is None):
             refusal = USED
         if refusal is not None:
-            self.release(nonce, hold)
+            self.release(nonce, reservation)
             self._undo(records)
             then(refusal)
             return
-        session = self._clients.by_sid(grant.sid)
+        session = self._sessions.by_sid(grant.sid)
         left = len(records)
         problem = ""
         self._saving.add(nonce)
@@ -162,32 +173,33 @@ class Deposits:
             if left:
                 return
             self._saving.remove(nonce)
-            self.release(nonce, hold)
+            self.release(nonce, reservation)
             refusal = Refusal(507, "storage_failed", problem) if problem else None
-            if refusal is None and not grant.is_bearer and self._clients.by_sid(grant.sid) is not session:
+            # The session may have closed while the records were being saved.
+            if refusal is None and not grant.is_bearer and self._sessions.by_sid(grant.sid) is not session:
                 refusal = GONE
             if refusal is not None:
                 for record in records:
-                    self._desk.order(Forget(key=record.key))
+                    self._context.order(Forget(key=record.key))
                 self._undo(records)
                 then(refusal)
                 return
             self._nonces.spend(nonce)
             for record in records:
-                self._shelf.add_upload(record)
+                self._file_store.add_upload(record)
             then(None)
 
         for record in records:
-            self._waiting.order(partial(_saving, record), saved)
+            self._storage_orders.order(partial(_saving, record), saved)
 
     def _undo(self, records: Sequence[StoredUpload]) -> None:
         for record in records:
-            self._desk.order(Discard(blob=record.blob))
+            self._context.order(Discard(blob=record.blob))
 
     def reply(self, records: Sequence[StoredUpload]) -> bytes:
-        """The JSON that tells a client of its uploads, of which there is at least one."""
+        """Returns the JSON that describes uploads to their client. There is at least one."""
         server, sid = records[0].server, records[0].sid
-        scheme = self._desk.servers[server].upload_scheme
+        scheme = self._context.servers[server].upload_scheme
         return offers.upload_reply(server, sid, [_uploaded(record) for record in records], scheme)
 
 

@@ -1,10 +1,25 @@
-"""Uploads that go on after a break: each a draft, which grows from request to request and becomes an upload at its end.
+"""Resumable uploads: a file that arrives over several requests, and goes on after a broken connection.
 
-A draft is made with an upload link, has a link of its own from then on, and holds the room of the whole file. One
-request at a time adds to it; whoever asks where to go on, or wants to add or to end it, is served once that request has
-been made to stop, for a client that comes back knows better than we do that its old connection is dead. What arrived
-stays. With the last byte the draft becomes an upload, as if it had come at once, and the link that it was made with is
-used up; until then the same link may begin others. A draft that is left alone expires, and none outlives the proxy.
+A resumable upload is created with an upload link (`handles.sign_upload`), has a link of its own from then on
+(`handles.sign_draft`), and reserves room for the whole file. A client may add bytes to it, ask where to go on, ask how
+far it is, or end it (`Verb`). One request at a time adds bytes. A request to add, resume or end is served once the one
+that adds bytes has been made to stop: a client that comes back knows better than the proxy that its old connection is
+dead. A request that only asks how far the upload is interrupts nothing. Bytes that arrived are kept.
+
+The machine has one instance for each resumable upload. It starts OPEN, waiting for a request. APPEND stands for a
+request that is allowed to add bytes; while APPENDING, the storage takes in the body and reports how much it has. A last
+report that leaves bytes missing is STOP: the upload is OPEN again. A last report that has the whole file is COMPLETE:
+the upload is SAVING, while its record is written as for a file that came in one request. SAVE says that the record is
+written and the upload is in the file store. DONE keeps the response and the handle for a client that lost the
+connection before it read them, until they expire or a new upload takes the place. The upload link is used up by then,
+so every other resumable upload that was created with it ends; until then one link may create several.
+
+END stands for expiry, the end of the session or of the proxy, a link that another upload used up, a client's request,
+and bytes that turned out useless. An OPEN or DONE upload is ENDED at once. An APPENDING one is ENDING until its request
+has stopped, since the storage still writes to the blob; whatever the last report says, the blob is discarded then.
+While SAVING, END means only that the record could not be kept: all else waits for the outcome, as the storage order has
+a time limit of its own. An upload without requests expires after `upload_draft_ttl_s`, any after `upload_draft_max_s`,
+and none outlives the proxy. ENDED is terminal: the room is released, and the link leads nowhere.
 """
 
 from __future__ import annotations
@@ -16,65 +31,79 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from ...base.effects import Append, Appended, Cease, Discard, DraftOpening, Halt, Headers, StoredFile, Verb
 from ...base.errors import LocalProtocolError
+from ...base.events import DraftOpening, Headers, Verb
 from ...base.ids import ChannelId
 from ...base.state_machine import Machine
-from ...state.context import Desk, Role
+from ...base.storage import Append, Appended, Cease, Discard, Halt, StoredFile
+from ...state.context import ChannelRole, Context
 from ...wire.http.dates import format_date
 from ..store import handles
 from ..store.filenames import HEAD_BYTES
-from ..store.store import Hold, Shelf
-from .admission import FULL, GONE, Deposits, Permit, Refusal
+from ..store.store import FileStore, Reservation
+from .admission import FULL, GONE, Permit, Refusal, UploadAdmission
 
 WAITING_MAX: Final = 4
-"""Requests that wait until a draft is free. A client has one; another may ask how far it is."""
+"""Requests that may wait until an upload is free. A client has one; another may ask how far the upload is."""
 
 
-class State(enum.Enum):
-    OPEN = "open"  # waits for more
-    APPENDING = "appending"  # a request adds to it
-    ENDING = "ending"  # nobody wants it any more, and the request that adds to it is being stopped
-    SAVING = "saving"  # it is complete, and its record is being written
-    DONE = "done"  # it is an upload; that it was this draft can still be asked
+class ResumableUploadState(enum.Enum):
+    OPEN = "open"  # waits for a request that adds bytes
+    APPENDING = "appending"  # a request adds bytes
+    ENDING = "ending"  # it was ended, and the request that adds bytes is being stopped
+    SAVING = "saving"  # all bytes are there, and the record is being written
+    DONE = "done"  # it is in the file store, and its handle can still be asked for
     ENDED = "ended"
 
 
-class Input(enum.Enum):
-    APPEND = "append"  # a request is allowed to add
-    STOP = "stop"  # that request is over, and more is to come
+class ResumableUploadInput(enum.Enum):
+    APPEND = "append"  # a request is allowed to add bytes
+    STOP = "stop"  # that request is over, and bytes are missing
     COMPLETE = "complete"  # that request brought the rest
-    SAVE = "save"  # the upload is on the shelf
-    END = "end"  # it expired, its owner is gone, or somebody said so
+    SAVE = "save"  # the record is written, and the upload is in the file store
+    END = "end"  # it expired, was ended, or could not be kept; or its session, link or proxy is gone
 
 
 # Source: tus 1.0.0, "Core Protocol" and "Termination".
 # An input missing from a row is illegal in that state; an empty row is terminal.
-TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
-    State.OPEN: {Input.APPEND: State.APPENDING, Input.END: State.ENDED},
-    State.APPENDING: {Input.STOP: State.OPEN, Input.COMPLETE: State.SAVING, Input.END: State.ENDING},
-    State.ENDING: {Input.STOP: State.ENDED, Input.COMPLETE: State.ENDED},
-    State.SAVING: {Input.SAVE: State.DONE, Input.END: State.ENDED},
-    State.DONE: {Input.END: State.ENDED},
-    State.ENDED: {},
+TRANSITIONS: Final[dict[ResumableUploadState, dict[ResumableUploadInput, ResumableUploadState]]] = {
+    ResumableUploadState.OPEN: {
+        ResumableUploadInput.APPEND: ResumableUploadState.APPENDING,
+        ResumableUploadInput.END: ResumableUploadState.ENDED,
+    },
+    ResumableUploadState.APPENDING: {
+        ResumableUploadInput.STOP: ResumableUploadState.OPEN,
+        ResumableUploadInput.COMPLETE: ResumableUploadState.SAVING,
+        ResumableUploadInput.END: ResumableUploadState.ENDING,
+    },
+    ResumableUploadState.ENDING: {
+        ResumableUploadInput.STOP: ResumableUploadState.ENDED,
+        ResumableUploadInput.COMPLETE: ResumableUploadState.ENDED,
+    },
+    ResumableUploadState.SAVING: {
+        ResumableUploadInput.SAVE: ResumableUploadState.DONE,
+        ResumableUploadInput.END: ResumableUploadState.ENDED,
+    },
+    ResumableUploadState.DONE: {ResumableUploadInput.END: ResumableUploadState.ENDED},
+    ResumableUploadState.ENDED: {},
 }
 
 
-class Draft(Machine[State, Input]):
-    """Moves along `TRANSITIONS` only.
+class ResumableUpload(Machine[ResumableUploadState, ResumableUploadInput]):
+    """A resumable upload. Moves along `TRANSITIONS` only.
 
     Attributes:
-        offset: how many of its `size_bytes` are there.
-        head: the first of them, 512 at most.
-        hold: the room taken for it; None once that is another's to release.
-        channel: the request that adds to it, while one does.
-        is_unknown: its client has not been told yet where it is.
-        is_ceasing: that request was told to stop.
-        waiting: requests to be served when it is free, in order.
-        expires_at: when it ends if nothing comes.
+        offset: how many of its `size_bytes` have arrived.
+        head: the first of these bytes, 512 at most.
+        reservation: the room reserved for the file; None once released, or handed to `UploadAdmission.keep`.
+        channel: the request that adds bytes, while one does.
+        is_unknown: the request that created it has not been answered, so its client does not know its link.
+        is_ceasing: the request that adds bytes was told to stop.
+        waiting: requests to be served when no other adds bytes, in order.
+        expires_at: when it ends if no request comes.
         dies_at: when it ends at the latest.
-        reply: once it is an upload, what is said of that.
-        handle: the handle of the upload.
+        reply: the JSON that describes the finished upload; None before.
+        handle: the handle of the finished upload; "" before.
     """
 
     __slots__ = (
@@ -84,7 +113,6 @@ class Draft(Machine[State, Input]):
         "expires_at",
         "handle",
         "head",
-        "hold",
         "id",
         "is_ceasing",
         "is_unknown",
@@ -92,18 +120,21 @@ class Draft(Machine[State, Input]):
         "opening",
         "permit",
         "reply",
+        "reservation",
         "waiting",
     )
 
     TRANSITIONS = TRANSITIONS
 
-    def __init__(self, id: str, blob: str, permit: Permit, opening: DraftOpening, hold: Hold, dies_at: float) -> None:
-        super().__init__(State.OPEN)
+    def __init__(
+        self, id: str, blob: str, permit: Permit, opening: DraftOpening, reservation: Reservation, dies_at: float
+    ) -> None:
+        super().__init__(ResumableUploadState.OPEN)
         self.id = id
         self.blob = blob
         self.permit = permit
         self.opening = opening
-        self.hold: Hold | None = hold
+        self.reservation: Reservation | None = reservation
         self.dies_at = dies_at
         self.expires_at = dies_at
         self.offset = 0
@@ -124,38 +155,39 @@ class Draft(Machine[State, Input]):
         return self.opening.length
 
 
-class AppendRole(Role):
-    """A request that adds to a draft."""
+class AppendRole(ChannelRole):
+    """A request that adds bytes to a resumable upload."""
 
-    __slots__ = ("draft",)
+    __slots__ = ("upload",)
 
-    def __init__(self, draft: Draft) -> None:
-        self.draft = draft
+    def __init__(self, upload: ResumableUpload) -> None:
+        self.upload = upload
 
 
-class WaitRole(Role):
-    """Any other request about a draft."""
+class WaitRole(ChannelRole):
+    """Any other request about a resumable upload."""
 
     __slots__ = ()
 
 
-class Drafts:
-    """All drafts. Bounded in number, for each session and over all; finished ones give way to new ones."""
+class ResumableUploads:
+    """All resumable uploads. Bounded in number, for each session and over all; finished ones give way to new ones."""
 
-    def __init__(self, desk: Desk, shelf: Shelf, deposits: Deposits) -> None:
-        self._desk = desk
-        self._shelf = shelf
-        self._deposits = deposits
-        self._drafts: dict[str, Draft] = {}
+    def __init__(self, context: Context, file_store: FileStore, admission: UploadAdmission) -> None:
+        self._context = context
+        self._file_store = file_store
+        self._admission = admission
+        self._uploads: dict[str, ResumableUpload] = {}
 
     def __len__(self) -> int:
-        return len(self._drafts)
+        return len(self._uploads)
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
     def open(self, channel: ChannelId, opening: DraftOpening) -> None:
-        """A request. It is answered, or its body is ordered, now or when what is under way has stopped."""
-        self._desk.register(channel, WaitRole())
+        """Receives a request about a resumable upload. It is answered, or its body is ordered, now or when the request
+        before it has stopped."""
+        self._context.register(channel, WaitRole())
         if opening.verb is Verb.CREATE:
             self._create(channel, opening)
             return
@@ -164,7 +196,7 @@ class Drafts:
             self._refuse(channel, found)
         elif opening.verb is Verb.LOOK:
             self._show(channel, found)
-        elif found.state in (State.OPEN, State.DONE):
+        elif found.state in (ResumableUploadState.OPEN, ResumableUploadState.DONE):
             self._serve(found, channel, opening)
         elif len(found.waiting) >= WAITING_MAX:
             self._refuse(channel, Refusal(423, "locked", "others wait for this upload already: try again later"))
@@ -172,61 +204,71 @@ class Drafts:
             found.waiting.append((channel, opening))
             self._cease(found)
 
-    def _find(self, opening: DraftOpening) -> Draft | Refusal:
-        fault = handles.check_draft(
-            self._desk.plan.link_key,
+    def _find(self, opening: DraftOpening) -> ResumableUpload | Refusal:
+        fault = handles.check_resumable(
+            self._context.plan.link_key,
             opening.query,
             server=opening.server,
             draft=opening.draft,
-            now_unix=self._desk.now_unix,
+            now_unix=self._context.now_unix,
         )
         if fault is not None:
-            self._desk.note("warning", f"upload refused: link {fault}", opening.server)
-            said = "has expired" if fault == "expired" else "is not valid"
-            return Refusal(403, "bad_credential", f"the link of this upload {said}: begin another")
-        draft = self._drafts.get(opening.draft)
-        if draft is None:
+            self._context.note("warning", f"upload refused: link {fault}", opening.server)
+            fault_text = "has expired" if fault == "expired" else "is not valid"
+            return Refusal(403, "bad_credential", f"the link of this upload {fault_text}: begin another")
+        upload = self._uploads.get(opening.draft)
+        if upload is None:
             return Refusal(404, "not_found", "there is no such upload any more: it has expired, or was ended")
-        if not self._deposits.holds(draft.permit.grant):
+        if not self._admission.holds(upload.permit.grant):
             return GONE
-        if opening.session is not None and not self._deposits.names(opening.session, draft.sid):
+        if opening.session is not None and not self._admission.names(opening.session, upload.sid):
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than that of the upload")
-        return draft
+        return upload
 
     def _create(self, channel: ChannelId, opening: DraftOpening) -> None:
-        permit = self._deposits.admit(opening.server, opening.query, opening.session)
-        refusal = permit if isinstance(permit, Refusal) else self._allowance(opening, permit.grant.sid)
+        permit = self._admission.admit(opening.server, opening.query, opening.session)
+        refusal = permit if isinstance(permit, Refusal) else self._refusal_of(opening, permit.grant.sid)
         if refusal is not None:
             self._refuse(channel, refusal)
             return
         assert isinstance(permit, Permit)
-        limits, now = self._desk.limits, self._desk.now
-        hold = self._shelf.hold(permit.grant.sid, opening.length, uploads=1, is_sure=False)
-        self._deposits.begin(permit.nonce)
-        draft = Draft(
-            self._desk.mint(), self._desk.mint(), permit, opening, hold, dies_at=now + limits.upload_draft_max_s
+        limits, now = self._context.limits, self._context.now
+        reservation = self._file_store.hold(permit.grant.sid, opening.length, uploads=1, is_sure=False)
+        self._admission.begin(permit.nonce)
+        upload = ResumableUpload(
+            self._context.mint(),
+            self._context.mint(),
+            permit,
+            opening,
+            reservation,
+            dies_at=now + limits.upload_draft_max_s,
         )
-        self._drafts[draft.id] = draft
-        self._keep(draft)
+        self._uploads[upload.id] = upload
+        self._restart_expiry(upload)
+        # A creation without a body is answered at once; but an empty file is complete with it, and goes on to be saved.
         if opening.length and opening.size_bytes == 0:
-            self._answer(channel, 201, self._described(draft, is_new=True))
+            self._answer(channel, 201, self._described(upload, is_new=True))
         else:
-            draft.is_unknown = True
-            self._append(draft, channel, opening)
+            upload.is_unknown = True
+            self._append(upload, channel, opening)
 
-    def _allowance(self, opening: DraftOpening, sid: str) -> Refusal | None:
-        """What stands against a new draft."""
-        limits, length = self._desk.limits, opening.length
+    def _refusal_of(self, opening: DraftOpening, sid: str) -> Refusal | None:
+        """Returns the refusal of a new upload; None if it may begin."""
+        limits, length = self._context.limits, opening.length
         if length > limits.upload_size_max_bytes:
             text = f"the file has {length} bytes, and a file may have at most {limits.upload_size_max_bytes}"
             return Refusal(413, "file_too_large", text)
-        if self._desk.plan.require_sha256 and not opening.file.sha256:
+        if self._context.plan.require_sha256 and not opening.file.sha256:
             return Refusal(400, "sha256_required", "got no sha256 in Upload-Metadata, expected the file's SHA-256")
-        own = [draft for draft in self._drafts.values() if draft.sid == sid and draft.state is not State.DONE]
-        if len(own) >= limits.upload_drafts_per_session_max or not self._make_way():
+        own = [
+            upload
+            for upload in self._uploads.values()
+            if upload.sid == sid and upload.state is not ResumableUploadState.DONE
+        ]
+        if len(own) >= limits.upload_drafts_per_session_max or not self._make_slot():
             return Refusal(429, "too_many_uploads", "too many uploads are under way: finish or end some first")
-        room = self._shelf.room(sid)
-        if not room or not self._shelf.upload_slots(sid):
+        room = self._file_store.room(sid)
+        if not room or not self._file_store.upload_slots(sid):
             return FULL
         if length > room:
             return Refusal(413, "request_too_large", f"the file has {length} bytes, and there is room for {room}")
@@ -234,250 +276,263 @@ class Drafts:
             return _too_much(opening.size_bytes or 0, length)
         return None
 
-    def _make_way(self) -> bool:
-        """Whether there can be one more, if need be instead of one that is done."""
-        if len(self._drafts) < self._desk.limits.upload_drafts_max:
+    def _make_slot(self) -> bool:
+        """True if there may be one more upload. If need be, drops one that is done."""
+        if len(self._uploads) < self._context.limits.upload_drafts_max:
             return True
-        done = next((draft for draft in self._drafts.values() if draft.state is State.DONE), None)
+        done = next((upload for upload in self._uploads.values() if upload.state is ResumableUploadState.DONE), None)
         if done is not None:
             self._end(done)
         return done is not None
 
-    def _serve(self, draft: Draft, channel: ChannelId, opening: DraftOpening) -> None:
-        """The draft is free, or an upload by now."""
+    def _serve(self, upload: ResumableUpload, channel: ChannelId, opening: DraftOpening) -> None:
+        """Serves a request to add, resume or end, at a time when no request adds bytes."""
         if opening.verb is Verb.RESUME:
-            self._answer(channel, 200, (*self._described(draft), *_no_store()), b"{}")
+            self._answer(channel, 200, (*self._described(upload), *_no_store()), b"{}")
         elif opening.verb is Verb.END:
-            self._end(draft)
+            self._end(upload)
             self._answer(channel, 204, ())
-        elif opening.offset != draft.offset:
-            text = f"got Upload-Offset {opening.offset}, expected {draft.offset}"
-            self._refuse(channel, Refusal(409, "offset_mismatch", text), (("upload-offset", str(draft.offset)),))
-        elif (opening.size_bytes or 0) > (left := draft.size_bytes - draft.offset):
+        elif opening.offset != upload.offset:
+            text = f"got Upload-Offset {opening.offset}, expected {upload.offset}"
+            self._refuse(channel, Refusal(409, "offset_mismatch", text), (("upload-offset", str(upload.offset)),))
+        elif (opening.size_bytes or 0) > (left := upload.size_bytes - upload.offset):
             self._refuse(channel, _too_much(opening.size_bytes or 0, left))
-        elif draft.state is State.DONE:
-            self._answer(channel, 204, self._described(draft))
+        elif upload.state is ResumableUploadState.DONE:
+            self._answer(channel, 204, self._described(upload))
         else:
-            self._append(draft, channel, opening)
+            self._append(upload, channel, opening)
 
-    def _append(self, draft: Draft, channel: ChannelId, opening: DraftOpening) -> None:
-        draft.step(Input.APPEND)
-        draft.channel, draft.is_ceasing = channel, False
-        draft.head = draft.head[: draft.offset]  # what was brought may have been taken back
-        draft.expires_at = draft.dies_at  # as long as it goes on
-        self._set_timer(draft)
-        self._desk.assign(channel, AppendRole(draft))
-        self._desk.order(
+    def _append(self, upload: ResumableUpload, channel: ChannelId, opening: DraftOpening) -> None:
+        upload.step(ResumableUploadInput.APPEND)
+        upload.channel, upload.is_ceasing = channel, False
+        upload.head = upload.head[: upload.offset]  # bytes that were reported may have been taken back: a bad checksum
+        upload.expires_at = upload.dies_at  # it does not expire for want of requests meanwhile
+        self._set_timer(upload)
+        self._context.assign(channel, AppendRole(upload))
+        self._context.order(
             Append(
                 channel=channel,
-                blob=draft.blob,
-                offset=draft.offset,
-                size_bytes=draft.size_bytes,
+                blob=upload.blob,
+                offset=upload.offset,
+                size_bytes=upload.size_bytes,
                 checksum=opening.checksum,
-                sha256=draft.opening.file.sha256,
+                sha256=upload.opening.file.sha256,
             )
         )
 
-    def _cease(self, draft: Draft) -> None:
-        if draft.channel is not None and not draft.is_ceasing:
-            draft.is_ceasing = True
-            self._desk.order(Cease(channel=draft.channel))
+    def _cease(self, upload: ResumableUpload) -> None:
+        if upload.channel is not None and not upload.is_ceasing:
+            upload.is_ceasing = True
+            self._context.order(Cease(channel=upload.channel))
 
-    # --- What became of it ------------------------------------------------------------------------------------------
+    # --- Reports ----------------------------------------------------------------------------------------------------
 
     def receive_report(self, role: AppendRole, channel: ChannelId, message: bytes) -> None:
-        """So much is there now."""
-        draft = role.draft
-        if draft.channel != channel:
-            return
+        """Receives the storage's report of how much has arrived.
+
+        Raises:
+            LocalProtocolError: the message is no report, or reports more bytes than were ordered.
+        """
+        upload = role.upload
+        if upload.channel != channel:
+            return  # its last report came before
         try:
             report = msgspec.json.decode(message, type=Appended)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise LocalProtocolError(f"got no report of a draft: {error}") from None
-        if not 0 <= report.size_bytes <= draft.size_bytes:
-            raise LocalProtocolError(f"got a draft of {report.size_bytes} bytes, ordered {draft.size_bytes}")
-        draft.offset = report.size_bytes
-        draft.head = (draft.head + report.head)[:HEAD_BYTES]
+        if not 0 <= report.size_bytes <= upload.size_bytes:
+            raise LocalProtocolError(f"got a draft of {report.size_bytes} bytes, ordered {upload.size_bytes}")
+        upload.offset = report.size_bytes
+        upload.head = (upload.head + report.head)[:HEAD_BYTES]
         if not report.is_over:
             return
-        draft.channel = None
-        if draft.state is State.ENDING:
-            draft.step(Input.STOP)
-            self._drop(draft)
+        upload.channel = None
+        if upload.state is ResumableUploadState.ENDING:
+            upload.step(ResumableUploadInput.STOP)
+            self._drop(upload)
             self._refuse(channel, Refusal(410, "ended", "this upload was ended, or has expired"))
         elif report.sha256:
-            draft.step(Input.COMPLETE)
-            self._save(draft, channel, report.sha256)
+            upload.step(ResumableUploadInput.COMPLETE)
+            self._save(upload, channel, report.sha256)
             return
         else:
-            draft.step(Input.STOP)
-            self._keep(draft)
-            self._tell(draft, channel, report.halt)
-        self._serve_waiting(draft)
+            upload.step(ResumableUploadInput.STOP)
+            self._restart_expiry(upload)
+            self._answer_stopped(upload, channel, report.halt)
+        self._serve_waiting(upload)
 
-    def _tell(self, draft: Draft, channel: ChannelId, halt: Halt) -> None:
-        """Answer the request that has stopped short of the whole file."""
+    def _answer_stopped(self, upload: ResumableUpload, channel: ChannelId, halt: Halt) -> None:
+        """Answers a request that stopped short of the whole file."""
         if halt is Halt.NONE:
-            self._answer(channel, *self._gained(draft))
+            self._answer(channel, *self._progress(upload))
             return
-        if halt in (Halt.MISMATCH, Halt.FAILED) or draft.is_unknown:
-            self._end(draft)
+        # Such content is useless; and a client that does not know the link can never go on.
+        if halt in (Halt.MISMATCH, Halt.FAILED) or upload.is_unknown:
+            self._end(upload)
         refusal = _HALTS.get(halt)
         if refusal is not None:
             self._refuse(channel, refusal)
 
-    def _gained(self, draft: Draft) -> tuple[int, Headers]:
-        is_new, draft.is_unknown = draft.is_unknown, False
-        return (201 if is_new else 204), self._described(draft, is_new=is_new)
+    def _progress(self, upload: ResumableUpload) -> tuple[int, Headers]:
+        """Returns status and headers of the response to a request whose bytes were kept."""
+        is_new, upload.is_unknown = upload.is_unknown, False
+        return (201 if is_new else 204), self._described(upload, is_new=is_new)
 
-    def _save(self, draft: Draft, channel: ChannelId, sha256: str) -> None:
-        """All of it is there: make an upload of it."""
-        permit, file = draft.permit, draft.opening.file
-        stored = StoredFile(file.filename, draft.size_bytes, sha256, file.mime_type, draft.head)
-        record = self._deposits.record(permit.grant, draft.blob, stored)
-        hold, draft.hold = draft.hold, None
-        assert hold is not None
+    def _save(self, upload: ResumableUpload, channel: ChannelId, sha256: str) -> None:
+        """Makes an upload of a file that has arrived in full."""
+        permit, file = upload.permit, upload.opening.file
+        stored = StoredFile(file.filename, upload.size_bytes, sha256, file.mime_type, upload.head)
+        record = self._admission.record(permit.grant, upload.blob, stored)
+        reservation, upload.reservation = upload.reservation, None
+        assert reservation is not None
 
         def kept(refusal: Refusal | None) -> None:
             if refusal is not None:
-                draft.step(Input.END)
-                self._forget(draft)
+                upload.step(ResumableUploadInput.END)
+                self._forget(upload)
                 self._refuse(channel, refusal)
             else:
-                draft.step(Input.SAVE)
-                draft.reply = self._deposits.reply([record])
-                draft.handle = handles.format_upload(record.sid, record.uid, permit.server.upload_scheme)
-                self._keep(draft)
-                self._answer(channel, *self._gained(draft))
-                for other in [other for other in self._drafts.values() if other.permit.nonce == permit.nonce]:
-                    if other is not draft:
+                upload.step(ResumableUploadInput.SAVE)
+                upload.reply = self._admission.reply([record])
+                upload.handle = handles.format_upload(record.sid, record.uid, permit.server.upload_scheme)
+                self._restart_expiry(upload)
+                self._answer(channel, *self._progress(upload))
+                for other in [other for other in self._uploads.values() if other.permit.nonce == permit.nonce]:
+                    if other is not upload:
                         self._end(other)  # their link is used up
-            self._serve_waiting(draft)
+            self._serve_waiting(upload)
 
-        self._deposits.keep(permit.nonce, permit.grant, hold, [record], kept)
+        self._admission.keep(permit.nonce, permit.grant, reservation, [record], kept)
 
-    def _serve_waiting(self, draft: Draft) -> None:
-        while draft.waiting and draft.state not in (State.APPENDING, State.ENDING, State.SAVING):
-            channel, opening = draft.waiting.pop(0)
-            if not self._desk.is_open(channel):
+    def _serve_waiting(self, upload: ResumableUpload) -> None:
+        while upload.waiting and upload.state not in (
+            ResumableUploadState.APPENDING,
+            ResumableUploadState.ENDING,
+            ResumableUploadState.SAVING,
+        ):
+            channel, opening = upload.waiting.pop(0)
+            if not self._context.is_open(channel):
                 continue
-            if draft.state is State.ENDED:
+            if upload.state is ResumableUploadState.ENDED:
                 self._refuse(channel, Refusal(404, "not_found", "there is no such upload any more: it was ended"))
             else:
-                self._serve(draft, channel, opening)
-        if draft.waiting:
-            self._cease(draft)
+                self._serve(upload, channel, opening)
+        if upload.waiting:
+            self._cease(upload)
 
     def receive_close(self, role: AppendRole, channel: ChannelId) -> None:
-        """The request is gone, and nobody said that it was over: it had not begun. So the draft is what it was; should
-        the storage know better, the next request to add to it is told."""
-        draft = role.draft
-        if draft.channel != channel:
-            return
-        draft.channel = None
-        draft.step(Input.STOP)
-        if draft.state is State.ENDED:
-            self._drop(draft)
-        elif draft.is_unknown:
-            self._end(draft)
+        """Receives the close of a request of which there was no last report: its body had not begun.
+
+        The upload stays as it was. If the storage has more bytes after all, the next request that adds to it learns of
+        that.
+        """
+        upload = role.upload
+        if upload.channel != channel:
+            return  # its last report came before
+        upload.channel = None
+        upload.step(ResumableUploadInput.STOP)
+        if upload.state is ResumableUploadState.ENDED:
+            self._drop(upload)
+        elif upload.is_unknown:
+            self._end(upload)
         else:
-            self._keep(draft)
-        self._serve_waiting(draft)
+            self._restart_expiry(upload)
+        self._serve_waiting(upload)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def close_session(self, sid: str) -> None:
-        """Its drafts end with it, but for those that are whosever has their link."""
-        for draft in [draft for draft in self._drafts.values() if draft.sid == sid]:
-            if not draft.permit.grant.is_bearer:
-                self._end(draft)
+        """Ends the session's uploads, except those that are for whoever holds their link (`Grant.is_bearer`)."""
+        for upload in [upload for upload in self._uploads.values() if upload.sid == sid]:
+            if not upload.permit.grant.is_bearer:
+                self._end(upload)
 
     def stop(self) -> None:
-        """None outlives the proxy."""
-        for draft in list(self._drafts.values()):
-            self._end(draft)
+        """Ends all uploads, since none outlives the proxy."""
+        for upload in list(self._uploads.values()):
+            self._end(upload)
 
     def handle_timeout(self, id: str) -> None:
-        draft = self._drafts[id]
-        self._end(draft)
-        if draft.state is State.SAVING:  # which has a time limit of its own
-            self._keep(draft)
+        upload = self._uploads[id]
+        self._end(upload)
+        if upload.state is ResumableUploadState.SAVING:  # `_end` left it: saving has a time limit of its own
+            self._restart_expiry(upload)
 
-    def _end(self, draft: Draft) -> None:
-        """Nobody wants it any more. What is being added to is gone once that has stopped; what is being saved stays."""
-        if draft.state in (State.SAVING, State.ENDING, State.ENDED):
+    def _end(self, upload: ResumableUpload) -> None:
+        """Ends an upload. One that a request adds to goes once that has stopped; one that is being saved stays."""
+        if upload.state in (ResumableUploadState.SAVING, ResumableUploadState.ENDING, ResumableUploadState.ENDED):
             return
-        draft.step(Input.END)
-        if draft.channel is not None:
-            self._cease(draft)
+        upload.step(ResumableUploadInput.END)
+        if upload.channel is not None:
+            self._cease(upload)
         else:
-            self._drop(draft)
+            self._drop(upload)
 
-    def _drop(self, draft: Draft) -> None:
-        self._forget(draft)
-        if draft.hold is not None:
-            hold, draft.hold = draft.hold, None
-            self._deposits.release(draft.permit.nonce, hold)
-            self._desk.order(Discard(blob=draft.blob))
+    def _drop(self, upload: ResumableUpload) -> None:
+        self._forget(upload)
+        if upload.reservation is not None:
+            reservation, upload.reservation = upload.reservation, None
+            self._admission.release(upload.permit.nonce, reservation)
+            self._context.order(Discard(blob=upload.blob))
 
-    def _forget(self, draft: Draft) -> None:
-        del self._drafts[draft.id]
-        self._desk.timers.cancel(("draft", draft.id))
+    def _forget(self, upload: ResumableUpload) -> None:
+        del self._uploads[upload.id]
+        self._context.timers.cancel(("draft", upload.id))
 
-    def _keep(self, draft: Draft) -> None:
-        """Its time starts anew."""
-        ttl = self._desk.limits.upload_draft_ttl_s
-        draft.expires_at = self._desk.now + ttl
-        if draft.state is State.OPEN:
-            draft.expires_at = min(draft.expires_at, draft.dies_at)
-        self._set_timer(draft)
+    def _restart_expiry(self, upload: ResumableUpload) -> None:
+        """Restarts the time after which an upload without requests ends."""
+        ttl = self._context.limits.upload_draft_ttl_s
+        upload.expires_at = self._context.now + ttl
+        if upload.state is ResumableUploadState.OPEN:
+            upload.expires_at = min(upload.expires_at, upload.dies_at)
+        self._set_timer(upload)
 
-    def _set_timer(self, draft: Draft) -> None:
-        self._desk.timers.set(("draft", draft.id), draft.expires_at, "upload left alone")
+    def _set_timer(self, upload: ResumableUpload) -> None:
+        self._context.timers.set(("draft", upload.id), upload.expires_at, "upload left alone")
 
     # --- Answers ----------------------------------------------------------------------------------------------------
 
-    def _described(self, draft: Draft, *, is_new: bool = False) -> Headers:
-        """What the head of an answer says of a draft."""
-        found = [("Upload-Offset", str(draft.offset))]
+    def _described(self, upload: ResumableUpload, *, is_new: bool = False) -> Headers:
+        """Returns the headers of a response that describe an upload."""
+        found = [("Upload-Offset", str(upload.offset))]
         if is_new:
-            found.append(("Location", self._url(draft)))
+            found.append(("Location", self._url(upload)))
         else:
-            found.append(("Upload-Length", str(draft.size_bytes)))
-            if draft.opening.metadata:
-                found.append(("Upload-Metadata", draft.opening.metadata))
-        if draft.handle:
-            found.append(("Upload-Handle", draft.handle))
+            found.append(("Upload-Length", str(upload.size_bytes)))
+            if upload.opening.metadata:
+                found.append(("Upload-Metadata", upload.opening.metadata))
+        if upload.handle:
+            found.append(("Upload-Handle", upload.handle))
         else:
-            found.append(("Upload-Expires", format_date(self._desk.unix_at_zero + draft.expires_at)))
+            found.append(("Upload-Expires", format_date(self._context.unix_at_zero + upload.expires_at)))
         return tuple(found)
 
-    def _url(self, draft: Draft) -> str:
-        server = draft.permit.server.id
-        query = handles.sign_draft(
-            self._desk.plan.link_key,
+    def _url(self, upload: ResumableUpload) -> str:
+        server = upload.permit.server.id
+        query = handles.sign_resumable(
+            self._context.plan.link_key,
             server=server,
-            draft=draft.id,
-            expires_at_unix=int(self._desk.unix_at_zero + draft.dies_at),
+            draft=upload.id,
+            expires_at_unix=int(self._context.unix_at_zero + upload.dies_at),
         )
-        base = self._desk.plan.public_base_url or draft.opening.base_url
-        return f"{base}/upload/{quote(server, safe='')}/tus/{draft.id}?{urlencode(query)}"
+        base = self._context.plan.public_base_url or upload.opening.base_url
+        return f"{base}/upload/{quote(server, safe='')}/tus/{upload.id}?{urlencode(query)}"
 
-    def _show(self, channel: ChannelId, draft: Draft) -> None:
-        body = draft.reply
+    def _show(self, channel: ChannelId, upload: ResumableUpload) -> None:
+        body = upload.reply
         if body is None:
-            at_unix = int(self._desk.unix_at_zero + draft.expires_at)
+            at_unix = int(self._context.unix_at_zero + upload.expires_at)
             expires_at = datetime.datetime.fromtimestamp(at_unix, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            said = {"offset": draft.offset, "length": draft.size_bytes, "expires_at": expires_at}
-            body = msgspec.json.encode({**said, "is_complete": False})
-        self._answer(channel, 200, (*self._described(draft), *_no_store()), body)
+            progress = {"offset": upload.offset, "length": upload.size_bytes, "expires_at": expires_at}
+            body = msgspec.json.encode({**progress, "is_complete": False})
+        self._answer(channel, 200, (*self._described(upload), *_no_store()), body)
 
     def _answer(self, channel: ChannelId, status: int, headers: Headers, body: bytes = b"") -> None:
-        self._desk.send(channel, body, is_last=True, status=status, headers=headers)
+        self._context.send(channel, body, is_last=True, status=status, headers=headers)
 
     def _refuse(self, channel: ChannelId, refusal: Refusal, headers: Headers = ()) -> None:
         body: dict[str, object] = {"detail": refusal.text, "code": refusal.code}
-        self._desk.refuse(channel, refusal.status, body, headers)
+        self._context.refuse(channel, refusal.status, body, headers)
 
 
 def _no_store() -> Headers:
@@ -489,7 +544,7 @@ def _too_much(size_bytes: int, left: int) -> Refusal:
     return Refusal(413, "request_too_large", text)
 
 
-_HALTS: Final = {  # of a client that broke off, the driver knows what to say
+_HALTS: Final = {  # not BROKEN: the driver answers a client that broke off
     Halt.CEASED: Refusal(409, "interrupted", "another request for this upload came: ask where to go on"),
     Halt.CHECKSUM: Refusal(460, "checksum_mismatch", "the body has not the checksum it was sent with: send it again"),
     Halt.TOO_LARGE: Refusal(413, "request_too_large", "the body is longer than what is left of the file"),

@@ -1,10 +1,10 @@
-"""The pages beside the protocol: health, the servers behind this proxy, their tools, tasks and files, in plain JSON,
-and what can be counted.
+"""The admin pages: health, metrics, and the servers behind this proxy with their tools, tasks and files, in plain JSON.
 
-Which pages there are is a table. Those that look after servers, tasks and files are for operators: with a token for
-whoever shows it, and without one only for programs on this machine that reach it by a loopback name, since a name of
-another page's choosing, or a proxy in front, would make anybody one of these. To everyone else they are not there. The
-name of a task or of a file is a secret, where nothing else tells its client from others: nobody else may read it here.
+`PATHS` is the table of pages. Pages that manage servers, tasks and files are for operators. With a token configured,
+they are open to any client that sends it, and others get a 401. Without one, they are open only to programs on this
+machine that use a loopback name and no proxy: by a DNS name of its choosing (DNS rebinding), or through a proxy in
+front, any client could pass for a local one. To others the pages then do not exist (404). The id of a task or a file
+can be the only secret that separates its client from others, so no one but operators may read it here.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import Final
 
 import msgspec
 
-from ..headers import Headers, is_loopback
+from ..headers import Headers
+from .origin import is_loopback
 
 
 class Page(enum.Enum):
     HEALTH = "health"  # the process runs
-    READY = "ready"  # and so do its servers, as far as they are needed
-    INFO = "info"  # what this is
-    SERVERS = "servers"  # how every server fares
+    READY = "ready"  # the required servers run too
+    INFO = "info"  # name and version
+    SERVERS = "servers"  # the state of every server
     SERVER = "server"
     START = "start"
     STOP = "stop"
     RESTART = "restart"
-    TOOLS = "tools"  # a server's tools
-    CALL = "call"  # of one of them
+    TOOLS = "tools"  # the tools of a server
+    CALL = "call"  # a call of a tool
     TASKS = "tasks"  # of all servers
     TASK = "task"
     CANCEL = "cancel"  # a task
@@ -37,7 +38,7 @@ class Page(enum.Enum):
     FILE = "file"
     CONTENT = "content"  # of a file
     DELETE = "delete"  # a file
-    METRICS = "metrics"  # all this as numbers, for Prometheus
+    METRICS = "metrics"  # metrics for Prometheus
 
 
 EACH: Final = "*"
@@ -65,25 +66,25 @@ PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("mcp", EACH, "tools", "call"): Page.CALL,
 }
 POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CANCEL, Page.CALL})
-"""All others are read."""
+"""Pages requested by POST. All others are read by GET or HEAD."""
 DELETED: Final = {Page.FILE: Page.DELETE}
-"""What can be deleted where it is read, and the page of that."""
+"""Pages that accept DELETE as well as GET, and the page for the deletion."""
 _SERVERS: Final = frozenset({Page.SERVERS, Page.SERVER, Page.START, Page.STOP, Page.RESTART})
 _TASKS: Final = frozenset({Page.TASKS, Page.TASK, Page.CANCEL})
 _FILES: Final = frozenset({Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE})
 MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
-"""These use a server as its clients do, and are whose clients' it is."""
+"""Pages that use a server as its clients do. They are open to the clients of that server."""
 
 _FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
-"""Who stands in front of us, on this machine perhaps, says in one of these that it speaks for others."""
+"""Headers by which a proxy in front, perhaps on this machine, shows that it forwards requests of others."""
 
 
 class Management(msgspec.Struct, frozen=True):
-    """Who may look after servers, tasks and files.
+    """The access rule of the pages that manage servers, tasks and files.
 
     Attributes:
-        token_sha256: the digest of the secret that operators show; None: none is needed, on this machine.
+        token_sha256: the SHA-256 of the token that operators send; None: no token, and access from this machine only.
     """
 
     token_sha256: bytes | None = None
@@ -95,12 +96,12 @@ class Management(msgspec.Struct, frozen=True):
 
 class Access(enum.Enum):
     GRANTED = "granted"
-    HIDDEN = "hidden"  # as if there were nothing
-    DENIED = "denied"  # without the token, or with another one
+    HIDDEN = "hidden"  # respond as if the page did not exist
+    DENIED = "denied"  # the token is missing or another
 
 
 def find_page(path: str) -> tuple[Page, str] | None:
-    """The page at a path, and the id in it as it was written ("" if there is none)."""
+    """Returns the page at a path, and the id in the path as it was written ("" if there is none)."""
     parts = tuple(path[1:].split("/"))
     if parts in PATHS and EACH not in parts:
         return PATHS[parts], ""
@@ -109,11 +110,11 @@ def find_page(path: str) -> tuple[Page, str] | None:
 
 
 def access(headers: Headers, host: str, management: Management | None) -> Access:
-    """Whether a request may see the pages of `MANAGEMENT`.
+    """Decides whether a request may see the pages of `MANAGEMENT`.
 
     Args:
-        host: the Host it named, port included.
-        management: None if nobody may.
+        host: the `Host` of the request, port included.
+        management: the access rule; None: no access.
     """
     if management is None:
         return Access.HIDDEN
@@ -128,7 +129,7 @@ def access(headers: Headers, host: str, management: Management | None) -> Access
 
 
 def is_of_another_site(headers: Headers) -> bool:
-    """Whether a browser says that it asks for a page of another site: such a request need not have an Origin.
+    """True if a browser marks the request as coming from a page of another site. Such a request may lack an `Origin`.
 
     Source: W3C Fetch Metadata, "Sec-Fetch-Site".
     """

@@ -1,4 +1,4 @@
-"""Whether a client wants a file at all, given what it has of it: conditional requests (RFC 9110, 13)."""
+"""Conditional requests for files (RFC 9110, 13)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _TAG: Final = re.compile(rb'(W/)?("[^"]*")')
 
 
 class Validators(NamedTuple):
-    """What tells one content from another.
+    """The validators of a file: its entity tag and its modification time.
 
     Attributes:
-        etag: a strong one, quoted.
-        stored_at_unix: since when the content is what it is, in whole seconds; 0 if that is not known.
+        etag: a strong entity tag, quoted.
+        stored_at_unix: the time since which the content is unchanged, in whole seconds; 0 if it is not known.
     """
 
     etag: bytes
@@ -24,6 +24,7 @@ class Validators(NamedTuple):
 
     @property
     def headers(self) -> Headers:
+        """`ETag`, and `Last-Modified` if the time is known."""
         tag = ((b"etag", self.etag),)
         return (*tag, (b"last-modified", self._date.encode())) if self.stored_at_unix else tag
 
@@ -32,8 +33,8 @@ class Validators(NamedTuple):
         return format_date(self.stored_at_unix)
 
     def judge(self, headers: Headers) -> int | None:
-        """The status that answers a GET or HEAD without the content, 304 or 412, or None; in the order of RFC 9110,
-        13.2.2."""
+        """Evaluates the conditions of a GET or HEAD in the order of RFC 9110, 13.2.2. Returns 304 or 412 if the content
+        is not to be sent, else None."""
         match, unmodified = _lines(headers, b"if-match"), self._since(headers, b"if-unmodified-since")
         if match is not None:
             if not self._is_in(match, is_weak=False):
@@ -46,25 +47,25 @@ class Validators(NamedTuple):
         return 304 if modified is not None and self.stored_at_unix <= modified else None
 
     def allow_range(self, headers: Headers) -> bool:
-        """Whether a part fits to what the client has: `If-Range`. The date is as good as the tag, for the content under
-        one address never changes."""
+        """True if `If-Range` permits a partial response. A date counts as a strong validator like the tag, because the
+        content under one address never changes."""
         wanted = [value for name, value in headers if name == b"if-range"]
         known = [value for _, value in self.headers]
         return all(value in known for value in wanted)
 
     def _is_in(self, value: bytes, *, is_weak: bool) -> bool:
-        """Whether a list of tags has ours. Only a weak comparison heeds weak ones."""
+        """True if a list of tags has `etag`. Only a weak comparison considers weak tags."""
         if value.strip() == b"*":
             return True
         return any(tag == self.etag and (is_weak or not weak) for weak, tag in _TAG.findall(value))
 
     def _since(self, headers: Headers, name: bytes) -> int | None:
-        """The moment that a condition names, if it can be judged; RFC 9110, 13.1.3: else it is ignored."""
+        """Returns the date of a condition; None if it cannot be evaluated, and is ignored (RFC 9110, 13.1.3)."""
         value = _lines(headers, name)
         return None if value is None or not self.stored_at_unix else parse_date(value.decode("latin-1"))
 
 
 def _lines(headers: Headers, name: bytes) -> bytes | None:
-    """All that stands in headers of that name; None if there is none."""
+    """Returns the values of all headers of that name, joined; None if there is none."""
     found = [value for other, value in headers if other == name]
     return b", ".join(found) if found else None

@@ -1,11 +1,11 @@
-"""Cookies of an upstream session: what a server sets, and what is sent back to it.
+"""The cookies of an upstream session: those that a server sets, and the `Cookie` header sent back to it.
 
-Load balancers know by a cookie which of many servers a session is on. A store has the cookies of one upstream session,
-and they are sent to the one origin that set them, so the rules of RFC 6265 shrink: `Path` says nothing (a session has
-one endpoint), `Domain` must cover the host, what is `Secure` is kept over TLS only, and what has expired on arrival is
-removed. Later expiry is not watched: sessions are short, and servers judge what they get.
+Load balancers use a cookie to find the server that a session is on. A store has the cookies of one upstream session,
+which are sent only to the origin that set them. This simplifies RFC 6265: `Path` is ignored (a session has one
+endpoint), `Domain` must cover the host, a `Secure` cookie is kept over TLS only, and a cookie that has expired on
+arrival is removed. Later expiry is not tracked: sessions are short, and servers check the cookies they get.
 
-Values are credentials. They stand in no message for people.
+Values are credentials and appear in no message for people.
 
 Source: RFC 6265, 5.1.1 (dates), 5.2 and 5.3 (`Set-Cookie`), 5.4 (`Cookie`).
 """
@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from ...base.effects import CookieChanges, Cookies
+from ...base.events import CookieChanges, Cookies
 from ...base.limits import Limits
 
 COOKIE_MAX_BYTES: Final = 4 * 1024
-"""One cookie, name and value: all that RFC 6265, 6.1 asks of a client. Longer ones are ignored."""
+"""The longest cookie, name and value together, as RFC 6265, 6.1 asks of a client. Longer ones are ignored."""
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z:@/?\[\](){}<>-]+")
 _VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
@@ -31,7 +31,7 @@ _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep",
 
 
 class CookieStore:
-    """The cookies of one upstream session. What was set longest ago makes room, within `limits`."""
+    """The cookies of one upstream session. Over `limits`, those that were set longest ago are dropped."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -39,10 +39,11 @@ class CookieStore:
 
     @property
     def pairs(self) -> Cookies:
-        """Names and values, what was set last at the end."""
+        """Names and values, the most recently set last."""
         return tuple(self._values.items())
 
     def receive(self, changes: CookieChanges) -> None:
+        """Sets and removes cookies; a value of None removes one."""
         for name, value in changes:
             self._values.pop(name, None)
             if value is not None:
@@ -59,11 +60,11 @@ class CookieStore:
 def read_cookies(
     headers: Iterable[tuple[bytes, bytes]], *, host: str, is_secure: bool, now_unix: float
 ) -> CookieChanges:
-    """What the `Set-Cookie` lines of a response from `host` mean. A line that means nothing is left out.
+    """Returns the changes that the `Set-Cookie` headers of a response from `host` make. Invalid ones are ignored.
 
     Args:
         headers: names in any case.
-        is_secure: whether it came over TLS.
+        is_secure: the response came over TLS.
     """
     read = (
         _read_cookie(value.decode("latin-1"), host.lower(), is_secure, now_unix)
@@ -74,7 +75,8 @@ def read_cookies(
 
 
 def cookie_header(given: Iterable[bytes], kept: Cookies) -> bytes:
-    """What is to be sent as `Cookie` with what is there already: that has precedence, name by name."""
+    """Returns the `Cookie` header made of the `given` values and the `kept` cookies. A given cookie takes precedence
+    over a kept one of its name."""
     lines = list(given)
     named = {part.partition(b"=")[0].strip() for line in lines for part in line.split(b";")}
     encoded = ((name.encode("latin-1"), value.encode("latin-1")) for name, value in kept)
@@ -82,20 +84,20 @@ def cookie_header(given: Iterable[bytes], kept: Cookies) -> bytes:
 
 
 def _read_cookie(line: str, host: str, is_secure: bool, now_unix: float) -> tuple[str, str | None] | None:
-    pair, *attributes = line.split(";")
+    pair, *parts = line.split(";")
     name, equals, value = (part.strip(" \t") for part in pair.partition("="))
     is_sound = equals and _NAME.fullmatch(name) and _VALUE.fullmatch(value)
     if not is_sound or len(name) + len(value) > COOKIE_MAX_BYTES:
         return None
-    said: dict[str, str] = {}  # the last of several equals counts
-    for attribute in attributes:
-        key, _, text = attribute.partition("=")
-        said[key.strip(" \t").lower()] = text.strip(" \t")
-    domain = said.get("domain", "").removeprefix(".").lower()
+    attributes: dict[str, str] = {}  # the last of several with one name counts
+    for part in parts:
+        key, _, text = part.partition("=")
+        attributes[key.strip(" \t").lower()] = text.strip(" \t")
+    domain = attributes.get("domain", "").removeprefix(".").lower()
     if domain and host != domain and (_is_address(host) or not host.endswith("." + domain)):
         return None
-    is_gone = _is_expired(said, now_unix)
-    if "secure" in said and not is_secure:
+    is_gone = _is_expired(attributes, now_unix)
+    if "secure" in attributes and not is_secure:
         return None
     return name, None if is_gone else value
 
@@ -104,16 +106,16 @@ def _is_address(host: str) -> bool:
     return ":" in host or host.replace(".", "").isdigit()
 
 
-def _is_expired(said: dict[str, str], now_unix: float) -> bool:
-    max_age = said.get("max-age", "")
+def _is_expired(attributes: dict[str, str], now_unix: float) -> bool:
+    max_age = attributes.get("max-age", "")
     if _SECONDS.fullmatch(max_age):
         return max_age.startswith("-") or not max_age.strip("0")
-    expires_at_unix = _parse_date(said.get("expires", ""))
+    expires_at_unix = _parse_date(attributes.get("expires", ""))
     return expires_at_unix is not None and expires_at_unix <= now_unix
 
 
 def _parse_date(text: str) -> float | None:
-    """A date as servers write it, in whichever order; None if it is none."""
+    """Parses a date with its parts in any order, as servers write it; None if `text` is not a date."""
     time: tuple[int, int, int] | None = None
     day = month = year = None
     for token in _NOT_IN_DATES.sub(" ", text).lower().split():

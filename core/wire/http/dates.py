@@ -1,4 +1,4 @@
-"""Moments as HTTP headers say them (RFC 9110, 5.6.7)."""
+"""Dates in HTTP headers (RFC 9110, 5.6.7)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DATE: Final = re.compile(r"[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT")
 _LATEST_UNIX: Final = 253_402_300_799
-"""The last second of the year 9999, which is the last that a date can say."""
+"""The last second of the year 9999, the latest that a date can express."""
 
 
 def format_date(at_unix: float) -> str:
-    """An IMF-fixdate, rounded down to the second."""
+    """Formats a time in seconds since 1970 as an IMF-fixdate, rounded down to the second."""
     at = datetime.datetime.fromtimestamp(min(max(int(at_unix), 0), _LATEST_UNIX), tz=datetime.UTC)
     day, month = _DAYS[at.weekday()], _MONTHS[at.month - 1]
     return f"{day}, {at.day:02} {month} {at.year:04} {at.hour:02}:{at.minute:02}:{at.second:02} GMT"
 
 
 def parse_date(text: str) -> int | None:
-    """The inverse; None for any other text. The obsolete forms are not read: clients say what they were told."""
+    """Parses an IMF-fixdate; None for any other text. The obsolete forms are not read, since clients repeat the date
+    that they were sent."""
     matched = _DATE.fullmatch(text)
     if matched is None or matched[2] not in _MONTHS:
         return None

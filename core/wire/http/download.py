@@ -1,7 +1,7 @@
-"""How a stored file is handed to a browser or a program: ranges, conditions, and the headers that keep it harmless.
+"""Plans the response to a download: ranges, conditions, and the headers that keep a file from running as a web page.
 
-The files come from tools and their authors are unknown, so nothing of them may run with the rights of this origin:
-only types that browsers show without running anything are shown inline, and even those are sandboxed.
+The files come from tools, and their authors are unknown, so no code in them may run with the rights of this origin.
+Only types that browsers show without running anything are shown inline, and even those are sandboxed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...base.effects import Serve
 from ...base.lazy_regex import Pattern
+from ...base.storage import Serve
 from ..headers import Headers
 from .conditional import Validators
 from .ranges import parse_ranges
@@ -26,7 +26,7 @@ _ATTR_CHARS: Final = "!#$&+-.^_`|~"  # RFC 5987, attr-char, besides letters and 
 
 
 class Part(msgspec.Struct, frozen=True):
-    """First `head`, then the bytes `start:stop` of the file."""
+    """A part of a response body: first `head`, then the bytes `start:stop` of the file."""
 
     start: int
     stop: int
@@ -34,7 +34,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Download(msgspec.Struct, frozen=True):
-    """A response: after `status` and `headers`, the parts, none of them empty, and then `tail`."""
+    """A planned response: status, headers, and a body made of the parts, none of them empty, followed by `tail`."""
 
     status: int
     headers: Headers
@@ -43,11 +43,12 @@ class Download(msgspec.Struct, frozen=True):
 
 
 def plan_download(order: Serve, headers: Headers, *, head_only: bool = False) -> Download:
-    """Decide the response to a GET or HEAD of a file.
+    """Decides the response to a GET or HEAD of a file.
 
     Args:
-        headers: the request's, names in lower case.
-        head_only: the request was HEAD: the same head, no bytes. Ranges have no meaning there (RFC 9110, 14.2).
+        headers: the headers of the request, names in lower case.
+        head_only: the request is a HEAD. Its response has the same head and no body; ranges are ignored (RFC 9110,
+            14.2).
     """
     size = order.size_bytes
     validators = Validators(f'"{order.sha256}"'.encode(), int(order.stored_at_unix))
@@ -72,7 +73,7 @@ def plan_download(order: Serve, headers: Headers, *, head_only: bool = False) ->
     mime_type = _media_type(order.mime_type).encode()
     described = (*common, (b"content-disposition", _disposition(order.mime_type, order.filename).encode()))
     if chosen is not None and len(chosen) > 1:
-        several = _several(order, described, mime_type, chosen)
+        several = _multipart(order, described, mime_type, chosen)
         if several is not None:
             return several
         chosen = None
@@ -86,16 +87,16 @@ def plan_download(order: Serve, headers: Headers, *, head_only: bool = False) ->
 
 
 def _chosen_ranges(headers: Headers, validators: Validators, size: int) -> list[range] | None:
-    """The ranges to send; None for the whole file."""
+    """Returns the ranges to send; None for the whole file."""
     ranges = [value for name, value in headers if name == b"range"]
     if len(ranges) != 1 or not validators.allow_range(headers):
         return None
     return parse_ranges(ranges[0], size)
 
 
-def _several(order: Serve, described: Headers, mime_type: bytes, chosen: list[range]) -> Download | None:
-    """Several ranges as one body (RFC 9110, 14.6); None where the whole file is no longer."""
-    # It must not stand in the file. Nothing that holds its own hash can be made.
+def _multipart(order: Serve, described: Headers, mime_type: bytes, chosen: list[range]) -> Download | None:
+    """Returns several ranges as one multipart body (RFC 9110, 14.6); None if the whole file is not longer than that."""
+    # The boundary must not occur in the file. It is a hash of the file's hash, and no file can be made to hold that.
     boundary = hashlib.sha256(f"parts of {order.sha256}".encode()).hexdigest()[:32].encode()
     parts: list[Part] = []
     for one in chosen:
@@ -119,12 +120,12 @@ def _content_range(one: range, size: int) -> bytes:
 
 
 def _media_type(mime_type: str) -> str:
-    """The type as it may stand in a header. What is none is bytes of no known kind."""
+    """Returns a type that a header can carry: a malformed one becomes `application/octet-stream`."""
     return mime_type if _MEDIA_TYPE.fullmatch(mime_type) else "application/octet-stream"
 
 
 def _disposition(mime_type: str, filename: str) -> str:
-    """Content-Disposition with the name twice: plain for old readers, in UTF-8 (RFC 5987) for all others."""
+    """Returns `Content-Disposition`, with the name in ASCII for old clients and in UTF-8 (RFC 5987) for all others."""
     essence = _media_type(mime_type).partition(";")[0].lower()
     kind = "inline" if essence in INLINE_TYPES else "attachment"
     plain = "".join(char if " " <= char <= "~" and char not in '"\\%' else "_" for char in filename)

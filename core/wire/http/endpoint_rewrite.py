@@ -1,9 +1,10 @@
-"""The one event of a transparent server's stream that is touched: `endpoint`, which says where to send messages.
+"""Rewrites the `endpoint` event in the event stream of a transparent server, and nothing else in it.
 
-The server names a path of its own there (2024-11-05 basic/transports, "HTTP with SSE"), at which a client of a proxy
-would look in vain. So the value of its data line is replaced; every other byte passes as it came, however it was cut.
-What type an event has is certain only at its end, as the last `event` line counts. So an event is held until its end,
-if it is no larger than an `endpoint` event can reasonably be; clients act on whole events, and lose nothing by that.
+The `endpoint` event names the path for messages (2024-11-05 basic/transports, "HTTP with SSE"). The server names a path
+of its own there, which a client of the proxy cannot reach, so the value of the data line is replaced. Every other byte
+passes unchanged, however the stream was cut. The type of an event is certain only at its end, because the last `event`
+line counts. Each event is therefore held until its end, up to the size that an `endpoint` event can reasonably have.
+Clients act on whole events, so holding one delays nothing.
 """
 
 from __future__ import annotations
@@ -16,40 +17,43 @@ from ...base.errors import RemoteProtocolError
 from ..sse import BOM
 
 HELD_MAX_BYTES: Final = 16 * 1024
-"""A larger event passes unseen unless it turns out to be an `endpoint` after all, which is an error then."""
+"""The most bytes of an event that are held. A larger event passes unchanged; if it turns out to be an `endpoint`, that
+is an error."""
 
 _TYPE: Final = b"endpoint"
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _EVENT_END: Final = (b"\n\n", b"\r\n\r\n")
-_LINE_START_BYTES: Final = len(BOM) + len(b"event: endpoint\r\n") + 1  # enough to tell what a line says
+_LINE_START_BYTES: Final = len(BOM) + len(b"event: endpoint\r\n") + 1  # enough to recognise an `event` line
 
 
 class EndpointRewriter:
-    """Bytes of an event stream in, bytes out.
+    """Takes the bytes of an event stream and returns them with the `endpoint` rewritten.
 
     Args:
-        replace: what is to stand for an endpoint's URI. Raises `RemoteProtocolError` for one that must not pass.
+        replace: returns the URI to send in place of the given one. Raises `RemoteProtocolError` for one that must not
+            pass.
 
     Attributes:
-        failure: why nothing more may pass. What came before was returned in full.
+        failure: the reason why nothing more may pass; None if there is none. The bytes before it were returned in full.
     """
 
     def __init__(self, replace: Callable[[str], str]) -> None:
         self.failure: RemoteProtocolError | None = None
         self._replace = replace
-        self._held = bytearray()  # of the event at hand, up to HELD_MAX_BYTES
-        self._is_passing = False  # it is larger: `_held` is the start of the line at hand then
-        self._line_at = 0  # where in `_held` the line at hand begins
+        self._held = bytearray()  # of the current event, up to HELD_MAX_BYTES
+        self._is_passing = False  # the event is larger: `_held` is the start of the current line then
+        self._line_at = 0  # where in `_held` the current line begins
         self._type = b""
         self._data: list[tuple[int, int]] = []  # where in `_held` the values of its data lines are
         self._after_cr = False  # the LF of a CRLF may be next
         self._is_first_line = True
 
     def receive_bytes(self, data: bytes) -> bytes:
-        """What may pass now; nothing after `failure`."""
+        """Returns the bytes that may pass now; none after a `failure`."""
         if self.failure is not None or not data:
             return b""
         is_between = not self._held and not self._is_passing
+        # The usual chunk: whole events without the word in them, so that there is nothing to rewrite.
         if is_between and not self._after_cr and data.endswith(_EVENT_END) and _TYPE not in data:
             self._is_first_line = False
             return data
@@ -72,11 +76,12 @@ class EndpointRewriter:
         return bytes(out)
 
     def receive_eof(self) -> bytes:
-        """The rest, an event that was never finished: clients discard it."""
+        """Returns the rest, an unfinished event, which clients discard."""
         return b"" if self._is_passing or self.failure is not None else bytes(self._held)
 
     def _take(self, piece: bytes, end_size: int, out: bytearray) -> bool:
-        """A line or a part of one; `end_size` bytes of it are the line's end. Returns whether more may pass."""
+        """Takes a line or a part of one, of which the last `end_size` bytes are the line end. Returns True if more may
+        pass."""
         if self._is_passing:
             out += piece
             self._held += piece[: max(0, _LINE_START_BYTES - len(self._held))]
@@ -94,7 +99,7 @@ class EndpointRewriter:
     def _finish_line(self, end_size: int, out: bytearray) -> None:
         line_at, end_at = self._line_at, len(self._held) - end_size
         if self._is_passing and len(self._held) >= _LINE_START_BYTES:
-            end_at = len(self._held)  # a line that is too long to matter, cut off
+            end_at = len(self._held)  # too long for an `event: endpoint` line, and cut off
         if self._is_first_line and self._held.startswith(BOM, line_at):
             line_at += len(BOM)
         self._is_first_line = False
@@ -110,7 +115,7 @@ class EndpointRewriter:
             self._data.append((end_at - len(value.removeprefix(b" ")), end_at))
         if self._is_passing:
             self._held.clear()
-        elif is_comment and self._line_at == 0:  # it keeps the stream alive, and need not wait
+        elif is_comment and self._line_at == 0:  # a keep-alive comment between events need not wait
             out += self._held
             self._held.clear()
         else:

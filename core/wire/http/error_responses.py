@@ -1,4 +1,4 @@
-"""Answers of our own: errors as the clients of each path expect them, and what pages say."""
+"""The responses of the proxy itself: errors in the form that clients of each path expect, and the admin pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CODES: Final = {
 
 
 def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", extra: Headers = ()) -> Refused:
-    """An error for a client: a JSON-RPC error with id null on the MCP endpoint, `{"detail", "code"}` elsewhere.
+    """Returns an error response: a JSON-RPC error with id null on the MCP endpoint, `{"detail", "code"}` elsewhere.
 
     Source: 2025-11-25 basic/transports, "Sending Messages to the Server": the body MAY be "a JSON-RPC error response
     that has no id".
@@ -46,12 +46,12 @@ def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", 
 
 
 def is_mcp(path: str) -> bool:
-    """Whether errors under this path are JSON-RPC errors."""
+    """True if errors under this path are JSON-RPC errors."""
     return path[1:].partition("/")[0] in ("mcp", "sse", "messages")
 
 
 def not_found(path: str, surface: Surface) -> Refused:
-    """404 for `path`, saying what exists."""
+    """Returns a 404 for `path` that names the paths that exist."""
     endpoints = [] if len(surface.servers) != 1 else ["/mcp"] if surface.transparent else ["/mcp", "/sse", "/ws"]
     for server in surface.servers:
         areas = ("mcp",) if server in surface.transparent else ("mcp", "sse", "ws", "upload")
@@ -66,18 +66,18 @@ def not_found(path: str, surface: Surface) -> Refused:
 
 
 def page_answer(status: int, body: bytes, extra: Headers = (), *, content_type: str = JSON) -> Refused:
-    """What a page says."""
-    lasting = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-    return _answer(status, body, (*lasting, *extra), content_type)
+    """Returns the response of an admin page, which is not to be cached."""
+    common = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+    return _answer(status, body, (*common, *extra), content_type)
 
 
 def page_error(status: int, message: str, extra: Headers = (), **members: object) -> Refused:
-    """What a page says where it fails: `{"error", "code"}`, and `members`."""
+    """Returns the error response of an admin page: `{"error", "code"}` and `members`."""
     return page_answer(status, msgspec.json.encode({"error": message, "code": status, **members}), extra)
 
 
 def refusal_at(path: str, status: int, message: str, extra: Headers = ()) -> Refused:
-    """An error as clients of that path expect it."""
+    """Returns an error response in the form that clients of `path` expect."""
     if find_page(path) is not None:
         return page_error(status, message, extra)
     return refusal(status, message, is_mcp=is_mcp(path), extra=extra)

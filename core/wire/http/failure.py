@@ -1,12 +1,12 @@
-"""What the end of an upstream channel says: why, whether the session was forgotten, and an error in its body."""
+"""Reads the end of an upstream channel: the reason, whether the server lost the session, and the error in the body."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from ...base.effects import Cause, End
 from ...base.errors import RemoteProtocolError
+from ...base.events import Cause, End
 from ...jsonrpc import envelope
 
 NO_CONTENT: Final = 204
@@ -19,8 +19,9 @@ SESSION_UNKNOWN: Final = re.compile(
     r"|(server|session) not initialized|mcp-session-id header is required)[.!]?",
     re.IGNORECASE,
 )
-"""Whole messages of servers that answer a session they do not know with 400: those made after the official TypeScript
-examples say "Bad Request: No valid session ID provided", others "Bad Request: Server not initialized"."""
+"""Error messages, matched whole, of servers that respond to an unknown session with 400. Servers modelled on the
+official TypeScript examples say "Bad Request: No valid session ID provided", others "Bad Request: Server not
+initialized"."""
 
 _REASONS: Final = {
     End.DONE: "its reply ended without an answer",
@@ -32,19 +33,21 @@ _REASONS: Final = {
 
 
 def describe(cause: Cause) -> str:
-    """The end of a request, or of a server, in words."""
+    """Describes the end of a request, or of a server, for people."""
     if cause.detail:
         return cause.detail
     return f"it answered with HTTP status {cause.status}" if cause.end is End.REFUSED else _REASONS[cause.end]
 
 
 def denies_session(cause: Cause, *, names_session: bool) -> bool:
-    """Whether the refusal says that the upstream does not know our session, and so did not run the request. It should
-    be 404 (2025-03-26 basic/transports, "Session Management"); where it is 400, the error must say exactly that.
+    """True if the refusal means that the server does not know our session, and so did not run the request.
+
+    The status should be 404 (2025-03-26 basic/transports, "Session Management"). With 400, the error must say so in one
+    of the known messages.
 
     Args:
         cause: the end of a POST or of a stream.
-        names_session: whether the request named a session.
+        names_session: the request named a session.
     """
     if cause.end is not End.REFUSED or not names_session:
         return False
@@ -52,7 +55,7 @@ def denies_session(cause: Cause, *, names_session: bool) -> bool:
 
 
 def is_about_session(body: bytes) -> bool:
-    """Whether the body is an error about the session, not about a request: that would have the request's id."""
+    """True if the body is an error about the session and not about a request, whose id it would have."""
     try:
         frame = envelope.decode(body)
         message = envelope.text_of(envelope.member_of(frame.error, "message"))
@@ -63,13 +66,14 @@ def is_about_session(body: bytes) -> bool:
 
 
 def may_have_run(status: int) -> bool:
-    """Whether a request refused with this HTTP status may have run all the same. 501 and 503 say that it did not."""
+    """True if a request refused with this HTTP status may have run all the same. 501, 503 and 505 mean that it did
+    not."""
     return status >= 500 and status not in (501, 503, 505)
 
 
 def error_in(cause: Cause) -> bytes | None:
-    """The JSON-RPC error in a refusing response's body, if it holds one. Its id is not looked at: servers put null,
-    "server-error" or the request's own there."""
+    """Returns the JSON-RPC error in the body of a refusal, if it has one. The id is ignored: servers put null,
+    "server-error" or the id of the request there."""
     if cause.end is not End.REFUSED or not cause.body.lstrip().startswith(b"{"):
         return None
     try:
@@ -80,7 +84,7 @@ def error_in(cause: Cause) -> bytes | None:
 
 
 def id_in(cause: Cause) -> bytes | None:
-    """The JSON of the id in such a body."""
+    """Returns the JSON of the id in the body of a refusal; None if there is none."""
     try:
         return envelope.member_of(cause.body.strip(), "id")
     except RemoteProtocolError:

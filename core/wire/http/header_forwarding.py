@@ -1,9 +1,9 @@
-"""Which headers of a client's request go on to the server, and which the request must have.
+"""Forwards headers of a client's request to the server, and checks for those that the request must have.
 
-Nothing goes on by itself: a header is handed on where the configuration names it, under the name it is to have there.
-So credentials that a client sends to this proxy end here, unless somebody meant them for the server.
+No header is forwarded unless the configuration names it, and the name it gets upstream. Credentials that a client sends
+to this proxy therefore stop here unless the configuration forwards them.
 
-Every function raises `RemoteProtocolError` for what a client got wrong; no message repeats a header's value.
+Every function raises `RemoteProtocolError` for a mistake of the client; no message repeats a header's value.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...base import effects
+from ...base import events
 from ...base.errors import LocalProtocolError, RemoteProtocolError
 from ..headers import Headers
 from .request import FRAMING_HEADERS, MIRRORING, PROTOCOL_HEADERS, encode_header
 
-Passes = tuple[tuple[str, str], ...]
-"""The client's name of a header, in any case, and the name it gets upstream."""
+ForwardedNames = tuple[tuple[str, str], ...]
+"""Pairs of the name of a header in the client's request, in any case, and the name it gets upstream."""
 
 AUTHORIZATION: Final = "authorization"
 
@@ -29,16 +29,20 @@ _HANDSHAKE: Final = b"sec-websocket-"
 
 
 def may_pass(name: str) -> bool:
-    """Whether a header of that name can be handed on: not those of one connection (RFC 9110, 7.6.1), of one message's
-    bytes, or of the protocol, which each side sets for itself."""
+    """True if a header of that name can be forwarded. Excluded are hop-by-hop headers (RFC 9110, 7.6.1), headers that
+    describe the bytes of one body, and those of the protocol, which each side sets for itself."""
     encoded = name.lower().encode(errors="replace")
     own = PROTOCOL_HEADERS | FRAMING_HEADERS | _HOP_BY_HOP | _REPRESENTATION
     return encoded not in own and not encoded.startswith((_HANDSHAKE, *MIRRORING))
 
 
-def passed_headers(headers: Headers, passes: Passes) -> effects.Headers:
-    """What of a request's headers goes on. Lines of one name become one, as RFC 9110, 5.3 and RFC 6265, 5.4 join them;
-    an empty one is as good as none."""
+def passed_headers(headers: Headers, passes: ForwardedNames) -> events.Headers:
+    """Returns the headers to forward. Several lines of one name are joined (RFC 9110, 5.3; RFC 6265, 5.4). An empty
+    header counts as missing.
+
+    Raises:
+        RemoteProtocolError: a value that cannot be forwarded, or two `Authorization` headers.
+    """
     passed = []
     for name, sent in passes:
         value = _joined(headers, name)
@@ -52,7 +56,7 @@ def passed_headers(headers: Headers, passes: Passes) -> effects.Headers:
 
 
 def check_required(headers: Headers, required: Sequence[str]) -> None:
-    """Refuse a request that lacks one of the headers it must have."""
+    """Refuses a request that lacks one of the `required` headers. An empty header counts as missing."""
     for name in required:
         if not any(value for _, value in _lines(headers, name)):
             raise RemoteProtocolError(f"got no {name} header, expected one: this server's requests must have it")

@@ -1,8 +1,8 @@
-"""Parts of a request that stand in its HTTP headers too, so that what lies between can route without reading bodies.
+"""The `Mcp-*` headers, which repeat parts of a request so that intermediaries can route without reading bodies.
 
-A client derives the headers from the body, a server refuses a request whose two halves disagree: otherwise a balancer
-would decide by one value and the server act on the other. Which arguments of a tool are mirrored, its input schema
-says; a tool whose schema says it wrongly is not shown to clients (`annotations`).
+A client derives the headers from the body. A server refuses a request whose headers and body disagree: otherwise a load
+balancer would decide by one value and the server act on the other. The input schema of a tool says which arguments are
+mirrored in `Mcp-Param-*`; `param_headers` reads it, and drops tools whose annotations are wrong.
 
 Source: 2026-07-28 basic/transports/streamable-http, "Request Metadata".
 """
@@ -16,14 +16,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ...base.effects import Headers
 from ...base.errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError
+from ...base.events import Headers
 from ...jsonrpc.envelope import text_of
 from ...jsonrpc.number_text import SAFE_INTEGER_MAX, is_integral, normal_form, safe_integer
 from ...jsonrpc.splice import look, take
 from .param_headers import Mirror
 
-REVISION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_PREFIX: Final = "mcp-param-"
@@ -36,9 +35,10 @@ NAMED_BY: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""Which member of the params `Mcp-Name` mirrors. The last three are the tasks extension's."""
+"""The member of the params that `Mcp-Name` mirrors, by method. The last three methods are of the tasks extension."""
 MAY_OMIT_NAME: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-"""Where clients leave `Mcp-Name` out, all of fastmcp-tasks 4.1 for one: whoever routes by it loses, and nobody else."""
+"""Methods for which a missing `Mcp-Name` is accepted: clients omit it, as all of fastmcp-tasks 4.1 do. Only an
+intermediary that routes by it is worse off."""
 
 _OPEN: Final = "=?base64?"
 _CLOSE: Final = "?="
@@ -48,19 +48,21 @@ _CARRIED: Final = re.compile(r"[\t -~]*")
 _DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _FLOATING: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _VALUE_MAX: Final = 4000
-"""Characters of a number that are compared. Longer ones are refused: no client writes them."""
+"""The most characters of a number that is compared by value. A longer header must equal the body literally: no client
+writes one."""
 
 
 # --- Values ---------------------------------------------------------------------------------------------------------
 
 
 def encode_value(text: str) -> str:
-    """The header value for `text`: itself, if every header can carry it unchanged; else Base64 between markers.
+    """Returns the header value for `text`: the text itself if a header carries it unchanged, else Base64 between
+    markers.
 
-    Encoded are also the empty text, which some drop, and text that looks encoded.
+    The empty text is encoded too, since some implementations drop empty headers, and so is text that looks encoded.
 
     Raises:
-        RemoteProtocolError: half a surrogate pair, which UTF-8 cannot hold (INVALID_PARAMS).
+        RemoteProtocolError: `text` has half a surrogate pair, which UTF-8 cannot hold (INVALID_PARAMS).
     """
     if _PLAIN.fullmatch(text) is not None and not _looks_encoded(text):
         return text
@@ -76,11 +78,11 @@ def encode_value(text: str) -> str:
 
 
 def decode_value(value: str) -> str:
-    """The text that a header value stands for.
+    """Returns the text that a header value stands for; the inverse of `encode_value`.
 
     Raises:
-        RemoteProtocolError: characters that need to be encoded, or markers around anything but the one way to write a
-            UTF-8 text in Base64 (HEADER_MISMATCH).
+        RemoteProtocolError: the value has characters that need to be encoded, or markers around anything but the
+            canonical Base64 of a UTF-8 text (HEADER_MISMATCH).
     """
     if _CARRIED.fullmatch(value) is None:
         raise _mismatch("got a header value with other than visible ASCII characters, expected them encoded")
@@ -104,15 +106,15 @@ def _looks_encoded(text: str) -> bool:
 
 
 def headers_for(method: str, params: bytes | None, mirrors: Sequence[Mirror] = ()) -> Headers:
-    """The headers, names in lower case, that mirror a request. The revision's own is for the caller to add.
+    """Returns the headers that mirror a request, names in lower case. The caller adds `MCP-Protocol-Version`.
 
     Args:
         params: the JSON of the params, as they will be sent.
-        mirrors: what the schema of the called tool says.
+        mirrors: the mirrored arguments, from the schema of the called tool.
 
     Raises:
-        RemoteProtocolError: a mirrored value that occurs twice, or that no header can carry in a way all servers read
-            alike: half a surrogate pair, a fraction, an integer beyond ±(2^53-1) (INVALID_PARAMS); a method that is no
+        RemoteProtocolError: a mirrored value occurs twice, or no header can carry it in a way that all servers read
+            alike: half a surrogate pair, a fraction, an integer beyond ±(2^53-1) (INVALID_PARAMS). Or the method is not
             visible ASCII (INVALID_REQUEST).
     """
     if _PLAIN.fullmatch(method) is None:
@@ -124,40 +126,45 @@ def headers_for(method: str, params: bytes | None, mirrors: Sequence[Mirror] = (
     for mirror in mirrors if method == "tools/call" else ():
         raw = _argument(params, mirror)
         if raw is not None:
-            headers.append((PARAM_PREFIX + mirror.name.lower(), encode_value(_shown(raw, mirror))))
+            headers.append((PARAM_PREFIX + mirror.name.lower(), encode_value(_header_text(raw, mirror))))
     return tuple(headers)
 
 
 NAMES_KEPT: Final = 256
-"""Tools, prompts and resources whose headers are remembered: clients call the same ones again and again."""
+"""The number of tools, prompts and resources whose headers are cached: clients call the same ones repeatedly."""
 NAME_MAX_BYTES: Final = 512
-"""A longer name is not worth keeping it for that."""
+"""The longest name that is cached, as JSON."""
 
 
 class Named(NamedTuple):
-    """What a request is for, by its params, and the headers that mirror it where no schema wants more."""
+    """The tool, prompt, resource or task that a request names ("" if its method names none), and the headers that
+    mirror the request if no schema asks for more."""
 
     name: str
     headers: Headers
 
 
 def named(method: str, params: bytes, spans: Mapping[str, slice]) -> Named | None:
-    """What a request names, as most do it. None for any other, which may be right or wrong.
+    """The fast path for `headers_for` and the name of a request. None: the general path decides, which may also refuse.
+
+    The result depends on the method and the JSON of the name alone, so it is cached under both, and a repeated request
+    skips the parsing of the params and the encoding. Names over `NAME_MAX_BYTES` and names that are no string are left
+    to the general path.
 
     Args:
         spans: `compact_members` of the params.
     """
     member = NAMED_BY.get(method)
     if member is None:
-        return _named(method, b"")
+        return _cached_name(method, b"")
     span = spans.get(member)
     if span is None or span.stop - span.start > NAME_MAX_BYTES:
         return None
-    return _named(method, params[span])
+    return _cached_name(method, params[span])
 
 
 @lru_cache(maxsize=NAMES_KEPT)
-def _named(method: str, raw_name: bytes) -> Named | None:
+def _cached_name(method: str, raw_name: bytes) -> Named | None:
     if not raw_name:
         return Named("", ((METHOD_HEADER, method),))
     name = text_of(raw_name)
@@ -166,14 +173,15 @@ def _named(method: str, raw_name: bytes) -> Named | None:
     return Named(name, ((METHOD_HEADER, method), (NAME_HEADER, encode_value(name))))
 
 
-def _shown(raw: bytes, mirror: Mirror) -> str:
-    """The text of a value, by its own type: servers compare with what is there, and judge its type elsewhere."""
+def _header_text(raw: bytes, mirror: Mirror) -> str:
+    """Returns the header text of a value by its own JSON type, not that of the schema: servers compare with the value
+    that is there, and check its type elsewhere."""
     if raw.startswith(b'"'):
         return _text(raw)
     if raw in (b"true", b"false"):
         return raw.decode()
     integer = safe_integer(raw.decode())
-    # Where the schema has no number, servers compare with the text that their language has for this one.
+    # If the schema type is not a number, servers compare with the text that their own language prints for this number.
     if integer is None or (mirror.type != "integer" and str(integer) != raw.decode()):
         raise RemoteProtocolError(
             f"got another number for {'.'.join(mirror.path)!r} than the header Mcp-Param-{mirror.name} can carry, "
@@ -188,7 +196,8 @@ def _shown(raw: bytes, mirror: Mirror) -> str:
 
 
 def read_mirrored(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Of a request's raw headers, names in lower case, those that mirror a part of its body: in order, with doubles."""
+    """Returns those of a request's raw headers, names in lower case, that mirror its body: in order, duplicates
+    included."""
     return tuple(
         (name.decode("latin-1"), value.decode("latin-1").strip(" \t"))
         for name, value in headers
@@ -205,27 +214,28 @@ def check(
     *,
     header_revision: str | None,
 ) -> None:
-    """Compare a request with its headers.
+    """Checks that the headers of a message agree with its body.
 
-    A notification need have none (the revision defines none for it), and those it has must be right. A header for an
-    argument that is not there is refused: whoever routes by it would see what the server does not. One that the schema
-    does not name is left alone.
+    A notification may omit the headers, since the revision defines none for it, but those it has must agree. A header
+    for an argument that the body does not have is refused: an intermediary would see a value that the server does not.
+    A `Mcp-Param-*` header that the schema does not name is ignored.
 
     Args:
-        method: of the body; None for what is neither request nor notification.
-        revision: the one that the body names.
-        headers: as `read_mirrored` gives them.
-        mirrors: what the schema of the called tool says; None if it is not known, and nothing can be said of arguments.
+        method: the method in the body; None for a message that is neither request nor notification.
+        revision: the revision that the body names.
+        headers: the result of `read_mirrored`.
+        mirrors: the mirrored arguments, from the schema of the called tool; None if the schema is not known, in which
+            case arguments are not checked.
         header_revision: the `MCP-Protocol-Version` header.
 
     Raises:
-        RemoteProtocolError: they disagree, a required one is missing, or one is there twice (HEADER_MISMATCH, 400); or
-            a mirrored member of the body is there twice (INVALID_PARAMS).
+        RemoteProtocolError: header and body disagree, a required header is missing, or one occurs twice
+            (HEADER_MISMATCH, 400). Or a mirrored member of the body occurs twice (INVALID_PARAMS).
     """
     lines: dict[str, str] = {}
     for name, value in headers:
         if name in lines:
-            raise _mismatch(f"got two {_spelled(name)} headers, expected one")
+            raise _mismatch(f"got two {_header_spelling(name)} headers, expected one")
         lines[name] = value
     is_needed = method is not None and not method.startswith("notifications/")
     if is_needed or header_revision is not None:
@@ -244,10 +254,10 @@ def check(
 
 
 def check_revision(sent: str | None, revision: str) -> None:
-    """Compare the `MCP-Protocol-Version` header, if it was sent, with the revision that the body names.
+    """Checks that the `MCP-Protocol-Version` header names the revision that the body names.
 
     Raises:
-        RemoteProtocolError: they differ, or there is no header (HEADER_MISMATCH, 400).
+        RemoteProtocolError: they differ, or the header is missing (HEADER_MISMATCH, 400).
     """
     _compare("MCP-Protocol-Version", sent, revision)
 
@@ -259,7 +269,7 @@ def _check_argument(value: str | None, params: bytes | None, mirror: Mirror) -> 
     if raw is None:
         _compare(header, sent, None)
     elif raw.startswith(b'"') or raw in (b"true", b"false"):
-        _compare(header, sent, _shown(raw, mirror))
+        _compare(header, sent, _header_text(raw, mirror))
     else:
         number = raw.decode()
         grammar = _DECIMAL if is_integral(number) else _FLOATING
@@ -270,7 +280,8 @@ def _check_argument(value: str | None, params: bytes | None, mirror: Mirror) -> 
 
 
 def _compare(header: str, sent: str | None, expected: str | None) -> None:
-    """The message names no value: it may be logged, and arguments are private."""
+    """Refuses a header that differs from the expected value. The error repeats no value: it may be logged, and
+    arguments are private."""
     if sent == expected:
         return
     if sent is None:
@@ -288,7 +299,7 @@ def _decoded(value: str | None) -> str | None:
     return None if value is None else decode_value(value)
 
 
-def _spelled(name: str) -> str:
+def _header_spelling(name: str) -> str:
     return "-".join(part.capitalize() for part in name.split("-"))
 
 
@@ -301,7 +312,8 @@ def _name_path(method: str) -> tuple[str, ...]:
 
 
 def _at_path(data: bytes | None, path: tuple[str, ...]) -> bytes | None:
-    """The JSON at a path of members; None if there is nothing, or the path is empty. Nothing beside it is read."""
+    """Returns the JSON at a path of members; None if there is none, or the path is empty. Other members are not
+    parsed."""
     if not path:
         return None
     for key in path:
@@ -310,14 +322,15 @@ def _at_path(data: bytes | None, path: tuple[str, ...]) -> bytes | None:
         try:
             data = take(data, look(data).get(key))
         except RemoteProtocolError as error:
-            if error.rpc_code == INVALID_REQUEST:  # a member twice
+            if error.rpc_code == INVALID_REQUEST:  # a member that occurs twice
                 error.rpc_code, error.clause = INVALID_PARAMS, _CLAUSE + "Server Validation"
             raise
     return data
 
 
 def _argument(params: bytes | None, mirror: Mirror) -> bytes | None:
-    """The value to mirror, if there is one: null counts as absent, and a list or an object has no text."""
+    """Returns the argument to mirror, if there is one. Null counts as absent; an array or an object has no header
+    text."""
     raw = _at_path(params, ("arguments", *mirror.path))
     return None if raw is None or raw == b"null" or raw.startswith((b"{", b"[")) else raw
 

@@ -1,8 +1,8 @@
-"""Which arguments of a tool are mirrored in headers: the `x-mcp-header` annotations of its input schema.
+"""Reads the `x-mcp-header` annotations of input schemas, which name the arguments to mirror in `Mcp-Param-*` headers.
 
-An annotation is good only where everybody finds the same argument by it: on a property of a primitive type that is
-reached from the root through `properties` alone. A tool with any other is left out of the list of tools, so that one
-bad definition does not spoil the rest.
+An annotation is valid only where every implementation finds the same argument by it: on a property of a primitive type
+that is reached from the root through `properties` alone. A tool with an invalid annotation is left out of the list of
+tools, so that one bad definition does not affect the others.
 
 Source: 2026-07-28 basic/transports/streamable-http, "Custom Headers from Tool Parameters".
 """
@@ -23,7 +23,8 @@ ANNOTATION: Final = "x-mcp-header"
 TYPES: Final = frozenset({"string", "integer", "boolean"})
 """ "Parameters with type `number` are not permitted." """
 
-# Where JSON Schema 2020-12 and its drafts have schemas, beside `properties`. What any other keyword holds is a value.
+# The keywords of JSON Schema 2020-12 and its drafts, besides `properties`, whose values are schemas. The value of any
+# other keyword is plain data, in which the annotation's key means nothing.
 _SCHEMAS: Final = frozenset(
     {"items", "additionalItems", "prefixItems", "contains", "unevaluatedItems"}
     | {"additionalProperties", "propertyNames", "unevaluatedProperties", "contentSchema"}
@@ -36,11 +37,11 @@ _CLAUSE: Final = "2026-07-28 basic/transports/streamable-http, Schema Extension"
 
 
 class Mirror(NamedTuple):
-    """One argument that is mirrored.
+    """One mirrored argument.
 
     Attributes:
-        name: what follows `Mcp-Param-`, as the schema spells it.
-        path: the members that lead to the value, from `arguments` on.
+        name: the part of the header name after `Mcp-Param-`, as the schema spells it.
+        path: the members that lead from `arguments` to the value.
         type: "string", "integer" or "boolean".
     """
 
@@ -50,11 +51,15 @@ class Mirror(NamedTuple):
 
 
 class _Object(list[tuple[str, Any]]):
-    """A JSON object with nothing merged."""
+    """A JSON object as pairs, with duplicate members kept."""
 
 
 class _Place(NamedTuple):
-    """A schema within a schema; `path` is None beyond the reach of `properties`."""
+    """A schema within a schema.
+
+    `path` is None if the schema is not reached through `properties` alone; `is_doubled` if a member on the path occurs
+    twice.
+    """
 
     schema: Any
     path: tuple[str, ...] | None
@@ -62,7 +67,7 @@ class _Place(NamedTuple):
 
 
 def mirrors_of(input_schema: bytes) -> tuple[Mirror, ...]:
-    """The annotations of an input schema, in its order.
+    """Returns the mirrored arguments of an input schema, in document order.
 
     Raises:
         RemoteProtocolError: an annotation breaks a rule; the message says where and which. Or the schema is not JSON.
@@ -71,14 +76,14 @@ def mirrors_of(input_schema: bytes) -> tuple[Mirror, ...]:
 
 
 def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], list[str]]:
-    """Read the annotations in a `tools/list` result.
+    """Reads the annotations in a `tools/list` result.
 
     Returns:
-        The result without the tools whose annotations are wrong, the very same bytes if there are none; the mirrors of
-        each tool that has any, by its name; and for each tool that was left out, its name and why.
+        The result without the tools whose annotations are invalid (the same bytes if there are none); the mirrors of
+        each tool that has any, by tool name; and for each tool that was left out, its name and the reason.
 
     Raises:
-        RemoteProtocolError: the result has a member twice.
+        RemoteProtocolError: a member of the result occurs twice.
     """
     tools = member_of(result, "tools")
     if tools is None or not tools.startswith(b"[") or not _may_be_annotated(tools):
@@ -107,12 +112,14 @@ def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], lis
 
 
 def _may_be_annotated(data: bytes) -> bool:
-    """False if there is no annotation for sure: its key stands nowhere, nor anything that could be it in escapes."""
+    """False if there certainly is no annotation: neither its key occurs nor an escape that could hide it. Spares the
+    parsing of nearly every schema."""
     return b"x-mcp-header" in data or b"\\u" in data
 
 
 def _parse(data: bytes) -> Any:
-    """JSON with nothing merged. Numbers are nobody's concern here, and so are not kept."""
+    """Parses JSON with duplicate members kept. Numbers become None: none is needed, and Python refuses to
+    convert very long ones."""
     try:
         return json.loads(data.decode(), object_pairs_hook=_Object, parse_int=_no_number, parse_float=_no_number)
     except (ValueError, RecursionError):
@@ -144,7 +151,8 @@ def _mirrors(root: Any) -> tuple[Mirror, ...]:
 
 
 def _places(root: Any) -> Iterator[_Place]:
-    """Every schema in `root`, in document order. References are not followed: what they lead to is met where it is."""
+    """Yields every schema in `root`, in document order. References are not followed: their targets are visited in
+    place."""
     pending = [_Place(root, (), False)]
     while pending:
         place = pending.pop()

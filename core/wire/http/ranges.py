@@ -1,4 +1,4 @@
-"""Which parts of a file a `Range` header asks for (RFC 9110, 14)."""
+"""Parses the `Range` header (RFC 9110, 14)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 PARTS_MAX: Final = 16
-"""Ranges of one request. Readers of PDF ask for a few; who asks for more gets the whole."""
+"""The most ranges of one request. PDF viewers ask for a few; a request with more gets the whole file."""
 HEADER_MAX_BYTES: Final = 1024
 
 _UNIT: Final = re.compile(rb"bytes[ \t]*=", re.IGNORECASE)
@@ -14,17 +14,17 @@ _RANGE: Final = re.compile(rb"([0-9]{0,18})-([0-9]{0,18})")
 
 
 def parse_ranges(value: bytes, size: int) -> list[range] | None:
-    """The ranges to send of a file of `size` bytes: none of them empty, none touching another, in the order asked for.
+    """Returns the ranges to send of a file of `size` bytes, in the order requested. None is empty or touches another.
 
     Returns:
-        None where the header is not to be heeded, and the whole file is sent: it is malformed, in another unit, or has
-        more than `PARTS_MAX` ranges. An empty list where nothing that is asked for exists.
+        The ranges. An empty list if no requested byte exists. None if the header is to be ignored and the whole file
+        sent: the header is malformed, over `HEADER_MAX_BYTES`, in another unit, or has more than `PARTS_MAX` ranges.
     """
     unit = _UNIT.match(value)
     if unit is None or len(value) > HEADER_MAX_BYTES:
         return None
     items = [item.strip(b" \t") for item in value[unit.end() :].split(b",")]
-    items = [item for item in items if item]  # RFC 9110, 5.6.1: empty elements of a list do not count
+    items = [item for item in items if item]  # RFC 9110, 5.6.1: a recipient ignores empty list elements
     if not 1 <= len(items) <= PARTS_MAX:
         return None
     found: list[range] = []
@@ -45,7 +45,7 @@ def parse_ranges(value: bytes, size: int) -> list[range] | None:
 
 
 def _add(found: list[range], one: range) -> None:
-    """Put in a range, with what it touches become one, where the first of them stood."""
+    """Adds a range, merged with all ranges that it touches, at the place of the first of them."""
     at = len(found)
     for i in range(len(found) - 1, -1, -1):
         other = found[i]

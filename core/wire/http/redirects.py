@@ -1,11 +1,12 @@
-"""Redirects of an upstream server: which are followed, and what is said of the others.
+"""Redirects of an upstream server: those that are followed, and the error message for the others.
 
-307 and 308 say that the same request is to be made elsewhere: it has not run, and neither its method nor its body
-changes. They are followed within the origin that was asked, which is all that its credentials are meant for. With 301,
-302 and 303 a POST may become a GET and lose its message, so they are refused.
+With 307 and 308 the server asks for the same request at another URL: the request has not run, and neither its method
+nor its body changes. They are followed within the requested origin only, since credentials are meant for no other. With
+301, 302 and 303 a POST may become a GET and lose its message, so they are refused.
 
-Frameworks redirect to the path with a slash more or less, and mean it for good though most say 307. That may be
-remembered, and any 308 that was not for one client alone; another 307 is where the server wants this one request.
+A redirect is lasting if later requests may start at its target. A 308 is, unless the request had anything of one
+client. A 307 is not, with one exception: frameworks redirect to the path with or without a final slash, and mean it for
+good though most of them send 307.
 
 Source: RFC 9110, 15.4.
 """
@@ -24,11 +25,12 @@ FOLLOWED: Final = frozenset({307, 308})
 REFUSED: Final = frozenset({301, 302, 303})
 
 TARGET_MAX_BYTES: Final = 8 * 1024
-"""A longer path and query fit into no request line that a server would take."""
+"""The longest path and query. No server takes a longer request line."""
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """Ask for `target`, path and query, at the same origin. `is_lasting` if later requests may begin there."""
+    """A redirect to follow: `target` is path and query at the same origin. `is_lasting`: later requests may start
+    there."""
 
     target: bytes
     is_lasting: bool
@@ -37,13 +39,13 @@ class Redirect(msgspec.Struct, frozen=True):
 def judge_redirect(
     address: Address, asked: bytes, status: int, headers: Iterable[tuple[bytes, bytes]], *, is_personal: bool = False
 ) -> Redirect | str | None:
-    """Whether a response leads elsewhere: None if it does not, and a line for people if it is not to be followed.
+    """Returns the redirect to follow, None if the response is no redirect, or a line for people if it is refused.
 
     Args:
-        address: of the server; its origin counts.
+        address: the address of the server; only its origin counts.
         asked: path and query of the request.
         headers: names in any case.
-        is_personal: whether the request had anything of one client's: where that is sent, others need not belong.
+        is_personal: the request had headers or cookies of one client, so its redirect need not hold for others.
     """
     if status not in FOLLOWED | REFUSED:
         return None
@@ -57,13 +59,13 @@ def judge_redirect(
     if found is None:
         return f"{seen}; expected one URL that can be asked"
     if found.origin != address.origin:
-        right = f"{address.scheme}://{address.authority.decode()}"
-        return f"{seen}: it leaves {right}, which alone credentials are for; expected the final URL"
+        expected = f"{address.scheme}://{address.authority.decode()}"
+        return f"{seen}: it leaves {expected}, which alone credentials are for; expected the final URL"
     return Redirect(found.target, _differ_by_slash(asked, found.target) or (status == 308 and not is_personal))
 
 
 def show_origin(location: bytes) -> str:
-    """Where a redirect leads, for people: path and credentials are nobody's business in a log."""
+    """Returns the origin of a `Location` for people. Path and credentials must not appear in a log."""
     try:
         parts = urlsplit(location.decode("ascii"))
         host, port = parts.hostname, parts.port
@@ -79,7 +81,7 @@ def show_origin(location: bytes) -> str:
 
 def _resolve(address: Address, asked: bytes, location: bytes) -> Address | None:
     if not location or not all(0x21 <= c <= 0x7E for c in location):
-        return None  # some would be dropped in silence by what resolves it
+        return None  # `urljoin` would silently drop some of these
     base = f"{address.scheme}://{address.authority.decode()}{asked.decode('latin-1')}"
     try:
         found = parse_url(urljoin(base, location.decode()))

@@ -1,4 +1,4 @@
-"""What a request to a server of Streamable HTTP looks like: its method, its headers and its body.
+"""Builds requests to servers of Streamable HTTP: method, headers and body.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports, "Streamable HTTP", "Sending Messages to the Server".
 """
@@ -10,31 +10,31 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...base.effects import Delete, Listen, Post
-from ...base.effects import Headers as Pairs
 from ...base.errors import LocalProtocolError
+from ...base.events import Headers as Pairs
 from ..http1.heads import PostHead
 from .cookies import cookie_header
 
 PROTOCOL_HEADERS: Final = frozenset(
     {b"accept", b"accept-encoding", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version"}
 )
-"""The names, in lower case, that `request_for` gives by itself. Nobody else may set them, nor those that mirror a part
-of the body."""
+"""The headers, in lower case, that `request_for` sets itself. Neither the configuration nor a client may set them, nor
+those that mirror a part of the body (`MIRRORING`)."""
 
 MIRRORING: Final = (b"mcp-method", b"mcp-name", b"mcp-param-")
-"""How the names of those begin (2026-07-28 basic/transports/streamable-http)."""
+"""The prefixes of headers that mirror a part of the body (2026-07-28 basic/transports/streamable-http)."""
 
 FRAMING_HEADERS: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
     | {b"sec-websocket-" + name for name in (b"key", b"version", b"protocol", b"extensions", b"accept")}
 )
-"""The names that belong to the connection. Nobody but its driver may set them."""
+"""The headers that belong to the connection. Only its driver may set them."""
 
 EVENT_ID_MAX_BYTES: Final = 8 * 1024
-"""A longer event id fits into no header that a server would take."""
+"""The longest event id. No server takes a header with a longer one."""
 
 FORMS_MAX: Final = 1024
-"""As many heads of POSTs to one URL are kept, of sessions or of what is called: less than a kilobyte each."""
+"""The most heads of POSTs to one URL that are cached, by session and mirrored headers; less than 1 KB each."""
 
 _VISIBLE: Final = re.compile(rb"[!-~]+")
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -44,16 +44,16 @@ _VALUE: Final = re.compile(rb"([!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?
 def request_for(
     target: Post | Listen | Delete, own: Sequence[tuple[bytes, bytes]] = ()
 ) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
-    """The method, the headers (names in lower case) and the body of the request for `target`.
+    """Returns the method, the headers (names in lower case) and the body of the request for `target`.
 
     Args:
-        own: headers, checked and in lower case, that every request to this server has. A header carried for a client
-            (`target.headers`) takes the place of none of them. Cookies that the server has set stand behind those of a
-            `Cookie` header that is there, and give way to its names.
+        own: headers, checked and in lower case, that every request to this server has. A header forwarded from a client
+            (`target.headers`) replaces none of them. Cookies that the server has set are appended to a `Cookie` header,
+            except those whose names it has already.
 
     Raises:
-        LocalProtocolError: a session or revision with other than visible ASCII characters, an event id or a carried
-            header that no header can carry, or a carried header that is not the client's to set.
+        LocalProtocolError: a session or revision has other than visible ASCII characters, an event id or a forwarded
+            header cannot be carried in a header, or a forwarded header is one that a client may not set.
     """
     headers = [*own, (b"accept-encoding", b"identity")]
     body = b""
@@ -65,7 +65,7 @@ def request_for(
         case Listen():
             method = "GET"
             headers.append((b"accept", b"text/event-stream"))
-            if target.last_event_id:  # an empty one was withdrawn
+            if target.last_event_id:  # "" means that the server withdrew it
                 headers.append((b"last-event-id", _encode_event_id(target.last_event_id)))
         case Delete():
             method = "DELETE"
@@ -86,7 +86,7 @@ def request_for(
 
 
 class RequestForms:
-    """The requests to one URL. What POSTs of one session have in common is checked and encoded once.
+    """Builds the requests to one URL. The head that POSTs of one session share is checked and encoded once.
 
     Args:
         own: see `request_for`.
@@ -97,8 +97,15 @@ class RequestForms:
         self._posts: dict[tuple[str | None, str | None, Pairs], PostHead | None] = {}
 
     def post_head(self, target: Post) -> PostHead | None:
-        """The head of such a POST; None where it has something of its own, or is the first of its kind: many a session
-        posts no second. See `request_for` for what is raised."""
+        """Returns the cached head of a POST. None if the POST has headers or cookies of its own, or is the first with
+        its session, revision and mirrored headers: many sessions send only one. The caller then uses `fill`.
+
+        The head depends on that key alone, so it equals what `request_for` returns, which
+        `tests/core/wire/http1/test_heads.py` checks.
+
+        Raises:
+            LocalProtocolError: see `request_for`.
+        """
         if target.headers or target.cookies:
             return None
         key = target.session, target.revision, target.mirrored
@@ -111,7 +118,7 @@ class RequestForms:
         return head
 
     def fill(self, target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
-        """See `request_for`."""
+        """Returns `request_for` with the headers of this URL."""
         return request_for(target, self._own)
 
 
@@ -120,10 +127,11 @@ def _encode_mirrored(target: Post) -> list[tuple[bytes, bytes]]:
 
 
 def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
-    """A header that goes with requests to a server beside the protocol's own, its name in lower case.
+    """Checks and encodes a header that is sent besides those of the protocol. Its name becomes lower case.
 
     Raises:
-        LocalProtocolError: it cannot be sent, or is not for others to set. The message does not repeat the value.
+        LocalProtocolError: the header cannot be sent, or is one of the protocol or the connection. The message does not
+            repeat the value.
     """
     encoded_name = name.encode("utf-8", "surrogatepass")
     if _NAME.fullmatch(encoded_name) is None:
@@ -134,19 +142,19 @@ def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
     try:
         encoded = value.encode("latin-1")
     except UnicodeEncodeError:
-        encoded = b"\n"
+        encoded = b"\n"  # refused below
     if _VALUE.fullmatch(encoded) is None:
         raise LocalProtocolError(f"the value of header {name} has characters that no header can carry")
     return encoded_name, encoded
 
 
 def is_value(value: bytes) -> bool:
-    """Whether a header can carry it."""
+    """True if a header can carry `value`."""
     return _VALUE.fullmatch(value) is not None
 
 
 def can_be_named(event_id: str | None) -> bool:
-    """Whether a stream can be taken up after that event. If not, it is as good as withdrawn."""
+    """True if a stream can be resumed after that event: the id fits into a `Last-Event-ID` header, or there is none."""
     try:
         return not event_id or bool(_encode_event_id(event_id))
     except LocalProtocolError:
@@ -161,7 +169,8 @@ def _encode_visible(value: str, name: str) -> bytes:
 
 
 def _encode_event_id(event_id: str) -> bytes:
-    """Source: WHATWG HTML, "Server-sent events", "The `Last-Event-ID` header": "encoded as UTF-8"."""
+    """Encodes an event id for `Last-Event-ID`. Source: WHATWG HTML, "Server-sent events", "The `Last-Event-ID` header":
+    "encoded as UTF-8"."""
     encoded = event_id.encode("utf-8", "surrogatepass")
     if len(encoded) > EVENT_ID_MAX_BYTES or _VALUE.fullmatch(encoded) is None:
         seen = f"an event id of {len(encoded)} bytes" if len(encoded) > EVENT_ID_MAX_BYTES else "an event id"

@@ -1,4 +1,4 @@
-"""A request's target in parts, read strictly: what two readers could understand differently is refused."""
+"""Strict parsing of a request target: anything that two parsers could read differently is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUERY_FIELDS_MAX: Final = 32
 
 
 def split_target(target: str) -> tuple[str, str, str]:
-    """Authority (of an absolute target, else empty), path and query."""
+    """Returns authority (of an absolute target, else empty), path and query."""
     authority = ""
     if target.lower().startswith(("http://", "https://")):
         # RFC 9112, 3.2.2: a server MUST accept the absolute form, and go by its host rather than by the Host header.
@@ -26,7 +26,7 @@ def split_target(target: str) -> tuple[str, str, str]:
 
 
 def decode_segment(text: str) -> str:
-    """Undo the percent-encoding of one part of a path. What hides a slash or a control character is refused."""
+    """Decodes the percent-encoding of one segment of a path. An encoded slash or control character is refused."""
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -37,6 +37,7 @@ def decode_segment(text: str) -> str:
 
 
 def parse_query(query: str) -> dict[str, str]:
+    """Parses a query of at most `QUERY_FIELDS_MAX` fields. A field that occurs twice is refused."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
     except ValueError:  # too many, or not UTF-8

@@ -1,14 +1,30 @@
-"""Streamable HTTP as its client sees it: what a response to a request means.
+"""The client's side of Streamable HTTP: reads the HTTP response to a POST, GET or DELETE.
 
-A response is read in three steps, whatever carries it: head, body in pieces, end. Only the head decides how the body is
-taken: not at all (the server had nothing to say), gathered (one JSON document), event by event, or kept for the error
-message. `TRANSITIONS` says so as data. Whether a request was *answered* is not judged here: a stream may end in order
-without a reply, and what follows from that is the engine's business.
+A `ResponseReader` is fed in three steps, whatever transport carries the response: the head, the body in pieces, the
+end. It is WAITING until the head has arrived. The head alone decides how the body is read:
 
-The end of an event stream says where it could be taken up again: its last event id, and how long its server wants to be
-left alone before that.
+- ACCEPTED: success without a body to read, such as 202 or 204. The response is over (ENDED) at its head.
+- PROMISED_DOCUMENT: success with `application/json`. The reader is GATHERING the body, one JSON document.
+- PROMISED_EVENTS: success with `text/event-stream`. The reader is STREAMING: it returns each message when it is
+  complete.
+- PROMISED_OTHER: success with a type that the request did not accept, or with a content encoding. ENDED.
+- DENIED: a status of 300 or more. The reader is REFUSED, and keeps the beginning of the body for the error message.
 
-A redirect is a refusal here. Which are followed is said in `redirects`; their responses do not come this far.
+A piece of the body is FED if it is within the limit of its state, and OVERFED if it passes that limit. A document that
+is too large is replaced by an error response and not read on. An event that is too large is replaced likewise, and the
+stream goes on, which is why STREAMING has no OVERFED. The body of a refusal is cut at its limit.
+
+A large document can be passed on while it arrives. Once its beginning is there and its length is known, the reader
+returns `Begun`; a caller that wants the rest in pieces calls `pass_on` (WANTED). From there on the reader is PASSING
+and returns each piece. Without that call it goes on GATHERING.
+
+FINISHED is the end that the framing of HTTP marks; CUT is the end of the connection before it. Each leads to ENDED,
+and `Ended` is the last event of every response. Its `Cause` tells them apart, and of an event stream it has what is
+needed for resumption: the last event id, and the time the server wants a client to wait (`retry`).
+
+Whether a request was *answered* is not decided here. A stream may end in order without a response to the request; the
+engine handles that. A redirect counts as a refusal: `redirects` decides which are followed, and responses of followed
+redirects do not reach this reader.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports, "Streamable HTTP", "Sending Messages to the Server", "Resumability
 and Redelivery".
@@ -23,21 +39,22 @@ from typing import Final
 
 import msgspec
 
-from ...base.effects import Cause, Connected, Delete, End, Listen, Post
+from ...base.effects import Delete, Listen, Post
 from ...base.errors import LocalProtocolError
+from ...base.events import Cause, Connected, End
 from ...base.limits import Limits
 from ...jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES
-from ..chunks import Pieces
-from ..oversize import NOBODYS, answer_for, refusal_of
+from ..chunks import Chunks
+from ..oversize import NULL_ID, answer_for, refusal_of
 from ..sse import Event, EventReader, Oversize, Retry
 from .redirects import FOLLOWED, REFUSED, show_origin
 from .request import can_be_named, is_value
 
 REFUSAL_BODY_MAX_BYTES: Final = 64 * 1024
-"""What is kept of a refusing response's body. Enough for a JSON-RPC error or an HTML page's beginning."""
+"""The bytes kept of the body of a refusal. Enough for a JSON-RPC error or the beginning of an HTML page."""
 
 CHALLENGE_MAX_BYTES: Final = 4 * 1024
-"""A longer `WWW-Authenticate` is left out: a part of it would say something else."""
+"""A longer `WWW-Authenticate` is left out: a part of it would mean something else."""
 
 MESSAGES: Final = frozenset({"message"})
 
@@ -54,19 +71,19 @@ ENDED_ORDERLY: Final = Cause(End.DONE)
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The server took the request. `session` is its `Mcp-Session-Id`, if it sent one of visible ASCII characters."""
+    """The server accepted the request. `session` is the `Mcp-Session-Id` of the response, if it is visible ASCII."""
 
     session: str | None = None
 
 
 class Primed(msgspec.Struct, frozen=True, tag=True):
-    """The response to a `Post` is an event stream that has named an event id before any message: it can be resumed."""
+    """The response to a `Post` is an event stream that named an event id before any message: it can be resumed."""
 
 
 class Arrived(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
-    """One JSON-RPC message, or a batch of them as a JSON array; not yet looked at, so it may be malformed.
+    """One JSON-RPC message, or a batch of them as a JSON array. It was not parsed, so it may be malformed.
 
-    `event` is the type of the event it came in; another than this only if `ReplyReader` was asked for it.
+    `event` is the type of the event that carried it: "message", or another type in `event_types` of the reader.
     """
 
     message: bytes
@@ -74,30 +91,30 @@ class Arrived(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=Fals
 
 
 class Begun(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A document of so many bytes has begun to come, with `beginning`. Whoever wants the rest as it comes says so with
-    `ReplyReader.pass_on`, before more is fed."""
+    """A JSON document of `size_bytes` has begun to arrive; `beginning` are its first bytes. A caller that wants the
+    rest in pieces calls `ResponseReader.pass_on` before it feeds more."""
 
     beginning: bytes
     size_bytes: int
 
 
 class Piece(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
-    """More of a document that was begun. With the last, which the end follows at once, it is complete."""
+    """A piece of a document that is passed on. The last one completes the document, and `Ended` follows at once."""
 
     data: bytes
     is_last: bool = False
 
 
 class Dropped(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """An event over the limit was dropped: `detail` for people. If it can be told who waits for it, the error that they
-    get for it has `Arrived` next."""
+    """An event over the limit was dropped: `detail` for people. If its id is known, an error response with that id
+    follows as `Arrived`."""
 
     detail: str
     event: str = "message"
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
-    """The exchange is over. Always there, once, last."""
+    """The end of the response. Every response has exactly one, as its last event."""
 
     cause: Cause
 
@@ -105,86 +122,85 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
 ReplyEvent = Opened | Primed | Arrived | Begun | Piece | Dropped | Ended
 
 
-class State(enum.Enum):
-    __hash__ = object.__hash__  # members are what they are: their names need not be hashed at every step
+class ResponseState(enum.Enum):
+    __hash__ = object.__hash__  # as for any object: `Enum` would hash the member's name at every step
 
-    WAITING = "waiting"  # for the head
-    GATHERING = "gathering"  # a JSON document
-    PASSING = "passing"  # a JSON document that somebody wants as it comes
-    STREAMING = "streaming"  # events
-    REFUSED = "refused"  # an error's body
+    WAITING = "waiting"  # the head has not arrived
+    GATHERING = "gathering"  # a JSON document is being buffered
+    PASSING = "passing"  # a JSON document that is passed on in pieces
+    STREAMING = "streaming"  # an event stream is being read
+    REFUSED = "refused"  # the body of an error is being kept
     ENDED = "ended"
 
 
-class Input(enum.Enum):
-    __hash__ = object.__hash__  # see `State`
+class ResponseInput(enum.Enum):
+    __hash__ = object.__hash__  # see `ResponseState`
 
-    ACCEPTED = "accepted"  # a head: success, and no message will follow
-    PROMISED_DOCUMENT = "promised document"  # a head: success, with JSON to follow
-    PROMISED_EVENTS = "promised events"  # a head: success, with events to follow
-    PROMISED_OTHER = "promised other"  # a head: success, with a body nobody can read
-    DENIED = "denied"  # a head: no success
+    ACCEPTED = "accepted"  # a head: success, no message follows
+    PROMISED_DOCUMENT = "promised document"  # a head: success, a JSON document follows
+    PROMISED_EVENTS = "promised events"  # a head: success, an event stream follows
+    PROMISED_OTHER = "promised other"  # a head: success, a body that the request did not accept follows
+    DENIED = "denied"  # a head: a status of 300 or more
     FED = "fed"  # a piece of the body, within its limit
-    WANTED = "wanted"  # what is gathered, as it comes
+    WANTED = "wanted"  # pass the document on in pieces from here on
     OVERFED = "overfed"  # a piece of the body that passes the limit
-    FINISHED = "finished"  # the framing's own end
-    CUT = "cut"  # the connection ended before that
+    FINISHED = "finished"  # the end, as the framing marks it
+    CUT = "cut"  # the connection ended before it
 
 
 # An input missing from a row is illegal in that state; an empty row is terminal.
-TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
-    State.WAITING: {
-        Input.ACCEPTED: State.ENDED,
-        Input.PROMISED_DOCUMENT: State.GATHERING,
-        Input.PROMISED_EVENTS: State.STREAMING,
-        Input.PROMISED_OTHER: State.ENDED,
-        Input.DENIED: State.REFUSED,
-        Input.CUT: State.ENDED,
+TRANSITIONS: Final[dict[ResponseState, dict[ResponseInput, ResponseState]]] = {
+    ResponseState.WAITING: {
+        ResponseInput.ACCEPTED: ResponseState.ENDED,
+        ResponseInput.PROMISED_DOCUMENT: ResponseState.GATHERING,
+        ResponseInput.PROMISED_EVENTS: ResponseState.STREAMING,
+        ResponseInput.PROMISED_OTHER: ResponseState.ENDED,
+        ResponseInput.DENIED: ResponseState.REFUSED,
+        ResponseInput.CUT: ResponseState.ENDED,
     },
-    State.GATHERING: {
-        Input.FED: State.GATHERING,
-        Input.WANTED: State.PASSING,
-        Input.OVERFED: State.ENDED,
-        Input.FINISHED: State.ENDED,
-        Input.CUT: State.ENDED,
+    ResponseState.GATHERING: {
+        ResponseInput.FED: ResponseState.GATHERING,
+        ResponseInput.WANTED: ResponseState.PASSING,
+        ResponseInput.OVERFED: ResponseState.ENDED,
+        ResponseInput.FINISHED: ResponseState.ENDED,
+        ResponseInput.CUT: ResponseState.ENDED,
     },
-    State.PASSING: {
-        Input.FED: State.PASSING,
-        Input.FINISHED: State.ENDED,
-        Input.CUT: State.ENDED,
+    ResponseState.PASSING: {
+        ResponseInput.FED: ResponseState.PASSING,
+        ResponseInput.FINISHED: ResponseState.ENDED,
+        ResponseInput.CUT: ResponseState.ENDED,
     },
-    State.STREAMING: {
-        Input.FED: State.STREAMING,
-        Input.FINISHED: State.ENDED,
-        Input.CUT: State.ENDED,
+    ResponseState.STREAMING: {
+        ResponseInput.FED: ResponseState.STREAMING,
+        ResponseInput.FINISHED: ResponseState.ENDED,
+        ResponseInput.CUT: ResponseState.ENDED,
     },
-    State.REFUSED: {
-        Input.FED: State.REFUSED,
-        Input.OVERFED: State.ENDED,
-        Input.FINISHED: State.ENDED,
-        Input.CUT: State.ENDED,
+    ResponseState.REFUSED: {
+        ResponseInput.FED: ResponseState.REFUSED,
+        ResponseInput.OVERFED: ResponseState.ENDED,
+        ResponseInput.FINISHED: ResponseState.ENDED,
+        ResponseInput.CUT: ResponseState.ENDED,
     },
-    State.ENDED: {},
+    ResponseState.ENDED: {},
 }
 
 
-class ReplyReader:
-    """One response to a `Post`, `Listen` or `Delete`. It moves along `TRANSITIONS` only.
+class ResponseReader:
+    """Reads one response to a `Post`, `Listen` or `Delete`. It moves along `TRANSITIONS` only.
 
-    An answer over the limit is replaced by an error that says so, with the id null where the answer does not show its
-    own: it is then that of the only request whose answer can come here. A document that is too long is not read on; an
-    event that is too long is read to its end, and the stream goes on.
+    A JSON-RPC response over the limit is replaced by an error response that says so. Its id is null where the dropped
+    response does not show one: it then belongs to the only request whose response can arrive here. A document that is
+    too large is not read on; an event that is too large is read to its end, and the stream goes on.
 
-    A large document whose length is known is `Begun` once some of it is there. It is gathered nevertheless, unless
-    somebody wants it as it comes.
+    The reader reports a large document of known length with `Begun` once its first bytes are there. It buffers the
+    document nevertheless, unless the caller calls `pass_on`.
 
-    How the body was cut into pieces never shows in the events, but for such pieces. Once `is_ended`, the rest of the
-    response means nothing and is not to be fed; at most `limits.reply_size_max_bytes` of one message are held at any
-    time.
+    The events do not depend on how the body was cut into pieces, except for `Begun` and `Piece`. Once `is_ended`, the
+    caller must not feed the rest of the response. At most `limits.reply_size_max_bytes` of one message are held.
 
     Args:
-        event_types: those whose data arrive; others are somebody's extension.
-        has_messages: whether a success may hold any. If not, its body is not read.
+        event_types: the types of events whose data is returned. Others are extensions, and ignored.
+        has_messages: a success may have messages. If False, its body is not read.
     """
 
     def __init__(
@@ -195,42 +211,44 @@ class ReplyReader:
         event_types: frozenset[str] = MESSAGES,
         has_messages: bool = True,
     ) -> None:
-        self.state = State.WAITING
+        self.state = ResponseState.WAITING
         self._target = target
         self._event_types = event_types
         self._has_messages = has_messages and not isinstance(target, Delete)
         self._size_max = limits.reply_size_max_bytes
-        self._body = Pieces()  # gathered, or kept for the error message
-        self._promised_bytes = 0  # in GATHERING: of the whole, if that is to be told of
-        self._begun_bytes = 0  # in GATHERING: what was there when that was told of
-        self._left_bytes = 0  # since then: what was to come; in PASSING: what is
-        self._last_piece = b""  # in PASSING: to be told with the end
+        self._body = Chunks()  # the document, or what is kept of a refusal
+        self._announced_bytes = 0  # in GATHERING: length of the document, until `Begun` is due
+        self._begun_bytes = 0  # in GATHERING: bytes that were there at `Begun`
+        self._left_bytes = 0  # bytes missing at `Begun`; in PASSING: bytes missing now
+        self._last_piece = b""  # in PASSING: held back until the end confirms it
         self._status = 0  # in REFUSED
         self._detail = ""  # in REFUSED
         self._challenge = ""  # in REFUSED
         self._events: EventReader | None = None  # in STREAMING
-        self._has_begun = False  # in STREAMING: a message came, or `Primed` was said
+        self._has_begun = False  # in STREAMING: a message or `Primed` was returned
         self._last_event_id: str | None = None  # since STREAMING
         self._retry_ms: int | None = None  # since STREAMING
-        self._loss = ""  # since STREAMING: what was dropped though it may have been the answer
+        self._loss = ""  # since STREAMING: a dropped event that may have been the response
 
     @property
     def is_ended(self) -> bool:
-        return self.state is State.ENDED
+        return self.state is ResponseState.ENDED
 
     @property
     def is_gathering(self) -> bool:
-        """Whether all that follows is one document: nothing is lost by waiting for that."""
-        return self.state is State.GATHERING
+        """True if the rest of the body is one document: the caller may wait for all of it without delaying a
+        message."""
+        return self.state is ResponseState.GATHERING
 
     def receive_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> list[ReplyEvent]:
-        """The final response's status and headers.
+        """Takes the status and headers of the final response.
 
         Args:
-            headers: names in lower case, values without edge blanks; the first of several equals counts.
+            headers: names in lower case, values without leading or trailing blanks. Of several with one name the first
+                counts.
 
         Raises:
-            LocalProtocolError: this is not the first head, or an interim one (1xx). Nothing has changed.
+            LocalProtocolError: a head was taken already, or this is an interim one (1xx). The state is unchanged.
         """
         if not 200 <= status <= 999:
             raise LocalProtocolError(f"got status {status}, expected a final one (200 to 999)")
@@ -238,62 +256,62 @@ class ReplyReader:
         if status == 204 and isinstance(self._target, Listen):
             # WHATWG HTML, "Server-sent events": "Clients will reconnect if the connection is closed; a client can be
             # told to stop reconnecting using the HTTP 204 No Content response code."
-            self._step(Input.ACCEPTED)
+            self._step(ResponseInput.ACCEPTED)
             return [Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204))]
         if status >= 300:
-            self._step(Input.DENIED)
+            self._step(ResponseInput.DENIED)
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
             self._challenge = _challenge(headers) if status in (401, 403) else ""
             return []
         if not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
             # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
-            self._step(Input.ACCEPTED)
+            self._step(ResponseInput.ACCEPTED)
             return [Opened(_session(fields)), Ended(ENDED_ORDERLY)]
-        return [self._receive_promise(fields)]
+        return [self._receive_success(fields)]
 
     def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]:
-        """A piece of the body, without transfer coding, cut anywhere.
+        """Takes a piece of the body, without transfer coding, cut anywhere.
 
         Raises:
-            LocalProtocolError: before the head or after `Ended`. Nothing has changed.
+            LocalProtocolError: called before the head or after `Ended`. The state is unchanged.
         """
-        if self._events is not None:  # streaming, which `FED` goes on with
+        if self._events is not None:  # STREAMING: `FED` leads back to it, no step needed
             return self._receive_events(self._events, bytes(data))
-        is_refused = self.state is State.REFUSED
+        is_refused = self.state is ResponseState.REFUSED
         size_max = REFUSAL_BODY_MAX_BYTES if is_refused else self._size_max
-        if self.state is State.PASSING:
+        if self.state is ResponseState.PASSING:
             return self._receive_piece(bytes(data))
         if self._body.size_bytes + len(data) <= size_max:
-            self._step(Input.FED)
+            self._step(ResponseInput.FED)
             self._body.append(data)
-            if self._promised_bytes and self._body.size_bytes >= EDGE_BYTES:
-                return self._tell_begun()
+            if self._announced_bytes and self._body.size_bytes >= EDGE_BYTES:
+                return self._report_begun()
             return []
-        self._step(Input.OVERFED)
+        self._step(ResponseInput.OVERFED)
         if is_refused:
             self._body.append(data[: size_max - self._body.size_bytes])
             return [self._refusal()]
         assert isinstance(self._target, Post), "only its reply may be a document"
         self._body.take()
-        answer = Arrived(refusal_of(NOBODYS, None, size_max))
+        answer = Arrived(refusal_of(NULL_ID, None, size_max))
         return [answer, self._broken(f"got a reply over the limit of {size_max} bytes")]
 
     def pass_on(self) -> tuple[bytes, ...]:
-        """From now on what is fed is told as it comes. Returns what was gathered: its first piece holds all that
-        `Begun` has shown, however it arrived.
+        """Passes the document on from here on: each further piece is returned when it arrives. Returns the bytes
+        gathered so far, whose first piece holds at least what `Begun` has shown.
 
         Raises:
-            LocalProtocolError: no document was `Begun`, or more was fed since. Nothing has changed.
+            LocalProtocolError: no `Begun` was returned, or more was fed since. The state is unchanged.
         """
         if not self._begun_bytes or self._begun_bytes != self._body.size_bytes:
             raise LocalProtocolError(f"got 'wanted' while {self.state.value}, expected it right after the beginning")
-        self._step(Input.WANTED)
+        self._step(ResponseInput.WANTED)
         return self._body.take_pieces(EDGE_BYTES)
 
-    def _tell_begun(self) -> list[ReplyEvent]:
-        """Once, unless all of it is there already."""
-        size_bytes, self._promised_bytes = self._promised_bytes, 0
+    def _report_begun(self) -> list[ReplyEvent]:
+        """Returns `Begun` once, and nothing if all of the document is there already."""
+        size_bytes, self._announced_bytes = self._announced_bytes, 0
         gathered_bytes = self._body.size_bytes
         if gathered_bytes >= size_bytes:
             return []
@@ -303,34 +321,36 @@ class ReplyReader:
     def _receive_piece(self, data: bytes) -> list[ReplyEvent]:
         if len(data) > self._left_bytes:
             raise LocalProtocolError(f"got {len(data)} bytes of a document of which {self._left_bytes} were to come")
-        self._step(Input.FED)
+        self._step(ResponseInput.FED)
         self._left_bytes -= len(data)
         if not self._left_bytes:
+            # Held back until `receive_eof`, which may be a CUT: an empty piece may follow the last one.
             self._last_piece = self._last_piece or data
             return []
         return [Piece(data)] if data else []
 
     def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]:
-        """The response is over: `is_complete` if its framing says so, not just because the connection ended.
+        """Ends the response.
 
         Args:
-            problem: what cut it off, for people, if it was not the end of the connection.
+            is_complete: the framing marks the end; False if merely the connection ended.
+            problem: the reason for people why the response was cut off, if not the end of the connection.
 
         Raises:
-            LocalProtocolError: after `Ended`, or complete before the head. Nothing has changed.
+            LocalProtocolError: called after `Ended`, or complete before the head. The state is unchanged.
         """
         state = self.state
-        is_complete = is_complete and not (state is State.PASSING and self._left_bytes)
-        self._step(Input.FINISHED if is_complete else Input.CUT)
+        is_complete = is_complete and not (state is ResponseState.PASSING and self._left_bytes)
+        self._step(ResponseInput.FINISHED if is_complete else ResponseInput.CUT)
         out: list[ReplyEvent] = []
         dropped = self._events.receive_eof() if self._events is not None else []
-        if state is State.REFUSED:  # the status was the news; what was cut off of its body matters little
+        if state is ResponseState.REFUSED:  # the status is what matters, not whether its body is complete
             out.append(self._refusal())
         elif not is_complete:
             out.append(self._broken(problem or _CUT_DETAIL[state]))
-        elif dropped:  # it was cut off, though the response was not
-            out.append(self._broken(_over(dropped[0].size_bytes, self._size_max)))
-        elif state is State.PASSING:
+        elif dropped:  # an event over the limit was cut off, though the response was not
+            out.append(self._broken(_oversize_detail(dropped[0].size_bytes, self._size_max)))
+        elif state is ResponseState.PASSING:
             out += (Piece(self._last_piece, is_last=True), Ended(ENDED_ORDERLY))
         else:
             if self._body.size_bytes:
@@ -340,33 +360,33 @@ class ReplyReader:
         self._events = None
         return out
 
-    def _receive_promise(self, fields: dict[bytes, bytes]) -> ReplyEvent:
-        """A success with a body: take it for what it says it is."""
+    def _receive_success(self, fields: dict[bytes, bytes]) -> ReplyEvent:
+        """Chooses how to read the body of a success, by its `Content-Type`."""
         content_type = fields.get(b"content-type", b"")
-        given = _PROMISES.get(content_type) or _PROMISES.get(content_type.partition(b";")[0].strip().lower())
+        given = _INPUT_BY_TYPE.get(content_type) or _INPUT_BY_TYPE.get(content_type.partition(b";")[0].strip().lower())
         is_listening = isinstance(self._target, Listen)
         coding = fields.get(b"content-encoding", b"identity").lower()
         if coding != b"identity":
-            self._step(Input.PROMISED_OTHER)
+            self._step(ResponseInput.PROMISED_OTHER)
             return self._broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered")
-        if given is None or (is_listening and given is not Input.PROMISED_EVENTS):
-            self._step(Input.PROMISED_OTHER)
+        if given is None or (is_listening and given is not ResponseInput.PROMISED_EVENTS):
+            self._step(ResponseInput.PROMISED_OTHER)
             seen = f"Content-Type {_show(content_type)}" if content_type else "no Content-Type"
             wanted = "text/event-stream" if is_listening else "application/json or text/event-stream"
             return self._broken(f"got {seen}, expected {wanted}; is this the MCP URL?")
         self._step(given)
-        if given is Input.PROMISED_DOCUMENT:
-            self._promised_bytes = self._promise_of(fields)
+        if given is ResponseInput.PROMISED_DOCUMENT:
+            self._announced_bytes = self._announced_size(fields)
         else:
             self._events = EventReader(event_size_max_bytes=self._size_max)
         return Opened(_session(fields))
 
-    def _promise_of(self, fields: dict[bytes, bytes]) -> int:
-        """How large the document will be, if that is known, and worth telling of."""
-        said = fields.get(b"content-length", b"")
-        if not said.isdigit() or len(said) > 15 or b"transfer-encoding" in fields:
+    def _announced_size(self, fields: dict[bytes, bytes]) -> int:
+        """Returns the length of the document if it is known and large enough for `Begun`; otherwise 0."""
+        length = fields.get(b"content-length", b"")
+        if not length.isdigit() or len(length) > 15 or b"transfer-encoding" in fields:
             return 0
-        size_bytes = int(said)
+        size_bytes = int(length)
         return size_bytes if PARTS_MIN_BYTES <= size_bytes <= self._size_max else 0
 
     def _receive_events(self, reader: EventReader, data: bytes) -> list[ReplyEvent]:
@@ -396,7 +416,7 @@ class ReplyReader:
 
     def _receive_oversize(self, event: Oversize, out: list[ReplyEvent]) -> None:
         self._has_begun = True
-        detail = _over(event.size_bytes, self._size_max)
+        detail = _oversize_detail(event.size_bytes, self._size_max)
         out.append(Dropped(detail, event.type))
         answer = answer_for(event.head, event.size_bytes, self._size_max, tail=event.tail, is_addressed=True)
         if answer is None:
@@ -411,12 +431,12 @@ class ReplyReader:
         return self._ended(Cause(End.BROKEN, detail))
 
     def _ended(self, cause: Cause) -> Ended:
-        """The end, with where an event stream can be taken up again."""
+        """Returns the end, with what is needed to resume an event stream."""
         if self._last_event_id is None and self._retry_ms is None:
             return Ended(cause)
         return Ended(msgspec.structs.replace(cause, last_event_id=self._last_event_id, retry_ms=self._retry_ms))
 
-    def _step(self, given: Input) -> None:
+    def _step(self, given: ResponseInput) -> None:
         state = TRANSITIONS[self.state].get(given)
         if state is None:
             raise LocalProtocolError(f"got '{given.value}' while {self.state.value}")
@@ -424,8 +444,14 @@ class ReplyReader:
 
 
 def promise_of(status: int, headers: Sequence[tuple[bytes, bytes]], *, size_max_bytes: int) -> Connected | None:
-    """What the head of a response to a `Post` tells that promises one JSON document of a known and allowed length, or
-    none because the message was taken, and nothing else that is to be looked at. None: a `ReplyReader` has to."""
+    """The fast path for the head of a response to a `Post`. Returns `Connected` if the response is accepted without a
+    body, or announces one JSON document of a known and allowed length and sets no cookies; None if a `ResponseReader`
+    is needed.
+
+    The caller skips the reader and takes the body as one message. The reader would report the same: `Opened`, the
+    document if there is one, and an orderly end. `test_where_nothing_is_promised_the_message_was_taken` in
+    `tests/core/wire/http/test_response.py` compares both for accepted messages.
+    """
     fields = dict(reversed(headers))
     length = fields.get(b"content-length", b"")
     if b"set-cookie" in fields or b"content-encoding" in fields or not length.isdigit():
@@ -434,35 +460,39 @@ def promise_of(status: int, headers: Sequence[tuple[bytes, bytes]], *, size_max_
         return Connected(_session(fields))
     if status != 200:
         return None
-    if _PROMISES.get(fields.get(b"content-type", b"")) is not Input.PROMISED_DOCUMENT:
+    if _INPUT_BY_TYPE.get(fields.get(b"content-type", b"")) is not ResponseInput.PROMISED_DOCUMENT:
         return None
     return Connected(_session(fields)) if 0 < int(length) <= size_max_bytes else None
 
 
 _VISIBLE: Final = re.compile(rb"[!-~]+")
 
-_PROMISES: Final = {b"application/json": Input.PROMISED_DOCUMENT, b"text/event-stream": Input.PROMISED_EVENTS}
+_INPUT_BY_TYPE: Final = {
+    b"application/json": ResponseInput.PROMISED_DOCUMENT,
+    b"text/event-stream": ResponseInput.PROMISED_EVENTS,
+}
 
 _CUT_DETAIL: Final = {
-    State.WAITING: "the connection ended before a response",
-    State.GATHERING: "the connection ended within the response",
-    State.PASSING: "the connection ended within the response",
-    State.STREAMING: "the connection ended within the event stream",
+    ResponseState.WAITING: "the connection ended before a response",
+    ResponseState.GATHERING: "the connection ended within the response",
+    ResponseState.PASSING: "the connection ended within the response",
+    ResponseState.STREAMING: "the connection ended within the event stream",
 }
 
 
-def _over(size_bytes: int, limit: int) -> str:
+def _oversize_detail(size_bytes: int, limit: int) -> str:
     return f"got an event of {size_bytes} bytes, over the limit of {limit} bytes"
 
 
 def _session(fields: dict[bytes, bytes]) -> str | None:
-    """Source: 2025-03-26 basic/transports, "Session Management": only 0x21 to 0x7E."""
+    """Returns the session id, if it is of characters 0x21 to 0x7E only. Source: 2025-03-26 basic/transports, "Session
+    Management"."""
     value = fields.get(b"mcp-session-id")
     return value.decode("ascii") if value is not None and _VISIBLE.fullmatch(value) else None
 
 
 def _challenge(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """RFC 9110, 11.6.1: it may take several lines, which mean the same as one list."""
+    """Returns `WWW-Authenticate`. Several lines of it mean the same as one list (RFC 9110, 11.6.1)."""
     lines = [value for name, value in headers if name == b"www-authenticate"]
     whole = b", ".join(lines)
     return whole.decode("latin-1") if len(whole) <= CHALLENGE_MAX_BYTES and is_value(whole) else ""
@@ -475,5 +505,5 @@ def _describe_refusal(status: int, location: bytes | None) -> str:
 
 
 def _show(value: bytes) -> str:
-    """A peer's header value in a line for people: short, and no control character."""
+    """Returns a header value for an error message: at most 100 characters, printable ASCII only."""
     return "".join(chr(c) if 0x20 <= c <= 0x7E else "?" for c in value[:100])

@@ -1,31 +1,31 @@
-"""What may be sent a second time, when its connection was found closed by the server, or could not be made.
+"""The rule for sending a message again after its connection could not be made or was closed by the server.
 
-Servers close connections that were idle, and sometimes just as a request is on its way. Then nobody knows whether it
-was looked at. What is proved not to have arrived whole may be sent again, once, and so may what means no more when it
-arrives twice.
+Servers close idle connections, sometimes just as a request is sent. The client then cannot know whether the server read
+the request. A message that provably did not arrive whole may be sent again, once. So may a message that has the same
+effect if it arrives twice.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ...base.effects import Cause, End
 from ...base.errors import RemoteProtocolError
+from ...base.events import Cause, End
 from ...base.methods import SAFE_TO_REPEAT
 from ...jsonrpc import envelope
 
-SAFE_NOTICES: Final = frozenset(
+SAFE_NOTIFICATIONS: Final = frozenset(
     {"notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed"}
 )
-"""Notifications that mean no more when they are said twice. Progress must increase, and is not among them."""
+"""Notifications that have the same effect if they arrive twice. Progress is not among them, as it must increase."""
 
 
 def may_send_again(cause: Cause, message: bytes, *, has_session: bool = True) -> bool:
-    """Whether one JSON-RPC message may be sent once more on another connection, its own having ended with `cause`.
+    """True if one JSON-RPC message may be sent once more on another connection, after its own ended with `cause`.
 
     Args:
-        has_session: it was sent in a session with the server. Without, `initialize` begins one; a second one then means
-            nothing to whoever has the first.
+        has_session: the message was sent in a session with the server. Outside of one, `initialize` may be repeated: it
+            begins a session of its own, which does not affect another.
     """
     is_unsent = cause.unsent or cause.end is End.UNREACHABLE
     if not cause.stale and not is_unsent:
@@ -34,12 +34,12 @@ def may_send_again(cause: Cause, message: bytes, *, has_session: bool = True) ->
         return True
     try:
         frame = envelope.decode(message)
-    except RemoteProtocolError:  # not ours to judge
+    except RemoteProtocolError:  # malformed: the server was to judge it
         return False
     if frame.method is None:
-        return True  # an answer: of two the first counts, and nobody would miss it and ask again
+        return True  # a response: a second one is ignored, and the server would not ask again for a lost one
     if not cause.stale:
-        return False  # whoever asked is told, or it is tried in its own time
+        return False  # never sent: the client gets an error, or the caller retries later
     if not frame.is_request:
-        return frame.method in SAFE_NOTICES
+        return frame.method in SAFE_NOTIFICATIONS
     return frame.method in SAFE_TO_REPEAT or (frame.method == "initialize" and not has_session)

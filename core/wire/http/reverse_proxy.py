@@ -1,8 +1,8 @@
-"""Which headers cross a proxy that looks at nothing else: the rules for transparent servers.
+"""The rules for headers of transparent servers, whose requests and responses the proxy otherwise forwards unread.
 
-What concerns one connection only ends with it, as RFC 9110, 7.6.1 has it. What tells a server who its client is (its
-credentials, the web page it came from) was meant for us, so it does not pass unless it is allowed by its name. All else
-passes, in order and repeated as it came.
+Hop-by-hop headers are dropped (RFC 9110, 7.6.1). Headers that identify the client (its credentials, the web page it
+came from) were meant for the proxy, so they pass only if the configuration allows them by name. All other headers pass,
+in order and with duplicates.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .routes import Head
 ENDING_HERE: Final = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect", b"alt-svc"}
 )
-"""Headers of one connection. `alt-svc` leads clients to another one, past us."""
+"""Hop-by-hop headers. `alt-svc` is among them because it would lead clients to a connection past the proxy."""
 
 WITHHELD: Final = frozenset({b"authorization", b"cookie", b"origin", b"forwarded", b"proxy-authorization"})
-"""Requests' headers that pass only if `HeaderRules.allow` has their very names; `x-forwarded-*` are like them."""
+"""Request headers that pass only if `HeaderRules.allow` has their exact names. `x-forwarded-*` are treated likewise."""
 
 ALWAYS: Final = ("accept", "content-type", "content-encoding", "last-event-id", "mcp-*", "sec-websocket-*")
-"""Without these no message passes at all, so a list of what is allowed need not repeat them."""
+"""Headers that the protocol needs. They pass even if `HeaderRules.allow` does not list them."""
 
-_SET_AT_HOME: Final = frozenset({b"host", b"content-length"})
+_SET_BY_PROXY: Final = frozenset({b"host", b"content-length"})
 _ADDRESS: Final = re.compile(r"[0-9.]+|[0-9A-Fa-f:.]+")
 
 
 class HeaderRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What passes to one server.
+    """The rules for the headers that pass to one server.
 
     Attributes:
-        allow: names and globs (`x-mine-*`) in lower case; None: all that is not withheld. A glob allows nothing that is
-            withheld.
-        deny: names and globs in lower case. It has the last word.
-        set: sent with every request, in place of what clients send by these names. Names in lower case.
+        allow: names and globs (`x-mine-*`) in lower case; None: all headers that are not in `WITHHELD`. A glob allows
+            none of those.
+        deny: names and globs in lower case. It takes precedence over `allow`.
+        set: headers sent with every request, in place of those that clients send by these names. Names in lower case.
         x_forwarded: add X-Forwarded-For, -Host and -Proto.
         forwarded: add Forwarded (RFC 7239).
     """
@@ -50,7 +50,7 @@ class HeaderRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """Whom a request came from, and by what name it reached us. `address` is empty where there is none to tell."""
+    """The peer that sent a request, and the host name and scheme it used. `address` is empty if it is not known."""
 
     address: str
     host: str
@@ -58,17 +58,17 @@ class Sender(msgspec.Struct, frozen=True):
 
 
 def is_upgrade(head: Head) -> bool:
-    """Whether the client asks to go on with WebSocket (RFC 6455, 4.2.1)."""
+    """True if the client asks for an upgrade to WebSocket (RFC 6455, 4.2.1)."""
     if head.method != "GET" or head.version != "1.1":
         return False
     return b"websocket" in _tokens(head.headers, b"upgrade") and b"upgrade" in _tokens(head.headers, b"connection")
 
 
 def request_headers(head: Head, rules: HeaderRules, *, authority: bytes, sender: Sender) -> list[tuple[bytes, bytes]]:
-    """What is sent on, framing included: it is that of the request.
+    """Returns the headers to send to the server. The framing is that of the client's request.
 
     Args:
-        authority: the server's, for Host.
+        authority: the `Host` of the server.
     """
     named = _tokens(head.headers, b"connection")
     replaced = {name for name, _ in rules.set}
@@ -85,31 +85,32 @@ def request_headers(head: Head, rules: HeaderRules, *, authority: bytes, sender:
     if is_chunked:
         out.append((b"transfer-encoding", b"chunked"))
     if wants_events:
-        out.append((b"accept-encoding", b"identity"))  # an endpoint event has to be read
+        out.append((b"accept-encoding", b"identity"))  # the `endpoint` event must be readable to be rewritten
     if is_upgrade(head):
         out += [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
-    out += [pair for pair in rules.set if pair[0] not in _SET_AT_HOME]
-    for name, value, is_list in _traces(rules, sender):
+    out += [pair for pair in rules.set if pair[0] not in _SET_BY_PROXY]
+    for name, value, is_list in _forwarding_headers(rules, sender):
         _add(out, name, value, is_list=is_list)
     return out
 
 
 def response_headers(headers: Headers, rules: HeaderRules, *, status: int, keeps_length: bool = True) -> Headers:
-    """What is sent back. Who may read it from a web page is for us to say, not for the server.
+    """Returns the headers to send to the client. CORS headers of the server are dropped: the proxy decides which web
+    pages may read a response.
 
     Args:
         headers: names in lower case.
-        status: 101 keeps what a switch to WebSocket is made of.
-        keeps_length: false where the body may change its length.
+        status: for 101 the headers of the switch to WebSocket are kept.
+        keeps_length: False if the body may change its length.
     """
     named = _tokens(headers, b"connection")
     lacks_length = not keeps_length or status < 200 or status == 204  # RFC 9110, 8.6
-    lacks_length |= any(name == b"transfer-encoding" for name, _ in headers)  # RFC 9112, 6.3: it is not the length
+    lacks_length |= any(name == b"transfer-encoding" for name, _ in headers)  # RFC 9112, 6.3: chunks decide
     out = [
         (name, value)
         for name, value in headers
         if name not in named
-        and not _ends_here(name)
+        and not _is_hop_by_hop(name)
         and not name.startswith(b"access-control-")
         and not (name == b"set-cookie" and not _is_named(name, rules))
         and not (name == b"content-length" and lacks_length)
@@ -119,12 +120,12 @@ def response_headers(headers: Headers, rules: HeaderRules, *, status: int, keeps
     return tuple(out)
 
 
-def _ends_here(name: bytes) -> bool:
+def _is_hop_by_hop(name: bytes) -> bool:
     return name in ENDING_HERE or (name.startswith(b"proxy-") and name != b"proxy-authorization")
 
 
 def _passes(name: bytes, rules: HeaderRules) -> bool:
-    if _ends_here(name) or name in _SET_AT_HOME:
+    if _is_hop_by_hop(name) or name in _SET_BY_PROXY:
         return False
     if name in WITHHELD or name.startswith(b"x-forwarded-"):
         return _is_named(name, rules)
@@ -154,8 +155,9 @@ def _joined(headers: Headers, name: bytes) -> str:
     return ", ".join(value.decode("latin-1") for found, value in headers if found == name)
 
 
-def _traces(rules: HeaderRules, sender: Sender) -> list[tuple[bytes, bytes, bool]]:
-    """Name, value, and whether earlier proxies' values stay before it."""
+def _forwarding_headers(rules: HeaderRules, sender: Sender) -> list[tuple[bytes, bytes, bool]]:
+    """Returns name and value of each forwarding header, and whether it is a list that follows the values of earlier
+    proxies."""
     address = sender.address if _ADDRESS.fullmatch(sender.address) else ""
     out = []
     if rules.x_forwarded:
@@ -170,7 +172,8 @@ def _traces(rules: HeaderRules, sender: Sender) -> list[tuple[bytes, bytes, bool
 
 
 def _add(out: list[tuple[bytes, bytes]], name: bytes, value: bytes, *, is_list: bool) -> None:
-    """Behind what is there by that name: it came from a client that is allowed to say so, or was set."""
+    """Adds a header. A value that is there already was allowed or set by the configuration: a list is appended
+    to it, a single value is not added."""
     found = [before for other, before in out if other == name]
     if found and not is_list:
         return

@@ -1,11 +1,11 @@
-"""Where a request to a transparent server goes, and by what path of ours a client reaches a place of that server.
+"""The translation between paths of this proxy and URLs of a transparent server.
 
     /mcp/<id>                     the configured URL, as it is written
     /mcp/<id>/<rest>?<query>      below the configured URL, its own query first
     /mcp/<id>/~/<mark>/<path>     any path of the configured URL's origin that the server itself has named
 
-The mark is a signature of the path, and no client can make one up. So clients reach what is below the configured URL
-and what the server led them to, and nothing else that happens to live on the same host. Nothing is remembered for it.
+The mark is a signature of the path, which no client can forge. Clients therefore reach what is below the configured URL
+and what the server itself has named, and nothing else on the same host. The signature needs no stored state.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ ANYWHERE: Final = "/~/"
 MARK_CHARS: Final = 32
 
 LOCATIONS: Final = frozenset({b"location", b"content-location"})
-"""Response headers that say where something is."""
+"""Response headers with a URL."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 _VISIBLE: Final = re.compile(r"[!-~]+")
 
 
 class ForwardTarget(msgspec.Struct, frozen=True):
-    """What a transparent server's paths stand for. `to_upstream` and `to_client` undo each other.
+    """The paths of one transparent server. `to_upstream` and `to_client` are inverse to each other.
 
     Attributes:
-        server: its id.
+        server: the id of the server.
         base_url: the configured URL: http or https, visible ASCII, with host and path, without user-info and fragment.
-        key: signs the paths.
-        public_path: what the paths of this host start with where clients see it; without a slash at the end.
+        key: the key that signs paths.
+        public_path: the prefix of this proxy's paths as clients see them, without a slash at the end.
     """
 
     server: str
@@ -47,10 +47,10 @@ class ForwardTarget(msgspec.Struct, frozen=True):
     public_path: str = ""
 
     def to_upstream(self, rest: str, query: str) -> bytes:
-        """The request target for what follows `/mcp/<id>`.
+        """Returns the request target for the part of a path after `/mcp/<id>`.
 
         Raises:
-            RemoteProtocolError: the path leads out of the configured URL, and the server has not named it.
+            RemoteProtocolError: the path leads out of the configured URL, or its mark is not valid (404).
         """
         path, own_query = self._base()
         if rest.startswith(ANYWHERE):
@@ -66,13 +66,14 @@ class ForwardTarget(msgspec.Struct, frozen=True):
         return f"{path}?{both}".encode() if both else path.encode()
 
     def to_client(self, uri: str, requested: bytes) -> str:
-        """The path and query by which a client reaches `uri`.
+        """Returns the path and query by which a client reaches `uri`.
 
         Args:
-            uri: what the server said, relative to the request target `requested`.
+            uri: a URI that the server named, relative to the request target `requested`.
 
         Raises:
-            RemoteProtocolError: it is of another origin, or nobody can tell of which: a client would leave us for it.
+            RemoteProtocolError: the URI is of another origin, or unreadable: a client that followed it would leave the
+                proxy.
         """
         shown = f"endpoint {uri[:200]!r}"
         if not _VISIBLE.fullmatch(uri):
@@ -87,13 +88,15 @@ class ForwardTarget(msgspec.Struct, frozen=True):
         return self._public(found)
 
     def relocate(self, headers: Headers, requested: bytes) -> Headers:
-        """A response's headers, names in lower case, where each of `LOCATIONS` that is the configured URL or below it
-        is what a client reaches it by. Any other is left as it is, also one that nobody can read."""
+        """Returns a response's headers, names in lower case, with each of `LOCATIONS` that is the configured URL or
+        below it replaced by the URL that a client reaches it by. Any other stays unchanged, also an unreadable one."""
         if not any(name in LOCATIONS for name, _ in headers):
             return headers
-        return tuple((name, self._moved(value, requested) if name in LOCATIONS else value) for name, value in headers)
+        return tuple(
+            (name, self._relocated(value, requested) if name in LOCATIONS else value) for name, value in headers
+        )
 
-    def _moved(self, location: bytes, requested: bytes) -> bytes:
+    def _relocated(self, location: bytes, requested: bytes) -> bytes:
         uri, mark, fragment = location.decode("latin-1").partition("#")
         try:
             found = self._resolve(uri, requested) if _VISIBLE.fullmatch(uri) else None
@@ -105,7 +108,7 @@ class ForwardTarget(msgspec.Struct, frozen=True):
         rest = found.path.removeprefix(path.rstrip("/"))
         if found.path != path.rstrip("/") + rest or rest[:1] not in ("", "/") or not _is_below(rest):
             return location
-        if found.path == path and own_query in ("", found.query):  # where every client begins
+        if found.path == path and own_query in ("", found.query):  # the configured URL itself
             added = f"?{found.query}" if found.query and not own_query else ""
             public = f"{self.public_path}/mcp/{self.server}{added}"
         else:
@@ -113,10 +116,10 @@ class ForwardTarget(msgspec.Struct, frozen=True):
         return f"{public}{mark}{fragment}".encode("latin-1")
 
     def _resolve(self, uri: str, requested: bytes) -> SplitResult | None:
-        """What the server means; None if that is of another origin.
+        """Resolves a URI that the server named; None if it is of another origin.
 
         Raises:
-            ValueError: it is no URI.
+            ValueError: `uri` is not a URI.
         """
         found = urlsplit(urljoin(urljoin(self.base_url, requested.decode()), uri))
         is_same = "@" not in found.netloc and _origin(found.geturl()) == _origin(self.base_url)
@@ -146,6 +149,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _is_below(rest: str) -> bool:
-    """Whether no reading of a path leads out of where it begins: some servers undo percent-encoding first."""
+    """True if no reading of a path leads above its beginning. Some servers decode percent-encoding before they resolve
+    `..`, once or twice, and some treat a backslash as a slash."""
     segments = re.split(r"[/\\]", unquote(unquote(rest, errors="replace"), errors="replace"))
     return not any(segment in (".", "..") for segment in segments)

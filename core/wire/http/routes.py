@@ -1,12 +1,10 @@
-"""What an HTTP listener's requests and answers are about: the head of a request, what there is to reach, and the routes
-there.
-"""
+"""The value types of HTTP routing: the head of a request, what a listener serves, and the routes to it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from ...base.effects import (
+from ...base.events import (
     DeleteOpening,
     DownloadOpening,
     DraftOpening,
@@ -20,12 +18,13 @@ from ...base.effects import (
 from ..headers import Headers
 from ..websocket import Upgrade
 from .admin_routes import POSTED, Management, Page
-from .header_forwarding import Passes
+from .header_forwarding import ForwardedNames
 from .reverse_proxy_target import ForwardTarget
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A request line and its headers: `target` as it stood there, names in lower case, values without edge blanks."""
+    """A request line and its headers: `target` as it was sent, names in lower case, values without leading or trailing
+    blanks."""
 
     method: str
     target: str
@@ -34,17 +33,17 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Surface(msgspec.Struct, frozen=True):
-    """What exists, and under which names it may be reached.
+    """The servers and pages of an HTTP listener, and the names under which they may be reached.
 
     Attributes:
         servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`.
-        hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller puts the loopback names in.
+        hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller includes the loopback names.
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
-        any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
-        prefix: the path under which clients reach all this, if a server in front of it takes one away.
-        management: who may look after the servers; None: nobody.
-        passes: for each server, which headers of a request for it go on.
-        required: for each server, which headers every request for it must have.
+        any_host: every well-formed Host is acceptable. Origins are checked all the same.
+        prefix: the path prefix that clients use, if a reverse proxy in front strips one.
+        management: the access rule of the admin pages; None: no access.
+        passes: for each server, the request headers that are forwarded to it.
+        required: for each server, the headers that every request for it must have.
     """
 
     servers: tuple[str, ...]
@@ -53,49 +52,54 @@ class Surface(msgspec.Struct, frozen=True):
     any_host: bool = False
     prefix: str = ""
     transparent: dict[str, ForwardTarget] = {}
-    """Of the servers, those whose requests are passed on as they are, and where to."""
+    """The transparent servers, whose requests are forwarded unread, and their targets."""
     management: Management | None = None
-    passes: dict[str, Passes] = {}
+    passes: dict[str, ForwardedNames] = {}
     upload_size_max_bytes: int | None = None
-    """What clients are told that a file may have at most; None: they are told nothing."""
+    """The largest file that is announced to clients; None: no limit is announced."""
     required: dict[str, tuple[str, ...]] = {}
     aliases: dict[str, str] = {}
-    """Further paths, without a slash at the end, and for which of ours each stands."""
+    """Further paths, without a slash at the end, and the path that each stands for."""
 
 
 McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
 
 
 class McpRoute(msgspec.Struct, frozen=True):
+    """A request to an MCP endpoint."""
+
     opening: McpOpening
 
     @property
     def is_posted(self) -> bool:
-        """Whether its body is a message."""
+        """True if the body of the request is a message."""
         return isinstance(self.opening, PostOpening | MessageOpening)
 
 
 class UploadRoute(msgspec.Struct, frozen=True):
-    """`content_type` is the header as it came, for whoever parses the body."""
+    """An upload. `content_type` is the header as it was sent, for the parser of the body."""
 
     opening: UploadOpening | DraftOpening
     content_type: str
 
 
 class DownloadRoute(msgspec.Struct, frozen=True):
+    """A download of an artifact. `head_only` for HEAD."""
+
     opening: DownloadOpening
     head_only: bool
 
 
 class SocketRoute(msgspec.Struct, frozen=True):
-    """An upgrade to a WebSocket, granted."""
+    """A granted upgrade to a WebSocket."""
 
     opening: PipeOpening
     upgrade: Upgrade
 
 
 class ForwardRoute(msgspec.Struct, frozen=True):
-    """`target` is the upstream's request target, `host` our own name as the client wrote it."""
+    """A request to a transparent server. `target` is the request target upstream, `host` the `Host` that the client
+    sent."""
 
     server: str
     target: bytes
@@ -103,11 +107,11 @@ class ForwardRoute(msgspec.Struct, frozen=True):
 
 
 class PageRoute(msgspec.Struct, frozen=True):
-    """One of the pages beside the protocol, asked for as it must be.
+    """A valid request for an admin page.
 
     Attributes:
-        id: the one in its path, of a server, a task or a file, "" if there is none. There is such a one, or the page
-            says that there is not.
+        id: the id in the path, of a server, a task or a file; "" if the path has none. The page responds with an
+            error if nothing with that id exists.
     """
 
     page: Page
@@ -116,11 +120,12 @@ class PageRoute(msgspec.Struct, frozen=True):
 
     @property
     def is_posted(self) -> bool:
+        """True if the page is requested by POST."""
         return self.page in POSTED
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The answer to send instead, or that of a page: `body` is JSON, text or empty, as `headers` say."""
+    """A response of the proxy itself: a refusal, or that of a page. `body` is JSON, text or empty, as `headers` say."""
 
     status: int
     body: bytes
@@ -128,7 +133,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class NotAllowed(Exception):
-    """There is something at this path, and `method` is none of those that are `allowed` there."""
+    """The path exists, and `method` is not one of those `allowed` there."""
 
     def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
         super().__init__(method)

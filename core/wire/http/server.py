@@ -1,7 +1,8 @@
-"""What a request's head asks for, and whether it may: the rules of MCP's HTTP endpoint and of the pages beside it.
+"""Routes HTTP requests by their heads: the rules of the MCP endpoint and of the pages beside it.
 
-`judge` looks at method, target and headers only, before any byte of a body is read. It either names the route, with the
-opening the engine is told of, or gives the refusal to send. Whoever reads requests, with whatever parser, calls it.
+`judge` looks at method, target and headers only, before any byte of a body is read. It returns the route, with the
+opening event for the engine, or the refusal to send. The HTTP server calls it for every request, with whatever parser
+it read the head.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ...base.effects import (
+from ...base.errors import RemoteProtocolError
+from ...base.events import (
     DeleteOpening,
     DownloadOpening,
     EventPipeOpening,
@@ -20,7 +22,6 @@ from ...base.effects import (
     PipeOpening,
     PostOpening,
 )
-from ...base.errors import RemoteProtocolError
 from ...base.revisions import is_known_modern
 from ..headers import (
     EVENTS,
@@ -29,8 +30,6 @@ from ..headers import (
     USUAL_ACCEPT,
     Headers,
     accepts,
-    check_host,
-    check_origin,
     read_fields,
     read_session,
     read_visible,
@@ -41,7 +40,8 @@ from .admin_routes import DELETED, MANAGEMENT, POSTED, USE, Access, Page, access
 from .error_responses import not_found, page_error, refusal, refusal_at
 from .header_forwarding import check_required, passed_headers
 from .mcp_headers import read_mirrored
-from .reply import Reply
+from .origin import check_host, check_origin
+from .reply import HttpReply
 from .request_target import decode_segment, parse_query, split_target
 from .reverse_proxy_target import ForwardTarget
 from .routes import (
@@ -66,25 +66,25 @@ METHODS: Final[dict[str, tuple[str, ...]]] = {
     "upload": ("POST", "PUT", "HEAD", "GET", "PATCH", "DELETE", "OPTIONS"),
     "artifacts": ("GET", "HEAD"),
 }
-"""The areas that web pages call, by the first part of the path, and what may be done there."""
+"""The methods of each area that web pages may call, by the first segment of the path."""
 PAGE_METHODS: Final = ("GET", "HEAD")
 FORWARD_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""What browsers are told of transparent servers. Any other is passed on too, save two that make no sense there: CONNECT
-asks for a tunnel to elsewhere, and TRACE for our own credentials in the answer."""
+"""The methods of transparent servers that a preflight announces. Any other method is forwarded too, except two:
+CONNECT asks for a tunnel to another host, and the response to TRACE would show credentials that this proxy added."""
 ALL_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
-"""Of the server as a whole, for `OPTIONS *`."""
+"""The methods of the server as a whole, for `OPTIONS *`."""
 
 
 def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
-    """Route a request by its head.
+    """Routes a request by its head. Every problem of the request becomes a `Refused`; nothing is raised.
 
     Args:
-        scheme: `http` or `https`, as the listener speaks it; links given to the client start with it.
+        scheme: `http` or `https`, the scheme of the listener. URLs given to the client start with it.
     """
     path = ""
     try:
         _check_version(head)
-        is_asterisk = head.method == "OPTIONS" and head.target == "*"  # RFC 9110, 9.3.7: of the server as a whole
+        is_asterisk = head.method == "OPTIONS" and head.target == "*"  # RFC 9110, 9.3.7: the whole server
         authority, path, query = ("", "*", "") if is_asterisk else split_target(head.target)
         path = surface.aliases.get(path.rstrip("/"), path)
         fields = read_fields(head.headers)
@@ -94,14 +94,14 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             return Refused(204, b"", _allow(ALL_METHODS))
         found = find_page(path)
         area, *rest = path[1:].split("/")
-        way = _way(rest, surface) if area == "mcp" and surface.transparent else None
-        methods = METHODS.get(area) if way is None else FORWARD_METHODS
+        forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
+        methods = METHODS.get(area) if forward is None else FORWARD_METHODS
         if methods and cors.is_preflight(head.method, head.headers):
-            # Whether there is such a server the request itself is told, in a response that the page can read.
+            # A missing server is no reason to refuse: the request itself gets the 404, in a response the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
-        if way is not None:
-            check_required(head.headers, surface.required.get(way.server, ()))
-            return _forward_route(head.method, way, rest, query, host)
+        if forward is not None:
+            check_required(head.headers, surface.required.get(forward.server, ()))
+            return _forward_route(head.method, forward, rest, query, host)
         if found is not None:
             return _page_route(head, *found, query, fields, surface, host=host)
         if area == "mcp":
@@ -133,22 +133,22 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         return refusal_at(path, error.http_status, error.message)
 
 
-def reply_to(opening: McpOpening) -> Reply:
-    """The reply to a request with this opening, with nothing written yet."""
+def reply_to(opening: McpOpening) -> HttpReply:
+    """Returns the reply to a request with this opening, with nothing written yet."""
     if isinstance(opening, PostOpening):
-        return Reply(
+        return HttpReply(
             accepts_json=opening.accepts_json,
             accepts_events=opening.accepts_events,
-            # Without a session the reply may have to name a new one, where there are such.
+            # Without a session, the reply in a revision with sessions may have to name a new one in its head.
             may_commit=opening.session is not None or is_known_modern(opening.revision or ""),
         )
     if isinstance(opening, GetOpening | EventPipeOpening):
-        return Reply(accepts_json=False, is_stream=True)
-    return Reply(accepts_events=False)
+        return HttpReply(accepts_json=False, is_stream=True)
+    return HttpReply(accepts_events=False)
 
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
-    """What every response to this request carries besides its own headers, whatever it says."""
+    """Returns the headers that every response to this request has besides its own: those of CORS and of tus."""
     is_file = head.target.startswith(("/upload/", "/artifacts/"))
     exposed = cors.EXPOSED_FILE_HEADERS if is_file else cors.EXPOSED_HEADERS
     return (
@@ -176,7 +176,7 @@ def _mcp_route(
         raise NotAllowed(method, METHODS["mcp"])
     revision = read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
     is_stateless = revision is not None and is_known_modern(revision)
-    # 2026-07-28 basic/transports/streamable-http: there are no sessions, and a header that names one means nothing.
+    # 2026-07-28 basic/transports/streamable-http has no sessions: a header that names one is ignored.
     session = None if is_stateless else read_session(fields)
     if method == "DELETE":
         return McpRoute(DeleteOpening(server, session=session, revision=revision))
@@ -192,7 +192,7 @@ def _mcp_route(
                 http_status=406,
                 clause=f'{TRANSPORTS}, "Listening for Messages from the Server"',
             )
-        last_event_id = fields.get(b"last-event-id") or None  # an empty one is what a client has that saw no id
+        last_event_id = fields.get(b"last-event-id") or None  # a client that saw no id sends an empty one
         return McpRoute(GetOpening(server, session=session, revision=revision, last_event_id=last_event_id))
 
     clause = f'{TRANSPORTS}, "Sending Messages to the Server"'
@@ -218,7 +218,7 @@ R = TypeVar("R", McpRoute, SocketRoute)
 
 
 def _with_headers(route: R, headers: Headers, surface: Surface) -> R:
-    """The route, with what of the request's headers goes on to the server."""
+    """Returns the route with the request headers that are forwarded to the server, after checking for required ones."""
     opening = route.opening
     check_required(headers, surface.required.get(opening.server, ()))
     passed = passed_headers(headers, surface.passes.get(opening.server, ()))
@@ -237,7 +237,8 @@ def _check_content_type(fields: dict[bytes, str], clause: str) -> None:
 def _page_route(
     head: Head, page: Page, id: str, query: str, fields: dict[bytes, str], surface: Surface, *, host: str
 ) -> PageRoute | Refused:
-    """Whether it is there comes first: who may not see it learns nothing of it."""
+    """Routes a request for an admin page. Access is checked first: a client without it must not learn that the page
+    exists."""
     if page in MANAGEMENT:
         granted = access(head.headers, host, surface.management)
         if granted is Access.HIDDEN:
@@ -253,7 +254,8 @@ def _page_route(
         raise NotAllowed(head.method, allowed)
     if head.method == "DELETE":
         page = DELETED[page]
-    if page in POSTED and (page in USE or b"content-type" in fields):  # an order has no body; a form always has a type
+    # An order such as START has no body, and so no type. A form, which a web page could send, always has one.
+    if page in POSTED and (page in USE or b"content-type" in fields):
         _check_content_type(fields, "")
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
@@ -265,10 +267,11 @@ def _page_route(
 def _event_pipe_route(
     method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str
 ) -> McpRoute:
-    """2024-11-05 basic/transports, "HTTP with SSE". Browsers' EventSource, and older clients, send no Accept."""
+    """Routes a GET for an HTTP+SSE stream (2024-11-05 basic/transports, "HTTP with SSE"). A missing `Accept` is
+    accepted: the `EventSource` of browsers and older clients send none."""
     server = _mcp_server(rest, surface)
     if method != "GET":
-        # 405 is among what tells a client that tried Streamable HTTP first to open an event stream instead.
+        # A client that tries Streamable HTTP first takes a 405 as the sign to open an event stream instead.
         raise NotAllowed(method, METHODS["sse"])
     accept = fields.get(b"accept", EVENTS)
     if not accepts(accept, EVENTS):
@@ -295,17 +298,17 @@ def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: st
     return SocketRoute(PipeOpening(server, base_url=base_url), accept_upgrade(head.headers))
 
 
-def _way(rest: list[str], surface: Surface) -> ForwardTarget | None:
-    """The transparent server that a path below `/mcp` is of, if it is."""
+def _forward_target(rest: list[str], surface: Surface) -> ForwardTarget | None:
+    """Returns the transparent server that a path below `/mcp` belongs to, if any."""
     if rest in ([], [""]):
         return surface.transparent.get(surface.servers[0]) if len(surface.servers) == 1 else None
     return surface.transparent.get(unquote(rest[0], errors="replace"))
 
 
-def _forward_route(method: str, way: ForwardTarget, rest: list[str], query: str, host: str) -> ForwardRoute:
+def _forward_route(method: str, forward: ForwardTarget, rest: list[str], query: str, host: str) -> ForwardRoute:
     if method in ("CONNECT", "TRACE"):
         raise NotAllowed(method, FORWARD_METHODS)
-    return ForwardRoute(way.server, way.to_upstream("".join("/" + part for part in rest[1:]), query), host)
+    return ForwardRoute(forward.server, forward.to_upstream("".join("/" + part for part in rest[1:]), query), host)
 
 
 def _download_route(method: str, rest: list[str], query: str, surface: Surface) -> DownloadRoute:
@@ -318,7 +321,7 @@ def _download_route(method: str, rest: list[str], query: str, surface: Surface) 
 
 
 def _mcp_server(rest: list[str], surface: Surface) -> str:
-    """Many clients are configured with a slash at the end."""
+    """Returns the id of the server in the path. A slash at the end is ignored: many clients are configured with one."""
     return _server(rest[:-1] if rest and rest[-1] == "" else rest, surface)
 
 

@@ -1,4 +1,4 @@
-"""The headers of tus, the protocol for uploads that go on after a break, to and from values.
+"""The headers of tus, the protocol for resumable uploads: parsing and encoding.
 
 Source: tus resumable upload protocol 1.0.0 (2016-03-25) with the extensions creation, creation-with-upload, expiration,
 termination and checksum.
@@ -11,17 +11,17 @@ import binascii
 import re
 from typing import Final
 
-from ...base.effects import Checksum, RawFile
 from ...base.errors import RemoteProtocolError
+from ...base.events import Checksum, RawFile
 from ..headers import Headers
 
 VERSION: Final = "1.0.0"
 EXTENSIONS: Final = "creation,creation-with-upload,expiration,termination,checksum"
 ALGORITHMS: Final = {"sha1": 20, "sha256": 32, "md5": 16}
-"""How many bytes a digest of each has. The first is the one that every server must know."""
+"""The checksum algorithms and the length of their digests in bytes. Every tus server must support the first."""
 BODY_TYPE: Final = "application/offset+octet-stream"
 METADATA_MAX_BYTES: Final = 8 * 1024
-"""The header with a file's name, type and hash; clients send some hundred bytes."""
+"""The longest `Upload-Metadata`, with a file's name, type and hash. Clients send some hundred bytes."""
 METADATA_PAIRS_MAX: Final = 32
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -30,10 +30,10 @@ _KEY: Final = re.compile(r"[!-+\--~]{1,128}")
 
 
 def check_version(version: str | None) -> None:
-    """Whether the client speaks our version, as each of its requests must say.
+    """Checks the `Tus-Resumable` header, which each request must have.
 
     Raises:
-        RemoteProtocolError: 412; the answer then has the header `Tus-Version`.
+        RemoteProtocolError: the version is missing or another (412). The response then has the header `Tus-Version`.
     """
     if version != VERSION:
         seen = "no Tus-Resumable header" if version is None else f"Tus-Resumable {version[:32]!r}"
@@ -41,7 +41,7 @@ def check_version(version: str | None) -> None:
 
 
 def supported(size_max_bytes: int | None) -> Headers:
-    """What the answer to OPTIONS says."""
+    """Returns the headers of the response to OPTIONS: the version, the extensions and the largest upload."""
     size = () if size_max_bytes is None else ((b"tus-max-size", b"%d" % size_max_bytes),)
     return (
         (b"tus-resumable", VERSION.encode()),
@@ -53,7 +53,11 @@ def supported(size_max_bytes: int | None) -> Headers:
 
 
 def read_number(value: str | None, name: str) -> int:
-    """A count of bytes that must be there."""
+    """Parses the required header `name`, a number of bytes.
+
+    Raises:
+        RemoteProtocolError: the header is missing or not a number.
+    """
     if value is None:
         raise RemoteProtocolError(f"got no {name} header, expected a number of bytes")
     if _NUMBER.fullmatch(value) is None:
@@ -62,7 +66,7 @@ def read_number(value: str | None, name: str) -> int:
 
 
 def read_checksum(value: str | None) -> Checksum | None:
-    """`Upload-Checksum`: the name of an algorithm, a blank, and the digest in base64."""
+    """Parses `Upload-Checksum`: the name of an algorithm, a blank, and the digest in base64. None if it is missing."""
     if value is None:
         return None
     algorithm, _, encoded = value.partition(" ")
@@ -75,9 +79,9 @@ def read_checksum(value: str | None) -> Checksum | None:
 
 
 def read_metadata(value: str | None) -> RawFile:
-    """`Upload-Metadata`: pairs of a key and, after a blank, a value in base64, with commas between.
+    """Parses `Upload-Metadata`: pairs of a key and, after a blank, a value in base64, separated by commas.
 
-    Of the keys, `filename` (or `name`), `filetype` (or `type`) and `sha256` are understood.
+    Of the keys, `filename` (or `name`), `filetype` (or `type`) and `sha256` are used; others are ignored.
     """
     if not value:
         return RawFile()
@@ -103,7 +107,7 @@ def read_metadata(value: str | None) -> RawFile:
 
 
 def format_metadata(pairs: dict[str, str]) -> str:
-    """The inverse, as clients write it."""
+    """Encodes `Upload-Metadata` as clients write it; the inverse of `read_metadata`."""
     return ",".join(f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in pairs.items())
 
 

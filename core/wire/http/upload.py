@@ -1,11 +1,12 @@
-"""What requests under `/upload/<server>` ask for, told by their heads: forms with files, files as they are, and uploads
-that go on after a break (tus).
+"""Routes requests under `/upload/<server>` by their heads: forms with files, plain files, and resumable uploads (tus).
 
-    POST    /upload/<server>                  a form; with the header Tus-Resumable, the beginning of a tus upload
+    POST    /upload/<server>                  a form; with the header Tus-Resumable, a new tus upload
     PUT     /upload/<server>[/<filename>]     a file
     HEAD GET PATCH DELETE
-            /upload/<server>/tus/<id>         a tus upload; POST with X-HTTP-Method-Override is as good
-    OPTIONS any of these                      what is supported
+            /upload/<server>/tus/<id>         a tus upload; or POST with X-HTTP-Method-Override
+    OPTIONS any of these                      the supported methods and tus extensions
+
+The module `tus` parses the headers of resumable uploads.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from ...base.effects import DraftOpening, RawFile, UploadOpening, Verb
 from ...base.errors import RemoteProtocolError
+from ...base.events import DraftOpening, RawFile, UploadOpening, Verb
 from ...base.ids import is_minted
 from ...base.lazy_regex import Pattern
 from ..headers import Headers, read_fields, read_session
@@ -30,7 +31,7 @@ FILE_METHODS: Final = ("PUT", "OPTIONS")
 VERBS: Final = {"HEAD": Verb.RESUME, "GET": Verb.LOOK, "PATCH": Verb.APPEND, "DELETE": Verb.END}
 DRAFT_METHODS: Final = (*VERBS, "POST", "OPTIONS")
 FILENAME_MAX_BYTES: Final = 8 * 1024
-"""A name as it stands in a header: 255 bytes of UTF-8 are 765 percent-encoded, and what is longer is cut later on."""
+"""The longest file name in a header. 255 bytes of UTF-8 are 765 when percent-encoded; longer names are cut later on."""
 
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _DIGEST: Final = Pattern(r"sha-256[ \t]*=[ \t]*(?::([A-Za-z0-9+/=]{44}):|([A-Za-z0-9+/=]{44}))", re.IGNORECASE)
@@ -39,13 +40,14 @@ _DIGEST: Final = Pattern(r"sha-256[ \t]*=[ \t]*(?::([A-Za-z0-9+/=]{44}):|([A-Za-
 def upload_route(
     head: Head, server: str, rest: list[str], query: dict[str, str], surface: Surface, *, base_url: str
 ) -> UploadRoute | Refused | None:
-    """The route of an upload, or what is answered at once; None if there is nothing at that path.
+    """Returns the route of an upload, or the response to send at once; None if nothing exists at that path.
 
     Args:
-        rest: the parts of the path after the server's.
+        rest: the segments of the path after the server's.
 
     Raises:
-        NotAllowed, RemoteProtocolError: it may not be.
+        NotAllowed: the path has no such method.
+        RemoteProtocolError: the request is malformed.
     """
     is_draft = len(rest) == 2 and rest[0] == "tus"
     if len(rest) > 1 and not is_draft:
@@ -64,12 +66,14 @@ def upload_route(
         return _new_draft_route(head, server, query, fields, base_url)
     _check_coding(head.headers)
     raw = _raw_file(head.headers, fields, rest) if head.method == "PUT" else None
-    opening = UploadOpening(server, query=query, session=read_session(fields), size_bytes=_announced(fields), raw=raw)
+    opening = UploadOpening(
+        server, query=query, session=read_session(fields), size_bytes=_content_length(fields), raw=raw
+    )
     return UploadRoute(opening, fields.get(b"content-type", ""))
 
 
 def tus_headers(head: Head) -> Headers:
-    """What every response to a request of that protocol carries."""
+    """Returns the headers of every response to a tus request; none for other requests."""
     if head.method == "OPTIONS" or not head.target.startswith("/upload/"):
         return ()
     is_tus = "/tus/" in head.target.partition("?")[0] or any(name == b"tus-resumable" for name, _ in head.headers)
@@ -111,11 +115,12 @@ def _draft_route(
     if method == "POST":
         method = read_one(headers, b"x-http-method-override") or "POST"
     verb = VERBS.get(method)
-    if verb is None or (method != head.method and verb is Verb.RESUME):  # whose answer has no body, as the method says
+    # A POST may not stand for a HEAD, whose response has no body.
+    if verb is None or (method != head.method and verb is Verb.RESUME):
         raise NotAllowed(method, DRAFT_METHODS)
     if not is_minted(draft):
         return None
-    if verb is not Verb.LOOK:  # which is for anybody
+    if verb is not Verb.LOOK:  # GET is for any client, not only for those of tus
         tus.check_version(read_one(headers, b"tus-resumable"))
     session = read_session(fields)
     if verb is not Verb.APPEND:
@@ -143,14 +148,14 @@ def _check_body_type(fields: dict[bytes, str]) -> None:
 
 
 def _body_size(headers: Headers) -> int | None:
-    """How long the body is; None if it is not said."""
+    """Returns the length of the body in bytes, 0 if there is no body; None if it is chunked."""
     if any(name == b"transfer-encoding" for name, _ in headers):
         return None
-    return _announced(read_fields(headers)) or 0
+    return _content_length(read_fields(headers)) or 0
 
 
-def _announced(fields: dict[bytes, str]) -> int | None:
-    """The length of the body; None if it is not said."""
+def _content_length(fields: dict[bytes, str]) -> int | None:
+    """Returns the `Content-Length`; None if it is missing."""
     length = fields.get(b"content-length")
     if length is not None and not (length.isascii() and length.isdigit() and len(length) <= 18):
         raise RemoteProtocolError(f"got Content-Length {length[:32]!r}, expected digits")
@@ -158,12 +163,12 @@ def _announced(fields: dict[bytes, str]) -> int | None:
 
 
 def _check_coding(headers: Headers) -> None:
-    """What would be stored as if it were the file, and is not, is refused."""
+    """Refuses a body that is not the file itself: an encoded one, or a part."""
     coding = read_one(headers, b"content-encoding")
     if coding not in (None, "", "identity"):
         raise RemoteProtocolError(f"got Content-Encoding {coding[:32]!r}, expected none", http_status=415)
     if read_one(headers, b"content-range") is not None:
-        # RFC 9110, 14.5: else a part would be taken for the whole.
+        # RFC 9110, 14.5: otherwise a part would be stored as the whole.
         raise RemoteProtocolError("got Content-Range, expected a whole file; parts are taken by the tus protocol")
 
 
@@ -181,7 +186,7 @@ def _raw_file(headers: Headers, fields: dict[bytes, str], rest: list[str]) -> Ra
 
 
 def read_one(headers: Headers, name: bytes) -> str | None:
-    """A header that is there once at most. Two readers could each believe another one of two."""
+    """Returns a header that may occur once. Two are refused, since two readers could each go by a different one."""
     found = [value for other, value in headers if other == name]
     if len(found) > 1:
         raise RemoteProtocolError(f"got {len(found)} headers {name.decode()}, expected one")
@@ -189,22 +194,22 @@ def read_one(headers: Headers, name: bytes) -> str | None:
 
 
 def decode_name(value: str) -> str:
-    """A file's name as headers carry it: percent-encoded UTF-8, or plain UTF-8 or Latin-1."""
+    """Decodes a file name from a header: percent-encoded UTF-8, plain UTF-8, or Latin-1."""
     if len(value) > FILENAME_MAX_BYTES:
         raise RemoteProtocolError(f"got a file name of {len(value)} bytes, expected {FILENAME_MAX_BYTES} at most")
     try:
         value = value.encode("latin-1").decode()
     except UnicodeDecodeError:
-        pass  # Latin-1 then
+        pass  # it is Latin-1
     try:
         return unquote(value, errors="strict")
     except UnicodeDecodeError:
-        return value  # a percent sign in a name
+        return value  # the name has a literal percent sign
 
 
 def read_sha256(headers: Headers) -> str | None:
-    """What the content must have, in lower-case hexadecimal: of `X-Content-SHA256`, `Repr-Digest` or `Content-Digest`
-    (RFC 9530) or `Digest` (RFC 3230), which must agree."""
+    """Returns the SHA-256 that the content must have, in lower-case hexadecimal, from `X-Content-SHA256`, `Repr-Digest`
+    or `Content-Digest` (RFC 9530) or `Digest` (RFC 3230). They must agree. None if there is none."""
     found: set[str] = set()
     plain = read_one(headers, b"x-content-sha256")
     if plain is not None:
@@ -214,7 +219,7 @@ def read_sha256(headers: Headers) -> str | None:
     for name in (b"repr-digest", b"content-digest", b"digest"):
         for item in (read_one(headers, name) or "").split(","):
             if not item.strip().lower().startswith("sha-256"):
-                continue  # another algorithm: whoever wants one checked gives this one
+                continue  # only SHA-256 is checked
             matched = _DIGEST.fullmatch(item.strip())
             try:
                 digest = base64.b64decode((matched[1] or matched[2]) if matched else "", validate=True)

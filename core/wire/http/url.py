@@ -1,4 +1,4 @@
-"""The URL of a server in parts, read strictly: what is judged is what is used."""
+"""Strict parsing of the URL of a server: the parts that are checked are the parts that are used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Whom to connect to, what to say for Host, and what to ask for."""
+    """The parts of a URL: host and port to connect to, `authority` for the `Host` header, and `target` to request."""
 
     scheme: str
     host: str
@@ -22,14 +22,15 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str, str, int]:
+        """Scheme, host in lower case, and port."""
         return self.scheme, self.host.lower(), self.port
 
 
 def parse_url(url: str) -> Address:
-    """The parts of an http, https, ws or wss URL. Path and query stay as they are written; a fragment is dropped.
+    """Parses an http, https, ws or wss URL. Path and query stay as they are written; a fragment is dropped.
 
     Raises:
-        ValueError: it cannot be used. The message says why and repeats neither path nor credentials.
+        ValueError: the URL cannot be used. The message gives the reason and repeats neither path nor credentials.
     """
     found = re.fullmatch(r"(?i:(https?|wss?))://([^/?#]*)([^#]*)(?s:#.*)?", url)
     if found is None:
@@ -52,7 +53,7 @@ def parse_url(url: str) -> Address:
 
 
 def _is_address(text: str) -> bool:
-    """Whether that is an IPv6 address."""
+    """True if `text` is an IPv6 address."""
     try:
         ipaddress.IPv6Address(text)
     except ValueError:

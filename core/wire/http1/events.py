@@ -1,7 +1,7 @@
-"""HTTP/1.1 messages as they pass a codec: heads, pieces of bodies, and the signals between them.
+"""The events of an HTTP/1.1 codec: heads, pieces of bodies, and the signals between them.
 
-`transports.http1_server` and `transports.http1_client` read and write them. Nothing here is checked when it is made: a
-codec makes only what it has checked.
+`transports.http1.server` and `transports.http1.client` produce and consume them. The constructors check nothing: a
+codec checks the bytes before it makes an event.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from ..headers import Headers
 
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """A request line and its headers: `target` as it stood there.
+    """A request line and its headers.
 
     Attributes:
-        body_size: how many bytes follow; None when they come in chunks.
+        target: the request target as it was sent.
+        body_size: the length of the body in bytes; None for a chunked body.
     """
 
     method: str
@@ -29,7 +30,7 @@ class RequestHead(msgspec.Struct, frozen=True):
 
 
 class ResponseHead(msgspec.Struct, frozen=True):
-    """A final response's status line and headers."""
+    """The status line and the headers of a final response."""
 
     status: int
     headers: Headers
@@ -37,23 +38,23 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
 
 class InformationalHead(msgspec.Struct, frozen=True):
-    """A 1xx response: a final one follows, except behind a 101."""
+    """The head of a 1xx response. A final response follows, except after a 101."""
 
     status: int
     headers: Headers
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
-    """A piece of the body, never empty. How a body is cut up says nothing."""
+    """A piece of the body, never empty. The boundaries between pieces have no meaning."""
 
     data: bytes
 
 
 class Signal(enum.Enum):
     END = "end"  # the message is complete
-    NEED_DATA = "need data"  # nothing more until more arrives
-    PAUSED = "paused"  # what has arrived belongs to the next message, or is no HTTP any more
-    CLOSED = "closed"  # the stream has ended between two messages
+    NEED_DATA = "need data"  # no event until more bytes arrive
+    PAUSED = "paused"  # the bytes left belong to the next message, or to another protocol
+    CLOSED = "closed"  # the stream ended between two messages
 
 
 END: Final = Signal.END
@@ -65,7 +66,7 @@ ServerEvent = RequestHead | Data | Signal
 ClientEvent = ResponseHead | InformationalHead | Data | Signal
 
 BODILESS: Final = frozenset((204, 304))
-"""Statuses whose responses end with the head, whatever it says. Source: RFC 9112, 6.3."""
+"""Statuses whose responses have no body, whatever their headers say. Source: RFC 9112, 6.3."""
 
 REASONS: Final = {
     100: b"Continue",
@@ -131,4 +132,5 @@ REASONS: Final = {
     510: b"Not Extended",
     511: b"Network Authentication Required",
 }
-"""Source: RFC 9110, 15, and the IANA registry of status codes. A status that is not here goes without a phrase."""
+"""Reason phrases by status. A status that is missing is sent without a phrase. Source: RFC 9110, 15, and the IANA
+registry of status codes."""

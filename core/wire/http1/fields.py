@@ -1,7 +1,10 @@
-"""Header lines of the plain kind, read and written at the price of looking them up.
+"""The fast path for HTTP/1.1 header lines: parsed and encoded by a dictionary look-up.
 
-Peers say the same lines over and over. What a line says is remembered, and so is the line for what is to be said: few
-of them, short ones, and only after they were judged. Whatever is not plain raises `NotPlain`, and is for h11.
+Peers repeat the same header lines. `read_line` and `encode_field` check a line by a regular expression the first time
+and keep the result, so a repeated line skips the check. A cached line was checked before, and the result depends on the
+line alone, so the look-up returns what the check would. The caches are bounded in entries and in bytes. Anything that
+is not usual raises `NotPlain`, and the codec hands the message to h11. `tests/transports/http1/test_server.py` and
+`test_client.py` compare both codecs with h11; `test_repeated_heads.py` covers repetition.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from collections.abc import Iterable
 from typing import Final
 
 MEMO_LINES_MAX: Final = 1024
-"""Lines remembered, of all connections together. A client sends about ten, of which one or two are its own: so this
-serves some hundreds of clients at a time, and 10,000 worse, but well enough."""
+"""Lines in each cache, over all connections. A client sends about ten, of which one or two are unlike other clients':
+this serves some hundreds of clients at a time; with 10,000, lines are checked anew more often."""
 MEMO_LINE_SIZE_MAX_BYTES: Final = 512
-"""A longer line is judged anew each time, so that 1 MiB holds all that is remembered. Tokens of clients are shorter."""
+"""A longer line is checked each time and not kept, so that a cache stays within 1 MiB. Tokens of clients are
+shorter."""
 LENGTH_DIGITS_MAX: Final = 18
-"""Of a Content-Length. More is h11's to judge."""
+"""The most digits of a `Content-Length`. A longer one is left to h11."""
 
 _TOKEN: Final = rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+"
 _TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*"
@@ -28,11 +32,11 @@ _FRAMING: Final = frozenset((b"connection", b"content-length", b"expect", b"host
 
 
 class NotPlain(Exception):
-    """It is not what peers usually send, and may be right all the same."""
+    """A head is not written as peers usually write it. It may still be valid: h11 decides."""
 
 
 class FieldLines(dict[bytes, tuple[bytes, bytes]]):
-    """The name, in lower case, and the value of a header line without its CRLF.
+    """A cache from a header line, without its CRLF, to its name in lower case and its value.
 
     Source: RFC 9112, 5: "field-line = field-name ":" OWS field-value OWS".
     """
@@ -50,7 +54,7 @@ class FieldLines(dict[bytes, tuple[bytes, bytes]]):
 
 
 class EncodedFields(dict[tuple[bytes, bytes], bytes]):
-    """The header line, with its CRLF, for a name in lower case and a value."""
+    """A cache from a name in lower case and a value to the header line, with its CRLF."""
 
     def __missing__(self, field: tuple[bytes, bytes]) -> bytes:
         name, value = field
@@ -69,10 +73,10 @@ encode_field: Final = EncodedFields().__getitem__
 
 
 def read_framing(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Those of `headers` that say where messages end, each of which is there once at most.
+    """Returns those of `headers` that frame messages and govern the connection, by name.
 
     Raises:
-        NotPlain: one of them is there twice, or asks for something that few ask for.
+        NotPlain: one of them occurs twice, or `Connection` is neither `keep-alive` nor `close`.
     """
     pairs = [field for field in headers if field[0] in _FRAMING]
     found = dict(pairs)
@@ -84,10 +88,10 @@ def read_framing(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def read_size(framing: dict[bytes, bytes]) -> int | None:
-    """How many bytes of body are announced: None for chunks, -1 for nothing said.
+    """Returns the announced length of the body in bytes: None for a chunked body, -1 if no length is announced.
 
     Raises:
-        NotPlain: it is said in an unusual way, or twice.
+        NotPlain: the length is written in an unusual way, or both as a length and as chunked.
     """
     length = framing.get(b"content-length")
     if b"transfer-encoding" in framing:
@@ -102,5 +106,5 @@ def read_size(framing: dict[bytes, bytes]) -> int | None:
 
 
 def asks_to_close(framing: dict[bytes, bytes]) -> bool:
-    """Whether the connection is to end with this message and its answer."""
+    """True if the connection is to be closed after this message and its response."""
     return b"connection" in framing and framing[b"connection"].lower() == b"close"

@@ -1,7 +1,9 @@
-"""Heads of HTTP/1.1 as MCP peers write them: read and written, or said not to be plain.
+"""The fast path for HTTP/1.1 heads: parses and encodes them as MCP peers write them, and leaves all others to h11.
 
-Here is decided what a codec of ours reads and writes itself. Whatever else HTTP allows, or does not, is for h11 to
-judge: nothing is refused here.
+The functions accept only a narrow form: HTTP/1.1, a usual method, an origin-form target, and unambiguous framing. In
+that form a head means the same to every parser, so the result is the one of h11. Anything else raises `NotPlain`, valid
+or not, and the codec hands it to h11: no head is rejected here. `tests/transports/http1/test_server.py` and
+`test_client.py` compare both ways; `tests/core/wire/http1/test_heads.py` compares `PostHead` with a head encoded alone.
 """
 
 from __future__ import annotations
@@ -22,13 +24,17 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-9][0-9]{2})(?: [\t\x20-\x7e\x8
 
 
 def read_request_head(raw: bytes) -> tuple[bytes, RequestHead, bool, bool]:
-    """What a head says, whether no other request is to follow, and whether a 100 is awaited.
+    """Parses the head of a request.
 
     Args:
-        raw: with the empty line that ends it.
+        raw: the head with the empty line that ends it.
+
+    Returns:
+        `raw`; the head; whether the connection is to close after this request; whether the client waits for a 100
+        (Continue).
 
     Raises:
-        NotPlain: it is not written as usual, or not allowed.
+        NotPlain: the head is not written as usual, or is not valid.
     """
     first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
     matched = _REQUEST_LINE.fullmatch(first)
@@ -49,10 +55,10 @@ def read_request_head(raw: bytes) -> tuple[bytes, RequestHead, bool, bool]:
 
 
 def encode_request_head(method: str, target: bytes, headers: Headers) -> tuple[bytes, bool]:
-    """The head, and whether no other request is to follow.
+    """Encodes the head of a request. Returns it, and whether the connection is to close after this request.
 
     Raises:
-        NotPlain: it is not written as usual, or not allowed.
+        NotPlain: the head is not written as usual, or is not valid.
     """
     framing = read_framing(headers)
     size = read_size(framing)
@@ -65,10 +71,10 @@ def encode_request_head(method: str, target: bytes, headers: Headers) -> tuple[b
 
 
 class PostHead:
-    """The heads of POSTs that differ only in how long their bodies are: encoded once, while the target is the same.
+    """The head shared by POST requests that differ only in the length of their bodies, encoded once per target.
 
     Args:
-        headers: names in lower case, Host among them, without a Content-Length.
+        headers: names in lower case, with `host` and without `content-length`.
     """
 
     __slots__ = ("_start", "_target", "headers", "is_closing")
@@ -80,8 +86,9 @@ class PostHead:
         self._start: bytes | None = None
 
     def start(self, target: bytes) -> bytes | None:
-        """All up to the value of the Content-Length, which two line ends follow. None: they are not plain."""
-        if target is not self._target:
+        """Returns the head up to the value of `content-length`. The caller appends the digits and two line ends.
+        None: the head is not plain (see `NotPlain`)."""
+        if target is not self._target:  # by identity: a client passes the same object again
             self._target = target
             try:
                 head, self.is_closing = encode_request_head("POST", target, (*self.headers, (b"content-length", b"0")))
@@ -91,18 +98,22 @@ class PostHead:
         return self._start
 
     def sized(self, size_bytes: int) -> Headers:
-        """The headers of one of them."""
+        """Returns the headers of one request, whose body has `size_bytes` bytes."""
         return (*self.headers, (b"content-length", b"%d" % size_bytes))
 
 
 def read_response_head(raw: bytes) -> InformationalHead | tuple[ResponseHead, int | None, bool]:
-    """What a head says, the size of its body (None: chunks, -1: not said), and whether the connection ends with it.
+    """Parses the head of a response.
 
     Args:
-        raw: with the empty line that ends it.
+        raw: the head with the empty line that ends it.
+
+    Returns:
+        The head alone for a 1xx response. Otherwise the head, the announced length of the body in bytes (None: chunked,
+        -1: not announced), and whether the connection is to close after the response.
 
     Raises:
-        NotPlain: it is not written as usual, or not allowed.
+        NotPlain: the head is not written as usual, is not valid, or switches protocols (101).
     """
     first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
     matched = _STATUS_LINE.fullmatch(first)

@@ -1,4 +1,4 @@
-"""Tasks as operators see them over HTTP, and as numbers: what is told of them, to whom, and how one is ended."""
+"""Tests of the HTTP interface for tasks, and of the metrics of tasks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import anyio
 import msgspec
 import pytest
 from http_caller import PATIENCE_S, Caller, fetch, requested
-from isthmus.app import gateway as service_module
+from isthmus.app import gateway as gateway_module
 from isthmus.app.admin.metrics import AGES_S, exposition
 from isthmus.app.admin.tasks import OVER, STATUSES
 from isthmus.app.base.version import VERSION
 from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
-from isthmus.app.gateway import Service, running
+from isthmus.app.gateway import Gateway, running
 from isthmus.core.status import Status
 from prometheus_client.parser import text_string_to_metric_families
 from task_fakes import TaskEngine, task_status
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[TaskEngine]:
-    monkeypatch.setattr(service_module, "Engine", TaskEngine)
+    monkeypatch.setattr(gateway_module, "Engine", TaskEngine)
     kept = [
         task_status(DIG, age_s=100, session="s" * 32, kind="proxied"),
         task_status(ASK, server="b", status="input_required", era="stateless", principal="ann", message="which?"),
@@ -44,47 +44,47 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[TaskEngine]:
 
 
 @asynccontextmanager
-async def proxy(**core: Any) -> AsyncIterator[Service]:
+async def proxy(**core: Any) -> AsyncIterator[Gateway]:
     servers = tuple(Server(id=id, upstream=Upstream(command=TOOLBOX)) for id in ("a", "b"))
     settings = Settings(core=Core(port=0, drain_seconds=5.0, **core), servers=servers)
     with anyio.fail_after(4 * PATIENCE_S):
-        async with running(settings, listen=True, is_lasting=False) as service:
-            yield service
+        async with running(settings, listen=True, is_lasting=False) as gateway:
+            yield gateway
 
 
-async def ids(service: Service, query: str = "") -> list[str]:
-    status, body = await fetch(f"{service.base_url}/tasks{query}")
+async def ids(gateway: Gateway, query: str = "") -> list[str]:
+    status, body = await fetch(f"{gateway.base_url}/tasks{query}")
     assert status == 200, body
     return [task["id"] for task in body["tasks"]]
 
 
-async def test_all_tasks_are_listed_in_order_and_each_is_told_alike(engine: type[TaskEngine]) -> None:
-    async with proxy() as service:
-        status, body = await fetch(f"{service.base_url}/tasks")
+async def test_all_tasks_are_listed_in_order_and_each_looks_alike_alone(engine: type[TaskEngine]) -> None:
+    async with proxy() as gateway:
+        status, body = await fetch(f"{gateway.base_url}/tasks")
         assert (status, list(body)) == (200, ["tasks"])
-        for told, kept in zip(body["tasks"], engine.kept, strict=True):
-            assert {name: told[name] for name in kept.__struct_fields__} == msgspec.structs.asdict(kept)
-            assert set(told) == {*kept.__struct_fields__, "age_s", "expires_in_s"}
-            one = (await fetch(f"{service.base_url}/tasks/{kept.id}"))[1]
-            assert {**one, "age_s": 0, "expires_in_s": 0} == {**told, "age_s": 0, "expires_in_s": 0}
+        for shown, kept in zip(body["tasks"], engine.kept, strict=True):
+            assert {name: shown[name] for name in kept.__struct_fields__} == msgspec.structs.asdict(kept)
+            assert set(shown) == {*kept.__struct_fields__, "age_s", "expires_in_s"}
+            one = (await fetch(f"{gateway.base_url}/tasks/{kept.id}"))[1]
+            assert {**one, "age_s": 0, "expires_in_s": 0} == {**shown, "age_s": 0, "expires_in_s": 0}
         assert 100 <= body["tasks"][0]["age_s"] < 100 + PATIENCE_S
         assert 60 - PATIENCE_S < body["tasks"][2]["expires_in_s"] <= 60
 
 
 async def test_a_list_may_be_narrowed(engine: type[TaskEngine]) -> None:
-    async with proxy() as service:
-        assert await ids(service) == [DIG, ASK, DONE, GONE]
-        assert await ids(service, "?server=a") == [DIG, DONE]
-        assert await ids(service, "?status=input_required") == [ASK]
-        assert await ids(service, f"?session={'s' * 32}") == [DIG]
-        assert await ids(service, "?server=a&status=completed") == [DONE]
-        assert await ids(service, "?server=b&status=completed") == []
-        assert await ids(service, "?session=nobody") == []
-        assert await ids(service, "?server=of%20an%20earlier%20configuration") == [GONE]
+    async with proxy() as gateway:
+        assert await ids(gateway) == [DIG, ASK, DONE, GONE]
+        assert await ids(gateway, "?server=a") == [DIG, DONE]
+        assert await ids(gateway, "?status=input_required") == [ASK]
+        assert await ids(gateway, f"?session={'s' * 32}") == [DIG]
+        assert await ids(gateway, "?server=a&status=completed") == [DONE]
+        assert await ids(gateway, "?server=b&status=completed") == []
+        assert await ids(gateway, "?session=nobody") == []
+        assert await ids(gateway, "?server=of%20an%20earlier%20configuration") == [GONE]
 
 
 @pytest.mark.parametrize(
-    "query, said",
+    "query, reason",
     [
         ("status=done", "got the status 'done', expected one of working, input_required, completed, failed, cancelled"),
         ("status=", "got the status ''"),
@@ -93,60 +93,60 @@ async def test_a_list_may_be_narrowed(engine: type[TaskEngine]) -> None:
         ("id=1", "got the filter 'id'"),
     ],
 )
-async def test_what_narrows_nothing_is_refused_by_name(engine: type[TaskEngine], query: str, said: str) -> None:
-    async with proxy() as service:
-        status, body = await fetch(f"{service.base_url}/tasks?{query}")
+async def test_what_narrows_nothing_is_refused_by_name(engine: type[TaskEngine], query: str, reason: str) -> None:
+    async with proxy() as gateway:
+        status, body = await fetch(f"{gateway.base_url}/tasks?{query}")
         assert (status, body["code"]) == (400, 400)
-        assert said in body["error"]
+        assert reason in body["error"]
 
 
 async def test_a_task_is_cancelled_once(engine: type[TaskEngine]) -> None:
-    async with proxy() as service:
-        status, body = await fetch(f"{service.base_url}/tasks/{DIG}/cancel", "POST")
+    async with proxy() as gateway:
+        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST")
         assert (status, body["id"], body["action"], body["status"]) == (200, DIG, "cancel", "success")
         assert (body["task"]["id"], body["task"]["status"]) == (DIG, "cancelled")
-        status, body = await fetch(f"{service.base_url}/tasks/{DIG}/cancel", "POST")
+        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST")
         assert (status, body["code"]) == (409, 409)
         assert body["error"] == f"the task {DIG} is over already: cancelled"
         for id in (DONE, GONE):
-            assert (await fetch(f"{service.base_url}/tasks/{id}/cancel", "POST"))[0] == 409
-        assert (await fetch(f"{service.base_url}/tasks/{ASK}/cancel", "POST"))[0] == 200, "one that waits for an answer"
+            assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST"))[0] == 409
+        assert (await fetch(f"{gateway.base_url}/tasks/{ASK}/cancel", "POST"))[0] == 200, "one that waits for an answer"
         assert engine.cancelled == [DIG, ASK]
 
 
 @pytest.mark.parametrize("id", ["0" * 32, DIG[:8], "x", "%2e", "<b>"])
 async def test_an_unknown_task_is_not_found(engine: type[TaskEngine], id: str) -> None:
-    """Nor is one by the beginning of its name."""
-    async with proxy() as service:
+    """A prefix of an id does not find the task either."""
+    async with proxy() as gateway:
         for method, path in (("GET", f"/tasks/{id}"), ("POST", f"/tasks/{id}/cancel")):
-            status, body = await fetch(service.base_url + path, method)
+            status, body = await fetch(gateway.base_url + path, method)
             assert (status, body["code"]) == (404, 404)
             assert "expected one that is kept" in body["error"]
         assert engine.cancelled == []
 
 
 async def test_only_posts_cancel(engine: type[TaskEngine]) -> None:
-    async with proxy() as service:
+    async with proxy() as gateway:
         for method, path in (("GET", f"/tasks/{DIG}/cancel"), ("DELETE", f"/tasks/{DIG}"), ("POST", f"/tasks/{DIG}")):
-            assert (await fetch(service.base_url + path, method))[0] == 405
+            assert (await fetch(gateway.base_url + path, method))[0] == 405
         form = {"content-type": "application/x-www-form-urlencoded"}
-        assert (await fetch(f"{service.base_url}/tasks/{DIG}/cancel", "POST", form))[0] == 415
+        assert (await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", form))[0] == 415
         assert engine.cancelled == []
 
 
 PAGES = [("GET", "/tasks"), ("GET", f"/tasks/{DIG}"), ("POST", f"/tasks/{DIG}/cancel"), ("GET", "/metrics")]
 
 
-async def test_a_token_is_wanted_where_there_is_one(engine: type[TaskEngine]) -> None:
-    async with proxy(management=Management(token=TOKEN)) as service:
+async def test_a_configured_token_is_required(engine: type[TaskEngine]) -> None:
+    async with proxy(management=Management(token=TOKEN)) as gateway:
         for method, path in PAGES:
             for headers in ({}, {"authorization": "Bearer other"}):
-                async with requested(service.base_url + path, method, headers) as response:
+                async with requested(gateway.base_url + path, method, headers) as response:
                     assert response.status == 401
                     assert DIG.encode() not in await response.body()
         assert engine.cancelled == []
         for method, path in PAGES:
-            async with requested(service.base_url + path, method, {"authorization": f"Bearer {TOKEN}"}) as response:
+            async with requested(gateway.base_url + path, method, {"authorization": f"Bearer {TOKEN}"}) as response:
                 assert response.status == 200
 
 
@@ -155,12 +155,12 @@ async def test_a_token_is_wanted_where_there_is_one(engine: type[TaskEngine]) ->
     [{"management": Management(enabled=False)}, {"host": "0.0.0.0"}, {"public_base_url": "https://gate.example"}],
     ids=["switched off", "open to other machines", "behind another"],
 )
-async def test_without_a_token_nobody_else_learns_a_name(engine: type[TaskEngine], core: dict[str, Any]) -> None:
-    """To whoever knows one, and to whoever guesses, it is as if there were no such page."""
-    async with proxy(**core) as service:
-        nothing = (await fetch(f"{service.base_url}/nothing"))[1]
+async def test_without_a_token_remote_clients_learn_no_name(engine: type[TaskEngine], core: dict[str, Any]) -> None:
+    """A client without access gets the same 404 for known and unknown names."""
+    async with proxy(**core) as gateway:
+        nothing = (await fetch(f"{gateway.base_url}/nothing"))[1]
         for method, path in [*PAGES, ("GET", "/tasks/unknown")]:
-            status, body = await fetch(service.base_url + path, method)
+            status, body = await fetch(gateway.base_url + path, method)
             assert (status, body) == (404, {**nothing, "detail": body["detail"]})
         assert engine.cancelled == []
 
@@ -206,10 +206,10 @@ def server_status(id: str, **members: Any) -> Status:
 
 
 async def test_numbers_are_scraped(engine: type[TaskEngine]) -> None:
-    async with proxy() as service:
-        caller = Caller(f"{service.base_url}/mcp/a")
+    async with proxy() as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp/a")
         await caller.initialize()
-        async with requested(f"{service.base_url}/metrics") as response:
+        async with requested(f"{gateway.base_url}/metrics") as response:
             assert response.status == 200
             assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert response.headers["cache-control"] == "no-store"
@@ -229,7 +229,7 @@ async def test_numbers_are_scraped(engine: type[TaskEngine]) -> None:
         assert 100 <= sample(found, "isthmus_task_age_seconds", server="a") < 100 + PATIENCE_S
         for secret in (DIG, ASK, DONE, GONE, "ann", "s" * 32, "which?", str(caller.session)):
             assert secret not in text
-        async with requested(f"{service.base_url}/metrics") as response:
+        async with requested(f"{gateway.base_url}/metrics") as response:
             again = samples((await response.body()).decode())
         assert again.keys() == found.keys(), "each scrape is made anew"
 
@@ -249,7 +249,7 @@ def test_servers_are_counted_as_they_report() -> None:
 
 
 def test_what_there_is_none_of_is_zero() -> None:
-    """A series that comes and goes cannot be watched."""
+    """Each series is present with the value 0, as a series that comes and goes cannot be watched."""
     found = samples(exposition("1", [server_status("a")], [], 0.0).decode())
     for status in STATUSES:
         for kind in ("proxied", "local"):

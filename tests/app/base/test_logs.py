@@ -1,4 +1,4 @@
-"""Logging holds up nobody, and loses nothing without saying so."""
+"""Tests of logging: it blocks no caller, and reports each line that it drops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger.info("the last one")
 
 @pytest.fixture
 def flood():  # type: ignore[no-untyped-def]
-    """A process that logs much more than is kept, says so on stdout, and ends when its stdin does."""
+    """A process that logs many more lines than are queued, reports that on stdout, and ends when its stdin does."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", FLOOD], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         watchdog = threading.Timer(PATIENCE_S, process.kill)
@@ -44,16 +44,16 @@ def flood():  # type: ignore[no-untyped-def]
 
 
 def test_whoever_logs_does_not_wait_for_a_reader(flood: subprocess.Popen[str]) -> None:
-    """And what had to be dropped is counted, once there is one."""
+    """The number of dropped lines is logged once there is a reader."""
     assert flood.stdout is not None and flood.stderr is not None and flood.stdin is not None
     assert flood.stdout.readline() == "through\n"
     flood.stdin.close()
-    said = flood.stderr.read().splitlines()
+    lines = flood.stderr.read().splitlines()
     assert flood.wait(PATIENCE_S) == 0
-    assert re.fullmatch(r"\d\d:\d\d:\d\d info    line 0: x+", said[0])
-    dropped = [int(found[1]) for line in said if (found := re.search(r" warning (\d+) log lines dropped", line))]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d info    line 0: x+", lines[0])
+    dropped = [int(found[1]) for line in lines if (found := re.search(r" warning (\d+) log lines dropped", line))]
     assert dropped
-    assert len(said) - len(dropped) + sum(dropped) == LINES + 1
+    assert len(lines) - len(dropped) + sum(dropped) == LINES + 1
 
 
 def test_the_end_waits_only_so_long_for_a_reader(flood: subprocess.Popen[str]) -> None:
@@ -72,7 +72,7 @@ def test_the_last_lines_are_written_before_the_end() -> None:
 
 
 def test_each_line_is_formatted_when_it_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a line tells of may change before it is written."""
+    """The arguments of a line may change before it is written."""
     reading, writing = os.pipe()
     root = logging.getLogger("isthmus")
     before = (root.handlers[:], root.level, root.propagate)

@@ -1,4 +1,4 @@
-"""What people are shown stays in one piece."""
+"""Tests of output for people: each message is written in one piece."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from isthmus.app.base import output
 
 
-class Heard(io.RawIOBase):
-    """What is written to it, write by write."""
+class Writes(io.RawIOBase):
+    """Records each write to it."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -23,9 +23,9 @@ class Heard(io.RawIOBase):
         return len(self.writes[-1])
 
 
-def test_a_complaint_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever else writes to stderr, the log above all, must not come between a line and its end."""
-    heard = Heard()
-    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(heard, encoding="utf-8", write_through=True))
+def test_an_error_message_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer to stderr, such as the log, cannot come between a line and its end."""
+    raw = Writes()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="utf-8", write_through=True))
     output.complain("isthmus: no")
-    assert [write for write in heard.writes if write] == [b"isthmus: no\n"]
+    assert [write for write in raw.writes if write] == [b"isthmus: no\n"]

@@ -1,4 +1,4 @@
-"""The command as people and supervisors use it: what it says, how it exits, what it leaves."""
+"""Tests of the command as people and supervisors use it: its output, its exit codes, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 import time
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -53,7 +54,7 @@ from isthmus.app.runtime.probe import ServerReport
 from isthmus.core.base.plan import AutoFiles, Offer, TaskRules
 from isthmus.core.base.revisions import LATEST_LEGACY, LATEST_MODERN, Era
 from isthmus.core.upstream.era_detection import OTHER
-from isthmus.core.wire.headers import is_loopback
+from isthmus.core.wire.http.origin import is_loopback
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 TWO_ERAS = Path(__file__).parents[1] / "peers" / "two_eras.py"
@@ -81,7 +82,8 @@ Inside = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Inside]:
-    """Runs the command in this process, in a folder of its own: exit code, stdout, stderr. For what starts nothing."""
+    """Runs the command in this process, in a folder of its own: exit code, stdout, stderr. Only for commands that
+    start nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     logger = logging.getLogger("isthmus")
@@ -91,8 +93,8 @@ def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
         with pytest.raises(SystemExit) as exited:
             cli.main(arguments)
         assert isinstance(exited.value.code, int)
-        said = capsys.readouterr()
-        return exited.value.code, said.out.rstrip(), said.err.strip()
+        captured = capsys.readouterr()
+        return exited.value.code, captured.out.rstrip(), captured.err.strip()
 
     yield call
     logger.handlers[:], level, logger.propagate = before
@@ -105,7 +107,7 @@ def configuration(folder: Path, servers: list[Json], **sections: Json) -> Path:
     return path
 
 
-# --- What needs no server -------------------------------------------------------------------------------------------
+# --- Commands without a server --------------------------------------------------------------------------------------
 
 
 def test_version_and_help(inside: Inside) -> None:
@@ -161,13 +163,19 @@ NOT_FOR_A_WRAP = NOT_AT_START | {
     "http.client",
     "multipart",
     "urllib.request",
-    *(f"isthmus.app.{name}" for name in ("asking", "demo", "intake", "metrics", "remote", "translations")),
-    *(f"isthmus.transports.{name}" for name in ("websocket_frames", "websocket_session")),
+    "isthmus.app.admin.metrics",
+    "isthmus.app.cli.remote",
+    "isthmus.app.commands.demo",
+    "isthmus.app.commands.describe_eras",
+    "isthmus.app.commands.http_client",
+    "isthmus.app.disk.multipart",
+    "isthmus.transports.websocket.client_peer",
+    "isthmus.transports.websocket.frames",
 }
 
 
 def test_a_wrap_at_work_has_loaded_nothing_that_only_others_need() -> None:
-    """What asks another isthmus, takes in forms, counts for Prometheus or explains a translation is not there yet."""
+    """`wrap` does not import the HTTP client, the parser of forms, the metrics or the description of eras."""
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"PYTHONPROFILEIMPORTTIME": "1"}) as wrapped:
         wrapped.wait_url()
         wrapped.signal(signal.SIGTERM)
@@ -175,6 +183,7 @@ def test_a_wrap_at_work_has_loaded_nothing_that_only_others_need() -> None:
         loaded = {line.rpartition("|")[2].strip() for line in wrapped.stderr.splitlines()}
     assert {"isthmus.app.gateway", "isthmus.transports.http_server.server"} <= loaded
     assert not loaded & NOT_FOR_A_WRAP
+    assert all(find_spec(name) for name in NOT_FOR_A_WRAP if name.startswith("isthmus.")), "the names exist"
 
 
 def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> None:
@@ -187,7 +196,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, complaint",
     [
         ((), "COMMAND"),
         (
@@ -284,10 +293,10 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
     ],
     ids=lambda value: " ".join(value).replace("\n", " ") if isinstance(value, tuple) else "",
 )
-def test_wrong_arguments_are_named(arguments: tuple[str, ...], said: str, inside: Inside) -> None:
+def test_wrong_arguments_are_named(arguments: tuple[str, ...], complaint: str, inside: Inside) -> None:
     code, out, err = inside(*arguments)
     assert (code, out) == (2, "")
-    assert said in f"{err}\n"
+    assert complaint in f"{err}\n"
 
 
 @pytest.mark.parametrize(
@@ -320,7 +329,7 @@ def test_a_trace_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     assert (code, err) == (1, f"isthmus: the trace {tmp_path}/no/trace cannot be written: No such file or directory")
 
 
-# --- A screen that is none -----------------------------------------------------------------------------------------
+# --- A closed terminal ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["full disk", "closed pipe"])
@@ -356,15 +365,15 @@ def test_the_gateway_needs_no_screen(no_screen: IO[bytes], tmp_path: Path) -> No
         assert "Traceback" not in served.stderr
 
 
-def test_a_client_on_a_screen_that_is_none_leaves_no_traceback(no_screen: IO[bytes]) -> None:
+def test_a_client_with_a_closed_terminal_leaves_no_traceback(no_screen: IO[bytes]) -> None:
     with Run("wrap", "--listen", "stdio", "--", *TOOLBOX, stdout=no_screen) as wrapped:
         wrapped.write(INITIALIZE)
         assert wrapped.wait_exit() == 0, "a client that does not read is one that left"
         assert wrapped.stderr == ""
 
 
-def test_neither_screen_needs_to_be_open(tmp_path: Path) -> None:
-    """What is opened later takes the place of neither."""
+def test_stdout_and_stderr_may_be_closed(tmp_path: Path) -> None:
+    """A file that is opened later does not get the descriptor of stdout or stderr."""
     configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
     done = subprocess.run(["sh", "-c", f"{ISTHMUS} check <&- >&- 2>&-"], cwd=tmp_path, timeout=20, check=False)
     assert done.returncode == 0
@@ -379,7 +388,7 @@ def test_a_screen_of_another_alphabet_gets_escapes() -> None:
 # --- check ----------------------------------------------------------------------------------------------------------
 
 
-def test_check_says_what_else_a_server_said_that_did_not_start(tmp_path: Path) -> None:
+def test_check_shows_the_output_of_a_server_that_did_not_start(tmp_path: Path) -> None:
     shell = {"usage": "echo usage: FILE; exit 2", "slow": "echo listening on port 1 >&2; exec sleep 60"}
     servers = [{"id": id, "upstream": {"command": ["sh", "-c", line]}} for id, line in shell.items()]
     configuration(tmp_path, [{**server, "start_timeout_seconds": 1} for server in servers])
@@ -389,7 +398,7 @@ def test_check_says_what_else_a_server_said_that_did_not_start(tmp_path: Path) -
     assert "did not answer within 1 s of being started; last stderr: listening on port 1\n" in out
 
 
-def test_check_says_what_a_server_of_another_transport_said(tmp_path: Path) -> None:
+def test_check_shows_the_response_of_a_server_of_another_transport(tmp_path: Path) -> None:
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX) as wrapped:
         at = wrapped.wait_url().removeprefix("http://").removesuffix("/mcp")
         urls = {"sse": f"sse+http://{at}/mcp", "plain": f"http://{at}/ws"}
@@ -420,13 +429,14 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", [None, "handshake", "stateless"])
-@pytest.mark.parametrize("knows", [("handshake",), ("stateless",), ("handshake", "stateless")], ids="+".join)
-def test_check_finds_the_eras_of_a_server(tmp_path: Path, knows: tuple[str, ...], era: str | None) -> None:
-    """Both, unless one was chosen; and what is said to be translated is for the clients of the other one."""
-    upstream = {"command": [sys.executable, str(TWO_ERAS), *knows]} | ({} if era is None else {"era": era})
+@pytest.mark.parametrize("eras", [("handshake",), ("stateless",), ("handshake", "stateless")], ids="+".join)
+def test_check_finds_the_eras_of_a_server(tmp_path: Path, eras: tuple[str, ...], era: str | None) -> None:
+    """Every era of the server is found, unless one was chosen. The translations shown are those for clients of the
+    other era."""
+    upstream = {"command": [sys.executable, str(TWO_ERAS), *eras]} | ({} if era is None else {"era": era})
     configuration(tmp_path, [{"id": "a", "upstream": upstream}])
     code, out, _ = run("check", cwd=tmp_path)
-    found = [one for one in knows if era in (None, one)]
+    found = [one for one in eras if era in (None, one)]
     if not found:
         assert code == 1
         assert f"; its era is said to be {era}, so no other was tried" in out
@@ -438,33 +448,34 @@ def test_check_finds_the_eras_of_a_server(tmp_path: Path, knows: tuple[str, ...]
     assert f"    can     {', '.join(sorted(own[one] for one in found))}, tools (listChanged)\n" in out
     assert ("clients without sessions (2026-07-28) are translated" in out) == (found == ["handshake"])
     assert ("clients with sessions (2024-11-05 to 2025-11-25) are translated" in out) == (found == ["stateless"])
-    assert ("log messages of one request" in out) == (found == ["handshake"])  # it hangs on logging
-    assert "repeated changes" not in out  # that hangs on subscriptions
+    assert ("log messages of one request" in out) == (found == ["handshake"])  # only with the logging capability
+    assert "repeated changes" not in out  # only with the subscriptions capability
 
 
-def test_a_server_of_both_eras_is_translated_for_those_it_is_spoken_to_so_for() -> None:
-    """Its handshake may give no session, and what needs one goes another way then."""
+def test_translations_follow_the_era_that_the_server_is_used_in() -> None:
+    """Translations are shown for the era that the proxy speaks to the server. A handshake may give no session, so
+    features that need one are listed as well."""
     both = {"handshake": LATEST_LEGACY, "stateless": LATEST_MODERN}
-    told = {
+    descriptions = {
         era: "\n".join(describe_eras.describe(ServerReport(id="a", eras=both, era=era)))
         for era in ("handshake", "stateless")
     }
-    assert "are translated for" not in told["handshake"] and "older than" in told["handshake"]
-    assert "clients with sessions (2024-11-05 to 2025-11-25) are translated for" in told["stateless"]
-    assert "older than" not in told["stateless"]
+    assert "are translated for" not in descriptions["handshake"] and "older than" in descriptions["handshake"]
+    assert "clients with sessions (2024-11-05 to 2025-11-25) are translated for" in descriptions["stateless"]
+    assert "older than" not in descriptions["stateless"]
 
 
-def test_every_loss_is_told_in_a_line_that_fits() -> None:
-    """With all that a server may declare, under the heading that its fate has in the table."""
+def test_every_loss_is_listed_in_a_line_that_fits() -> None:
+    """Each loss of a server that declares everything is listed under the heading of its fate in the table."""
     declared = tuple(sorted({part for loss in LOSSES for part in (loss.capability, loss.capability.partition(".")[0])}))
     for eras in ({"handshake": LATEST_LEGACY}, {"stateless": LATEST_MODERN}):
         lines = describe_eras.describe(ServerReport(id="a", eras=eras, declared=declared))
         assert max(map(len, lines)) <= describe_eras.WIDTH
         text = re.sub(r"\n {15}", " ", "\n".join(lines))
         era = Era(next(iter(eras)))
-        told = [*losses_of(era, OTHER[era], declared), *losses_for_older(era, declared)]
-        assert len(told) > 10
-        for loss in told:
+        losses = [*losses_of(era, OTHER[era], declared), *losses_for_older(era, declared)]
+        assert len(losses) > 10
+        for loss in losses:
             assert re.search(rf"^      {loss.fate}  .*\b{re.escape(loss.feature)}(,|$)", text, re.MULTILINE), (
                 loss.feature
             )
@@ -495,7 +506,7 @@ def test_long_names_are_cut() -> None:
 
 
 def test_hidden_tools_are_counted_and_not_named() -> None:
-    """The helper tool is none of the server's, and counts nowhere."""
+    """The helper tool belongs to the proxy, and is not counted."""
     adapter = UploadConsumerAdapter(tools=("get_a",), file_path_argument="p")
     server = Server(id="a", upstream=Upstream(command=("x",)), tools=Filter(include=("get_*",)), adapters=(adapter,))
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "get_a", "drop", "wipe"))
@@ -512,7 +523,7 @@ SCHEMAS: dict[str, object] = {
 
 
 @pytest.mark.parametrize(
-    ("tools", "arguments", "said"),
+    ("tools", "arguments", "named"),
     [
         (("re*", "p?t"), ("path", "files[*].path"), []),
         (("re*",), ("path", "file"), ["the argument file, which none of its tools has"]),
@@ -531,34 +542,34 @@ SCHEMAS: dict[str, object] = {
     ],
 )
 def test_patterns_and_several_arguments_are_held_against_the_tools(
-    tools: tuple[str, ...], arguments: tuple[str, ...], said: list[str]
+    tools: tuple[str, ...], arguments: tuple[str, ...], named: list[str]
 ) -> None:
-    """A tool that is named whole has one of the arguments, and each argument is one of some tool's."""
+    """A tool that is named whole must have one of the arguments, and each argument must belong to some tool."""
     adapter = UploadConsumerAdapter(tools=tools, file_path_argument=arguments)
     server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(adapter,))
     report = ServerReport(id="a", tools=("a_get_upload_url", *SCHEMAS), schemas=SCHEMAS)
-    assert misfits(server, report) == [f"upload_consumer names {line}" for line in said]
+    assert misfits(server, report) == [f"upload_consumer names {line}" for line in named]
 
 
-def test_it_is_told_what_files_of_all_tools_will_do() -> None:
+def test_the_handling_of_files_of_each_tool_is_described() -> None:
     server = Server(id="a", upstream=Upstream(command=("x",)), files="auto")
     report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "read"))
-    told = [line for line in banner.describe(Settings(), server, report) if line.startswith("    files ")]
-    assert told == [
+    lines = [line for line in banner.describe(Settings(), server, report) if line.startswith("    files ")]
+    assert lines == [
         "    files   auto: every tool takes handles in any argument (from a_get_upload_url)",
         "    files   auto: every tool makes artifact:// resources of files it names or changes in the session's folders"
         "; their paths in results become URIs, text up to 32 KiB is put into results",
     ]
     server = Server(id="a", upstream=server.upstream, files=Files(rewrite_text=False, inline_text_bytes=0))
     settings = Settings(uploads=Uploads(enabled=False))
-    told = [line for line in banner.describe(settings, server, report) if line.startswith("    files ")]
-    assert "uploads.enabled is switched off" in told[0] and told[1].endswith("session's folders")
+    lines = [line for line in banner.describe(settings, server, report) if line.startswith("    files ")]
+    assert "uploads.enabled is switched off" in lines[0] and lines[1].endswith("session's folders")
     settings = Settings(artifacts=Artifacts(enabled=False))
     assert "artifacts.enabled is switched off" in "".join(banner.describe(settings, server, report))
 
 
 @pytest.mark.parametrize(
-    ("include", "exclude", "said"),
+    ("include", "exclude", "named"),
     [
         (("get_a", "get_*", "?ut"), ("drop", "wipe_*"), []),
         (("get_b",), (), ["include names get_b, and this server has no such tool; the nearest is get_a"]),
@@ -568,18 +579,18 @@ def test_it_is_told_what_files_of_all_tools_will_do() -> None:
     ],
 )
 def test_an_entry_of_a_filter_that_is_about_no_tool_is_named(
-    include: tuple[str, ...], exclude: tuple[str, ...], said: list[str]
+    include: tuple[str, ...], exclude: tuple[str, ...], named: list[str]
 ) -> None:
-    """What a pattern excludes may be yet to come; a misspelt name in `exclude` hides nothing."""
+    """An unmatched pattern in `exclude` may be meant for later tools, but a misspelt name there hides nothing."""
     adapter = UploadConsumerAdapter(tools=("put",), file_path_argument="p")
     tools = Filter(include=include, exclude=exclude)
     server = Server(id="a", upstream=Upstream(command=("x",)), tools=tools, adapters=(adapter,))
     report = ServerReport(id="a", tools=("a_get_upload_url", "get_a", "put", "drop"))
-    assert misfits(server, report) == [f"tools.{line}" for line in said]
+    assert misfits(server, report) == [f"tools.{line}" for line in named]
 
 
 def test_a_tool_of_its_own_offer_that_is_misspelt_is_named() -> None:
-    """A pattern may be there for tools to come."""
+    """An unmatched pattern may be meant for later tools."""
     tasks = ServerTasks(tools={"dropp": "never", "put": "always", "get_*": "never"})
     server = Server(id="a", upstream=Upstream(command=("x",)), tasks=tasks)
     report = ServerReport(id="a", tools=("put", "drop"))
@@ -600,7 +611,7 @@ def test_a_tool_of_its_own_offer_that_is_misspelt_is_named() -> None:
 def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
     options: tuple[str, ...], rules: TaskRules, listen: str, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unasked, the server's own: what is wrapped is relayed."""
+    """A wrapped server is relayed, so its own tasks are offered by default."""
     begun: list[Settings] = []
 
     def note(work: Any, if_stopped: int) -> int:
@@ -613,10 +624,11 @@ def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
     assert plan.tasks == rules
 
 
-def test_a_command_with_files_is_told_in_full_what_is_named_from_here(
+def test_relative_paths_of_a_command_with_files_become_absolute(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It runs elsewhere. Names of folders, of what is not there, and code are left as they are."""
+    """The command runs in another folder, so relative paths of files become absolute. Names of folders, missing
+    files and code stay as they are."""
     begun: list[tuple[Settings, bool]] = []
 
     def note(work: Any, if_stopped: int) -> int:
@@ -670,14 +682,14 @@ def test_a_server_that_waits_for_clients_credentials_has_not_failed(
 
 
 def test_a_server_may_be_without_name_and_version() -> None:
-    for name, version, said in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
+    for name, version, shown in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
         report = ServerReport(id="a", name=name, version=version, eras={"handshake": "r"})
         lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
-        assert lines[1] == f"    server  {said} (stdio, handshake era, revision r)"
+        assert lines[1] == f"    server  {shown} (stdio, handshake era, revision r)"
 
 
-def test_what_is_switched_off_is_said_to_be() -> None:
-    """And many tools take what one takes."""
+def test_switched_off_features_are_named() -> None:
+    """Tools with the same treatment share a line."""
     consumer = UploadConsumerAdapter(tools=("t", "u"), file_path_argument="p")
     producer = ArtifactProducerAdapter(tools=("t", "u"), output_path_argument="o")
     unlisted = ArtifactProducerAdapter(tools=("t",), output_path_argument="o", expose_as_resource=False)
@@ -685,18 +697,18 @@ def test_what_is_switched_off_is_said_to_be() -> None:
     server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(consumer, producer, unlisted, ignored))
     report = ServerReport(id="a", tools=("t", "u"))
 
-    def said(settings: Settings) -> list[str]:
+    def described(settings: Settings) -> list[str]:
         return [line.removeprefix("    files   ") for line in banner.describe(settings, server, report)[3:]]
 
-    takes = "t, u take upload:// handles in p (from a_get_upload_url)"
-    off = "t: files are not taken in, persist is switched off"
-    unlisted_says = "t makes artifacts, not listed as resources (o)"
-    assert said(Settings()) == [takes, "t, u make artifact:// resources (o)", unlisted_says, off]
-    assert said(Settings(artifacts=Artifacts(expose_as_resources=False)))[1:3] == [
+    takes_line = "t, u take upload:// handles in p (from a_get_upload_url)"
+    off_line = "t: files are not taken in, persist is switched off"
+    unlisted_line = "t makes artifacts, not listed as resources (o)"
+    assert described(Settings()) == [takes_line, "t, u make artifact:// resources (o)", unlisted_line, off_line]
+    assert described(Settings(artifacts=Artifacts(expose_as_resources=False)))[1:3] == [
         "t, u make artifacts, not listed as resources (o)",
-        unlisted_says,
+        unlisted_line,
     ]
-    assert said(Settings(uploads=Uploads(enabled=False), artifacts=Artifacts(enabled=False))) == [
+    assert described(Settings(uploads=Uploads(enabled=False), artifacts=Artifacts(enabled=False))) == [
         "t, u: handles are not taken, uploads.enabled is switched off",
         "t, u: files are not taken in, artifacts.enabled is switched off",
         *["t: files are not taken in, artifacts.enabled is switched off"] * 2,
@@ -709,7 +721,7 @@ LISTS = {"properties": {"files": {"items": {"properties": {"path": {}}}}, "rows"
 
 
 @pytest.mark.parametrize(
-    "schema, argument, said",
+    "schema, argument, named",
     [
         (
             {"properties": {"message": {}}},
@@ -738,7 +750,7 @@ LISTS = {"properties": {"files": {"items": {"properties": {"path": {}}}}, "rows"
 )
 @pytest.mark.parametrize("kind", ["upload_consumer", "artifact_producer"])
 def test_an_argument_that_the_schema_rules_out_is_named(
-    kind: str, schema: object, argument: str, said: str | None
+    kind: str, schema: object, argument: str, named: str | None
 ) -> None:
     adapter: UploadConsumerAdapter | ArtifactProducerAdapter = (
         UploadConsumerAdapter(tools=("t",), file_path_argument=argument)
@@ -747,7 +759,7 @@ def test_an_argument_that_the_schema_rules_out_is_named(
     )
     server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(adapter,))
     report = ServerReport(id="a", tools=("t",), schemas={"t": schema})
-    assert misfits(server, report) == ([] if said is None else [f"{kind} names {said}"])
+    assert misfits(server, report) == ([] if named is None else [f"{kind} names {named}"])
 
 
 @pytest.mark.parametrize(
@@ -776,7 +788,7 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
         {"id": "far", "upstream": {"url": "http://127.0.0.1:9/mcp"}},
     ]
     code, out, err = run("check", str(configuration(tmp_path, servers)))
-    assert (code, err) == (1, "")  # what failed is said once
+    assert (code, err) == (1, "")  # the failure is reported once
     lacks = "WARNING artifact_producer names the"
     assert f"{lacks} tool ecco, which this server does not have; the nearest is echo\n" in out
     assert f"{lacks} argument txt, which echo does not have; the nearest is text\n" in out
@@ -787,7 +799,7 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["check", "serve"])
 @pytest.mark.parametrize(
-    "document, said",
+    "document, complaint",
     [
         ({"servers": []}, "servers: no server here or in mcpServers, expected at least one server"),
         ({"servers": [{"id": "a", "upstream": {"comand": ["x"]}}]}, r"servers\[0\].upstream.*comand.*command"),
@@ -799,21 +811,21 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_configuration_is_named_with_file_and_key(
-    document: Json, said: str, command: str, tmp_path: Path, inside: Inside
+    document: Json, complaint: str, command: str, tmp_path: Path, inside: Inside
 ) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(document))
     code, out, err = inside(command, str(path))
     assert (code, out) == (2, "")
     assert err.startswith(f"isthmus: {path}: ")
-    assert re.search(said, err)
+    assert re.search(complaint, err)
 
 
 # --- wrap and serve -------------------------------------------------------------------------------------------------
 
 
 def test_wrap_serves_a_command() -> None:
-    """The banner says who is behind it and what to paste, and what it says works."""
+    """The banner names the server and shows what to paste, and that works."""
     with Run("wrap", *ANY_PORT, "--env", "GREETING=hello", "--", *TOOLBOX, "mybox") as wrapped:
         url = wrapped.wait_url()
         base_url = url.removesuffix("/mcp")
@@ -832,7 +844,7 @@ def test_wrap_serves_a_command() -> None:
 
 
 def test_wrap_passes_on_what_it_does_not_inspect() -> None:
-    """A proxy before a proxy: the session is the inner one's."""
+    """The session of a proxy before a proxy is that of the inner one."""
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX, "mybox") as inner:
         url = inner.wait_url()
         with Run("wrap", *ANY_PORT, "--no-inspect", url) as outer:
@@ -869,7 +881,7 @@ def test_wrap_refuses_an_empty_name_of_a_tool(inside: Inside) -> None:
 
 @pytest.mark.parametrize("program", [str(ISTHMUS), "/nonexistent/isthmus", "/usr/lib/cli.py"])
 def test_what_to_paste_names_the_program_in_full(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it was started."""
+    """The program's full path is shown, however it was started."""
     monkeypatch.setattr(sys, "argv", [program])
     assert banner._own_path() == str(ISTHMUS)
 
@@ -897,7 +909,7 @@ def test_which_hosts_are_open_to_other_machines(host: str, is_ours: bool) -> Non
     assert is_loopback(host_of(host)) == is_ours
 
 
-def test_wrap_may_be_reached_by_other_names_and_pages_if_told_so() -> None:
+def test_wrap_takes_options_for_hosts_and_origins() -> None:
     with Run(
         "wrap", *ANY_PORT, "--allow-host", "gateway.test", "--allow-origin", "https://page.test", "--", *TOOLBOX
     ) as wrapped:
@@ -917,8 +929,8 @@ def test_the_environment_is_handed_on_when_asked_for(monkeypatch: pytest.MonkeyP
             assert ("ISTHMUS_TEST_VARIABLE" in names) == is_known
 
 
-def test_a_command_that_is_not_there_is_said_to_be() -> None:
-    """On the screen, and to every client; the proxy goes on."""
+def test_a_missing_command_is_reported() -> None:
+    """The failure is shown on the screen and to every client; the proxy goes on."""
     with Run("wrap", *ANY_PORT, "--", "nosuchcommand") as wrapped:
         url = wrapped.wait_url()
         failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
@@ -934,7 +946,7 @@ def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
         failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
         assert "exited with code 7" in failed
         assert "no license key" in failed
-        assert wrapped.stderr == ""  # what failed is said once
+        assert wrapped.stderr == ""  # the failure is reported once
         assert "exited with code 7" in Session(wrapped.wait_url()).hello["error"]["message"]
         wrapped.wait_line("warning python.*: upstream lost: exited with code 7", "stderr")
         wrapped.signal(signal.SIGTERM)
@@ -978,7 +990,7 @@ def test_serve_keeps_what_it_stores_in_its_root(tmp_path: Path) -> None:
 
 
 class Busy:
-    """A wrapped server with a call in flight that ends when it is let."""
+    """A wrapped server with a call in flight, which ends when the test lets it."""
 
     def __init__(self, folder: Path) -> None:
         self.run = Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"TMPDIR": str(folder)})
@@ -998,7 +1010,8 @@ class Busy:
         self.run.__exit__(*error)
 
     def wait_draining(self) -> None:
-        """It listens no more. Looked up, for a connection at that very moment may be taken and never answered."""
+        """Waits until the proxy listens no more. It looks the socket up instead of connecting, as a connection at
+        that very moment may be accepted and never answered."""
         port = urlsplit(self.url).port
         assert port is not None
         until(lambda: f":{port:04X} 00000000:0000 0A" not in Path("/proc/net/tcp").read_text(), "it drains")
@@ -1010,7 +1023,7 @@ class Busy:
     ids=lambda numbers: " ".join(number.name for number in numbers),
 )
 def test_a_signal_lets_the_call_in_flight_finish(numbers: tuple[signal.Signals, ...], tmp_path: Path) -> None:
-    """Also one that comes several times, as from `timeout` or a process group."""
+    """A signal may come several times, as from `timeout` or a process group."""
     with Busy(tmp_path) as busy:
         busy.run.signal(numbers[0])
         busy.wait_draining()
@@ -1028,7 +1041,7 @@ def test_a_signal_lets_the_call_in_flight_finish(numbers: tuple[signal.Signals, 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
 def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Signals], tmp_path: Path) -> None:
-    """Without the answer, and without a child left behind."""
+    """The call gets no answer, and no child is left behind."""
     with Busy(tmp_path) as busy:
         busy.run.signal(numbers[0])
         busy.wait_draining()
@@ -1036,7 +1049,7 @@ def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Sign
         busy.run.signal(numbers[1])
         assert busy.run.wait_exit() == -numbers[1]
         assert "Traceback" not in busy.run.stderr
-        until(lambda: not is_alive(busy.child), "the warden has ended the child")
+        until(lambda: not is_alive(busy.child), "the guard has ended the child")
 
 
 def test_a_run_that_is_to_outlive_its_terminal_does() -> None:
@@ -1059,7 +1072,7 @@ def test_a_run_that_is_to_outlive_its_terminal_does() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_signals_are_heard_before_there_is_anything_to_clean_up(
+def test_signals_are_handled_before_there_is_anything_to_clean_up(
     command: tuple[str, ...], code: int, inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     @contextlib.asynccontextmanager
@@ -1091,15 +1104,15 @@ def test_a_signal_ends_a_check_that_waits(tmp_path: Path) -> None:
 
 
 def test_wrap_on_stdio_carries_a_conversation_and_ends_with_its_input(tmp_path: Path) -> None:
-    """A command behind HTTP behind stdio, which is what the second line to paste does."""
+    """A command behind HTTP behind stdio is what the second line to paste runs."""
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX) as far:
         for target in ([far.wait_url()], ["--", *TOOLBOX]):
             with Run("wrap", "--listen", "stdio", *target) as near:
                 near.write(INITIALIZE, INITIALIZED, call_message(2, "echo", text="over"), end=True)
                 assert near.wait_exit() == 0
-                hello, said = map(json.loads, near.stdout.splitlines())
+                hello, answer = map(json.loads, near.stdout.splitlines())
                 assert hello["result"]["serverInfo"]["name"] == "toolbox"
-                assert said["result"]["content"][0]["text"] == "toolbox says over"
+                assert answer["result"]["content"][0]["text"] == "toolbox says over"
                 assert near.stderr == ""
 
 
@@ -1124,7 +1137,7 @@ def test_a_signal_lets_the_call_on_stdio_finish(tmp_path: Path) -> None:
         assert "waited" in wrapped.stdout
 
 
-def test_an_upstream_that_is_not_there_is_said_on_stdio() -> None:
+def test_a_missing_upstream_is_reported_on_stdio() -> None:
     with Run("wrap", "--listen", "stdio", "http://127.0.0.1:9/mcp") as wrapped:
         wrapped.write(INITIALIZE, end=True)
         assert wrapped.wait_exit() == 0
@@ -1161,12 +1174,12 @@ def test_log_lines_carry_what_went_wrong(capsys: pytest.CaptureFixture[str], ins
             raise ValueError("the reason")
         except ValueError:
             logger.exception("it failed: %s", "twice")
-        said = capsys.readouterr().err
-        assert "too quiet" not in said
+        logged = capsys.readouterr().err
+        assert "too quiet" not in logged
         if format == "text":
-            assert re.match(r"\d\d:\d\d:\d\d error   it failed: twice\nTraceback", said)
+            assert re.match(r"\d\d:\d\d:\d\d error   it failed: twice\nTraceback", logged)
         else:
-            line = json.loads(said)
+            line = json.loads(logged)
             assert (line["level"], line["logger"], line["message"]) == ("error", "isthmus.test", "it failed: twice")
             assert line["exception"].endswith("ValueError: the reason")
 
@@ -1186,7 +1199,7 @@ def test_json_logs_are_json() -> None:
 
 
 def test_logs_hold_no_payload_and_no_secret(tmp_path: Path) -> None:
-    """Even at their most talkative, and when things go wrong."""
+    """The property holds at the most verbose level, and when things go wrong."""
     payload, credential = "the-payload-of-this-call", "Bearer the-credential"
     adapter = {"type": "upload_consumer", "tools": ["echo"], "file_path_argument": "text"}
     with Run("wrap", "--log-level", "debug", *ANY_PORT, "--", *TOOLBOX) as far:
@@ -1216,8 +1229,8 @@ def test_logs_hold_no_payload_and_no_secret(tmp_path: Path) -> None:
             assert served.wait_exit() == 0
         far.signal(signal.SIGTERM)
         assert far.wait_exit() == 0
-    for said in (served.stderr, far.stderr):
-        assert "toolbox is up" in said
-        assert "upstream lost" in said
+    for stderr in (served.stderr, far.stderr):
+        assert "toolbox is up" in stderr
+        assert "upstream lost" in stderr
         for secret in (payload, credential, "the-credential", signature[1], *(str(session.id) for session in sessions)):
-            assert secret not in said
+            assert secret not in stderr

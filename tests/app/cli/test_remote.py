@@ -1,4 +1,5 @@
-"""`isthmus ps`, `start`, `stop` and `restart`, from outside: what they print, how they exit, what they keep silent."""
+"""Tests of `isthmus ps`, `start`, `stop` and `restart`, from outside: output, exit codes, and secrets that are not
+shown."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ TOKEN = "s3cret-t0ken"
 
 @contextlib.contextmanager
 def gateway(folder: Path, **core: object) -> Iterator[str]:
-    """One with a server that works and one that cannot be started. Gives its URL."""
+    """The URL of a gateway with a server that works and one that cannot be started."""
     servers = [
         {"id": "box", "upstream": {"command": TOOLBOX}},
         {"id": "broken", "upstream": {"command": ["/nonexistent"]}},
@@ -100,7 +101,7 @@ def test_a_wrapped_server_is_looked_after_as_well() -> None:
         assert run("restart", "toolbox.py", "--url", url)[0] == 0
 
 
-def test_one_that_shows_nothing_is_said_to(tmp_path: Path) -> None:
+def test_a_gateway_without_management_pages_is_reported(tmp_path: Path) -> None:
     with gateway(tmp_path, management={"enabled": False}) as url:
         code, _, err = run("ps", "--url", url)
         assert code == 1 and err.startswith(
@@ -108,18 +109,18 @@ def test_one_that_shows_nothing_is_said_to(tmp_path: Path) -> None:
         )
 
 
-def test_where_nothing_listens_that_is_said() -> None:
+def test_an_unreachable_gateway_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         for command in (("ps",), ("stop", "box")):
-            said = f"isthmus: nothing listens at {url}: start isthmus there, or name another --url"
-            assert run(*command, "--url", url) == (1, "", said)
+            complaint = f"isthmus: nothing listens at {url}: start isthmus there, or name another --url"
+            assert run(*command, "--url", url) == (1, "", complaint)
 
 
 @contextlib.contextmanager
 def other_server(status: int, body: bytes) -> Iterator[str]:
-    """Something that speaks HTTP, and is no isthmus; without a status it does not even do that."""
+    """A server that speaks HTTP and is no isthmus; without a status it does not speak HTTP either."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -142,7 +143,7 @@ def other_server(status: int, body: bytes) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "status, body, why",
+    "status, body, reason",
     [
         (200, b"<html>", "it answers with HTTP status 200"),
         (200, b"[]", "it answers with HTTP status 200"),
@@ -155,12 +156,12 @@ def other_server(status: int, body: bytes) -> Iterator[str]:
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_what_is_no_isthmus_is_said_not_to_be(status: int, body: bytes, why: str) -> None:
+def test_a_server_that_is_no_isthmus_is_reported(status: int, body: bytes, reason: str) -> None:
     with other_server(status, body) as url:
-        assert run("ps", "--url", url) == (1, "", f"isthmus: what listens at {url} is no isthmus: {why}")
+        assert run("ps", "--url", url) == (1, "", f"isthmus: what listens at {url} is no isthmus: {reason}")
 
 
-def test_the_table_takes_what_it_is_told_and_no_control_characters() -> None:
+def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
     bare: Json = {"state": "idle"}
     odd: Json = {
         "name": "a\x1b[31m",
@@ -190,8 +191,8 @@ def test_the_table_takes_what_it_is_told_and_no_control_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    "seconds, said",
+    "seconds, text",
     [(0, "0s"), (0.9, "0s"), (59, "59s"), (60, "1m 0s"), (3600, "1h 0m"), (90_061, "1d 1h"), (864_000, "10d 0h")],
 )
-def test_times_are_told_in_two_units(seconds: float, said: str) -> None:
-    assert http_client.duration(seconds) == said
+def test_times_are_shown_in_two_units(seconds: float, text: str) -> None:
+    assert http_client.duration(seconds) == text

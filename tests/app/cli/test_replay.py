@@ -1,4 +1,4 @@
-"""`isthmus replay`: a record goes to the server, a trace to an engine, and anything else is refused."""
+"""Tests of `isthmus replay`: a record goes to the server, a trace to an engine, and any other file is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conforming import Run, on_stdio
 from isthmus.app.cli.replay import DIFFERENCES_MAX
-from isthmus.core.base.effects import PipeOpening
+from isthmus.core.base.events import PipeOpening
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.trace import Recorder
 
@@ -20,11 +20,11 @@ RECORD = {
     "clause": "",
     "conversation": {"revision": "2025-06-18", "steps": [{"body": "{"}, PING]},
 }
-"""Shows a server that falls over what is no JSON."""
+"""A record of a server that dies when it gets invalid JSON."""
 
 
 def trace() -> list[bytes]:
-    """A client that comes, says a few things and is refused."""
+    """The trace of a client that connects, sends a few messages and is refused."""
     lines: list[bytes] = []
     plan = Plan(servers=(ServerPlan(id="server", kind=Kind.PIPE),))
     engine = Recorder(plan, entropy=random.Random(1).randbytes, unix_at_zero=0.0, write=lines.append)
@@ -58,7 +58,7 @@ def test_a_trace_is_played_with_an_engine(replay: Run) -> None:
     assert replay("trace.jsonl")[:2] == (0, "0 lines differ\n")
 
 
-def test_what_became_of_a_trace_is_told_and_bounded(replay: Run) -> None:
+def test_the_differences_of_a_trace_are_shown_up_to_a_limit(replay: Run) -> None:
     changed = [line.rstrip(b"\n").replace(b'"effects":[{', b'"effects":["odd",{') for line in trace()]
     Path("trace.jsonl").write_bytes(b"\n".join(changed))
     code, out, _ = replay("trace.jsonl")
@@ -70,7 +70,7 @@ def test_what_became_of_a_trace_is_told_and_bounded(replay: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "code", "says"),
+    ("content", "arguments", "code", "complaint"),
     [
         (b'{"rule":"unanswered"}', ("-",), 2, "line 1"),
         (b'{"input":"begin"}', ("-",), 2, "a trace of isthmus, which is played without one"),
@@ -84,12 +84,12 @@ def test_what_became_of_a_trace_is_told_and_bounded(replay: Run) -> None:
         (None, (), 2, "cannot be read"),
     ],
 )
-def test_what_cannot_be_played_is_told(
-    content: bytes | None, arguments: tuple[str, ...], code: int, says: str, replay: Run
+def test_an_unreadable_recording_is_refused(
+    content: bytes | None, arguments: tuple[str, ...], code: int, complaint: str, replay: Run
 ) -> None:
     if content is not None:
         Path("file").write_bytes(content)
     server = on_stdio("none") if "-" in arguments else ()
     seen, out, err = replay(*(word for word in arguments if word != "-"), "file", *server)
     assert (seen, out) == (code, "")
-    assert says in err
+    assert complaint in err

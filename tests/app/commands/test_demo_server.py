@@ -1,4 +1,4 @@
-"""The server of the demo: what a visitor may try on it ends in a result, never in its death."""
+"""Tests of the server of the demo: every call a visitor may make ends in a result, never in the server's death."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERVER = [sys.executable, "-m", "isthmus.app.commands.demo_server"]
 
 
 def call(name: str, arguments: object) -> dict[str, Any]:
-    """The result of one call. The server must outlive it: it answers the next message as well."""
+    """The result of one call. The server must outlive it and answer the next message as well."""
     messages = [
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
@@ -28,7 +28,7 @@ def call(name: str, arguments: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "name, arguments, said",
+    "name, arguments, complaint",
     [
         ("count_words", {"path": "/no/such/file"}, "cannot open /no/such/file: No such file or directory"),
         ("count_words", {"path": "/"}, "cannot open /: Is a directory"),
@@ -40,8 +40,8 @@ def call(name: str, arguments: object) -> dict[str, Any]:
         ("surf", {"path": __file__}, "there is no tool surf, expected count_words or write_report"),
     ],
 )
-def test_what_it_cannot_do_is_said(name: str, arguments: object, said: str) -> None:
-    assert call(name, arguments) == {"content": [{"type": "text", "text": said}], "isError": True}
+def test_the_demo_tools_explain_invalid_arguments(name: str, arguments: object, complaint: str) -> None:
+    assert call(name, arguments) == {"content": [{"type": "text", "text": complaint}], "isError": True}
 
 
 def test_a_report_about_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The table of what is lost between two eras: of known words only, and what of it each pair of a server and its clients
-is told."""
+"""Tests of the table of losses between eras: its vocabulary, and the entries for each pair of a server and its
+clients."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OLDER = {
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.feature)
-def test_a_loss_is_told_in_known_words(loss: Loss) -> None:
-    """Sides, speakers and fates are those that there are, capabilities those of the protocol, the rest sentences."""
+def test_losses_use_a_fixed_vocabulary(loss: Loss) -> None:
+    """Sides, speakers and fates are existing ones, capabilities are the protocol's, and the rest are sentences."""
     assert msgspec.convert(msgspec.to_builtins(loss), Loss) == loss
     assert not loss.capability or loss.capability in CAPABILITIES
     assert loss.carried.endswith(".")
     assert loss.feature == loss.feature.strip() != ""
-    assert loss.from_era != "older", "the older side hears less; it says nothing that the other cannot hear"
+    assert loss.from_era != "older", "the older side receives less; it sends nothing that the other cannot receive"
 
 
 def test_each_loss_is_there_once() -> None:
@@ -46,7 +46,7 @@ def test_a_capability_is_a_servers_or_a_clients() -> None:
 
 
 def test_where_a_loss_comes_from() -> None:
-    """What is said by one era and not heard by the other has two different sides, but where a session is lost."""
+    """A feature that only one era can send has two different sides, except where a session is lost."""
     alike = [loss.feature for loss in LOSSES if loss.from_era == loss.to_era]
     assert alike == ["lost upstream session"]
 
@@ -54,21 +54,21 @@ def test_where_a_loss_comes_from() -> None:
 @pytest.mark.parametrize("server", list(Era))
 @pytest.mark.parametrize("declared", SERVERS, ids=lambda declared: "+".join(sorted(declared)) or "none")
 def test_what_clients_of_the_other_era_do_not_get(server: Era, declared: frozenset[str]) -> None:
-    """All that one side of the pair says and the other cannot hear, in the order of the table: of what hangs on the
-    server only what it declares, of what hangs on clients everything."""
+    """The entries are all features that one side sends and the other cannot receive, in the order of the table:
+    those that depend on the server only if it declares them, those that depend on clients always."""
     (client,) = set(Era) - {server}
     expected = []
     for loss in LOSSES:
-        speaker, hearer = (server, client) if loss.speaker == "server" else (client, server)
+        speaker, listener = (server, client) if loss.speaker == "server" else (client, server)
         is_of_server = loss.capability.split(".")[0] in {"tools", "resources", "logging", "tasks", "extensions"}
-        if (loss.from_era, loss.to_era) == (speaker.value, hearer.value):
+        if (loss.from_era, loss.to_era) == (speaker.value, listener.value):
             if not is_of_server or loss.capability in declared:
                 expected.append(loss)
     assert losses_of(server, client, declared) == expected
 
 
 def test_the_two_eras_lose_different_things() -> None:
-    """With a server that declares everything, each loss between them is one of the one or of the other."""
+    """Each loss between the eras belongs to exactly one of them, for a server that declares everything."""
     everything = [losses_of(server, client, CAPABILITIES) for server, client in itertools.permutations(Era)]
     features = [loss.feature for losses in everything for loss in losses]
     apart = [loss.feature for loss in LOSSES if {loss.from_era, loss.to_era} == {"handshake", "stateless"}]
@@ -78,7 +78,8 @@ def test_the_two_eras_lose_different_things() -> None:
 
 @pytest.mark.parametrize("declared", SERVERS, ids=lambda declared: "+".join(sorted(declared)) or "none")
 def test_what_clients_of_older_revisions_do_not_get(declared: frozenset[str]) -> None:
-    """Of a server without sessions all of that; of one with sessions what any revision may say."""
+    """Clients of a stateless server get all entries; those of a server with sessions get the entries of any
+    revision."""
     stateless = [loss.feature for loss in losses_for_older(Era.STATELESS, declared)]
     assert stateless == [name for name, of in OLDER.items() if of != "tools" or "tools" in declared]
     assert [loss.feature for loss in losses_for_older(Era.HANDSHAKE, declared)] == ["audio", "link to a resource"]

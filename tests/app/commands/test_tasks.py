@@ -1,4 +1,4 @@
-"""`isthmus tasks`, from outside: what it prints, how it exits, and which task is meant."""
+"""Tests of `isthmus tasks`, from outside: output, exit codes, and the choice of a task by a prefix."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from command import Json
 from command import run as run_apart
-from isthmus.app import gateway as service_module
+from isthmus.app import gateway as gateway_module
 from isthmus.app.base.errors import Failed
-from isthmus.app.base.sizes import told_size
+from isthmus.app.base.sizes import format_size
 from isthmus.app.cli import cli
 from isthmus.app.commands import tasks
 from isthmus.app.commands.http_client import Isthmus
 from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
-from isthmus.app.gateway import Service, running
+from isthmus.app.gateway import Gateway, running
 from task_fakes import TaskEngine, task_status
 
 DIG, DIP, DONE = "dddddddd11" + "0" * 22, "dddddddd22" + "0" * 22, "eeeeeeee33" + "0" * 22
@@ -28,21 +28,21 @@ TOKEN = "s3cret-t0ken"
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Where a gateway with three tasks listens: it runs in a thread beside the tests."""
+    """The URL of a gateway with three tasks, which runs in a thread beside the tests."""
     kept = [
         task_status(DIG, age_s=3700, left_s=7205, kind="proxied", message="half way\x1b[31m"),
         task_status(DIP, server="b", status="input_required", era="stateless", principal="ann"),
         task_status(DONE, status="completed", size_bytes=5000, session="s" * 32),
     ]
-    monkeypatch.setattr(service_module, "Engine", TaskEngine)
+    monkeypatch.setattr(gateway_module, "Engine", TaskEngine)
     monkeypatch.setattr(TaskEngine, "kept", kept)
     monkeypatch.setattr(TaskEngine, "cancelled", [])
     servers = tuple(Server(id=id, upstream=Upstream(command=("/nonexistent",))) for id in ("a", "b"))
     settings = Settings(core=Core(port=0, management=Management(token=TOKEN)), servers=servers)
     with start_blocking_portal() as portal:
-        with portal.wrap_async_context_manager(running(settings, listen=True, is_lasting=False)) as service:
-            assert isinstance(service, Service)
-            yield service.base_url
+        with portal.wrap_async_context_manager(running(settings, listen=True, is_lasting=False)) as gateway:
+            assert isinstance(gateway, Gateway)
+            yield gateway.base_url
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -59,8 +59,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         with pytest.raises(SystemExit) as exited:
             cli.main(("tasks", *arguments))
         assert isinstance(exited.value.code, int)
-        said = capsys.readouterr()
-        return exited.value.code, said.out.rstrip(), said.err.strip()
+        captured = capsys.readouterr()
+        return exited.value.code, captured.out.rstrip(), captured.err.strip()
 
     yield call
     logger.handlers[:], level, logger.propagate = before
@@ -74,20 +74,20 @@ def rows(out: str) -> list[list[str]]:
 def test_the_table_shows_all_or_some(url: str, run: Run) -> None:
     code, out, err = run("--url", url)
     assert (code, err) == (0, "")
-    heads, dig, dip, done = rows(out)
+    heads, dig, dip, last_row = rows(out)
     assert heads == ["ID", "SERVER", "TOOL", "STATUS", "KIND", "AGE", "EXPIRES IN", "SIZE"]
     assert dig[:5] + dig[7:] == [DIG, "a", "dig", "working", "proxied", "-"]
     assert re.fullmatch(r"1h [12]m", dig[5]) and dig[6].startswith(("2h 0m", "1h 59m"))
     assert dip[:5] == [DIP, "b", "dig", "input_required", "local"]
-    assert done[3:5] + done[7:] == ["completed", "local", "4.9 KiB"]
+    assert last_row[3:5] + last_row[7:] == ["completed", "local", "4.9 KiB"]
 
     assert [row[0] for row in rows(run("list", "--server", "a", "--url", url)[1])[1:]] == [DIG, DONE]
     assert [row[0] for row in rows(run("--status", "input_required", "--url", url)[1])[1:]] == [DIP]
     assert rows(run("list", "--server", "b", "--status", "failed", "--url", url)[1]) == [heads]
     code, out, _ = run("--url", url, "--json")
     assert (code, [task["id"] for task in json.loads(out)]) == (0, [DIG, DIP, DONE])
-    said = "isthmus: got the server 'c', expected one of a, b"
-    assert run("--url", url, "--server", "c") == (1, "", said)
+    complaint = "isthmus: got the server 'c', expected one of a, b"
+    assert run("--url", url, "--server", "c") == (1, "", complaint)
 
 
 def test_one_is_shown_whole(url: str, run: Run) -> None:
@@ -99,11 +99,11 @@ def test_one_is_shown_whole(url: str, run: Run) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 \(1\d+s ago\)", shown["created"])
     assert shown["expires"].endswith(" left)")
     assert ["message", "half way [31m"] in rows(run("show", DIG, "--url", url)[1]), "nothing that a terminal obeys"
-    told = json.loads(run("show", "--json", DIP, "--url", url)[1])
-    assert (told["id"], told["principal"], told["era"]) == (DIP, "ann", "stateless")
+    shown = json.loads(run("show", "--json", DIP, "--url", url)[1])
+    assert (shown["id"], shown["principal"], shown["era"]) == (DIP, "ann", "stateless")
 
 
-def test_one_is_cancelled_and_what_cannot_be_is_said(url: str, run: Run) -> None:
+def test_a_task_is_cancelled_or_the_reason_shown(url: str, run: Run) -> None:
     assert run("cancel", DIG[:10], "--url", url) == (0, f"{DIG} is cancelled", "")
     assert TaskEngine.cancelled == [DIG]
     assert run("--url", url, "cancel", DIG) == (1, "", f"isthmus: the task {DIG} is over already: cancelled")
@@ -114,8 +114,8 @@ def test_one_is_cancelled_and_what_cannot_be_is_said(url: str, run: Run) -> None
         "",
         f"isthmus: {url} keeps no task {'0' * 32}: it may have expired",
     )
-    said = f"isthmus: dddddddd is the beginning of 2 tasks, give more of it: {DIG}, {DIP}"
-    assert run("--url", url, "cancel", "dddddddd") == (1, "", said)
+    complaint = f"isthmus: dddddddd is the beginning of 2 tasks, give more of it: {DIG}, {DIP}"
+    assert run("--url", url, "cancel", "dddddddd") == (1, "", complaint)
     assert run("cancel", DIG[:7], "--url", url)[0] == 2
     assert TaskEngine.cancelled == [DIG, DIP]
 
@@ -137,14 +137,14 @@ def test_it_is_a_command(url: str) -> None:
     assert (code, err, rows(out)[0]) == (0, "", ["id", DIG])
 
 
-def test_where_nothing_listens_that_is_said(tmp_path: Path, run: Run) -> None:
+def test_an_unreachable_gateway_is_reported(tmp_path: Path, run: Run) -> None:
     gone = f"unix:{tmp_path}/gone"
     for arguments in ((), ("list",), ("show", DIG), ("cancel", DIG)):
-        said = f"isthmus: nothing listens at {gone}: start isthmus there, or name another --url"
-        assert run(*arguments, "--url", gone) == (1, "", said)
+        complaint = f"isthmus: nothing listens at {gone}: start isthmus there, or name another --url"
+        assert run(*arguments, "--url", gone) == (1, "", complaint)
 
 
-class Told:
+class FixedAnswer:
     """An isthmus that answers every request with one body."""
 
     def __init__(self, body: Json) -> None:
@@ -158,20 +158,20 @@ class Told:
 
 
 @pytest.mark.parametrize("body", [{}, {"tasks": {}}, {"tasks": [7]}, {"tasks": [{"id": 7}]}, {"tasks": [{}]}])
-def test_what_lists_no_tasks_is_no_isthmus(body: Json) -> None:
+def test_a_server_that_lists_no_tasks_is_no_isthmus(body: Json) -> None:
     with pytest.raises(Failed, match="is no isthmus: it lists no tasks"):
-        tasks.listed(Told(body))  # type: ignore[arg-type]
+        tasks.listed(FixedAnswer(body))  # type: ignore[arg-type]
 
 
 def test_a_whole_id_is_meant_even_if_another_begins_so() -> None:
-    told = Told({"tasks": [{"id": "abcdefgh-1"}, {"id": "abcdefgh"}]})
-    assert tasks.find(told, "abcdefgh")["id"] == "abcdefgh"  # type: ignore[arg-type]
-    many = Told({"tasks": [{"id": f"abcdefgh{n}"} for n in range(7)]})
+    one = FixedAnswer({"tasks": [{"id": "abcdefgh-1"}, {"id": "abcdefgh"}]})
+    assert tasks.find(one, "abcdefgh")["id"] == "abcdefgh"  # type: ignore[arg-type]
+    many = FixedAnswer({"tasks": [{"id": f"abcdefgh{n}"} for n in range(7)]})
     with pytest.raises(Failed, match=r"abcdefgh4 and 2 more$"):
         tasks.find(many, "abcdefgh")  # type: ignore[arg-type]
 
 
-def test_tables_take_what_they_are_told() -> None:
+def test_tables_accept_odd_values() -> None:
     odd: Json = {"id": "x\x1b", "tool": "t" * 99, "age_s": "old", "size_bytes": None, "expires_at_unix": 1e30}
     assert rows(tasks.table([odd]))[1] == ["x", "-", "t" * 59 + "…", "-", "-", "-", "-", "-"]
     assert ["expires", "-"] in rows(tasks.description(odd))
@@ -179,8 +179,8 @@ def test_tables_take_what_they_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "size_bytes, told",
+    "size_bytes, text",
     [(1, "1 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"), (3 << 30, "3.0 GiB")],
 )
-def test_sizes_are_told_in_the_largest_unit(size_bytes: int, told: str) -> None:
-    assert told_size(size_bytes) == told
+def test_sizes_are_shown_in_the_largest_unit(size_bytes: int, text: str) -> None:
+    assert format_size(size_bytes) == text

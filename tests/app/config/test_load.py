@@ -1,4 +1,4 @@
-"""Configurations: what they become, what is refused and how it is said, and that the schema says the same."""
+"""Tests of configurations: the settings they become, the errors that refuse them, and agreement with the schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from isthmus.app.config.plan import to_limits, to_plan
 from isthmus.app.config.settings import Settings
 from isthmus.app.runtime.listeners import surface_of
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.name_filter import Selection
+from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import (
     Affinity,
     ArtifactProducer,
@@ -96,7 +96,7 @@ def refusal(text: str, format: str = "yaml", environ: dict[str, str] | None = No
     return error.value.message
 
 
-def test_everything_can_be_said() -> None:
+def test_a_full_configuration_is_read() -> None:
     settings = read(FULL_YAML)
     assert settings.core.port == 81
     assert settings.core.public_base_url == "https://mcp.example/x"
@@ -104,7 +104,7 @@ def test_everything_can_be_said() -> None:
     assert settings.storage.root == "/etc/isthmus/kept"
     assert (settings.storage.max_size, settings.uploads.max_file_bytes) == (2 << 30, 512_000)
     one, two, three, four = settings.servers
-    # What a variable holds is text for good, and a lone dollar is one.
+    # The value of a variable is not expanded again, and a lone dollar is itself.
     assert one.upstream.command == ("run", "${PORT}", "$HOME")
     assert one.upstream.env == {"A": "1", "B": "a${PORT}b"}
     assert one.upstream.cwd == "/etc/isthmus/work"
@@ -177,15 +177,17 @@ def test_how_its_processes_are_used_reaches_its_plan() -> None:
     assert to_plan(read(server("warm: 3")), b"k" * 16, "/", "").servers[0].spares == 3
 
 
-@pytest.mark.parametrize(("said", "era"), [("auto", None), ("handshake", Era.HANDSHAKE), ("stateless", Era.STATELESS)])
-def test_the_era_of_a_server_reaches_its_plan(said: str, era: Era | None) -> None:
-    text = upstream(f"url: 'http://h', era: {said}")
+@pytest.mark.parametrize(
+    ("era_text", "era"), [("auto", None), ("handshake", Era.HANDSHAKE), ("stateless", Era.STATELESS)]
+)
+def test_the_era_of_a_server_reaches_its_plan(era_text: str, era: Era | None) -> None:
+    text = upstream(f"url: 'http://h', era: {era_text}")
     SCHEMA.validate(yaml.safe_load(text))
     assert to_plan(read(text), b"k" * 16, "/", "").servers[0].era is era
 
 
 @pytest.mark.parametrize(
-    ("said", "affinity"),
+    ("section", "affinity"),
     [
         ("{}", Affinity.SHARED),
         ("core: {host: '::1', public_base_url: 'http://localhost:1/x'}", Affinity.SHARED),
@@ -197,15 +199,16 @@ def test_the_era_of_a_server_reaches_its_plan(said: str, era: Era | None) -> Non
         ("sessions: {affinity: request}", Affinity.REQUEST),
     ],
 )
-def test_nobody_elsewhere_shares_a_session_unless_that_is_said(said: str, affinity: Affinity) -> None:
-    """Anonymous clients share one while only this machine can call; else each request has its own, by default."""
-    text = (said if said != "{}" else "") + MINIMAL
+def test_anonymous_remote_clients_do_not_share_a_session_by_default(section: str, affinity: Affinity) -> None:
+    """Anonymous clients share a session while only this machine can call. By default each request has its own
+    otherwise."""
+    text = (section if section != "{}" else "") + MINIMAL
     SCHEMA.validate(yaml.safe_load(text))
     assert to_plan(read(text), b"k" * 16, "/", "").affinity is affinity
 
 
 def test_keys_of_request_states_come_from_the_configuration_or_the_storage() -> None:
-    """The first signs, so their order is kept; one that is made here gives way to those that are given."""
+    """The first key signs, so their order is kept. A generated key gives way to configured ones."""
     text = "sessions: {request_state_keys: ['${NEW}', old-old-old-old-old]}" + MINIMAL
     SCHEMA.validate(yaml.safe_load(text))
     settings = read(text, {"NEW": "n\u00e4w-new-new-new"})
@@ -238,8 +241,8 @@ def test_filters_reach_the_plan() -> None:
     )
     SCHEMA.validate(yaml.safe_load(server(text)))
     (plan,) = to_plan(read(server(text)), b"k" * 16, "/", "").servers
-    assert plan.tools == Selection(("a", "get_*"), ("b",))
-    assert plan.prompts == plan.resources == Selection()
+    assert plan.tools == NameFilter(("a", "get_*"), ("b",))
+    assert plan.prompts == plan.resources == NameFilter()
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_filters_reach_the_plan() -> None:
 def test_passed_headers_are_a_list_or_a_mapping(
     pass_headers: str, passes: tuple[tuple[str, str], ...], is_clients: bool
 ) -> None:
-    """A challenge is for the client only where its own Authorization is what it is about."""
+    """A challenge is passed to the client only if the client's own Authorization header is passed to the server."""
     text = f"servers: [{{id: a, upstream: {{url: 'http://h', pass_headers: {pass_headers}}}, required_headers: [X-A]}}]"
     SCHEMA.validate(yaml.safe_load(text))
     settings = read(text)
@@ -376,7 +379,7 @@ servers:
 """
 
 
-def test_what_is_said_of_files_reaches_the_plan() -> None:
+def test_file_settings_reach_the_plan() -> None:
     SCHEMA.validate(yaml.safe_load(FILING))
     (server,) = to_plan(read(FILING), b"k" * 16, "/ws", "").servers
     assert server.consumers == (
@@ -401,7 +404,7 @@ def test_what_is_said_of_files_reaches_the_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("files_text", "meant"),
     [
         ("files: auto", AutoFiles()),
         ("files: {}", AutoFiles()),
@@ -411,10 +414,10 @@ def test_what_is_said_of_files_reaches_the_plan() -> None:
         ("roots: workspace", None),
     ],
 )
-def test_files_are_automatic_only_where_it_is_said(said: str, meant: AutoFiles | None) -> None:
-    """What is left out is as the engine has it, too."""
-    SCHEMA.validate(yaml.safe_load(server(said)))
-    assert to_plan(read(server(said)), b"k" * 16, "/ws", "").servers[0].auto_files == meant
+def test_files_are_automatic_only_where_configured(files_text: str, meant: AutoFiles | None) -> None:
+    """The default is that of the engine."""
+    SCHEMA.validate(yaml.safe_load(server(files_text)))
+    assert to_plan(read(server(files_text)), b"k" * 16, "/ws", "").servers[0].auto_files == meant
 
 
 def test_several_folders_may_be_shared() -> None:
@@ -442,7 +445,7 @@ def test_session_placeholders_are_not_resolved() -> None:
     ],
 )
 def test_a_program_with_a_slash_starts_from_the_folder_of_the_file(program: str, meant: str) -> None:
-    """As a shell would have it of its own folder. Arguments are the program's business."""
+    """A shell in that folder would do the same. Arguments are the program's business."""
     listed = read(f"servers: [{{id: a, upstream: {{command: [{program}, ./y]}}}}]").servers[0]
     pasted = read(f"mcpServers: {{a: {{command: {program}, args: [./y]}}}}").servers[0]
     assert listed.upstream.command == pasted.upstream.command == (meant, "./y")
@@ -795,7 +798,7 @@ REFUSED = {
     ],
 )
 def test_a_url_and_its_transport_are_settled(keys: str, url: str, transport: str, kind: Kind) -> None:
-    """A transport in the URL says what one beside it says, and the engine hears of two-way streams."""
+    """A transport in the URL means the same as one beside it, and two-way streams reach the plan."""
     settings = read(upstream(keys))
     assert (settings.servers[0].upstream.url, settings.servers[0].upstream.transport) == (url, transport)
     assert to_plan(settings, b"k" * 16, "/ws", "").servers[0].kind is kind
@@ -817,8 +820,8 @@ def test_a_refusal_names_the_key_what_was_seen_and_what_would_be_right(text: str
     assert len(message.splitlines()) == 1
 
 
-def test_all_faults_are_told_at_once() -> None:
-    """Also those that are no matter of types, in all that could be read."""
+def test_all_faults_are_reported_at_once() -> None:
+    """One error lists all faults, including those that are not about types, in every part that could be read."""
     assert len(refusal("core: {prot: 1, port: x}\nservers: [{id: a}, 3]").splitlines()) == 4
     text = """
 core: {prot: 1, public_base_url: mcp.example}
@@ -862,7 +865,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_settings_can_be_shown() -> None:
-    """Names of headers and variables, and none of their values."""
+    """Names of headers and variables are shown, and none of their values."""
     shown = repr(read(upstream("url: 'http://h', headers: {Authorization: Bearer 4711}")))
     shown += repr(read(upstream("command: [x], env: {TOKEN: '4711'}")))
     shown += repr(read("core: {management: {token: 4711-4711-4711-4711}}" + MINIMAL))
@@ -881,9 +884,9 @@ def test_json_is_taken_strictly(text: str) -> None:
 @pytest.mark.parametrize("key", ["host", "port", "log_level", "drain_seconds", "allowed_hosts"])
 @pytest.mark.parametrize("written", ["\\ud800", "${X}"])
 def test_text_that_is_no_unicode_is_refused(key: str, written: str) -> None:
-    """As a JSON escape, and from the environment."""
-    said = refusal('{"servers":[],"core":{"' + key + '":"' + written + '"}}', "json", {"X": "\udcff"})
-    assert f"core.{key}" in said
+    """Lone surrogates are refused as a JSON escape and from the environment."""
+    complaint = refusal('{"servers":[],"core":{"' + key + '":"' + written + '"}}', "json", {"X": "\udcff"})
+    assert f"core.{key}" in complaint
 
 
 @pytest.mark.parametrize("text", ["a = 1\na = 2", "= 1"])
@@ -892,7 +895,7 @@ def test_toml_is_taken_strictly(text: str) -> None:
 
 
 def test_yaml_may_merge_and_override() -> None:
-    """Only what is written twice is refused; a merged key that is written anew is what merging is for."""
+    """Only a key that is written twice is refused. Writing a merged key anew is what merging is for."""
     text = "uploads: &x {ttl_seconds: 1}\nartifacts: {<<: *x, ttl_seconds: 2}\n" + MINIMAL
     assert (read(text).uploads.ttl_seconds, read(text).artifacts.ttl_seconds) == (1, 2)
 
@@ -989,7 +992,7 @@ def test_the_main_example_has_its_servers() -> None:
 
 
 def test_the_example_shows_the_defaults() -> None:
-    """What it says of every section but the servers is what leaving it out means."""
+    """Each section of the example but the servers equals the defaults."""
     bare = read(MINIMAL)
     example = load(EXAMPLES / "isthmus.yaml")
     assert to_limits(msgspec.structs.replace(example, servers=bare.servers)) == to_limits(bare)
@@ -1033,8 +1036,8 @@ def test_the_schema_is_a_schema_and_describes_every_key() -> None:
 @pytest.mark.parametrize(
     "section", [field.encode_name for field in msgspec.structs.fields(Settings) if field.encode_name != "$schema"]
 )
-def test_a_section_that_is_none_is_said_to_be_none(section: str, value: str) -> None:
-    """What stands below it is then not asked for: YAML has null where nothing follows a key."""
+def test_an_empty_section_is_reported(section: str, value: str) -> None:
+    """An error about the section hides those about its keys: YAML has null where nothing follows a key."""
     usual = {"servers": '[{"id":"a","upstream":{"command":["x"]}}]'}
     text = ",".join(f'"{name}":{raw}' for name, raw in (usual | {section: value}).items())
     if (section, value) == ("servers", "[]"):

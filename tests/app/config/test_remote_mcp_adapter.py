@@ -1,4 +1,5 @@
-"""Configurations of remote-mcp-adapter mean here what they mean there, and what they cannot is named."""
+"""Tests of configurations of remote-mcp-adapter: they mean here what they mean there, and unsupported settings are
+named."""
 
 from __future__ import annotations
 
@@ -233,12 +234,12 @@ def test_a_whole_file_is_read() -> None:
 
 
 def test_the_whole_file_has_every_key() -> None:
-    """So that none is forgotten here that is known there."""
+    """No key that remote-mcp-adapter knows is missing in the example of these tests."""
 
     def check(shape: Any, document: Any, at: str) -> None:
         fields = {field.name: field.type for field in structs.fields(shape)}
-        told = set(document) | ({"include_raw_output"} if "allow_raw_output" in document else set())
-        assert set(fields) <= told | {"uri_scheme", "include_raw_output"}, f"{at}: {set(fields) - told}"
+        known = set(document) | ({"include_raw_output"} if "allow_raw_output" in document else set())
+        assert set(fields) <= known | {"uri_scheme", "include_raw_output"}, f"{at}: {set(fields) - known}"
 
     document = yaml.safe_load(WHOLE)
     check(remote_mcp_adapter_schema.AdapterFile, document, "")
@@ -271,8 +272,8 @@ def test_what_is_left_out_has_the_default_it_has_there() -> None:
 
 
 def test_keys_without_a_meaning_here_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    said = warnings(WHOLE, caplog)
-    assert [line.partition(" is not used: ")[0] for line in said if " is not used: " in line] == [
+    lines = warnings(WHOLE, caplog)
+    assert [line.partition(" is not used: ")[0] for line in lines if " is not used: " in line] == [
         *("core.auth.enabled", "servers[0].upstream.client_headers.passthrough[2]"),
         *("servers[0].upstream.client_headers.passthrough[3]", "servers[0].adapters[6]"),
         *("core.max_start_wait_seconds", "core.cleanup_interval_seconds", "core.code_mode_enabled"),
@@ -289,16 +290,16 @@ def test_keys_without_a_meaning_here_are_named_once(caplog: pytest.LogCaptureFix
         *("servers[0].tool_definition_pinning", "servers[0].code_mode_enabled", "servers[0].shorten_descriptions"),
         *("servers[0].short_description_max_tokens", "servers[0].adapters[0].overrides.tool_call_timeout_seconds"),
     ]
-    others = [line for line in said if " is not used: " not in line]
+    others = [line for line in lines if " is not used: " not in line]
     assert [line.split()[0] for line in others] == [
         *("core.cors.allowed_origins", "servers[0].disabled_tools"),
         *("servers[0].adapters[0].tools", "servers[0].adapters[7].tools"),
     ]
-    assert "listens on 127.0.0.1 only" in said[0], "nobody is asked for the token"
-    assert not any("4711" in line for line in said)
+    assert "listens on 127.0.0.1 only" in lines[0], "no client needs the token"
+    assert not any("4711" in line for line in lines)
 
 
-def test_what_is_so_here_anyhow_needs_no_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_are_always_so_here_cause_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Unquoted, YAML takes `off` for false."""
     text = """
 core: {upstream_ping: {enabled: false}, tool_definition_pinning: {mode: off}, tool_metadata_sanitization: {mode: off},
@@ -335,7 +336,7 @@ def test_names_and_patterns_of_hidden_tools_hide_what_they_hide_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "complaint"),
     [
         (server("mount: /x"), "servers[0].mount: unknown key, expected mount_path"),
         (LEAST.replace("/mcp/a", "/"), 'servers[0].mount_path: got "/", expected an absolute path'),
@@ -371,24 +372,24 @@ def test_names_and_patterns_of_hidden_tools_hide_what_they_hide_there() -> None:
         ),
     ],
 )
-def test_faults_are_named_as_they_stand_there(text: str, said: str) -> None:
-    assert said in refusal(text)
+def test_faults_are_named_as_they_stand_there(text: str, complaint: str) -> None:
+    assert complaint in refusal(text)
 
 
-def test_clients_reach_servers_and_uploads_where_they_did() -> None:
+def test_clients_reach_servers_and_uploads_at_their_old_paths() -> None:
     surface = surface_of(read(f"core: {{upload_path: /hand/in}}{LEAST.replace('/mcp/a', '/tools/files')}"))
 
-    def ask(method: str, target: str) -> object:
+    def route_of(method: str, target: str) -> object:
         headers = ((b"host", b"anything.example:1"), (b"content-type", b"application/json"), (b"accept", b"*/*"))
         return judge(Head(method, target, headers), surface)
 
     for target in ("/tools/files", "/tools/files/", "/mcp/a"):
-        route = ask("POST", target)
+        route = route_of("POST", target)
         assert isinstance(route, McpRoute) and route.opening.server == "a"
     for target in ("/hand/in/a?x=y", "/upload/a"):
-        assert isinstance(ask("POST", target), UploadRoute)
+        assert isinstance(route_of("POST", target), UploadRoute)
     for target in ("/tools/files/more", "/hand/in", "/hand/in/b"):
-        route = ask("POST", target)
+        route = route_of("POST", target)
         assert isinstance(route, Refused) and route.status == 404
     web = Head("POST", "/mcp/a", ((b"host", b"evil.example"), (b"origin", b"http://evil.example")))
     route = judge(web, surface)
@@ -406,5 +407,5 @@ def test_check_names_what_is_not_used(tmp_path: Path) -> None:
         "telemetry: {enabled: true}\n" + LEAST.replace("http://h/mcp", "http://127.0.0.1:1")
     )
     code, out, err = run("check", str(tmp_path / "adapter.yaml"))
-    assert code == 1 and "FAILED" in out, "nobody listens there"
+    assert code == 1 and "FAILED" in out, "no server listens there"
     assert "telemetry is not used: GET /metrics gives numbers to Prometheus" in err

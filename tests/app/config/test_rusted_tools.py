@@ -1,4 +1,4 @@
-"""Configurations of rusted-tools mean here what they mean there, and what they cannot is named."""
+"""Tests of configurations of rusted-tools: they mean here what they mean there, and unsupported settings are named."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_each_level_has_its_like(there: str, here: str) -> None:
 def test_keys_without_a_meaning_here_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="isthmus"):
         read(WHOLE)
-        said = [record.getMessage() for record in caplog.records]
-        assert [line.partition(" is not used: ")[0] for line in said] == [
+        lines = [record.getMessage() for record in caplog.records]
+        assert [line.partition(" is not used: ")[0] for line in lines] == [
             "logging.format",
             "mcp.restart_delay_ms",
             "endpoints[0].auto_start (and 1 more)",
@@ -101,7 +101,7 @@ def test_keys_without_a_meaning_here_are_named_once(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, complaint",
     [
         (endpoint(*LOCAL) + "\n" + endpoint(*LOCAL).removeprefix("[http]"), "endpoints[1].name: got the id 'a'"),
         (endpoint(*LOCAL).replace('"a"', '"a/b"'), "endpoints[0].name: got the id 'a/b'"),
@@ -120,10 +120,10 @@ def test_keys_without_a_meaning_here_are_named_once(caplog: pytest.LogCaptureFix
         ("[http]\n[[servers]]\nid = 'a'", "servers: unknown key, expected one of http, logging, mcp, endpoints"),
     ],
 )
-def test_faults_are_named_as_they_stand_there(text: str, said: str) -> None:
+def test_faults_are_named_as_they_stand_there(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read(text)
-    assert said in raised.value.message
+    assert complaint in raised.value.message
 
 
 def test_the_page_s_example_is_one() -> None:

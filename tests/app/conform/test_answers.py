@@ -1,4 +1,4 @@
-"""What the client of `isthmus conform` answers, tries again, and waits for, with servers that are a function."""
+"""Tests of the client of `isthmus conform`: its answers, retries and waits, with servers that are functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from isthmus.app.conform.clients.duplex import OBSERVATIONS_MAX, Talk
+from isthmus.app.conform.clients.duplex import OBSERVATIONS_MAX, ScriptedClient
 from isthmus.app.conform.script.answers import ANSWER, ROOTS, ROUNDS_MAX
 from isthmus.app.conform.script.steps import (
     Conversation,
@@ -18,7 +18,7 @@ from isthmus.app.conform.script.steps import (
     handshake,
     notification,
     request,
-    said,
+    step_of,
 )
 from isthmus.app.conform.script.survey import Played
 from isthmus.app.conform.verdict.servers import judge
@@ -36,29 +36,29 @@ QUESTIONS: dict[str, Json] = {
 
 
 class Scripted:
-    """A link to a server that is a function: what it says to each message. `waited` counts waits for nothing."""
+    """A link to a server that is a function from each message to its answers. `waited` counts waits in vain."""
 
     def __init__(self, server: Callable[[Any], list[Any]]) -> None:
         self._server = server
-        self._heard: deque[bytes] = deque()
-        self.said: list[Any] = []
+        self._pending: deque[bytes] = deque()
+        self.sent: list[Any] = []
         self.waited = 0
 
     def send(self, text: str) -> list[AnyObservation]:
-        self.said.append(json.loads(text))
-        self._heard += [encode(each).encode() for each in self._server(self.said[-1])]
+        self.sent.append(json.loads(text))
+        self._pending += [encode(each).encode() for each in self._server(self.sent[-1])]
         return [Said(PIPE_CHANNEL, Role.CLIENT, text.encode())]
 
     def receive(self, patience_s: float) -> AnyObservation:
-        if self._heard:
-            return Said(PIPE_CHANNEL, Role.SERVER, self._heard.popleft())
+        if self._pending:
+            return Said(PIPE_CHANNEL, Role.SERVER, self._pending.popleft())
         self.waited += patience_s > 1
         raise TimeoutError
 
 
 def played(link: Scripted, conversation: Conversation) -> tuple[Played, list[str]]:
-    """What was seen, and the rules that the server broke."""
-    seen = Talk(link, conversation, 5.0).play()
+    """The observations, and the rules that the server broke."""
+    seen = ScriptedClient(link, conversation, 5.0).play()
     return seen, [violation.rule for violation in judge(conversation, seen, Transport.PIPE)]
 
 
@@ -90,7 +90,7 @@ def test_a_question_is_answered_as_the_manner_has_it(method: str, manner: Manner
     steps = (*handshake(V4, manner=manner), request(V4, 1, "tools/call", {"name": "t"}, manner))
     _, broken = played(link, Conversation(V4, steps, manner))
     assert broken == (["capability-undeclared"] if manner is Manner.NONE else [])
-    answer = link.said[-1]
+    answer = link.sent[-1]
     assert link.waited == 0
     if manner is Manner.NONE:
         assert answer["error"]["code"] == -32601
@@ -103,13 +103,13 @@ def test_a_question_is_answered_as_the_manner_has_it(method: str, manner: Manner
 
 
 def test_a_server_that_asks_without_end_is_stopped() -> None:
-    """And nothing is held against it that may have been cut off."""
+    """The server is not blamed for what may have been cut off."""
 
     def server(message: Json) -> list[Json]:
         if message.get("method") == "initialize":
             return greeting(message)
-        asks = range(OBSERVATIONS_MAX if message.get("method") == "ping" else 0)
-        return [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in asks]
+        ids = range(OBSERVATIONS_MAX if message.get("method") == "ping" else 0)
+        return [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
 
     seen, broken = played(Scripted(server), Conversation(V4, (*handshake(V4), request(V4, 1, "ping"))))
     assert seen.is_cut
@@ -144,7 +144,7 @@ def test_a_request_is_tried_again_with_its_answers() -> None:
     link = Scripted(server)
     _, broken = rounds(link, Manner.GIVES)
     assert broken == []
-    first, second = link.said
+    first, second = link.sent
     assert second["id"] != first["id"]
     params = second["params"]
     assert params.pop("requestState") == "s"
@@ -156,20 +156,21 @@ def test_what_is_not_given_is_not_tried_again() -> None:
     asked = {"q": {"method": "roots/list", "params": {}}}
     link = Scripted(lambda message: [needing(message, inputRequests=asked)])
     _, broken = rounds(link, Manner.DECLINES)
-    assert (len(link.said), broken) == (1, [])
+    assert (len(link.sent), broken) == (1, [])
 
 
 def test_rounds_end() -> None:
     link = Scripted(lambda message: [needing(message, requestState="s")])
     rounds(link, Manner.NONE)
-    assert len(link.said) == 1 + ROUNDS_MAX
+    assert len(link.sent) == 1 + ROUNDS_MAX
 
 
-# --- What is waited for ---------------------------------------------------------------------------------------------
+# --- Waits ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_array_may_be_refused_as_a_whole() -> None:
-    """2025-06-18 has none; a server of 2025-03-26 has to answer, but nobody waits for what it has refused."""
+    """2025-06-18 has no arrays. A server of 2025-03-26 has to answer them, but the client does not wait for answers
+    to a refused one."""
     refusal = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no arrays"}}
 
     def server(message: Any) -> list[Json]:
@@ -193,7 +194,7 @@ def test_an_id_that_is_none_may_come_back(id: object) -> None:
         return [result(message)] if "id" in message else []
 
     link = Scripted(server)
-    odd = said(V4, {"jsonrpc": "2.0", "id": id, "method": "ping"})
+    odd = step_of(V4, {"jsonrpc": "2.0", "id": id, "method": "ping"})
     assert played(link, Conversation(V4, (*handshake(V4), odd)))[1] == []
     assert link.waited == 0
     own = Scripted(
@@ -203,7 +204,7 @@ def test_an_id_that_is_none_may_come_back(id: object) -> None:
 
 
 def test_after_one_answer_that_never_came_less_is_waited() -> None:
-    """And a notification to cancel ends a wait, whatever it has for params."""
+    """A notification of cancellation ends a wait, whatever its params are."""
     steps = (
         request(V4, 1, "ping"),
         request(V4, 2, "ping"),

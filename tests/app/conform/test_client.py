@@ -1,4 +1,4 @@
-"""`isthmus conform --client`: what a client breaks is found, made small, told and played again."""
+"""Tests of `isthmus conform --client`: the violations of a client are found, minimized, reported and replayed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from conforming import Run
 from isthmus.app.config.settings import Transport as Named
-from isthmus.app.conform.generate.deeds import KINDS, Scene, kinds_for
+from isthmus.app.conform.generate.deeds import KINDS, DeedContext, kinds_for
 from isthmus.app.conform.script.behaviour import Behaviour, Deed, Line, Script, When, result_of
 from isthmus.app.conform.script.client_survey import ClientSurvey
 from isthmus.app.conform.script.steps import REVISIONS, decoded
@@ -23,17 +23,17 @@ from isthmus.app.conform.script.survey import Played
 from isthmus.app.conform.search.client_trial import ClientTarget, client_trial
 from isthmus.app.conform.servers import ledger as ledger_module
 from isthmus.app.conform.servers.client_process import for_server, for_url
-from isthmus.app.conform.servers.duplex import Company
-from isthmus.app.conform.servers.http import Hall, Server
+from isthmus.app.conform.servers.duplex import ServerConnections
+from isthmus.app.conform.servers.http import HttpSessions, Server
+from isthmus.app.conform.servers.http_connections import HttpConnections
 from isthmus.app.conform.servers.http_request import BODY_MAX_BYTES, Request
 from isthmus.app.conform.servers.ledger import Ledger
-from isthmus.app.conform.servers.lobby import Lobby
-from isthmus.app.conform.servers.sse import EventsChannel
-from isthmus.app.conform.servers.stdio import Gate
+from isthmus.app.conform.servers.sse import SseChannel
+from isthmus.app.conform.servers.stdio import PipeListener
 from isthmus.app.conform.servers.streamable_http import Channel
 from isthmus.app.conform.verdict.clients import CLIENT_CHANCES, judge_client
 from isthmus.app.conform.verdict.report import Recorded, decode_record
-from isthmus.app.conform.verdict.servers import CLIENT_RULES, told_by
+from isthmus.app.conform.verdict.servers import CLIENT_RULES, violations_of
 from isthmus.core.oracle.observations import Head, Role, Said, Transport
 from isthmus.transports.stdio.server_process import ChildSpec
 
@@ -42,7 +42,7 @@ QUICK = ("--client", "--revision", "2025-06-18", "--log-level", "error", "--time
 
 
 ENDS: dict[str, Named] = {"{server}": "auto", "{url}": "auto", "sse+{url}": "sse", "ws+{url}": "websocket"}
-"""How the client is told of its server → what our end speaks."""
+"""The placeholder by which the client gets its server → the transport that our end speaks."""
 
 
 def command(fault: str, end: str) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def write_record(rule: str, *deeds: Deed) -> None:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_good_client_passes_whatever_is_done_to_it(end: str) -> None:
-    """Each kind of deed, once."""
+    """Each kind of deed occurs once."""
     spec = ChildSpec((*CLIENT, "none", end.removeprefix("ws+")))
     trial = client_trial(ClientTarget(spec, "2025-06-18", 10.0, ENDS[end]))
     transport = {"{url}": Transport.HTTP, "sse+{url}": Transport.EVENTS}.get(end, Transport.PIPE)
@@ -66,7 +66,7 @@ def test_a_good_client_passes_whatever_is_done_to_it(end: str) -> None:
     survey = ClientSurvey("2025-06-18", transport, requests, requests, {"roots": {}}, ("write",))
     tried: set[str] = set()
     for name in ("plain", "question", "unknown method", "garbage", "odd answer", "answer twice", "cut", "late answer"):
-        deeds = tuple(KINDS[name].make(Scene(survey, lambda values: values[-1])))
+        deeds = tuple(KINDS[name].make(DeedContext(survey, lambda values: values[-1])))
         behaviour = Behaviour("2025-06-18", deeds, has_stream=False)
         played = trial.play(behaviour)
         assert trial.judge(behaviour, played) == [], name
@@ -121,7 +121,7 @@ def test_a_record_says_by_itself_that_it_is_of_a_client(end: str, replay: Run, c
         assert conform("--replay", "found.jsonl", *arguments)[0] == expected
 
 
-def test_a_client_that_hangs_is_told_of_and_is_no_failure(conform: Run) -> None:
+def test_a_client_that_hangs_is_reported_and_is_no_failure(conform: Run) -> None:
     write_record("hangs")
     arguments = ("--replay", "found.jsonl", *QUICK, "--timeout", "0.5")
     code, out, _ = conform(*arguments, *command("sleepy", "{server}"))
@@ -131,7 +131,7 @@ def test_a_client_that_hangs_is_told_of_and_is_no_failure(conform: Run) -> None:
 
 
 def test_a_session_that_was_lost_is_not_named_again(conform: Run) -> None:
-    """404 is answered to whatever comes with the id of a session that is over; a new one is a wire of its own."""
+    """Every request with the id of a lost session gets 404; a new session is a connection of its own."""
     write_record("session-id-lost", Deed("tools/call", (), status=404, forgets=True))
     assert conform("--replay", "found.jsonl", *QUICK, *command("none", "{url}"))[0] == 0
 
@@ -140,7 +140,7 @@ def test_a_session_that_was_lost_is_not_named_again(conform: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, says",
+    "arguments, complaint",
     [
         (("--client",), "got no command with --client"),
         (("--client", "http://h/"), "got no command with --client"),
@@ -150,14 +150,14 @@ def test_a_session_that_was_lost_is_not_named_again(conform: Run) -> None:
         (("--only", "client-early", "--", "c"), "got --only 'client-early', expected one of"),
     ],
 )
-def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
+def test_wrong_use_is_reported(arguments: tuple[str, ...], complaint: str, conform: Run) -> None:
     code, out, err = conform(*arguments)
     assert (code, out) == (2, "")
-    assert says in err
+    assert complaint in err
 
 
 @pytest.mark.parametrize(
-    "arguments, says",
+    "arguments, complaint",
     [
         (("--", "/no/such/program", "{url}"), "the client cannot be started"),
         (
@@ -166,10 +166,10 @@ def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) 
         ),
     ],
 )
-def test_what_cannot_be_tested_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
+def test_an_untestable_peer_is_reported(arguments: tuple[str, ...], complaint: str, conform: Run) -> None:
     code, _, err = conform("--client", *arguments)
     assert code == 1
-    assert says in err
+    assert complaint in err
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_cannot_be_tested_is_told(arguments: tuple[str, ...], says: str, co
         ("{url}", "websocket", "--transport streamable_http or sse"),
     ],
 )
-def test_a_client_that_speaks_another_transport_is_told_of_it(
+def test_a_client_that_speaks_another_transport_gets_an_error(
     given: str, spoken: str, named: str, conform: Run
 ) -> None:
     fault = "none" if spoken != "websocket" else "over-http"
@@ -191,29 +191,29 @@ def test_a_client_that_speaks_another_transport_is_told_of_it(
 
 @pytest.mark.parametrize("revision", REVISIONS[:-1])
 def test_a_refused_post_is_owed_nothing_more(revision: str) -> None:
-    """HTTP+SSE: a status in place of 202, and the client goes."""
+    """The client of an HTTP+SSE server that answers a POST with another status than 202 may go without an answer."""
     spec = ChildSpec((*CLIENT, "none", "sse+{url}"))
     trial = client_trial(ClientTarget(spec, revision, 5.0, "sse"))
     behaviour = Behaviour(revision, (Deed("initialize", (), status=503),))
     played = trial.play(behaviour)
     heads = [seen.status for _, seen in played.seen if isinstance(seen, Head)]
-    assert heads in ([200, 503], [200])  # a client that goes at once is not seen to be refused
+    assert heads in ([200, 503], [200])  # the refusal is not observed of a client that goes at once
     assert trial.judge(behaviour, played) == []
 
 
 def test_our_end_of_http_sse_is_lawful() -> None:
-    """The address comes first, what is posted is accepted, and all that the server says is on the stream."""
+    """The address comes first, posts are accepted, and all messages of the server are on the stream."""
     trial = client_trial(ClientTarget(ChildSpec((*CLIENT, "none", "sse+{url}")), "2025-06-18", 10.0, "sse"))
     played = trial.play(Behaviour("2025-06-18"))
     assert [seen.status for _, seen in played.seen if isinstance(seen, Head)] == [200, 202, 202, 202]
-    said = [seen for _, seen in played.seen if isinstance(seen, Said) and seen.sender is Role.SERVER]
-    assert [seen.event for seen in said] == ["endpoint", "message", "message"]
-    assert {seen.channel for seen in said} == {0}
-    assert told_by(played, None, Transport.EVENTS, Role.SERVER) == []
+    events = [seen for _, seen in played.seen if isinstance(seen, Said) and seen.sender is Role.SERVER]
+    assert [seen.event for seen in events] == ["endpoint", "message", "message"]
+    assert {seen.channel for seen in events} == {0}
+    assert violations_of(played, None, Transport.EVENTS, Role.SERVER) == []
 
 
 def test_what_is_posted_for_no_stream_is_refused_and_not_seen() -> None:
-    with server(Lobby(Behaviour("2025-06-18"), Ledger(1.0)), EventsChannel) as (connection, ledger):
+    with server(HttpConnections(Behaviour("2025-06-18"), Ledger(1.0)), SseChannel) as (connection, ledger):
         for path, status in (("/messages", 404), ("/messages?session=7", 404), ("/messages?session=%C2%B2", 404)):
             connection.request("POST", path, b"{}")
             reply = connection.getresponse()
@@ -234,30 +234,36 @@ def test_our_end_is_named_in_arguments_and_environment() -> None:
     assert made.env == {"A": "http://h/", "ISTHMUS_URL": "http://h/"}
 
 
-# --- What is not held against a client ------------------------------------------------------------------------------
+# --- No fault of a client -------------------------------------------------------------------------------------------
 
 
 def played(revision: str, **more: Any) -> Played:
-    """A client on a pipe that is asked something before its request is answered, and keeps silent."""
+    """The observations of a client on a pipe that gets a server request before its own request is answered, and
+    keeps silent."""
     envelope = {"io.modelcontextprotocol/protocolVersion": revision, "io.modelcontextprotocol/clientCapabilities": {}}
     meta = {**envelope, "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"}}
     hello = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     is_stateless = Behaviour(revision).is_stateless
-    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"_meta": meta} if is_stateless else {}}
-    said: list[tuple[Role, dict[str, Any]]] = [
-        (Role.CLIENT, ask),
+    list_request = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/list",
+        "params": {"_meta": meta} if is_stateless else {},
+    }
+    messages: list[tuple[Role, dict[str, Any]]] = [
+        (Role.CLIENT, list_request),
         (Role.SERVER, {"jsonrpc": "2.0", "id": 1, "method": "ping"}),
     ]
     if not is_stateless:
         first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
         answer = {"jsonrpc": "2.0", "id": 1, **result_of(Behaviour(revision), first)}
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        said[:0] = [(Role.CLIENT, first), (Role.SERVER, answer), (Role.CLIENT, ready)]
-    return Played([(0, Said(0, who, msgspec.json.encode(message))) for who, message in said], **more)
+        messages[:0] = [(Role.CLIENT, first), (Role.SERVER, answer), (Role.CLIENT, ready)]
+    return Played([(0, Said(0, who, msgspec.json.encode(message))) for who, message in messages], **more)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_a_question_is_owed_an_answer_that_was_waited_for_where_servers_ask(revision: str) -> None:
+def test_a_server_request_is_owed_the_answer_that_was_awaited(revision: str) -> None:
     behaviour = Behaviour(revision)
     found = judge_client(behaviour, played(revision, vain=frozenset({0})), Transport.PIPE)
     assert [each.rule for each in found] == ([] if behaviour.is_stateless else ["unanswered"])
@@ -267,24 +273,26 @@ def test_a_question_is_owed_an_answer_that_was_waited_for_where_servers_ask(revi
 def test_a_client_may_wait_for_what_it_is_owed() -> None:
     waiting = played("2025-06-18", is_hung=True)
     assert judge_client(Behaviour("2025-06-18"), waiting, Transport.PIPE) == []
-    done = Played(waiting.seen[:3], is_hung=True)
-    assert [each.rule for each in judge_client(Behaviour("2025-06-18"), done, Transport.PIPE)] == ["hangs"]
+    hung = Played(waiting.seen[:3], is_hung=True)
+    assert [each.rule for each in judge_client(Behaviour("2025-06-18"), hung, Transport.PIPE)] == ["hangs"]
 
 
 # --- Limits ---------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def server(hall: Hall | Lobby, kind: type[Request] = Channel) -> Iterator[tuple[http.client.HTTPConnection, Ledger]]:
-    with Server(hall, kind) as listening:
+def server(
+    sessions: HttpSessions | HttpConnections, kind: type[Request] = Channel
+) -> Iterator[tuple[http.client.HTTPConnection, Ledger]]:
+    with Server(sessions, kind) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         connection = http.client.HTTPConnection("127.0.0.1", listening.server_port, timeout=20)
         try:
-            yield connection, hall.ledger
+            yield connection, sessions.ledger
         finally:
             connection.close()
-            hall.ledger.close()
+            sessions.ledger.close()
             listening.shutdown()
             thread.join()
 
@@ -295,11 +303,11 @@ def test_a_client_that_says_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch)
     for _ in range(3):
         ledger.see(0, Said(0, Role.CLIENT, b"{}"))
     assert (len(ledger.seen), ledger.is_cut, ledger.is_over) == (2, True, True)
-    assert not ledger.wait(When.NOW, 0), "nothing is said any more"
+    assert not ledger.wait(When.NOW, 0), "no message is sent any more"
 
 
 def test_what_is_too_long_or_for_nobody_is_refused_and_not_seen() -> None:
-    with server(Hall(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
+    with server(HttpSessions(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
         for method, path, headers, status in (
             ("POST", "/mcp", {"Content-Length": str(BODY_MAX_BYTES + 1)}, 413),
             ("POST", "/mcp", {"Content-Length": "x"}, 413),
@@ -318,32 +326,32 @@ def test_what_is_too_long_or_for_nobody_is_refused_and_not_seen() -> None:
 
 
 def test_a_body_in_chunks_is_read() -> None:
-    with server(Hall(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
+    with server(HttpSessions(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
         body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
         connection.request("POST", "/mcp", iter([body[:9], body[9:]]), encode_chunked=True)
         reply = connection.getresponse()
         assert (reply.status, reply.getheader("Mcp-Session-Id")) == (200, "session-0")
         reply.read()
-        said = [seen.message for _, seen in ledger.seen if isinstance(seen, Said) and seen.sender is Role.CLIENT]
-        assert said == [body]
+        bodies = [seen.message for _, seen in ledger.seen if isinstance(seen, Said) and seen.sender is Role.CLIENT]
+        assert bodies == [body]
 
 
 def test_each_handshake_without_a_session_is_a_wire_of_its_own() -> None:
-    hall = Hall(Behaviour("2025-06-18"), Ledger(1.0))
+    sessions = HttpSessions(Behaviour("2025-06-18"), Ledger(1.0))
     hello = {"method": "initialize"}
-    assert hall.wire_of(None, {"method": "server/discover"}) == 0, "a probe is of the first"
-    assert hall.wire_of(None, hello) == 0
-    session = hall.begin_session(0)
-    assert [hall.wire_of(None, hello), hall.wire_of(None, None)] == [1, 1]
-    assert hall.wire_of(session, hello) == 0
-    assert [hall.refusal(each, is_hello=False) for each in (session, None, "another")] == [None, 400, 404]
-    hall.end_session(session)
-    assert hall.refusal(session, is_hello=False) == 404
+    assert sessions.wire_of(None, {"method": "server/discover"}) == 0, "a probe is of the first"
+    assert sessions.wire_of(None, hello) == 0
+    session = sessions.begin_session(0)
+    assert [sessions.wire_of(None, hello), sessions.wire_of(None, None)] == [1, 1]
+    assert sessions.wire_of(session, hello) == 0
+    assert [sessions.refusal(each, is_hello=False) for each in (session, None, "another")] == [None, 400, 404]
+    sessions.end_session(session)
+    assert sessions.refusal(session, is_hello=False) == 404
 
 
-def test_who_is_no_relay_of_ours_is_hung_up_on() -> None:
+def test_a_connection_without_the_token_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        gate = Gate(listener, "token", Company(Behaviour("2025-06-18"), ledger := Ledger(1.0)))
+        gate = PipeListener(listener, "token", ServerConnections(Behaviour("2025-06-18"), ledger := Ledger(1.0)))
         with socket.create_connection(listener.getsockname()) as peer:
             peer.settimeout(20)
             peer.sendall(b"another\n{}\n")
@@ -354,7 +362,7 @@ def test_who_is_no_relay_of_ours_is_hung_up_on() -> None:
         assert ledger.seen == []
 
 
-# --- What it is made of ---------------------------------------------------------------------------------------------
+# --- Kinds and rules ------------------------------------------------------------------------------------------------
 
 
 def surveys() -> Iterator[ClientSurvey]:
@@ -369,7 +377,8 @@ def surveys() -> Iterator[ClientSurvey]:
 
 
 def test_every_kind_has_a_place_and_can_be_made() -> None:
-    """Whatever the client does, for the first and the last of each choice; and only of what it does."""
+    """Each kind can be made with the first and the last of each choice, and reacts to requests that the client
+    sends."""
     used = set()
     for survey in surveys():
         for name, kind in KINDS.items():
@@ -377,7 +386,7 @@ def test_every_kind_has_a_place_and_can_be_made() -> None:
                 continue
             used.add(name)
             for last in (0, -1):
-                deeds = kind.make(Scene(survey, lambda values, last=last: values[last]))  # type: ignore[misc]
+                deeds = kind.make(DeedContext(survey, lambda values, last=last: values[last]))  # type: ignore[misc]
                 assert deeds
                 assert {deed.on for deed in deeds} <= {*survey.requests, "notifications/initialized", "initialize"}
     assert used == set(KINDS)
@@ -389,22 +398,22 @@ def test_every_rule_of_the_table_is_one_of_the_client_s() -> None:
 
 def test_a_deed_is_done_once_and_then_all_is_orderly() -> None:
     script = Script(Behaviour("2025-06-18", (Deed("ping", ()), Deed("ping", (Line("a"),)))))
-    ask: dict[str, Any] = {"jsonrpc": "2.0", "id": "ü", "method": "ping"}
-    assert [script.deed_for(ask).lines for _ in range(3)] == [(), (Line("a"),), (Line(),)]
+    request: dict[str, Any] = {"jsonrpc": "2.0", "id": "ü", "method": "ping"}
+    assert [script.deed_for(request).lines for _ in range(3)] == [(), (Line("a"),), (Line(),)]
     assert script.deed_for({"method": "ping"}).lines == ()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_lines_are_filled_with_what_they_are_about(revision: str) -> None:
     script = Script(Behaviour(revision, tools=("t",)))
-    ask: dict[str, Any] = {"id": 'a"b', "method": "tools/list", "params": {"_meta": {"progressToken": 0}}}
-    (told,) = decoded(script.fill(Line().body, ask) or "")
-    assert told["id"] == 'a"b'
-    assert [each["name"] for each in told["result"]["tools"]] == ["t"]
-    assert script.fill('{"t":"$token"}', ask) == '{"t":0}'
+    request: dict[str, Any] = {"id": 'a"b', "method": "tools/list", "params": {"_meta": {"progressToken": 0}}}
+    (answer,) = decoded(script.fill(Line().body, request) or "")
+    assert answer["id"] == 'a"b'
+    assert [each["name"] for each in answer["result"]["tools"]] == ["t"]
+    assert script.fill('{"t":"$token"}', request) == '{"t":0}'
     assert script.fill('{"t":"$token"}', {"id": 1, "method": "tools/list"}) is None
-    (told,) = decoded(script.fill(Line().body, {"id": 1, "method": "no/such"}) or "")
-    assert told["error"]["code"] == -32601
+    (answer,) = decoded(script.fill(Line().body, {"id": 1, "method": "no/such"}) or "")
+    assert answer["error"]["code"] == -32601
 
 
 def test_stages_leave_nothing_behind(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""`isthmus conform`: what a server breaks is found, made small, told and played again; what it keeps is left alone."""
+"""Tests of `isthmus conform`: the violations of a server are found, minimized, reported and replayed, and a good
+server passes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
 from isthmus.app.conform.clients.targets import Target
 from isthmus.app.conform.generate.conversations import conversations
-from isthmus.app.conform.generate.moves import MOVES, Scene, moves_for
+from isthmus.app.conform.generate.moves import MOVES, MoveContext, moves_for
 from isthmus.app.conform.script.arguments import arguments_of
 from isthmus.app.conform.script.steps import REVISIONS, Conversation, Json, decoded, request
 from isthmus.app.conform.script.survey import Played, Survey, Tool
@@ -66,7 +67,7 @@ def test_a_fault_on_stdio_is_found_and_made_small(fault: str, rule: str, conform
 
 
 def test_a_server_that_falls_owes_answers(conform: Run) -> None:
-    """Its end is no excuse for what it was asked."""
+    """A server that ends still owes the answers to earlier requests."""
     record = {"revision": "2025-06-18", "steps": [{"body": "{"}, {"body": '{"jsonrpc":"2.0","id":1,"method":"ping"}'}]}
     line = {"rule": "unanswered", "text": "", "clause": "", "conversation": record}
     Path("found.jsonl").write_text(json.dumps(line))
@@ -101,7 +102,7 @@ def test_safe_calls_nothing_that_may_write(conform: Run, tmp_path: Path) -> None
     assert mark.exists()
 
 
-# --- What it says and writes ----------------------------------------------------------------------------------------
+# --- Output and files -----------------------------------------------------------------------------------------------
 
 
 def test_a_record_is_played_again(conform: Run) -> None:
@@ -128,23 +129,23 @@ def test_files_for_machines(conform: Run) -> None:
     files = ("--json", "r.json", "--junit", "r.xml")
     with over_http("spaces") as url:
         conform("--examples", "60", "--ignore", "unanswered", *files, *KNOWN, url)
-    told = json.loads(Path("r.json").read_bytes())
-    states = {each["rule"]: each["state"] for each in told["rules"]}
+    report = json.loads(Path("r.json").read_bytes())
+    states = {each["rule"]: each["state"] for each in report["rules"]}
     assert states["session-id-form"] == "broken"
     assert states["error-shape"] == "kept"
     assert states["log-stream"] == "not exercised"
     assert "unanswered" not in states
-    broken = next(each for each in told["rules"] if each["rule"] == "session-id-form")
+    broken = next(each for each in report["rules"] if each["rule"] == "session-id-form")
     assert any("initialize" in line for line in broken["exchange"])
     suite = ElementTree.fromstring(Path("r.xml").read_text())
     failed = [case.get("name") for case in suite if case.find("failure") is not None]
     assert failed == ["session-id-form"]
     assert suite.get("failures") == "1"
-    assert suite.get("tests") == str(len(told["rules"])) == str(len(suite))
+    assert suite.get("tests") == str(len(report["rules"])) == str(len(suite))
 
 
 @pytest.mark.parametrize(
-    "arguments, says",
+    "arguments, complaint",
     [
         ((), "got nothing to test, expected a URL, or -- COMMAND ARG…"),
         (("http://h/", "--", "c"), "got both a URL and a command to test"),
@@ -162,15 +163,15 @@ def test_files_for_machines(conform: Run) -> None:
         (("--replay", "f", "--junit", "x", "--", "c"), "got --junit with --replay"),
     ],
 )
-def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
+def test_wrong_use_is_reported(arguments: tuple[str, ...], complaint: str, conform: Run) -> None:
     code, out, err = conform(*arguments)
     assert (code, out) == (2, "")
-    assert says in err
+    assert complaint in err
     assert "secret" not in err
 
 
 @pytest.mark.parametrize(
-    "arguments, says",
+    "arguments, complaint",
     [
         (("--", "/no/such/program"), "the server cannot be started"),
         (("--", sys.executable, "-c", "raise SystemExit('gone')"), "the server ended at once, and said: gone"),
@@ -181,15 +182,15 @@ def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) 
         (("--seconds", "0.001", *on_stdio()), "more --seconds are needed"),
     ],
 )
-def test_what_cannot_be_tested_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
+def test_an_untestable_peer_is_reported(arguments: tuple[str, ...], complaint: str, conform: Run) -> None:
     code, _, err = conform(*arguments)
     assert code == 1
-    assert says in err
+    assert complaint in err
 
 
 @pytest.mark.parametrize("status", [401, 500])
 def test_a_server_that_refuses_is_quoted(status: int, conform: Run) -> None:
-    """A header may be missing that would have opened the door."""
+    """The cause may be a missing header, which the response would name."""
     with over_http(f"refuses {status}") as url:
         code, _, err = conform(*KNOWN, url)
     assert code == 1
@@ -198,7 +199,7 @@ def test_a_server_that_refuses_is_quoted(status: int, conform: Run) -> None:
 
 @pytest.mark.parametrize("count", range(1, 6))
 def test_nothing_begins_once_the_time_is_over(count: int) -> None:
-    """Neither to make what was found small, nor to see whether it is found each time."""
+    """Findings are neither minimized nor confirmed then."""
     played: list[Conversation] = []
 
     def play(conversation: Conversation) -> Played:
@@ -213,7 +214,7 @@ def test_nothing_begins_once_the_time_is_over(count: int) -> None:
     assert [finding.violation for finding in outcome.findings] == [violation]
 
 
-def test_hypothesis_is_asked_for(conform: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_hypothesis_is_reported(conform: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("isthmus.app.conform.search.search", "isthmus.app.conform.generate.conversations"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
@@ -222,7 +223,7 @@ def test_hypothesis_is_asked_for(conform: Run, monkeypatch: pytest.MonkeyPatch) 
     assert WHAT_TO_INSTALL in err
 
 
-# --- What it is made of ---------------------------------------------------------------------------------------------
+# --- Moves and rules ------------------------------------------------------------------------------------------------
 
 
 def surveys() -> Iterator[Survey]:
@@ -236,14 +237,15 @@ def surveys() -> Iterator[Survey]:
 
 
 def test_every_move_has_a_place_and_can_be_made() -> None:
-    """Whatever the server has; and each request of a conversation has an id of its own, but where that is the point."""
+    """Each move can be made for some server, and each request of a conversation has an id of its own, except in the
+    move about ids."""
     used = set()
     for survey in surveys():
         for name, move in MOVES.items():
             if move not in moves_for(survey):
                 continue
             used.add(name)
-            steps = move.make(Scene(survey, lambda values: values[0]))
+            steps = move.make(MoveContext(survey, lambda values: values[0]))
             assert steps
             ids = [
                 message["id"]
@@ -260,7 +262,7 @@ def test_every_rule_of_the_table_is_one_of_the_server_s() -> None:
 
 
 def talkative(conversation: Conversation) -> Played:
-    """A server in this process that answers everything, and writes to a log that it has not declared."""
+    """A server in this process that answers everything, and sends log messages without having declared them."""
     seen: list[tuple[int, AnyObservation]] = []
     for step in conversation.steps:
         seen.append((0, Said(PIPE_CHANNEL, Role.CLIENT, step.body.encode())))
@@ -279,7 +281,8 @@ def talkative(conversation: Conversation) -> Played:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) -> None:
-    """In the older revisions capabilities only should be kept to. A ping shows it, or the one before the handshake."""
+    """Older revisions say only that capabilities SHOULD be kept to. A ping shows the violation, or the one before
+    the handshake."""
     target = SimpleNamespace(name="talkative", reach=lambda: (talkative, Transport.PIPE))
     rule = "capability-undeclared"
     effort = Effort(examples=30, seed=seed)
@@ -293,7 +296,7 @@ def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) ->
 
 @pytest.mark.parametrize("event_id, rules", [("e1", []), (None, ["unanswered"])])
 def test_what_can_be_fetched_is_not_missing(event_id: str | None, rules: list[str]) -> None:
-    """A server may end a stream, and keep the rest for whoever comes back with the id of its last event."""
+    """A server may end a stream, and keep the rest for a client that resumes with the id of its last event."""
     step = request("2025-11-25", 1, "ping")
     seen: list[AnyObservation] = [
         Opened(0, Verb.POST, revision="2025-11-25", accept="application/json, text/event-stream"),
@@ -303,7 +306,7 @@ def test_what_can_be_fetched_is_not_missing(event_id: str | None, rules: list[st
         Ended(0, Role.SERVER),
     ]
     if event_id is None:
-        del seen[3:]  # it goes on, and nothing comes
+        del seen[3:]  # the stream goes on without messages
     found = judge(Conversation("2025-11-25", (step,)), Played([(0, each) for each in seen]), Transport.HTTP)
     assert [each.rule for each in found] == rules
 

@@ -1,4 +1,5 @@
-"""`isthmus conform` that is stopped, or whose server dies or hangs: what was found is told all the same."""
+"""Tests of runs of `isthmus conform` that are stopped, or whose server dies or hangs: the findings are reported all
+the same."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from isthmus.app.conform.verdict.report import decode_record
 FILES = ("--json", "r.json", "--junit", "r.xml", "--record", "r.jsonl")
 
 
-def told() -> tuple[str, dict[str, str], list[str]]:
-    """Of the files: why it ended, each rule's state, and the rules that are recorded."""
+def findings() -> tuple[str, dict[str, str], list[str]]:
+    """The contents of the files: the reason of the end, each rule's state, and the recorded rules."""
     whole = json.loads(Path("r.json").read_bytes())
     suite = ElementTree.fromstring(Path("r.xml").read_text())
     assert [case.get("name") for case in suite if case.find("error") is not None] == ["all was tried"]
@@ -24,13 +25,13 @@ def told() -> tuple[str, dict[str, str], list[str]]:
     return whole["stopped"], {each["rule"]: each["state"] for each in whole["rules"]}, recorded
 
 
-def test_a_signal_stops_it_and_what_was_found_is_told(conform: Run) -> None:
-    """The server sends it, while what was found is made small."""
+def test_a_signal_stops_it_and_its_findings_are_reported(conform: Run) -> None:
+    """The server sends the signal while a finding is minimized."""
     command = ("--", sys.executable, "-S", FAULTY, "terminates", "mark")
     code, out, err = conform("--only", "not-json", *KNOWN, *FILES, *command)
     assert (code, "stopped by a signal" in err) == (1, True)
     assert "not-json (MUST)" in out
-    assert told() == ("stopped by a signal", {"not-json": "broken"}, ["not-json"])
+    assert findings() == ("stopped by a signal", {"not-json": "broken"}, ["not-json"])
 
 
 def test_a_server_that_dies_owes_answers(conform: Run) -> None:
@@ -39,8 +40,8 @@ def test_a_server_that_dies_owes_answers(conform: Run) -> None:
     assert (code, "the server cannot be reached" in err) == (1, True)
     assert "unanswered (MUST)" in out
     assert "it ended early, after this:" in out, out + err
-    why, states, recorded = told()
-    assert (why in err, states, recorded) == (True, {"unanswered": "broken"}, ["unanswered"])
+    reason, states, recorded = findings()
+    assert (reason in err, states, recorded) == (True, {"unanswered": "broken"}, ["unanswered"])
 
 
 def test_a_server_that_hangs_is_given_up(conform: Run) -> None:
@@ -48,8 +49,8 @@ def test_a_server_that_hangs_is_given_up(conform: Run) -> None:
         code, out, err = conform("--timeout", "0.5", "--ignore", "unanswered", *KNOWN, *FILES, url)
     assert (code, "the server says nothing any more" in err) == (1, True)
     assert "no rules broken" in out
-    why, _, recorded = told()
-    assert (why in err, recorded) == (True, [])
+    reason, _, recorded = findings()
+    assert (reason in err, recorded) == (True, [])
 
 
 def test_what_cannot_be_tested_leaves_no_files_of_a_run_before(conform: Run) -> None:
@@ -58,8 +59,8 @@ def test_what_cannot_be_tested_leaves_no_files_of_a_run_before(conform: Run) -> 
     with over_http("refuses 401") as url:
         code, _, err = conform(*KNOWN, *FILES, url)
     assert code == 1
-    why, states, recorded = told()
-    assert (why in err, set(states.values()), recorded) == (True, {"not exercised"}, [])
+    reason, states, recorded = findings()
+    assert (reason in err, set(states.values()), recorded) == (True, {"not exercised"}, [])
 
 
 def test_a_file_that_cannot_be_written_keeps_nothing_back(conform: Run) -> None:

@@ -1,4 +1,4 @@
-"""The limits of `isthmus conform --client`, each hit; and the certificates of servers at wss://."""
+"""Tests of the limits of `isthmus conform --client`, and of the certificates of servers at wss://."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from faulty_streams import Sockets, serving
 from isthmus.app.conform.script.behaviour import Behaviour
 from isthmus.app.conform.servers import stdio, websocket
 from isthmus.app.conform.servers.client_process import START_S, TALK_MAX, Client
-from isthmus.app.conform.servers.duplex import CONNECTIONS_MAX, Company
+from isthmus.app.conform.servers.duplex import CONNECTIONS_MAX, ServerConnections
 from isthmus.app.conform.servers.http import Server
+from isthmus.app.conform.servers.http_connections import HttpConnections
 from isthmus.app.conform.servers.http_request import Request
 from isthmus.app.conform.servers.ledger import Ledger
-from isthmus.app.conform.servers.lobby import Lobby
-from isthmus.app.conform.servers.sse import EventsChannel
-from isthmus.app.conform.servers.stdio import Gate
+from isthmus.app.conform.servers.sse import SseChannel
+from isthmus.app.conform.servers.stdio import PipeListener
 from isthmus.app.conform.servers.websocket import SocketChannel
 from isthmus.core.oracle.observations import Role, Said
 from isthmus.transports.stdio.server_process import ChildSpec
@@ -52,7 +52,7 @@ def idler() -> Iterator[Client]:
 
 
 def busy(ledger: Ledger) -> Iterator[float]:
-    """A clock, on which there is something to see at every look, a second after the last."""
+    """A clock that advances a second at every look, with activity at each."""
     for now in itertools.count():
         ledger.active_at = float(now)
         yield float(now)
@@ -60,7 +60,8 @@ def busy(ledger: Ledger) -> Iterator[float]:
 
 @pytest.mark.parametrize("timeout_s, last", [(1.0, START_S), (100.0, 100.0)])
 def test_a_client_that_says_nothing_is_given_its_time_to_start(timeout_s: float, last: float) -> None:
-    """`START_S`, or as long as an answer may take; and it does not hang, for it has not begun."""
+    """The time is `START_S`, or as long as an answer may take. The client does not count as hung, as it has not
+    begun."""
     looks = iter([0.0, 0.0, last, last + 0.1])
     with idler() as client:
         assert not client.wait(ledger := Ledger(timeout_s), timeout_s, lambda: next(looks))
@@ -69,7 +70,7 @@ def test_a_client_that_says_nothing_is_given_its_time_to_start(timeout_s: float,
 
 
 def test_a_conversation_without_end_is_ended() -> None:
-    """`TALK_MAX`: whatever is said until then is judged, but nothing is said of what is missing."""
+    """Messages up to `TALK_MAX` are judged, but missing ones are not reported."""
     ledger = Ledger(2.0)
     ledger.see(0, Said(0, Role.CLIENT, b"{}"))
     looks = busy(ledger)
@@ -95,7 +96,7 @@ def test_a_client_that_falls_silent_hangs() -> None:
 @contextlib.contextmanager
 def gate(ledger: Ledger) -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        opened = Gate(listener, "token", Company(Behaviour("2025-06-18"), ledger))
+        opened = PipeListener(listener, "token", ServerConnections(Behaviour("2025-06-18"), ledger))
         try:
             yield listener
         finally:
@@ -105,9 +106,9 @@ def gate(ledger: Ledger) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def lobby(kind: type[Request]) -> Iterator[tuple[int, Ledger]]:
+def accepting(kind: type[Request]) -> Iterator[tuple[int, Ledger]]:
     ledger = Ledger(1.0)
-    with Server(Lobby(Behaviour("2025-06-18"), ledger), kind) as server:
+    with Server(HttpConnections(Behaviour("2025-06-18"), ledger), kind) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -130,9 +131,9 @@ def test_no_more_servers_are_started_than_there_may_be() -> None:
             assert late.recv(1) == b"", "it is hung up on"
 
 
-@pytest.mark.parametrize("kind, path, status", [(EventsChannel, "/sse", 200), (SocketChannel, "/ws", 101)])
+@pytest.mark.parametrize("kind, path, status", [(SseChannel, "/sse", 200), (SocketChannel, "/ws", 101)])
 def test_no_more_connections_are_taken_than_there_may_be(kind: type[Request], path: str, status: int) -> None:
-    with lobby(kind) as (port, _), contextlib.ExitStack() as connections:
+    with accepting(kind) as (port, _), contextlib.ExitStack() as connections:
         seen = []
         for _ in range(CONNECTIONS_MAX + 1):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
@@ -145,40 +146,40 @@ def test_no_more_connections_are_taken_than_there_may_be(kind: type[Request], pa
 # --- Lengths --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size, is_heard", [(64, True), (65, False)])
+@pytest.mark.parametrize("size, is_accepted", [(64, True), (65, False)])
 def test_a_line_that_is_too_long_ends_the_conversation(
-    size: int, is_heard: bool, monkeypatch: pytest.MonkeyPatch
+    size: int, is_accepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio, "LINE_MAX_BYTES", 64)
     with gate(ledger := Ledger(1.0)) as listener, socket.create_connection(listener.getsockname(), PATIENCE_S) as peer:
         peer.sendall(b"token\n" + b" " * (size - 3) + b"{}\n")
-        if is_heard:
+        if is_accepted:
             peer.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionResetError):
             assert peer.recv(1) == b"", "all was read, or it was hung up on"
-    assert len(ledger.seen) == is_heard
+    assert len(ledger.seen) == is_accepted
 
 
-@pytest.mark.parametrize("size, is_heard", [(64, True), (65, False)])
+@pytest.mark.parametrize("size, is_accepted", [(64, True), (65, False)])
 def test_a_frame_that_is_too_long_ends_the_conversation(
-    size: int, is_heard: bool, monkeypatch: pytest.MonkeyPatch
+    size: int, is_accepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "BODY_MAX_BYTES", 64)
-    ask = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    with lobby(SocketChannel) as (port, ledger), socket.create_connection(("127.0.0.1", port), PATIENCE_S) as peer:
+    request = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    with accepting(SocketChannel) as (port, ledger), socket.create_connection(("127.0.0.1", port), PATIENCE_S) as peer:
         fields = "".join(f"{name}: {value}\r\n" for name, value in UPGRADE.items())
         peer.sendall(f"GET /ws HTTP/1.1\r\nHost: h\r\n{fields}\r\n".encode())
         with peer.makefile("rb") as lines:
             while lines.readline().strip():
                 pass
-            peer.sendall(_framed(ask.ljust(size)))
+            peer.sendall(_framed(request.ljust(size)))
             with contextlib.suppress(ConnectionResetError):
-                assert bool(lines.read(1)) is is_heard
-    assert bool(ledger.seen) is is_heard
+                assert bool(lines.read(1)) is is_accepted
+    assert bool(ledger.seen) is is_accepted
 
 
 def _framed(text: str) -> bytes:
-    """With a mask that changes nothing."""
+    """A frame with a mask of zeros, which changes nothing."""
     return bytes([0x81, 0x80 | len(text)]) + bytes(4) + text.encode()
 
 
@@ -187,7 +188,7 @@ def _framed(text: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for localhost that nobody else has signed, and its key in one file."""
+    """A self-signed certificate for localhost, and its key in one file."""
     folder = tmp_path_factory.mktemp("tls")
     made = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     more = "-addext subjectAltName=DNS:localhost -keyout key.pem -out own.pem"

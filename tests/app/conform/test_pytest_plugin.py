@@ -1,4 +1,4 @@
-"""The fixtures `mcp_conform` and `mcp_conform_client`, in a suite of somebody's."""
+"""Tests of the fixtures `mcp_conform` and `mcp_conform_client` in a user's test suite."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def run(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> Run:
 
 
 def test_a_good_server_passes_and_what_it_kept_is_returned(run: Run) -> None:
-    told = run("mcp_conform", f"*{FAULTY}, revision='2025-06-18', examples=3", "-s")
-    told.assert_outcomes(passed=1)
-    told.stdout.fnmatch_lines(["*'not-json'*'unanswered'*"])
+    result = run("mcp_conform", f"*{FAULTY}, revision='2025-06-18', examples=3", "-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*'not-json'*'unanswered'*"])
 
 
 def test_a_broken_rule_fails_with_its_clause_and_conversation(run: Run, pytester: pytest.Pytester) -> None:
-    wishes = "only=['not-json'], revision='2025-06-18', examples=50, safe=True"
-    told = run(
-        "mcp_conform", f"*{FAULTY}, 'chatty', {wishes}", "--mcp-conform-examples=1", "--mcp-conform-record=r.jsonl"
+    arguments = "only=['not-json'], revision='2025-06-18', examples=50, safe=True"
+    result = run(
+        "mcp_conform", f"*{FAULTY}, 'chatty', {arguments}", "--mcp-conform-examples=1", "--mcp-conform-record=r.jsonl"
     )
-    told.assert_outcomes(failed=1)
-    told.stdout.fnmatch_lines(
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
         [
             "not-json (MUST): A message is JSON in UTF-8.",
             "*clause: 2025-06-18*",
@@ -53,21 +53,21 @@ def test_a_broken_rule_fails_with_its_clause_and_conversation(run: Run, pytester
             "*<- received a line*",
         ]
     )
-    assert "suite.py" not in told.stdout.str(), "no traceback of ours"
+    assert "suite.py" not in result.stdout.str(), "no traceback of ours"
     (record,) = decode_record((pytester.path / "r.jsonl").read_bytes(), Conversation)
     assert record.rule == "not-json"
 
 
 def test_a_client_is_tested_likewise(run: Run) -> None:
-    wishes = "'{server}', only=['initialize-params'], revision='2025-06-18', examples=1, seconds=None"
-    run("mcp_conform_client", f"*{CLIENT}, 'none', {wishes}").assert_outcomes(passed=1)
-    told = run("mcp_conform_client", f"*{CLIENT}, 'greeting', {wishes}")
-    told.assert_outcomes(failed=1)
-    told.stdout.fnmatch_lines(["initialize-params (MUST)*"])
+    arguments = "'{server}', only=['initialize-params'], revision='2025-06-18', examples=1, seconds=None"
+    run("mcp_conform_client", f"*{CLIENT}, 'none', {arguments}").assert_outcomes(passed=1)
+    result = run("mcp_conform_client", f"*{CLIENT}, 'greeting', {arguments}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["initialize-params (MUST)*"])
 
 
 @pytest.mark.parametrize(
-    "fixture, wishes, says",
+    "fixture, arguments, complaint",
     [
         ("mcp_conform", "'/no/such/program'", "the server cannot be started*"),
         ("mcp_conform", "", "*expected a command, or a url"),
@@ -78,20 +78,20 @@ def test_a_client_is_tested_likewise(run: Run) -> None:
         ("mcp_conform_client", "'c', safe=True", "*got safe, which no test of clients has"),
     ],
 )
-def test_what_cannot_be_tested_fails(fixture: str, wishes: str, says: str, run: Run) -> None:
-    told = run(fixture, wishes)
-    told.assert_outcomes(failed=1)
-    told.stdout.fnmatch_lines([says])
+def test_what_cannot_be_tested_fails(fixture: str, arguments: str, complaint: str, run: Run) -> None:
+    result = run(fixture, arguments)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([complaint])
 
 
-def test_who_does_not_use_it_loads_nothing() -> None:
-    """Neither Hypothesis nor anything else of ours."""
+def test_an_unused_plugin_loads_nothing() -> None:
+    """The plugin loads no Hypothesis and none of our other modules."""
     code = "import sys, pytest; before = set(sys.modules); import isthmus.app.conform.pytest_plugin; "
     code += "print(*sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert set(loaded) <= {"isthmus", "isthmus.app", "isthmus.app.conform", "isthmus.app.conform.pytest_plugin"}
 
 
-def test_pytest_is_told_of_it() -> None:
+def test_the_plugin_is_registered_with_pytest() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"mcp_conform": pytest_plugin.__name__}

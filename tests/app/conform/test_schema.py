@@ -1,4 +1,4 @@
-"""Shapes by the schemas that are packaged: what is right in each revision, and what is wrong."""
+"""Tests of messages against the packaged schemas: valid and invalid ones in each revision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_tool_list(revision: str) -> None:
     assert "'tools' is a required property" in str(result("tools/list", revision, **more))
 
 
-def test_what_is_wrong_is_told_where_it_is() -> None:
+def test_schema_errors_name_their_place() -> None:
     fault = result("tools/call", content=[{"type": "text", "text": "a"}, {"type": "text"}])
     assert fault is not None
     assert fault.startswith("CallToolResult, $.content[1]")

@@ -1,4 +1,4 @@
-"""`isthmus conform` over HTTP+SSE and WebSocket."""
+"""Tests of `isthmus conform` over HTTP+SSE and WebSocket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def url_of(server: Events | Sockets) -> str:
 
 
 def test_a_good_server_over_http_sse_passes(conform: Run) -> None:
-    """What it speaks is found out: it refuses what is posted where its stream is."""
+    """The transport is detected: the server refuses a POST to the URL of its stream."""
     with serving(Events("")) as server:
         code, out, _ = conform(*QUICK, url_of(server))
     assert code == 0, out
@@ -68,20 +68,20 @@ def test_a_server_that_falls_owes_answers(kind: Kind, conform: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "make, fault, says",
+    "make, fault, complaint",
     [
         (Events, "elsewhere", "names an address to post to that is not of its own origin"),
         (Events, "nowhere", "names no address to post to"),
         (Sockets, "refuses", "the server takes no WebSocket: got HTTP status 403, expected 101"),
     ],
 )
-def test_what_cannot_be_spoken_to_is_told(make: Kind, fault: str, says: str, conform: Run) -> None:
+def test_a_server_that_cannot_be_spoken_to_is_reported(make: Kind, fault: str, complaint: str, conform: Run) -> None:
     with serving(make(fault)) as server:
         transport = ("--transport", "sse") if isinstance(server, Events) else ()
         timeout = ("--timeout", "0.3" if fault == "nowhere" else "20")
         code, _, err = conform(*ONE, *timeout, *transport, url_of(server))
     assert code == 1
-    assert says in err
+    assert complaint in err
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:1/", "wss://127.0.0.1:1/", "sse+http://127.0.0.1:1/"])

@@ -1,4 +1,5 @@
-"""Tasks of the servers that `isthmus conform --client` plays: lawful, and only for clients that want them."""
+"""Tests of the tasks of the servers that `isthmus conform --client` plays: by the rules, and only for clients that
+request them."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from conforming import Run
 from isthmus.app.conform.generate.deeds import KINDS, kinds_for
 from isthmus.app.conform.script.behaviour import Behaviour, Deed, Script
 from isthmus.app.conform.script.client_survey import ClientSurvey
-from isthmus.app.conform.script.played_tasks import POLL_MS, Fate
+from isthmus.app.conform.script.simulated_tasks import POLL_MS, Fate
 from isthmus.app.conform.script.steps import META, REVISIONS, decoded, encode
 from isthmus.app.conform.script.survey import Played
 from isthmus.app.conform.verdict.clients import chances_of_client, judge_client
 from isthmus.app.conform.verdict.report import Recorded
-from isthmus.app.conform.verdict.servers import told_by
+from isthmus.app.conform.verdict.servers import violations_of
 from isthmus.core.oracle.methods import TASKS_EXTENSION, V4, V5
 from isthmus.core.oracle.observations import AnyObservation, Role, Said, Transport
 
@@ -41,10 +42,10 @@ class Dialogue:
         if not behaviour.is_stateless:
             info = {"name": "c", "version": "1"}
             hello = {"protocolVersion": behaviour.revision, "capabilities": declared, "clientInfo": info}
-            self.ask("initialize", hello)
-            self._say(Role.CLIENT, encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            self.request("initialize", hello)
+            self._record(Role.CLIENT, encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
 
-    def ask(self, method: str, params: Json | None = None) -> Json:
+    def request(self, method: str, params: Json | None = None) -> Json:
         """The server's answer, after the poll interval."""
         self._now += POLL_MS / 1000 + 0.001
         params = dict(params or {})
@@ -55,41 +56,43 @@ class Dialogue:
                 META + "clientCapabilities": self._declared,
             }
         message: Json = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        self._say(Role.CLIENT, encode(message))
+        self._record(Role.CLIENT, encode(message))
         deed = self._script.deed_for(message)
         texts = [text for line in deed.lines if (text := self._script.fill(line.body, message)) is not None]
         for text in texts:
-            self._say(Role.SERVER, text)
+            self._record(Role.SERVER, text)
         (answer,) = decoded(texts[-1])
         return answer
 
-    def _say(self, who: Role, text: str) -> None:
+    def _record(self, who: Role, text: str) -> None:
         self.seen.append((0, Said(0, who, text.encode(), at=self._now)))
 
     def broken_by(self, who: Role) -> list[str]:
-        return [each.rule for each in told_by(Played(self.seen), None, Transport.PIPE, who, REVISIONS)]
+        return [each.rule for each in violations_of(Played(self.seen), None, Transport.PIPE, who, REVISIONS)]
 
 
 def polled(dialogue: Dialogue, task: str) -> Iterator[Json]:
     while True:
-        told = dialogue.ask("tasks/get", {"taskId": task})["result"]
-        yield told
-        if told["status"] in OVER:
+        task_state = dialogue.request("tasks/get", {"taskId": task})["result"]
+        yield task_state
+        if task_state["status"] in OVER:
             return
 
 
 @pytest.mark.parametrize("fate", Fate)
 @pytest.mark.parametrize("polls", [0, 1, 3])
-def test_a_task_is_lawful_from_its_beginning_to_its_end(fate: Fate, polls: int) -> None:
-    """2025-11-25: the outcome is fetched."""
+def test_a_task_follows_the_rules_from_its_beginning_to_its_end(fate: Fate, polls: int) -> None:
+    """The outcome is fetched by `tasks/result` in 2025-11-25."""
     dialogue = Dialogue(Behaviour(V4, (Deed("tools/call", fate=fate),), ("t",), tasks=polls), {})
-    begun = dialogue.ask("tools/call", {"name": "t", "arguments": {}, "task": {"ttl": 1000}})["result"]["task"]
+    begun = dialogue.request("tools/call", {"name": "t", "arguments": {}, "task": {"ttl": 1000}})["result"]["task"]
     assert begun["status"] == "working"
-    assert [told["status"] for told in polled(dialogue, begun["taskId"])] == ["working"] * polls + [fate.value]
-    outcome = dialogue.ask("tasks/result", {"taskId": begun["taskId"]})
+    assert [task_state["status"] for task_state in polled(dialogue, begun["taskId"])] == ["working"] * polls + [
+        fate.value
+    ]
+    outcome = dialogue.request("tasks/result", {"taskId": begun["taskId"]})
     assert ("result" in outcome) is (fate is Fate.COMPLETED)
-    assert [each["taskId"] for each in dialogue.ask("tasks/list")["result"]["tasks"]] == [begun["taskId"]]
-    assert dialogue.ask("tasks/cancel", {"taskId": begun["taskId"]})["error"]["code"] == -32602, "it is over"
+    assert [each["taskId"] for each in dialogue.request("tasks/list")["result"]["tasks"]] == [begun["taskId"]]
+    assert dialogue.request("tasks/cancel", {"taskId": begun["taskId"]})["error"]["code"] == -32602, "it is over"
     assert dialogue.broken_by(Role.SERVER) == []
     assert dialogue.broken_by(Role.CLIENT) == []
 
@@ -100,14 +103,14 @@ def test_a_task_of_the_extension_has_its_outcome_in_it(fate: Fate) -> None:
     question = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
     deed = Deed("tools/call", fate=fate, questions={"a": question})
     dialogue = Dialogue(Behaviour(V5, (deed,), ("t",), tasks=1), declared)
-    begun = dialogue.ask("tools/call", {"name": "t", "arguments": {}})["result"]
+    begun = dialogue.request("tools/call", {"name": "t", "arguments": {}})["result"]
     assert (begun["resultType"], begun["status"]) == ("task", "working")
     about = {"taskId": begun["taskId"]}
-    assert dialogue.ask("tasks/get", about)["result"]["status"] == "working"
-    asks = dialogue.ask("tasks/get", about)["result"]
-    assert (asks["status"], asks["inputRequests"]) == ("input_required", {"a": question})
-    dialogue.ask("tasks/update", {**about, "inputResponses": {"a": {"action": "decline"}}})
-    over = dialogue.ask("tasks/get", about)["result"]
+    assert dialogue.request("tasks/get", about)["result"]["status"] == "working"
+    waiting = dialogue.request("tasks/get", about)["result"]
+    assert (waiting["status"], waiting["inputRequests"]) == ("input_required", {"a": question})
+    dialogue.request("tasks/update", {**about, "inputResponses": {"a": {"action": "decline"}}})
+    over = dialogue.request("tasks/get", about)["result"]
     assert (over["status"], "result" in over, "error" in over) == (
         fate.value,
         fate is Fate.COMPLETED,
@@ -120,49 +123,51 @@ def test_a_task_of_the_extension_has_its_outcome_in_it(fate: Fate) -> None:
 @pytest.mark.parametrize("revision", [V4, V5])
 def test_a_task_is_cancelled_as_its_client_wants(revision: str) -> None:
     dialogue = Dialogue(Behaviour(revision, (), ("t",), tasks=3), {"extensions": {TASKS_EXTENSION: {}}})
-    begun = dialogue.ask("tools/call", {"name": "t", "arguments": {}, **({"task": {}} if revision == V4 else {})})
+    begun = dialogue.request("tools/call", {"name": "t", "arguments": {}, **({"task": {}} if revision == V4 else {})})
     id = (begun["result"]["task"] if revision == V4 else begun["result"])["taskId"]
-    dialogue.ask("tasks/cancel", {"taskId": id})
-    assert dialogue.ask("tasks/get", {"taskId": id})["result"]["status"] == "cancelled"
+    dialogue.request("tasks/cancel", {"taskId": id})
+    assert dialogue.request("tasks/get", {"taskId": id})["result"]["status"] == "cancelled"
     assert dialogue.broken_by(Role.SERVER) == []
-    assert dialogue.ask("tasks/get", {"taskId": "another"})["error"]["code"] == -32602
+    assert dialogue.request("tasks/get", {"taskId": "another"})["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("tasks", [None, 0, 2])
-def test_who_does_not_ask_for_a_task_gets_none(revision: str, tasks: int | None) -> None:
-    """Whether they are offered or not; nor is a task made of what may not be one."""
+def test_a_call_without_a_task_request_gets_no_task(revision: str, tasks: int | None) -> None:
+    """The server may offer tasks or not. A request that may not become a task does not."""
     dialogue = Dialogue(Behaviour(revision, (Deed("tools/call", fate=Fate.FAILED),), ("t",), tasks=tasks), {})
-    assert "content" in dialogue.ask("tools/call", {"name": "t", "arguments": {}})["result"]
-    dialogue.ask("tools/list")
+    assert "content" in dialogue.request("tools/call", {"name": "t", "arguments": {}})["result"]
+    dialogue.request("tools/list")
     assert dialogue.broken_by(Role.SERVER) == []
     if revision != V4 or tasks is None:
-        assert "content" in dialogue.ask("tools/call", {"name": "t", "arguments": {}, "task": {}})["result"]
+        assert "content" in dialogue.request("tools/call", {"name": "t", "arguments": {}, "task": {}})["result"]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("transport", Transport)
-def test_nothing_of_tasks_is_done_to_a_client_that_has_none(revision: str, transport: Transport) -> None:
+def test_a_client_without_tasks_meets_none(revision: str, transport: Transport) -> None:
     requests = ("tools/list", "tools/call")
     survey = ClientSurvey(revision, transport, requests, requests)
     of_tasks = {name for name, kind in KINDS.items() if kind in kinds_for(survey) and kind.is_of_tasks}
     assert of_tasks == set()
 
 
-def test_a_client_that_asks_for_a_task_unoffered_is_told_of() -> None:
+def test_a_client_that_requests_an_unoffered_task_is_reported() -> None:
     dialogue = Dialogue(Behaviour(V4, (), ("t",)), {})
-    dialogue.ask("tools/call", {"name": "t", "arguments": {}, "task": {}})
+    dialogue.request("tools/call", {"name": "t", "arguments": {}, "task": {}})
     assert dialogue.broken_by(Role.CLIENT) == ["capability-undeclared"]
 
 
-def test_what_a_client_makes_of_a_question_that_is_to_be_a_task_is_judged() -> None:
-    """It has declared that it can, and answers at once."""
+def test_the_answer_to_a_server_request_as_a_task_is_judged() -> None:
+    """The client has declared that it can create tasks, and answers at once."""
     declared: Json = {"sampling": {}, "tasks": {"requests": {"sampling": {"createMessage": {}}}}}
     dialogue = Dialogue(behaviour := Behaviour(V4), declared)
     asked = {"messages": [], "maxTokens": 1, "task": {"ttl": 1}}
-    dialogue._say(Role.SERVER, encode({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": asked}))
+    dialogue._record(
+        Role.SERVER, encode({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": asked})
+    )
     given = {"role": "assistant", "content": {"type": "text", "text": "a"}, "model": "m"}
-    dialogue._say(Role.CLIENT, encode({"jsonrpc": "2.0", "id": 1, "result": given}))
+    dialogue._record(Role.CLIENT, encode({"jsonrpc": "2.0", "id": 1, "result": given}))
     played = Played(dialogue.seen)
     assert [each.rule for each in judge_client(behaviour, played, Transport.PIPE)] == ["task-uncreated"]
     assert {"task-uncreated", "task-shape", "task-begins"} <= chances_of_client(behaviour, played, Transport.PIPE)

@@ -1,4 +1,4 @@
-"""What is reported of one addition to an upload, wherever it ends."""
+"""Tests of the report of one append to an upload, wherever the append ends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 import anyio
 import msgspec
 import pytest
-from isthmus.app.disk.append import Addition
-from isthmus.core.base.effects import Append, Appended, Checksum, Halt
+from isthmus.app.disk.append import AppendWriter
+from isthmus.core.base.events import Checksum
 from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.storage import Append, Appended, Halt
 from isthmus.core.files.store.filenames import HEAD_BYTES
 from isthmus.storage.interface import DraftWriter, StorageError, StorageFull
 from isthmus.storage.memory import MemoryBlobs
@@ -23,11 +24,11 @@ HASH = hashlib.sha256(WHOLE).hexdigest()
 
 
 class Broken(Exception):
-    """What a body or a backend may raise that is none of ours."""
+    """An error of a body or a backend that is not one of ours."""
 
 
 class Hindered(MemoryBlobs):
-    """Where opening a draft takes for ever, or fails."""
+    """A store in which opening a draft takes for ever, or fails."""
 
     def __init__(self, failure: Exception | None) -> None:
         super().__init__()
@@ -59,112 +60,112 @@ def order(offset: int = 0, sha256: str = "") -> Append:
     return Append(ChannelId(1), "b", offset, len(WHOLE), sha256=sha256)
 
 
-def reported(addition: Addition) -> Appended:
-    return msgspec.json.decode(addition.report(), type=Appended)
+def reported(writer: AppendWriter) -> Appended:
+    return msgspec.json.decode(writer.report(), type=Appended)
 
 
-def make(blobs: MemoryBlobs, offset: int = 0, sha256: str = "") -> Addition:
-    return Addition(order(offset, sha256), blobs, lambda message: None)
+def make(blobs: MemoryBlobs, offset: int = 0, sha256: str = "") -> AppendWriter:
+    return AppendWriter(order(offset, sha256), blobs, lambda message: None)
 
 
-async def cancel_at(event: anyio.Event, addition: Addition, *pieces: bytes | Exception | anyio.Event) -> None:
+async def cancel_at(event: anyio.Event, writer: AppendWriter, *pieces: bytes | Exception | anyio.Event) -> None:
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(addition.take, body(*pieces))
+            tasks.start_soon(writer.take, body(*pieces))
             await event.wait()
             tasks.cancel_scope.cancel()
 
 
-async def test_one_that_is_stopped_while_its_draft_is_being_opened_leaves_it() -> None:
+async def test_an_append_stopped_while_its_draft_is_opened_leaves_it() -> None:
     blobs = Hindered(None)
-    addition = make(blobs, offset=3)
-    await cancel_at(blobs.is_opening, addition, b"345")
-    assert reported(addition) == Appended(3, halt=Halt.CEASED)
+    writer = make(blobs, offset=3)
+    await cancel_at(blobs.is_opening, writer, b"345")
+    assert reported(writer) == Appended(3, halt=Halt.CEASED)
 
 
-async def test_one_that_is_stopped_in_its_body_keeps_what_came() -> None:
+async def test_an_append_stopped_in_its_body_keeps_what_came() -> None:
     blobs, waits = MemoryBlobs(), anyio.Event()
-    addition = make(blobs)
-    await cancel_at(waits, addition, b"012", waits)
-    assert reported(addition) == Appended(3, halt=Halt.CEASED, head=b"012")
-    addition = make(blobs, offset=3)
-    await addition.take(body(WHOLE[3:]))
-    assert reported(addition) == Appended(10, sha256=HASH, head=WHOLE[3:])
+    writer = make(blobs)
+    await cancel_at(waits, writer, b"012", waits)
+    assert reported(writer) == Appended(3, halt=Halt.CEASED, head=b"012")
+    writer = make(blobs, offset=3)
+    await writer.take(body(WHOLE[3:]))
+    assert reported(writer) == Appended(10, sha256=HASH, head=WHOLE[3:])
 
 
 @pytest.mark.parametrize(
     "failure, halt",
     [(StorageFull("full"), Halt.FULL), (StorageError("gone"), Halt.FAILED), (Broken(), Halt.FAILED)],
 )
-async def test_a_draft_that_cannot_be_opened_has_failed(failure: Exception, halt: Halt) -> None:
-    addition = make(Hindered(failure), offset=3)
+async def test_an_append_whose_draft_cannot_be_opened_fails(failure: Exception, halt: Halt) -> None:
+    writer = make(Hindered(failure), offset=3)
     if isinstance(failure, Broken):
         with pytest.raises(Broken):
-            await addition.take(body(b"345"))
+            await writer.take(body(b"345"))
     else:
-        await addition.take(body(b"345"))
-    assert reported(addition) == Appended(3, halt=halt)
+        await writer.take(body(b"345"))
+    assert reported(writer) == Appended(3, halt=halt)
 
 
 async def test_a_body_that_breaks_off_is_not_the_storages_fault() -> None:
-    addition = make(MemoryBlobs())
+    writer = make(MemoryBlobs())
     with pytest.raises(Broken):
-        await addition.take(body(b"012", Broken()))
-    assert reported(addition) == Appended(3, halt=Halt.BROKEN, head=b"012")
+        await writer.take(body(b"012", Broken()))
+    assert reported(writer) == Appended(3, halt=Halt.BROKEN, head=b"012")
 
 
 @pytest.mark.parametrize("is_ceased", [False, True])
 async def test_a_file_that_is_there_is_complete_though_its_body_broke_off_behind_it(is_ceased: bool) -> None:
-    """The end of the framing, or the turn in which it would have been seen, is not part of the file."""
+    """The end of the framing, or the turn in which it would have been read, is not part of the file."""
     blobs, waits = MemoryBlobs(), anyio.Event()
-    addition = make(blobs, sha256=HASH)
+    writer = make(blobs, sha256=HASH)
     if is_ceased:
-        await cancel_at(waits, addition, WHOLE, waits)
+        await cancel_at(waits, writer, WHOLE, waits)
     else:
         with pytest.raises(Broken):
-            await addition.take(body(WHOLE, Broken()))
-    assert reported(addition) == Appended(10, sha256=HASH, head=WHOLE)
+            await writer.take(body(WHOLE, Broken()))
+    assert reported(writer) == Appended(10, sha256=HASH, head=WHOLE)
     stat = await blobs.stat("b")
     assert stat is not None and stat.sha256 == HASH
 
 
-async def test_a_file_with_another_hash_is_none_however_its_body_ended() -> None:
+async def test_a_file_with_another_hash_is_refused_however_its_body_ended() -> None:
     blobs = MemoryBlobs()
-    addition = make(blobs, sha256="0" * 64)
+    writer = make(blobs, sha256="0" * 64)
     with pytest.raises(Broken):
-        await addition.take(body(WHOLE, Broken()))
-    assert reported(addition) == Appended(10, halt=Halt.MISMATCH, head=WHOLE)
+        await writer.take(body(WHOLE, Broken()))
+    assert reported(writer) == Appended(10, halt=Halt.MISMATCH, head=WHOLE)
     assert await blobs.stat("b") is None
 
 
 async def test_a_checked_body_that_broke_off_is_taken_back_also_at_its_last_byte() -> None:
-    """Nobody has compared its checksum."""
+    """The checksum was not compared."""
     blobs = MemoryBlobs()
     order = Append(ChannelId(1), "b", 0, len(WHOLE), checksum=Checksum("sha1", "0" * 40))
-    addition = Addition(order, blobs, lambda message: None)
+    writer = AppendWriter(order, blobs, lambda message: None)
     with pytest.raises(Broken):
-        await addition.take(body(WHOLE, Broken()))
-    assert (reported(addition).size_bytes, reported(addition).halt) == (0, Halt.BROKEN)
+        await writer.take(body(WHOLE, Broken()))
+    assert (reported(writer).size_bytes, reported(writer).halt) == (0, Halt.BROKEN)
 
 
-async def test_what_a_file_begins_with_is_told_by_who_brings_it_and_no_more() -> None:
+async def test_the_head_of_a_file_is_reported_by_its_first_append_only() -> None:
     blobs = MemoryBlobs()
     content = bytes(range(256)) * 4
-    first = Addition(Append(ChannelId(1), "b", 0, len(content)), blobs, lambda message: None)
+    first = AppendWriter(Append(ChannelId(1), "b", 0, len(content)), blobs, lambda message: None)
     await first.take(body(content[:300], content[300:600]))
     assert reported(first) == Appended(600, head=content[:HEAD_BYTES])
-    second = Addition(Append(ChannelId(1), "b", 600, len(content)), blobs, lambda message: None)
+    second = AppendWriter(Append(ChannelId(1), "b", 600, len(content)), blobs, lambda message: None)
     await second.take(body(content[600:]))
     assert reported(second).head == b""
 
 
 @pytest.mark.parametrize("cut", [1, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 1])
-async def test_what_a_file_begins_with_may_come_in_several_bodies(cut: int) -> None:
+async def test_the_head_of_a_file_may_come_in_several_appends(cut: int) -> None:
     blobs = MemoryBlobs()
     content = bytes(range(256)) * 4
     heads = b""
     for start, stop in ((0, cut), (cut, 700), (700, len(content))):
-        addition = Addition(Append(ChannelId(1), "b", start, len(content)), blobs, lambda message: None)
-        await addition.take(body(content[start:stop]))
-        heads += reported(addition).head
+        writer = AppendWriter(Append(ChannelId(1), "b", start, len(content)), blobs, lambda message: None)
+        await writer.take(body(content[start:stop]))
+        heads += reported(writer).head
     assert heads == content[:HEAD_BYTES]

@@ -1,4 +1,5 @@
-"""A process that ends at any step of storing files loses none that was promised, and leaves nothing to the next."""
+"""Tests of crashes: a process that ends at any step of storing files loses no promised file, and leaves nothing to
+the next."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 PROGRAM = Path(__file__).parents[1].joinpath("crashing.py")
 TIMEOUT_S = 300
 
-# What each run ends before at some point, so that none is passed over silently.
+# The kinds of calls before which each run ends at some point, so that none is skipped silently.
 FOLDERS = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "fsync"}
 STATEMENTS = {"sql begin", "sql delete", "sql commit"}
 KINDS = {
@@ -26,7 +27,7 @@ def test_a_crash_at_any_point_loses_and_leaves_nothing(scenario: str) -> None:
     command = [sys.executable, str(PROGRAM), scenario]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = re.fullmatch(rf"{scenario}: 0 wrong of [0-9]+ points \((.*)\)\n", done.stdout)
-    assert said is not None, done.stdout
-    kinds = {kind.rpartition(" ")[0] for kind in said[1].split(", ")}
+    summary = re.fullmatch(rf"{scenario}: 0 wrong of [0-9]+ points \((.*)\)\n", done.stdout)
+    assert summary is not None, done.stdout
+    kinds = {kind.rpartition(" ")[0] for kind in summary[1].split(", ")}
     assert kinds >= KINDS[scenario]

@@ -1,4 +1,4 @@
-"""Uploads: what is stored, what is refused, and that nothing is left of what was refused."""
+"""Tests of uploads as forms and as single files: what is stored, what is refused, and that a refusal leaves nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from isthmus.app.disk.blob_files import BlobFiles
-from isthmus.core.base.effects import RawFile, Receive, Serve, StoredFile, UploadManifest
+from isthmus.core.base.events import RawFile
 from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.storage import Receive, Serve, StoredFile, UploadManifest
 from isthmus.storage.interface import BlobStat, StorageFull
 from isthmus.storage.memory import MemoryBlobs
 from isthmus.transports.base.port import FileService, UploadRefused
@@ -58,7 +59,7 @@ class FakeBlobs:
         raise NotImplementedError
 
     async def delete(self, key: str) -> bool:
-        await anyio.lowlevel.checkpoint()  # a cancelled caller would not come past this
+        await anyio.lowlevel.checkpoint()  # a cancelled caller would not get past this
         return self.kept.pop(key, None) is not None
 
     async def keys(self) -> AsyncIterator[str]:
@@ -86,7 +87,7 @@ class FakeWriter:
 
     async def commit(self) -> BlobStat:
         self._blobs.kept[self._key] = bytes(self._content)
-        await self._blobs.step()  # done, and yet the caller may never hear of it
+        await self._blobs.step()  # done, but a cancelled caller does not learn of it
         return BlobStat(len(self._content), hashlib.sha256(self._content).hexdigest())
 
 
@@ -113,15 +114,15 @@ async def chunks(*pieces: bytes) -> AsyncIterator[bytes]:
 
 
 async def take(
-    pieces: list[bytes], blobs: FakeBlobs | MemoryBlobs | None = None, wish: Receive | None = None, type: str = TYPE
+    pieces: list[bytes], blobs: FakeBlobs | MemoryBlobs | None = None, receive: Receive | None = None, type: str = TYPE
 ) -> tuple[UploadManifest | tuple[int, str], dict[str, bytes]]:
-    """What came of it, and what is stored."""
+    """The outcome of an upload, and the stored blobs."""
     blobs = blobs or FakeBlobs()
     service: FileService = BlobFiles(blobs)
     outcome: UploadManifest | tuple[int, str]
     try:
         outcome = msgspec.json.decode(
-            await service.take_in(wish or order(), type, chunks(*pieces)), type=UploadManifest
+            await service.take_in(receive or order(), type, chunks(*pieces)), type=UploadManifest
         )
     except UploadRefused as refusal:
         outcome = (refusal.status, refusal.code)
@@ -192,7 +193,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("cut", [1, 7, 64 * 1024])
 async def test_a_refused_upload_leaves_nothing(name: str, cut: int) -> None:
-    """Each way to be wrong has its status and code, however the body is cut, and stores no file."""
+    """Each error has its status and code, however the body is divided, and stores no file."""
     type, body, expected = REFUSED[name]
     outcome, kept = await take([body[i : i + cut] for i in range(0, len(body), cut)], type=type)
     assert (outcome, kept) == (expected, {})
@@ -208,7 +209,7 @@ async def test_a_line_end_before_the_first_boundary_is_no_preamble(cut: int) -> 
 
 @pytest.mark.anyio
 async def test_limits_are_met_exactly() -> None:
-    """As much as is allowed passes: 1000 bytes a file, 2000 in all."""
+    """An upload of exactly the limits passes: 1000 bytes a file, 2000 in all."""
     full = part("file", b"x" * 1000, filename="f")
     outcome, kept = await take([form(full, full)])
     assert isinstance(outcome, UploadManifest) and len(kept) == 2
@@ -219,7 +220,7 @@ async def test_limits_are_met_exactly() -> None:
 @pytest.mark.parametrize("given", [0, 1])
 async def test_hashes_may_be_required(given: int) -> None:
     body = form(FILE, *[part("sha256", digest(b"x"))] * given)
-    outcome, kept = await take([body], wish=order(require_sha256=True))
+    outcome, kept = await take([body], receive=order(require_sha256=True))
     assert (outcome == (400, "sha256_required"), len(kept)) == (not given, given)
 
 
@@ -247,7 +248,7 @@ async def test_filenames_are_taken_as_sent(disposition: str, filename: str) -> N
 @pytest.mark.parametrize("cut", [1, 100, 4096])
 @pytest.mark.parametrize("total", [1000, 100_000])
 @pytest.mark.anyio
-async def test_limits_hold_while_receiving(cut: int, total: int) -> None:
+async def test_limits_apply_while_receiving(cut: int, total: int) -> None:
     """The body of a file that does not end is read for one chunk more than the limit, and written for none."""
     read = 0
 
@@ -297,7 +298,7 @@ def bodies(draw: st.DrawFn) -> bytes:
 @example(form(FILE.replace(b"\r\n\r\n", b"\r\nX-" + b"a" * 4096 + b": " + b"a" * 4092 + b"\r\n\r\n")), [])
 @given(body=bodies() | st.sampled_from(BODIES), cuts=st.lists(st.integers(0, 600), max_size=12))
 def test_cutting_never_shows(body: bytes, cuts: list[int]) -> None:
-    """What comes of a body depends on its bytes, not on how they arrived."""
+    """The outcome depends on the body's bytes, not on how they are divided."""
     places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     pieces = [body[a:b] for a, b in itertools.pairwise(places)]
     whole = anyio.run(take, [body])
@@ -321,7 +322,7 @@ async def test_the_steps_are_all_counted() -> None:
 @pytest.mark.parametrize("step", range(TWO_STEPS))
 @pytest.mark.parametrize("error", [StorageFull("full"), OSError("broken")])
 async def test_a_failing_storage_leaves_nothing(step: int, error: Exception) -> None:
-    """Wherever it fails: a full one is told as 507, every other failure is passed on."""
+    """A full storage is reported as 507 at any step; every other failure is passed on."""
     blobs = FakeBlobs(fail_at=step, error=error)
     if isinstance(error, StorageFull):
         assert (await take(TWO, blobs))[0] == (507, "storage_full")
@@ -346,7 +347,7 @@ async def test_a_cancelled_upload_leaves_nothing(step: int) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("cut", range(0, len(TWO[0]), 9))
 async def test_a_client_that_hangs_up_leaves_nothing(cut: int) -> None:
-    """Whatever the body raises is passed on."""
+    """Any error that the body raises is passed on."""
 
     async def broken() -> AsyncIterator[bytes]:
         yield TWO[0][:cut]
@@ -371,7 +372,7 @@ async def test_a_file_that_cannot_be_removed_does_not_save_the_others() -> None:
     assert (outcome, set(kept)) == ((400, "unknown_field"), {"b/0"})
 
 
-# --- One file as it is ------------------------------------------------------------------------------------------------
+# --- One file without a form ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
@@ -396,5 +397,5 @@ async def test_a_body_that_is_the_file_is_stored_as_it_is(pieces: list[bytes]) -
 async def test_a_body_that_is_not_the_file_leaves_nothing(
     raw: RawFile, file: int, total: int, refusal: tuple[int, str]
 ) -> None:
-    wish = msgspec.structs.replace(order(1, file=file, total=total), raw=raw)
-    assert await take([b"he", b"llo"], None, wish) == (refusal, {})
+    receive = msgspec.structs.replace(order(1, file=file, total=total), raw=raw)
+    assert await take([b"he", b"llo"], None, receive) == (refusal, {})

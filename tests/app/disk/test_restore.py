@@ -1,4 +1,4 @@
-"""Tasks of earlier runs: what is found again at the start, and that nothing is kept for them longer than they are."""
+"""Tests of the tasks of earlier runs: they are found again at the start, and stored no longer than they are kept."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import anyio
 import msgspec
 import pytest
 from http_caller import PATIENCE_S
-from isthmus.app import gateway as service_module
+from isthmus.app import gateway as gateway_module
 from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
-from isthmus.app.gateway import Service, running
-from isthmus.core.state.task import State
+from isthmus.app.gateway import Gateway, running
+from isthmus.core.state.task import TaskState
 from isthmus.core.tasks.record import StoredTask
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
@@ -41,28 +41,28 @@ def stored_task(id: str, *, left_s: float = 3600.0, **members: Any) -> StoredTas
         "poll_ms": 1000,
     }
     members = usual | members
-    members["status"] = State(members["status"])
+    members["status"] = TaskState(members["status"])
     return StoredTask(id=id, expires_at_unix=time.time() + left_s, **members)
 
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[TaskEngine]:
-    monkeypatch.setattr(service_module, "Engine", TaskEngine)
+    monkeypatch.setattr(gateway_module, "Engine", TaskEngine)
     monkeypatch.setattr(TaskEngine, "kept", [])
     return TaskEngine
 
 
 @asynccontextmanager
-async def proxy(root: Path) -> AsyncIterator[Service]:
+async def proxy(root: Path) -> AsyncIterator[Gateway]:
     server = Server(id="a", upstream=Upstream(command=TOOLBOX))
     settings = Settings(core=Core(port=None), storage=Storage(root=str(root)), servers=(server,))
     with anyio.fail_after(2 * PATIENCE_S):
-        async with running(settings, listen=False, is_lasting=True) as service:
-            yield service
+        async with running(settings, listen=False, is_lasting=True) as gateway:
+            yield gateway
 
 
 class Earlier:
-    """What an earlier run left below a root."""
+    """The storage that an earlier run left below a root."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -82,14 +82,14 @@ class Earlier:
         return [key async for key, _ in self.records.scan("")]
 
     async def blob_keys(self) -> set[str]:
-        """As whoever comes next finds them."""
+        """The keys as the next process finds them."""
         blobs = FileBlobs(str(self.root / "blobs"))
         return {key async for key in blobs.keys()}  # noqa: SIM118
 
 
 @asynccontextmanager
 async def earlier(root: Path) -> AsyncIterator[Earlier]:
-    """Between two runs."""
+    """The storage between two runs."""
     async with proxy(root):
         pass
     left = Earlier(root)
@@ -113,7 +113,7 @@ async def test_what_was_saved_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 async def test_they_come_in_the_order_in_which_they_began(tmp_path: Path) -> None:
-    """Whatever they are called, and however long they are kept."""
+    """The order does not depend on their ids or on how long they are kept."""
     tasks = [stored_task(id * 32, left_s=left_s, ttl_ms=ttl_ms) for id, left_s, ttl_ms in (
         ("3", 500.0, 3_600_000), ("1", 100.0, 600_000), ("2", 5000.0, 5_001_000)
     )]  # fmt: skip
@@ -135,7 +135,7 @@ async def test_what_expired_takes_its_blob_along(tmp_path: Path) -> None:
 
 
 async def test_a_task_whose_blob_is_gone_goes_too(tmp_path: Path) -> None:
-    """Better unknown than completed without a result."""
+    """An unknown task is better than a completed one without a result."""
     async with earlier(tmp_path) as left:
         await left.save(stored_task("1" * 32, blob="nowhere", size_bytes=5))
         async with proxy(tmp_path):
@@ -172,5 +172,5 @@ async def test_one_that_nobody_can_read_is_removed_with_one_warning(
         assert await left.keys() == [kept.key]
         async with proxy(tmp_path):
             assert TaskEngine.began_with == (kept,)
-    said = [record.getMessage() for record in caplog.records if "earlier run" in record.getMessage()]
-    assert len(said) == 1 and said[0].startswith("a task of an earlier run cannot be read, and is removed: ")
+    messages = [record.getMessage() for record in caplog.records if "earlier run" in record.getMessage()]
+    assert len(messages) == 1 and messages[0].startswith("a task of an earlier run cannot be read, and is removed: ")

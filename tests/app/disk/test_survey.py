@@ -1,4 +1,4 @@
-"""A survey tells of what may be taken in, and of nothing else, whatever the upstream makes of its folders."""
+"""Tests of surveys: they list the permitted files and nothing else, whatever the upstream makes of its folders."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import anyio
 import pytest
 from isthmus.app.disk import survey as surveying
 from isthmus.app.disk import walk
-from isthmus.app.disk.permissions import Reach
+from isthmus.app.disk.permissions import Permissions
 from isthmus.app.disk.survey import stamp_of
 from isthmus.app.disk.workspaces import Folders, Workspaces
-from isthmus.core.base.effects import SeenFile, Sighting, Survey, Surveyed
 from isthmus.core.base.ids import Ticket, mint
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import SeenFile, Sighting, Survey, Surveyed
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
 
 _entropy = random.Random(1).randbytes
@@ -32,7 +32,7 @@ NOW = 1_000_000.0
 PATIENCE_S = 20.0
 
 
-class Ground:
+class World:
     """Workspaces of two sessions, and an artifact root."""
 
     def __init__(self, path: Path, *, roots: Sequence[str] = (), cwd: str | None = None) -> None:
@@ -75,8 +75,8 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 def write(path: Path | str, content: bytes = b"content") -> Path:
@@ -92,91 +92,91 @@ def seen(path: Path, *, is_busy: bool = False) -> SeenFile:
     return SeenFile(str(path), found.st_size, stamp_of(found), changed_at, is_busy)
 
 
-# --- What is named --------------------------------------------------------------------------------------------------
+# --- Named files ----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_seen_as_it_is(ground: Ground) -> None:
-    path = write(ground.ws / "sub" / "ä b.txt")
+def test_a_file_is_seen_as_it_is(world: World) -> None:
+    path = write(world.ws / "sub" / "ä b.txt")
     expected = Sighting(files=(seen(path),))
-    assert ground.sight("sub/ä b.txt") == ground.sight(str(path)) == ground.sight("sub/../sub//ä b.txt") == expected
+    assert world.sight("sub/ä b.txt") == world.sight(str(path)) == world.sight("sub/../sub//ä b.txt") == expected
     assert expected.files[0].stamp == f"{path.stat().st_ino:x}-{path.stat().st_mtime_ns:x}-7"
 
 
-def test_each_change_shows_in_the_stamp(ground: Ground) -> None:
-    path = write(ground.ws / "f")
+def test_each_change_shows_in_the_stamp(world: World) -> None:
+    path = write(world.ws / "f")
     stamps = [stamp_of(path.stat())]
     for change in (
         lambda: write(path, b"longer than before"),
         lambda: os.utime(path, ns=(0, 1)),
-        lambda: os.replace(write(ground.ws / "g", b"longer than before"), path),
+        lambda: os.replace(write(world.ws / "g", b"longer than before"), path),
     ):
         change()
-        stamps.append(ground.sight("f").files[0].stamp)
+        stamps.append(world.sight("f").files[0].stamp)
     assert len(set(stamps)) == 4
 
 
-def test_a_file_that_was_renamed_was_changed_then(ground: Ground) -> None:
-    """What was finished elsewhere and then moved in has an old content, and is new all the same."""
-    path = write(ground.ws / "f.part")
+def test_a_file_that_was_renamed_was_changed_then(world: World) -> None:
+    """A file that was finished elsewhere and then moved in has an old modification time, and is new all the same."""
+    path = write(world.ws / "f.part")
     os.utime(path, (1, 1))
-    path.rename(ground.ws / "f")
-    (file,) = ground.sight("f").files
-    assert file.changed_at_unix == (ground.ws / "f").stat().st_ctime > 1
+    path.rename(world.ws / "f")
+    (file,) = world.sight("f").files
+    assert file.changed_at_unix == (world.ws / "f").stat().st_ctime > 1
 
 
-def test_the_first_spelling_that_is_there_is_meant(ground: Ground) -> None:
-    write(ground.ws / "b"), write(ground.ws / "c"), (ground.ws / "empty").mkdir()
-    assert ground.sight("a", "b", "c").files[0].path == str(ground.ws / "b")
-    assert ground.sight("a", "/etc/hostname", "empty", "c").files[0].path == str(ground.ws / "c")
-    assert ground.sight("a", "/etc/hostname", "empty") == Sighting("not permitted")
-    assert ground.sight("a", "empty", "/etc/hostname") == Sighting("an empty folder", is_folder=True)
-    assert ground.sight("a", "") == ground.sight() == Sighting("missing")
+def test_the_first_spelling_that_is_there_is_meant(world: World) -> None:
+    write(world.ws / "b"), write(world.ws / "c"), (world.ws / "empty").mkdir()
+    assert world.sight("a", "b", "c").files[0].path == str(world.ws / "b")
+    assert world.sight("a", "/etc/hostname", "empty", "c").files[0].path == str(world.ws / "c")
+    assert world.sight("a", "/etc/hostname", "empty") == Sighting("not permitted")
+    assert world.sight("a", "empty", "/etc/hostname") == Sighting("an empty folder", is_folder=True)
+    assert world.sight("a", "") == world.sight() == Sighting("missing")
 
 
-def test_several_are_answered_in_order(ground: Ground) -> None:
-    write(ground.ws / "b")
-    problems = [sighting.problem for sighting in ground.survey("a", "b", "/etc/hostname", ("x", "b")).named]
+def test_several_are_answered_in_order(world: World) -> None:
+    write(world.ws / "b")
+    problems = [sighting.problem for sighting in world.survey("a", "b", "/etc/hostname", ("x", "b")).named]
     assert problems == ["missing", "", "not permitted", ""]
 
 
 def test_relative_paths_start_where_the_server_runs(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, cwd="{out}")
-    write(Path(ground.mine.out, "f")), write(ground.ws / "g")
-    assert [one.problem for one in ground.survey("f", "g", "../ws/g").named] == ["", "missing", ""]
+    world = World(tmp_path, cwd="{out}")
+    write(Path(world.mine.out, "f")), write(world.ws / "g")
+    assert [one.problem for one in world.survey("f", "g", "../ws/g").named] == ["", "missing", ""]
 
 
-def test_all_that_may_be_taken_may_be_looked_at(ground: Ground) -> None:
-    for folder in (ground.mine.ws, ground.mine.in_, ground.mine.out, ground.mine.tmp, str(ground.path / "extra")):
+def test_all_that_may_be_taken_may_be_looked_at(world: World) -> None:
+    for folder in (world.mine.ws, world.mine.in_, world.mine.out, world.mine.tmp, str(world.path / "extra")):
         path = write(Path(folder, "f"))
-        assert ground.sight(str(path)).files == (seen(path),)
+        assert world.sight(str(path)).files == (seen(path),)
 
 
-def test_nothing_is_told_of_what_is_outside(ground: Ground) -> None:
-    """Neither what is there, nor whether it is."""
-    path = ground.path
-    for folder in (ground.other.ws, ground.other.tmp, path / "state", path / "outside"):
+def test_files_outside_are_not_revealed(world: World) -> None:
+    """The survey reveals neither the content nor the existence of files outside."""
+    path = world.path
+    for folder in (world.other.ws, world.other.tmp, path / "state", path / "outside"):
         write(Path(folder, "f"))
         for name in ("f", "absent", "."):
-            assert ground.sight(os.path.join(folder, name)) == Sighting("not permitted")
-    for name in ("/", "/etc", "/proc/self/environ", "..", f"../../{OTHER}/ws/f", str(ground.work.root)):
-        assert ground.sight(name) == Sighting("not permitted")
+            assert world.sight(os.path.join(folder, name)) == Sighting("not permitted")
+    for name in ("/", "/etc", "/proc/self/environ", "..", f"../../{OTHER}/ws/f", str(world.work.root)):
+        assert world.sight(name) == Sighting("not permitted")
     for name in ("link", "folder/f"):
-        (ground.ws / name.split("/")[0]).symlink_to(path / "outside" / ("" if "/" in name else "f"))
-        assert ground.sight(name) == Sighting("not permitted")
-    (ground.ws / "loop").symlink_to("loop")
-    assert ground.sight("loop").problem
+        (world.ws / name.split("/")[0]).symlink_to(path / "outside" / ("" if "/" in name else "f"))
+        assert world.sight(name) == Sighting("not permitted")
+    (world.ws / "loop").symlink_to("loop")
+    assert world.sight("loop").problem
 
 
-def test_a_link_is_seen_as_what_it_leads_to(ground: Ground) -> None:
-    path = write(Path(ground.mine.out, "real"))
-    (ground.ws / "link").symlink_to(path)
-    assert ground.sight("link") == Sighting(files=(seen(path),))
+def test_a_link_is_seen_as_what_it_leads_to(world: World) -> None:
+    path = write(Path(world.mine.out, "real"))
+    (world.ws / "link").symlink_to(path)
+    assert world.sight("link") == Sighting(files=(seen(path),))
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
-def test_what_is_no_file_is_not_touched(kind: str, ground: Ground, tmp_path: Path) -> None:
-    """Nobody waits for a writer, and no device is opened."""
-    path = ground.ws / kind
+def test_what_is_no_file_is_not_touched(kind: str, world: World, tmp_path: Path) -> None:
+    """The survey does not wait for a writer, and opens no device."""
+    path = world.ws / kind
     if kind == "device":
         if os.geteuid():
             pytest.skip("only root makes devices")
@@ -185,124 +185,124 @@ def test_what_is_no_file_is_not_touched(kind: str, ground: Ground, tmp_path: Pat
         os.mknod(path, stat.S_IFSOCK | 0o600)
     else:
         os.mkfifo(path)
-    write(ground.ws / "f")
-    assert ground.sight(kind) == Sighting("not permitted: not a regular file")
-    assert ground.listed("ws") == ["ws/f"]
-    assert [file.path for file in ground.sight(".").files] == [str(ground.ws / "f")]
+    write(world.ws / "f")
+    assert world.sight(kind) == Sighting("not permitted: not a regular file")
+    assert world.listed("ws") == ["ws/f"]
+    assert [file.path for file in world.sight(".").files] == [str(world.ws / "f")]
 
 
-def test_what_cannot_be_a_path_is_missing(ground: Ground) -> None:
+def test_what_cannot_be_a_path_is_missing(world: World) -> None:
     for name in ("a\0b", "x" * 300, "x" * 5000, "a/" * 2000 + "b", "~/x"):
-        assert ground.sight(name) == Sighting("missing"), name[:20]
-    assert ground.sight("\ud800") == Sighting("not permitted: its name is not UTF-8")
+        assert world.sight(name) == Sighting("missing"), name[:20]
+    assert world.sight("\ud800") == Sighting("not permitted: its name is not UTF-8")
 
 
-def test_a_hard_link_to_a_private_file_is_not_told_of(ground: Ground) -> None:
-    os.link(write(ground.path / "state" / "key"), ground.ws / "key")
-    os.link(write(Path(ground.other.ws, "f")), ground.ws / "other")
-    os.link(write(Path(ground.mine.out, "own")), ground.ws / "own")
-    assert [one.problem for one in ground.survey("key", "other", "own").named] == ["not permitted"] * 2 + [""]
-    assert ground.listed("ws") == ["ws/own"]
-    for name in ("key", "other", "own"):  # nor once it is old and not opened any more
-        os.utime(ground.ws / name, (1, 1))
-    assert ground.listed("ws") == ["ws/own"]
+def test_a_hard_link_to_a_private_file_is_not_listed(world: World) -> None:
+    os.link(write(world.path / "state" / "key"), world.ws / "key")
+    os.link(write(Path(world.other.ws, "f")), world.ws / "other")
+    os.link(write(Path(world.mine.out, "own")), world.ws / "own")
+    assert [one.problem for one in world.survey("key", "other", "own").named] == ["not permitted"] * 2 + [""]
+    assert world.listed("ws") == ["ws/own"]
+    for name in ("key", "other", "own"):  # the same for an old file, which is not opened any more
+        os.utime(world.ws / name, (1, 1))
+    assert world.listed("ws") == ["ws/own"]
 
 
 # --- Folders --------------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_stands_for_the_files_below_it(ground: Ground) -> None:
+def test_a_folder_stands_for_the_files_below_it(world: World) -> None:
     for name in ("d/b", "d/a/z", "d/.hidden", "d/a/deep/er/f", "e"):
-        write(ground.ws / name)
-    sighting = ground.sight("d")
-    names = [os.path.relpath(file.path, ground.ws) for file in sighting.files]
+        write(world.ws / name)
+    sighting = world.sight("d")
+    names = [os.path.relpath(file.path, world.ws) for file in sighting.files]
     assert names == ["d/.hidden", "d/a/deep/er/f", "d/a/z", "d/b"]
     assert (sighting.is_folder, sighting.is_cut, sighting.problem) == (True, False, "")
 
 
-def test_a_folder_with_many_files_is_cut(ground: Ground) -> None:
+def test_a_folder_with_many_files_is_cut(world: World) -> None:
     for number in range(9):
-        write(ground.ws / "d" / str(number))
+        write(world.ws / "d" / str(number))
     for bound, is_cut in ((8, True), (9, False)):
-        sighting = ground.sight("d", folder_max=bound)
+        sighting = world.sight("d", folder_max=bound)
         assert [os.path.basename(file.path) for file in sighting.files] == [str(number) for number in range(bound)]
         assert sighting.is_cut is is_cut
-    assert ground.sight("d", entries_max=3).is_cut
-    assert len(ground.sight("d", entries_max=3).files) == 3
+    assert world.sight("d", entries_max=3).is_cut
+    assert len(world.sight("d", entries_max=3).files) == 3
 
 
-def test_a_folder_without_files_is_empty(ground: Ground) -> None:
-    (ground.ws / "d" / "e").mkdir(parents=True)
-    (ground.ws / "d" / "link").symlink_to("/etc/hostname")
-    assert ground.sight("d") == Sighting("an empty folder", is_folder=True)
+def test_a_folder_without_files_is_empty(world: World) -> None:
+    (world.ws / "d" / "e").mkdir(parents=True)
+    (world.ws / "d" / "link").symlink_to("/etc/hostname")
+    assert world.sight("d") == Sighting("an empty folder", is_folder=True)
 
 
 def test_private_folders_in_an_artifact_root_are_passed_over(tmp_path: Path) -> None:
-    """A root that contains all that is private, the sessions' folders too."""
-    ground = Ground(tmp_path, roots=[str(tmp_path)])
-    write(tmp_path / "state" / "key"), write(Path(ground.other.ws, "f")), write(Path(ground.other.tmp, "f"))
+    """An artifact root may contain everything private, the sessions' folders too."""
+    world = World(tmp_path, roots=[str(tmp_path)])
+    write(tmp_path / "state" / "key"), write(Path(world.other.ws, "f")), write(Path(world.other.tmp, "f"))
     write(tmp_path / "fine" / "f")
-    assert [file.path for file in ground.sight(str(tmp_path)).files] == [str(tmp_path / "fine" / "f")]
+    assert [file.path for file in world.sight(str(tmp_path)).files] == [str(tmp_path / "fine" / "f")]
 
 
 # --- Areas ----------------------------------------------------------------------------------------------------------
 
 
-def test_areas_are_listed_whole(ground: Ground) -> None:
-    for area, folder in (("ws", ground.mine.ws), ("in", ground.mine.in_), ("out", ground.mine.out)):
+def test_areas_are_listed_whole(world: World) -> None:
+    for area, folder in (("ws", world.mine.ws), ("in", world.mine.in_), ("out", world.mine.out)):
         for name in (f"{area}.txt", ".hidden", "sub/.git/config", "node_modules/x"):
             write(Path(folder, name))
-    write(Path(ground.mine.tmp, "never"))
+    write(Path(world.mine.tmp, "never"))
     expected = {
         area: [f"{area}/{name}" for name in sorted((".hidden", f"{area}.txt", "node_modules/x", "sub/.git/config"))]
         for area in ("in", "out", "ws")
     }
     for area, names in expected.items():
-        assert ground.listed(area) == names
-    assert ground.listed("ws", "out", "in") == [name for area in ("in", "out", "ws") for name in expected[area]]
-    for file in ground.survey(areas=("ws",)).listed:
+        assert world.listed(area) == names
+    assert world.listed("ws", "out", "in") == [name for area in ("in", "out", "ws") for name in expected[area]]
+    for file in world.survey(areas=("ws",)).listed:
         assert file == seen(Path(file.path))
 
 
-def test_areas_that_are_not_there_are_empty(ground: Ground) -> None:
-    os.rmdir(ground.ws)
-    assert ground.survey(areas=("ws", "in")) == Surveyed()
-    ground.ws.write_bytes(b"a file instead")
-    assert ground.survey(areas=("ws",)) == Surveyed()
-    ground.ws.unlink()
-    ground.ws.symlink_to(ground.path / "outside")
-    write(ground.path / "outside" / "f")
-    assert ground.survey(areas=("ws",)) == Surveyed()
+def test_areas_that_are_not_there_are_empty(world: World) -> None:
+    os.rmdir(world.ws)
+    assert world.survey(areas=("ws", "in")) == Surveyed()
+    world.ws.write_bytes(b"a file instead")
+    assert world.survey(areas=("ws",)) == Surveyed()
+    world.ws.unlink()
+    world.ws.symlink_to(world.path / "outside")
+    write(world.path / "outside" / "f")
+    assert world.survey(areas=("ws",)) == Surveyed()
 
 
-def test_entries_are_bounded_whatever_they_are(ground: Ground) -> None:
+def test_entries_are_bounded_whatever_they_are(world: World) -> None:
     for number in range(5):
-        write(ground.ws / f"f{number}")
-        (ground.ws / f"d{number}").mkdir()
-        (ground.ws / f"l{number}").symlink_to("f0")
+        write(world.ws / f"f{number}")
+        (world.ws / f"d{number}").mkdir()
+        (world.ws / f"l{number}").symlink_to("f0")
     for bound in range(15):
-        surveyed = ground.survey(areas=("ws",), entries_max=bound)
+        surveyed = world.survey(areas=("ws",), entries_max=bound)
         assert surveyed.is_cut and len(surveyed.listed) <= bound
-    surveyed = ground.survey(areas=("ws",), entries_max=15)
+    surveyed = world.survey(areas=("ws",), entries_max=15)
     assert (surveyed.is_cut, len(surveyed.listed)) == (False, 5)
 
 
-def test_upper_levels_come_first_when_there_is_too_much(ground: Ground) -> None:
+def test_upper_levels_come_first_when_there_is_too_much(world: World) -> None:
     for number in range(20):
-        write(ground.ws / "a" / "b" / f"deep{number}")
-    write(ground.ws / "top")
-    assert ground.listed("ws", entries_max=10)[-1] == "ws/top"
+        write(world.ws / "a" / "b" / f"deep{number}")
+    write(world.ws / "top")
+    assert world.listed("ws", entries_max=10)[-1] == "ws/top"
 
 
-def test_thousands_are_listed(ground: Ground) -> None:
+def test_thousands_are_listed(world: World) -> None:
     for number in range(2000):
-        os.close(os.open(ground.ws / f"f{number:04}", os.O_CREAT | os.O_WRONLY))
-    assert ground.listed("ws") == [f"ws/f{number:04}" for number in range(2000)]
-    assert len(ground.listed("ws", entries_max=1000)) == 1000
+        os.close(os.open(world.ws / f"f{number:04}", os.O_CREAT | os.O_WRONLY))
+    assert world.listed("ws") == [f"ws/f{number:04}" for number in range(2000)]
+    assert len(world.listed("ws", entries_max=1000)) == 1000
 
 
 def nest(folder: Path, depth: int) -> None:
-    """Folders in one another, each with a file, deeper than a path can say."""
+    """Folders in one another, each with a file, deeper than a path can name."""
     inner = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=inner)
@@ -312,72 +312,70 @@ def nest(folder: Path, depth: int) -> None:
     os.close(inner)
 
 
-def test_depth_is_bounded(ground: Ground) -> None:
-    nest(ground.ws, walk.DEPTH_MAX)
-    surveyed = ground.survey(areas=("ws",))
+def test_depth_is_bounded(world: World) -> None:
+    nest(world.ws, walk.DEPTH_MAX)
+    surveyed = world.survey(areas=("ws",))
     assert (surveyed.is_cut, len(surveyed.listed)) == (False, walk.DEPTH_MAX)
-    nest(ground.ws.joinpath(*"d" * walk.DEPTH_MAX), 2)
-    surveyed = ground.survey(areas=("ws",))
+    nest(world.ws.joinpath(*"d" * walk.DEPTH_MAX), 2)
+    surveyed = world.survey(areas=("ws",))
     assert (surveyed.is_cut, len(surveyed.listed)) == (True, walk.DEPTH_MAX + 1)
 
 
-def test_paths_too_long_to_be_opened_are_passed_over(ground: Ground) -> None:
-    inner = os.open(ground.ws, os.O_RDONLY)
+def test_paths_too_long_to_be_opened_are_passed_over(world: World) -> None:
+    inner = os.open(world.ws, os.O_RDONLY)
     for _ in range(20):
         os.close(os.open("f", os.O_WRONLY | os.O_CREAT, dir_fd=inner))
         os.mkdir("d" * 250, dir_fd=inner)
         outer, inner = inner, os.open("d" * 250, os.O_RDONLY, dir_fd=inner)
         os.close(outer)
     os.close(inner)
-    paths = [file.path for file in ground.survey(areas=("ws",)).listed]
+    paths = [file.path for file in world.survey(areas=("ws",)).listed]
     assert walk.PATH_SIZE_MAX - 252 < max(map(len, paths)) <= walk.PATH_SIZE_MAX
-    assert ground.survey(*paths).named == tuple(Sighting(files=(seen(Path(path)),)) for path in sorted(paths))
+    assert world.survey(*paths).named == tuple(Sighting(files=(seen(Path(path)),)) for path in sorted(paths))
 
 
-def test_names_that_are_not_utf8_are_passed_over(ground: Ground) -> None:
-    """They cannot be said in an answer."""
-    folder = os.fsencode(ground.ws)
+def test_names_that_are_not_utf8_are_passed_over(world: World) -> None:
+    """JSON cannot carry such names."""
+    folder = os.fsencode(world.ws)
     os.mkdir(folder + b"/d\xff")
     for name in (b"f\xff", b"d\xff/f", b"f"):
         os.close(os.open(folder + b"/" + name, os.O_CREAT | os.O_WRONLY))
-    assert ground.listed("ws") == ["ws/f"]
-    assert [file.path for file in ground.sight(".").files] == [str(ground.ws / "f")]
-    assert ground.sight(os.fsdecode(b"f\xff")) == Sighting("not permitted: its name is not UTF-8")
+    assert world.listed("ws") == ["ws/f"]
+    assert [file.path for file in world.sight(".").files] == [str(world.ws / "f")]
+    assert world.sight(os.fsdecode(b"f\xff")) == Sighting("not permitted: its name is not UTF-8")
 
 
 def test_what_may_not_be_read_is_passed_over() -> None:
-    is_root = os.geteuid() == 0  # whom permissions do not hold back
+    is_root = os.geteuid() == 0  # permissions do not apply to root
     if is_root:
         os.seteuid(65534)
     try:
         with tempfile.TemporaryDirectory() as name:
-            ground = Ground(Path(name).resolve())
+            world = World(Path(name).resolve())
             for name in ("open/f", "closed/f", "closed/inner/f", "f"):
-                write(ground.ws / name)
-            (ground.ws / "f").chmod(0)
-            (ground.ws / "closed").chmod(0)
+                write(world.ws / name)
+            (world.ws / "f").chmod(0)
+            (world.ws / "closed").chmod(0)
             try:
-                assert ground.listed("ws") == ["ws/open/f"]
+                assert world.listed("ws") == ["ws/open/f"]
                 for name in ("f", "closed", "closed/f"):
-                    assert ground.sight(name).problem == "not permitted: Permission denied"
+                    assert world.sight(name).problem == "not permitted: Permission denied"
             finally:
-                (ground.ws / "closed").chmod(0o700)
+                (world.ws / "closed").chmod(0o700)
     finally:
         if is_root:
             os.seteuid(0)
 
 
-# --- What changes meanwhile -----------------------------------------------------------------------------------------
+# --- Changes meanwhile ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("swapped", ["file", "folder", "workspace", "fifo", "gone"])
 @pytest.mark.parametrize("moment", ["listed", "opened"])
-def test_what_is_swapped_meanwhile_is_not_told_of(
-    swapped: str, moment: str, ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before a folder is listed, or before one of its files is opened."""
-    outside = write(ground.path / "outside" / "ws" / "sub" / "f", b"secret of somebody else")
-    target = write(ground.ws / "sub" / "f")
+def test_swapped_files_are_not_listed(swapped: str, moment: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The swap happens before a folder is listed, or before one of its files is opened."""
+    outside = write(world.path / "outside" / "ws" / "sub" / "f", b"secret of somebody else")
+    target = write(world.ws / "sub" / "f")
     swaps: list[str] = []
 
     def swap() -> None:
@@ -385,11 +383,11 @@ def test_what_is_swapped_meanwhile_is_not_told_of(
             return
         swaps.append(swapped)
         if swapped == "folder":
-            target.parent.rename(Path(ground.mine.tmp, "sub"))
+            target.parent.rename(Path(world.mine.tmp, "sub"))
             target.parent.symlink_to(outside.parent)
         elif swapped == "workspace":
-            os.rename(ground.ws.parent, os.path.join(ground.work.root, "elsewhere"))
-            os.symlink(ground.path / "outside", ground.ws.parent)
+            os.rename(world.ws.parent, os.path.join(world.work.root, "elsewhere"))
+            os.symlink(world.path / "outside", world.ws.parent)
         else:
             target.unlink()
             if swapped == "file":
@@ -407,37 +405,37 @@ def test_what_is_swapped_meanwhile_is_not_told_of(
 
         monkeypatch.setattr(walk, "scanning", scanning)
     else:
-        real = Reach.open
+        real = Permissions.open
 
-        def open_later(reach: Reach, path: str) -> object:
+        def open_later(reach: Permissions, path: str) -> object:
             swap()
             return real(reach, path)
 
-        monkeypatch.setattr(Reach, "open", open_later)
-    surveyed = ground.survey(areas=("ws",))
+        monkeypatch.setattr(Permissions, "open", open_later)
+    surveyed = world.survey(areas=("ws",))
     assert swaps == [swapped]
     assert surveyed.listed == ()
 
 
-def test_folders_that_race_are_never_followed_out(ground: Ground) -> None:
+def test_folders_that_race_are_never_followed_out(world: World) -> None:
     """A thread swaps a folder for a link and back, as fast as it can."""
-    write(ground.path / "outside" / "secret")
-    folder, aside = ground.ws / "d", ground.ws / "aside"
+    write(world.path / "outside" / "secret")
+    folder, aside = world.ws / "d", world.ws / "aside"
     write(folder / "fine")
     is_over = threading.Event()
 
     def race() -> None:
         while not is_over.is_set():
             folder.rename(aside)
-            folder.symlink_to(ground.path / "outside")
+            folder.symlink_to(world.path / "outside")
             folder.unlink()
             aside.rename(folder)
 
     racer = threading.Thread(target=race)
     racer.start()
     try:
-        found = [file.path for _ in range(40) for file in ground.survey("d", "d/secret", areas=("ws",)).listed]
-        named = [one for _ in range(40) for one in ground.survey("d", "d/secret").named]
+        found = [file.path for _ in range(40) for file in world.survey("d", "d/secret", areas=("ws",)).listed]
+        named = [one for _ in range(40) for one in world.survey("d", "d/secret").named]
     finally:
         is_over.set()
         racer.join(PATIENCE_S)
@@ -445,28 +443,28 @@ def test_folders_that_race_are_never_followed_out(ground: Ground) -> None:
     assert {os.path.basename(file.path) for one in named for file in one.files} <= {"fine"}
 
 
-# --- Who writes -----------------------------------------------------------------------------------------------------
+# --- Writers --------------------------------------------------------------------------------------------------------
 
 LEASES = pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="this system has no leases")
 
 
 @LEASES
 @pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND])
-def test_a_file_that_is_written_to_is_busy(flags: int, ground: Ground) -> None:
-    path = write(ground.ws / "f")
+def test_a_file_that_is_written_to_is_busy(flags: int, world: World) -> None:
+    path = write(world.ws / "f")
     writer = os.open(path, flags)
     try:
-        assert ground.sight("f") == Sighting(files=(seen(path, is_busy=True),))
-        assert ground.survey(areas=("ws",)).listed == (seen(path, is_busy=True),)
+        assert world.sight("f") == Sighting(files=(seen(path, is_busy=True),))
+        assert world.survey(areas=("ws",)).listed == (seen(path, is_busy=True),)
     finally:
         os.close(writer)
-    with open(path, "rb"):  # readers do not count
-        assert ground.sight("f") == Sighting(files=(seen(path),))
+    with open(path, "rb"):  # a reader does not make a file busy
+        assert world.sight("f") == Sighting(files=(seen(path),))
 
 
 @LEASES
-def test_another_process_makes_it_busy_too(ground: Ground) -> None:
-    path = write(ground.ws / "f")
+def test_another_process_makes_it_busy_too(world: World) -> None:
+    path = write(world.ws / "f")
     script = (
         "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); input(); f.close(); print(flush=True); input()"
     )
@@ -477,7 +475,7 @@ def test_another_process_makes_it_busy_too(ground: Ground) -> None:
     try:
         for _ in range(2):
             assert child.stdout.readline() == b"\n"
-            states.append(ground.sight("f").files[0].is_busy)
+            states.append(world.sight("f").files[0].is_busy)
             child.stdin.write(b"\n")
             child.stdin.flush()
     finally:
@@ -486,9 +484,10 @@ def test_another_process_makes_it_busy_too(ground: Ground) -> None:
 
 
 @LEASES
-def test_asking_leaves_no_lease_and_disturbs_nobody(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody opens the file while we ask: it waits until we are done, and nobody is killed by a signal."""
-    path = write(ground.ws / "f")
+def test_asking_leaves_no_lease_and_disturbs_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that opens the file during the survey waits until it is done, and no process is killed by a
+    signal."""
+    path = write(world.ws / "f")
     real = fcntl.fcntl
     opened = threading.Event()
 
@@ -507,32 +506,32 @@ def test_asking_leaves_no_lease_and_disturbs_nobody(ground: Ground, monkeypatch:
         return result
 
     monkeypatch.setattr(fcntl, "fcntl", fcntl_slowly)
-    assert ground.sight("f").files[0].is_busy is False
+    assert world.sight("f").files[0].is_busy is False
     assert held == [True]
     assert opened.wait(PATIENCE_S)
     opener.join()
     os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))  # refused while there is a lease
 
 
-def test_without_leases_nothing_is_busy(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_leases_nothing_is_busy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(fcntl, "F_SETLEASE", raising=False)
-    with open(write(ground.ws / "f"), "ab"):
-        assert ground.sight("f").files[0].is_busy is False
+    with open(write(world.ws / "f"), "ab"):
+        assert world.sight("f").files[0].is_busy is False
 
 
-def test_old_files_are_listed_without_being_opened(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(ground.ws / "f")
+def test_old_files_are_listed_without_being_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(world.ws / "f")
     opened: list[str] = []
-    real = Reach.open
+    real = Permissions.open
 
-    def open_and_say(reach: Reach, path: str) -> object:
+    def open_and_say(reach: Permissions, path: str) -> object:
         opened.append(path)
         return real(reach, path)
 
-    monkeypatch.setattr(Reach, "open", open_and_say)
+    monkeypatch.setattr(Permissions, "open", open_and_say)
     changed_at = path.stat().st_ctime
     for now, expected in ((changed_at + surveying.BUSY_WITHIN_S - 1, [str(path)]), (changed_at + 601, [])):
         opened.clear()
-        ground.work._now_unix = lambda now=now: now  # type: ignore[misc]
-        assert ground.survey(areas=("ws",)).listed == (seen(path),)
+        world.work._now_unix = lambda now=now: now  # type: ignore[misc]
+        assert world.survey(areas=("ws",)).listed == (seen(path),)
         assert opened == expected

@@ -1,4 +1,4 @@
-"""What a run leaves behind when it is killed, the next one removes; and nothing else."""
+"""Tests of temporary files: the leftovers of a killed run are removed by the next one, and nothing else is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOOLBOX = str(Path(__file__).parents[1] / "peers" / "toolbox.py")
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go in this test."""
+    """The folder of temporary files in this test."""
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))

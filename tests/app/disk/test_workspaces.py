@@ -1,4 +1,4 @@
-"""Storage orders are carried out, nothing escapes a workspace, and every failure is an answer."""
+"""Tests of workspaces: storage orders are carried out, nothing escapes a workspace, and every failure is an answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from isthmus.app.disk.survey import stamp_of
 from isthmus.app.disk.walk import PATH_SIZE_MAX
 from isthmus.app.disk.workspaces import Workspaces
 from isthmus.app.runtime.upstreams import _placed
-from isthmus.core.base.effects import (
+from isthmus.core.base.ids import Ticket, mint
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import (
     Allocate,
     Allocated,
     Collect,
@@ -49,8 +51,6 @@ from isthmus.core.base.effects import (
     StorageFailed,
     Sweep,
 )
-from isthmus.core.base.ids import Ticket, mint
-from isthmus.core.base.limits import Limits
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import Blobs, BlobWriter, StorageError, StorageFull
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
@@ -129,7 +129,7 @@ def collecting(*sources: Source | str, limit: int = 1 << 20, total: int = 1 << 3
 
 
 async def test_what_came_in_messages_needs_no_workspace(tmp_path: Path, blobs: Blobs) -> None:
-    """It is stored as any, and no folder is made for it."""
+    """The file is stored as any other, and no folder is made for it."""
     work = build(tmp_path, blobs)
     await work.start_up()
     order = Collect(T, "s", "", (InlineSource(b'{"content":[]}', "r"),), ("b/0",), 1 << 20, 1 << 20)
@@ -150,7 +150,7 @@ async def test_what_came_in_messages_is_bounded_as_files_are(tmp_path: Path, blo
 
 
 async def test_no_file_is_taken_in_without_a_workspace(tmp_path: Path, blobs: Blobs) -> None:
-    """Not even one that any session of the server may name."""
+    """A file that any session of the server may name is refused, too."""
     (tmp_path / "roots").mkdir()
     (tmp_path / "roots" / "x").write_bytes(SECRET)
     work = build(tmp_path, blobs, artifact_roots={"s": [str(tmp_path / "roots")]})
@@ -161,7 +161,7 @@ async def test_no_file_is_taken_in_without_a_workspace(tmp_path: Path, blobs: Bl
 
 
 async def problem(work: Workspaces, *candidates: str, limit: int = 1 << 20) -> str:
-    """What keeps the file from being taken in; that nothing of it is kept is checked on the way."""
+    """The reason why the file is not collected. Checks on the way that nothing of it is kept."""
     (file,) = (await collect(work, FileSource(candidates), limit=limit)).files
     assert file == CollectedFile(problem=file.problem)
     assert await blob_keys(work._blobs) == []
@@ -218,7 +218,7 @@ async def test_a_child_is_placed_in_the_folders_of_its_session(tmp_path: Path, b
 
 
 async def test_a_server_can_make_sockets_in_its_tmp(blobs: Blobs) -> None:
-    """However deep the root lies, Chromium's fits below TMPDIR: a socket's path has at most 107 bytes."""
+    """Chromium's socket fits below TMPDIR however deep the root lies: the path of a socket has at most 107 bytes."""
     work = Workspaces("/" + "deep/" * 40, MemoryRecords(), blobs, artifact_roots={}, working_directories={},
                       limits=Limits(), tmp_root="/tmp")  # fmt: skip
     assert len(work.folders(MINE).tmp + "/org.chromium.Chromium.XXXXXX/SingletonSocket") <= 107
@@ -276,7 +276,7 @@ async def test_names_that_were_not_minted_are_our_own_mistake(
 
 
 async def test_materialized_files_are_copies(tmp_path: Path, blobs: Blobs) -> None:
-    """Whatever the upstream does to its file, the blob stays; and a second order changes nothing of it."""
+    """The blob stays as it is, whatever the upstream does to its file. A second order changes nothing of the file."""
     work = build(tmp_path, blobs)
     content = random.Random(3).randbytes(3_000_000)
     await store(blobs, "b", content)
@@ -341,7 +341,7 @@ async def test_an_empty_blob_is_materialized(tmp_path: Path, blobs: Blobs) -> No
 async def test_copies_do_not_need_the_kernels_help(
     copied: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor that it goes on as it began."""
+    """Copying falls back at the first call or in the midst of the file."""
     left = copied
 
     def copy(source: int, target: int, count: int) -> int:
@@ -367,7 +367,7 @@ async def test_copies_do_not_need_the_kernels_help(
 
 
 async def test_what_is_taken_is_a_file_of_its_own(tmp_path: Path) -> None:
-    """Whoever writes to its file later changes nothing that is stored, however the copy was made."""
+    """Later writes to the upstream's file change nothing that is stored, however the copy was made."""
     blobs = FileBlobs(str(tmp_path / "blobs"))
     work = build(tmp_path, blobs)
     path = Path((await work.prepare(MINE)).ws, "f")
@@ -383,7 +383,7 @@ async def test_what_is_taken_is_a_file_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", ["workspace", "folder", "own"])
 async def test_nothing_is_written_through_a_link_of_the_upstream(level: str, tmp_path: Path, blobs: Blobs) -> None:
-    """A link in place of any of our folders could otherwise have us write wherever the upstream likes."""
+    """A link in place of one of our folders could otherwise redirect our writes to any place."""
     work = build(tmp_path, blobs)
     await store(blobs, "b", b"content")
     folders = await work.prepare(MINE)
@@ -445,14 +445,14 @@ async def test_sweep_removes_a_workspace_and_nothing_it_links_to(
     assert await work.carry_out(Sweep(MINE)) is None
     assert os.listdir(work.root) == [OTHER]
     assert Path(other.ws, "kept").read_bytes() == b"kept"
-    # What is in the way is left, and said.
+    # An obstacle is left in place, and logged.
     Path(work.root, MINE).write_bytes(b"")
     assert await work.carry_out(Sweep(MINE)) is None
     assert [record.getMessage().startswith("Sweep could not") for record in caplog.records] == [True]
 
 
 def nest(folder: Path, depth: int) -> None:
-    """Folders in one another, deeper than a path can say."""
+    """Folders in one another, deeper than a path can name."""
     inner = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=inner)
@@ -484,7 +484,7 @@ def test_a_tree_is_removed_however_deep(tmp_path: Path) -> None:
 
 
 def test_a_tree_that_its_owner_may_not_list_is_removed() -> None:
-    is_root = os.geteuid() == 0  # whom permissions do not hold back
+    is_root = os.geteuid() == 0  # permissions do not apply to root
     if is_root:
         os.seteuid(65534)
     try:
@@ -569,7 +569,7 @@ async def test_relative_paths_start_from_the_servers_working_directory(tmp_path:
     work = build(tmp_path, blobs, working_directory=str(outside), artifact_roots={"s": [str(outside)]})
     (file,) = (await collect(work, "shot.png")).files
     assert file.path == str(outside / "shot.png")
-    # One that depends on the session.
+    # A root that depends on the session.
     placed = build(tmp_path, blobs, working_directory="{out}/sub")
     Path((await placed.prepare(MINE)).out, "sub").mkdir()
     Path(placed.folders(MINE).out, "sub", "shot.png").write_bytes(b"png")
@@ -664,7 +664,7 @@ async def test_links_are_resolved_and_then_judged(tmp_path: Path, blobs: Blobs) 
 
 
 async def test_a_long_chain_of_links_permits_nothing(tmp_path: Path) -> None:
-    """Whether resolving it exhausts the stack is a matter of Python's version."""
+    """Python's version decides whether resolving it exhausts the stack."""
     work = build(tmp_path, MemoryBlobs())
     folders = await work.prepare(MINE)
     for number in range(1500):
@@ -686,7 +686,7 @@ async def test_a_workspace_folder_replaced_by_a_link_permits_nothing(tmp_path: P
 async def test_what_is_swapped_after_it_was_judged_is_not_read(
     swapped: str, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two moments an attacker wants: between judging and walking, and between looking at a file and opening it."""
+    """An attacker has two moments: between the check and the walk, and between looking at a file and opening it."""
     blobs = MemoryBlobs()
     work = build(tmp_path, blobs)
     outside = tmp_path / "outside"
@@ -731,7 +731,7 @@ async def test_what_is_swapped_after_it_was_judged_is_not_read(
     assert swaps == [swapped]
     if file.problem:
         assert await blob_keys(blobs) == []
-    else:  # the folder was open already: what is read is what was judged
+    else:  # the folder was open already, so the checked file is read
         assert moment == "looked at"
         assert await blob(blobs, "b/0") == b"innocent"
 
@@ -782,8 +782,8 @@ async def test_sizes_are_bounded(tmp_path: Path, blobs: Blobs) -> None:
     assert await blob_keys(blobs) == ["b/0", "b/1"]
 
 
-async def test_files_of_one_order_share_what_room_there_is(tmp_path: Path, blobs: Blobs) -> None:
-    """One that is too large for what is left does not keep a smaller one out."""
+async def test_files_of_one_order_share_the_remaining_space(tmp_path: Path, blobs: Blobs) -> None:
+    """A file that is too large for the remaining space does not keep a smaller one out."""
     work = build(tmp_path, blobs)
     folders = await work.prepare(MINE)
     sizes = (6, 5, 4, 1)
@@ -796,7 +796,7 @@ async def test_files_of_one_order_share_what_room_there_is(tmp_path: Path, blobs
 
 
 class MeddlingBlobs(MemoryBlobs):
-    """Does something whenever a blob is begun; fails to commit the n-th."""
+    """Calls a function whenever a blob is begun; fails to commit the n-th."""
 
     def __init__(self, meddle: Callable[[], None] = lambda: None, *, fails_at: int = 0, error: Exception) -> None:
         super().__init__()
@@ -856,7 +856,7 @@ async def test_a_file_is_taken_as_it_was_seen(tmp_path: Path, blobs: Blobs) -> N
 
 
 def replace(path: Path, content: bytes, *, like: os.stat_result) -> None:
-    """Another file of the same name, content and time."""
+    """Replaces a file by another one of the same name, size and time."""
     other = path.with_name("other")
     other.write_bytes(content)
     os.utime(other, ns=(like.st_atime_ns, like.st_mtime_ns))
@@ -892,7 +892,7 @@ async def test_a_file_that_was_taken_in_can_be_taken_away(tmp_path: Path, blobs:
 
 @pytest.mark.parametrize("change", ["written", "replaced", "link", "folder", "gone"])
 async def test_what_is_another_file_by_then_is_not_removed(change: str, tmp_path: Path) -> None:
-    """What stands in its place is somebody's newer work."""
+    """A file that took the name meanwhile is newer work."""
     work = build(tmp_path, MemoryBlobs())
     path = Path((await work.prepare(MINE)).ws, "f")
     outside = tmp_path / "outside"
@@ -928,9 +928,9 @@ async def test_what_may_not_be_taken_may_not_be_removed(where: str, tmp_path: Pa
     assert path.read_bytes() == b"content"
 
 
-@pytest.mark.parametrize("where", ["private", "blob", "workspace", "tmp", "crowd"])
+@pytest.mark.parametrize("where", ["private", "blob", "workspace", "tmp", "too many"])
 async def test_a_private_file_has_no_public_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hard link of the upstream's to a private file is not taken, one to a file of its own is."""
+    """A hard link that the upstream made to a private file is not taken; one to a file of its own is."""
     state = tmp_path / "state" / "deep"
     state.mkdir(parents=True)
     blobs = FileBlobs(str(tmp_path / "blobs"))
@@ -942,17 +942,17 @@ async def test_a_private_file_has_no_public_name(where: str, tmp_path: Path, mon
         "blob": Path(blobs.path_for("secret") or ""),
         "workspace": Path(other.ws, "f"),
         "tmp": Path(other.tmp, "f"),
-        "crowd": state / "key",
+        "too many": state / "key",
     }[where]
     if where != "blob":
         private.write_bytes(SECRET)
     Path(folders.out, "own").write_bytes(b"own")
     os.link(private, os.path.join(folders.ws, "public"))
     os.link(os.path.join(folders.out, "own"), os.path.join(folders.ws, "own"))
-    if where == "crowd":  # too many to look through: then nothing with two names is taken
+    if where == "too many":  # too many to search: then no file with two names is taken
         monkeypatch.setattr("isthmus.app.disk.permissions.PRIVATE_ENTRIES_MAX", 1)
     answer = await collect(work, "public", "own")
-    assert [file.problem for file in answer.files] == ["not permitted", "not permitted" if where == "crowd" else ""]
+    assert [file.problem for file in answer.files] == ["not permitted", "not permitted" if where == "too many" else ""]
 
 
 async def test_no_temporary_folder_of_another_session_is_handed_out(tmp_path: Path, blobs: Blobs) -> None:
@@ -987,7 +987,7 @@ async def test_a_collect_takes_all_or_nothing(
 
 
 class HangingBlobs(MemoryBlobs):
-    """The second blob is never done."""
+    """A store in which the second blob is never done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -1063,7 +1063,7 @@ class DefectiveRecords(MemoryRecords):
 
 
 async def test_a_defect_is_an_answer_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """And its traceback is in the log once, for whoever is to mend it."""
+    """The traceback is logged once."""
     work = build(tmp_path, MemoryBlobs())
     work._records = DefectiveRecords()
     assert await work.carry_out(Load(T, "k")) == StorageFailed("internal error")
@@ -1111,7 +1111,7 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_child_does_not_hold_the_folder(tmp_path: Path) -> None:
-    """Servers are started while it is held, and may outlive us."""
+    """Servers are started while the lock is held, and may outlive us."""
     with holding(str(tmp_path)):
         child = sleeping_child()
     try:
@@ -1122,7 +1122,7 @@ def test_a_child_does_not_hold_the_folder(tmp_path: Path) -> None:
 
 
 def sleeping_child() -> subprocess.Popen[bytes]:
-    """It runs: what it was not to inherit is closed."""
+    """A running child process; descriptors that it must not inherit are closed in it."""
     pipe = subprocess.PIPE
     script = "print(flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, close_fds=False)

@@ -1,4 +1,5 @@
-"""Calls that tell of much at once, over real sockets: however it is cut, all of it comes, once and in order."""
+"""Tests of calls with many notifications at once, over real sockets: however the bytes are divided, all arrive, once
+and in order."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ CALL = (
 )
 
 
-def said(token: bytes, dice: random.Random) -> Iterator[bytes]:
+def notifications(token: bytes, dice: random.Random) -> Iterator[bytes]:
     """Progress in rows of any length, in plain and other forms, and log messages among it."""
     due = 0
     while due < STEPS:
@@ -34,7 +35,7 @@ def said(token: bytes, dice: random.Random) -> Iterator[bytes]:
 
 
 class BurstStub(Stub):
-    """Writes what it has to say in pieces of any size: now several in one turn, now one in several."""
+    """Writes its messages in pieces of any size: several in one turn, or one in several turns."""
 
     dice: ClassVar[random.Random]
 
@@ -43,7 +44,7 @@ class BurstStub(Stub):
             return super().reply(head, body)
         params = json.loads(body)["params"]
         token, id = json.dumps(params["_meta"]["progressToken"]).encode(), str(json.loads(body)["id"]).encode()
-        events = [b"event: message\ndata: %b\n\n" % message for message in said(token, self.dice)]
+        events = [b"event: message\ndata: %b\n\n" % message for message in notifications(token, self.dice)]
         events.append(b"event: message\ndata: %b\n\n" % (ECHO % (id, b"")))
         whole = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events) + b"0\r\n\r\n"
         cuts = sorted(self.dice.sample(range(len(whole)), self.dice.choice([0, 5, 200])))
@@ -58,8 +59,8 @@ class BurstStub(Stub):
             asyncio.get_running_loop().call_soon(self.go_on)
 
 
-async def heard(client: Client) -> list[bytes]:
-    """What a client is told from its call to the answer."""
+async def received(client: Client) -> list[bytes]:
+    """The messages that a client gets from its call to the answer."""
     form = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%bcontent-length: %d\r\n\r\n%b"
     client.writer.write(form % (client.headers, len(CALL), CALL))
     await client.reader.readuntil(b"\r\n\r\n")
@@ -77,11 +78,11 @@ def test_whatever_a_read_brings_all_of_it_comes_in_order(
 ) -> None:
     monkeypatch.setenv("ISTHMUS_DRIVER", driver)
     BurstStub.dice = random.Random(seed)
-    wanted = [*said(b'"mine"', random.Random(seed)), ECHO % (b"7", b"")]
+    wanted = [*notifications(b'"mine"', random.Random(seed)), ECHO % (b"7", b"")]
 
     async def run() -> list[bytes]:
         with anyio.fail_after(PATIENCE_S):
             async with connected(BurstStub, is_modern=False) as client:
-                return await heard(client)
+                return await received(client)
 
     assert [json.loads(message) for message in anyio.run(run)] == [json.loads(message) for message in wanted]

@@ -1,4 +1,5 @@
-"""What a client missed, kept in memory or in SQLite: a real server that says much, and a client that was cut off."""
+"""Tests of the event store in memory and in SQLite: a real server that sends many messages, and a client that was
+cut off."""
 
 from __future__ import annotations
 
@@ -34,15 +35,16 @@ def stored(root: Path) -> list[str]:
         return [key for (key,) in db.execute("SELECT key FROM records WHERE key LIKE 'event/%' ORDER BY key")]
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """The disk takes its time."""
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits by polling, as writing to the disk takes its time."""
     with anyio.fail_after(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 (nobody says when)
+        while not condition():  # noqa: ASYNC110 (no event is set)
             await anyio.sleep(0.01)
 
 
 async def missed(caller: Caller) -> str:
-    """Call a tool that says more than fits into memory, and hang up after the first of it. Returns the id of that."""
+    """Calls a tool that sends more than fits into memory, and hangs up after the first event. Returns that event's
+    id."""
     params = {
         "name": "progress",
         "arguments": {"steps": STEPS, "size": SIZE_BYTES},
@@ -52,7 +54,7 @@ async def missed(caller: Caller) -> str:
         assert (await anext(response.messages()))["params"]["progress"] == 1
         seen = response.last_event_id
     assert seen is not None
-    assert await caller.call("echo", text="x") == "toolbox says x"  # it does one thing after the other
+    assert await caller.call("echo", text="x") == "toolbox says x"  # the server does one thing after the other
     return seen
 
 
@@ -67,8 +69,8 @@ async def rest(caller: Caller, seen: str) -> list[object]:
 @pytest.mark.anyio
 async def test_sqlite_keeps_what_memory_has_no_room_for(tmp_path: Path) -> None:
     assert Limits().events_per_session_max_bytes < STEPS * SIZE_BYTES
-    async with running(settings(tmp_path, "sqlite"), listen=True, is_lasting=True) as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with running(settings(tmp_path, "sqlite"), listen=True, is_lasting=True) as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
         seen = await missed(caller)
         await until(lambda: len(stored(tmp_path)) > 100)
@@ -76,26 +78,26 @@ async def test_sqlite_keeps_what_memory_has_no_room_for(tmp_path: Path) -> None:
         assert await rest(caller, seen) == [*range(2, STEPS + 1), "big"], (
             "once more, as the client may be cut off again"
         )
-    # It ends with its session; what is written down at the very end of a run is removed by the next.
+    # Stored events end with their session. Those written at the very end of a run are removed by the next.
     async with running(settings(tmp_path, "sqlite"), listen=False, is_lasting=True):
         assert stored(tmp_path) == []
 
 
 @pytest.mark.anyio
 async def test_memory_keeps_the_newest(tmp_path: Path) -> None:
-    async with running(settings(tmp_path, "memory"), listen=True, is_lasting=True) as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with running(settings(tmp_path, "memory"), listen=True, is_lasting=True) as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
-        told = await rest(caller, await missed(caller))
-        assert 1 < len(told) <= Limits().events_max
-        assert told == [*range(STEPS - len(told) + 2, STEPS + 1), "big"]
+        steps = await rest(caller, await missed(caller))
+        assert 1 < len(steps) <= Limits().events_max
+        assert steps == [*range(STEPS - len(steps) + 2, STEPS + 1), "big"]
         assert stored(tmp_path) == []
 
 
 @pytest.mark.anyio
 async def test_what_is_stored_goes_with_its_session(tmp_path: Path) -> None:
-    async with running(settings(tmp_path, "sqlite"), listen=True, is_lasting=True) as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with running(settings(tmp_path, "sqlite"), listen=True, is_lasting=True) as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
         await missed(caller)
         await until(lambda: len(stored(tmp_path)) > 100)

@@ -1,4 +1,4 @@
-"""The proxy as it is run: real children, real sockets on loopback, and nothing left of either afterwards."""
+"""Tests of the proxy as it is run: real children, real sockets on loopback, and nothing left of either afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from isthmus.app.base.version import VERSION
 from isthmus.app.config.file_settings import UploadConsumerAdapter
 from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
 from isthmus.app.disk.lock import holding
-from isthmus.app.gateway import Service, running
+from isthmus.app.gateway import Gateway, running
 from isthmus.app.runtime.listeners import LOOPBACK_NAMES, surface_of
 from isthmus.app.runtime.open_files import OPEN_FILES_MAX
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
@@ -46,12 +46,12 @@ def configured(*servers: Server, root: Path | None = None, port: int = 0) -> Set
 @asynccontextmanager
 async def proxy(
     *servers: Server, root: Path | None = None, port: int = 0, trace_path: Path | None = None
-) -> AsyncIterator[Service]:
-    """It listens on loopback; what it stores lasts if it has a `root`."""
+) -> AsyncIterator[Gateway]:
+    """A gateway that listens on loopback. Its storage lasts if it has a `root`."""
     settings = configured(*(servers or (child(),)), root=root, port=port)
     trace = None if trace_path is None else str(trace_path)
-    async with running(settings, listen=True, is_lasting=root is not None, trace_path=trace) as service:
-        yield service
+    async with running(settings, listen=True, is_lasting=root is not None, trace_path=trace) as gateway:
+        yield gateway
 
 
 def is_alive(pid: int) -> bool:
@@ -67,7 +67,7 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def start_error(settings: Settings, *, is_lasting: bool = False, trace_path: str | None = None) -> str:
-    """What `running` says of why it does not start."""
+    """The error by which `running` does not start."""
     with pytest.raises(StartError) as raised:
         async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace_path):
             raise AssertionError("it started")
@@ -79,32 +79,32 @@ async def start_error(settings: Settings, *, is_lasting: bool = False, trace_pat
 
 @pytest.mark.anyio
 async def test_a_child_is_called_over_http() -> None:
-    async with proxy() as service:
+    async with proxy() as gateway:
         for path in ("/mcp", "/mcp/", "/mcp/a"):
-            caller = Caller(service.base_url + path)
+            caller = Caller(gateway.base_url + path)
             assert (await caller.initialize())["serverInfo"] == {"name": "a", "version": "1.2"}
             assert await caller.call("echo", text="héllo") == "a says héllo"
 
 
 @pytest.mark.anyio
 async def test_two_servers_have_paths_of_their_own() -> None:
-    async with proxy(child("a"), child("b")) as service:
+    async with proxy(child("a"), child("b")) as gateway:
         for id in ("a", "b"):
-            caller = Caller(f"{service.base_url}/mcp/{id}")
+            caller = Caller(f"{gateway.base_url}/mcp/{id}")
             assert (await caller.initialize())["serverInfo"]["name"] == id
             assert await caller.call("echo", text="here") == f"{id} says here"
-            foreign = Caller(f"{service.base_url}/mcp/{'b' if id == 'a' else 'a'}")
+            foreign = Caller(f"{gateway.base_url}/mcp/{'b' if id == 'a' else 'a'}")
             foreign.session = caller.session
             async with foreign.post(id=1, method="ping") as response:
                 assert response.status == 404, "a session is its own server's"
-        status, body = await fetch(f"{service.base_url}/mcp", "POST", USUAL)
+        status, body = await fetch(f"{gateway.base_url}/mcp", "POST", USUAL)
         assert status == 404, "with two servers there is none at /mcp"
         assert "/mcp/a, /sse/a, /ws/a, /upload/a, /mcp/b" in body["error"]["message"]
 
 
 @pytest.mark.anyio
 async def test_a_clients_header_reaches_the_server_it_is_passed_to() -> None:
-    """Through two proxies: the far one takes nobody without it."""
+    """The header passes two proxies; the far one refuses requests without it."""
     async with proxy(msgspec.structs.replace(child(), required_headers=("X-Key",))) as far:
         upstream = Upstream(url=f"{far.base_url}/mcp", pass_headers={"X-Own-Key": "X-Key"})
         async with proxy(Server(id="near", upstream=upstream)) as near:
@@ -117,7 +117,7 @@ async def test_a_clients_header_reaches_the_server_it_is_passed_to() -> None:
 
 
 async def deny(stream: anyio.abc.SocketStream) -> None:
-    """A server that wants a token, whoever asks."""
+    """A server that refuses every request without a token."""
     async with stream:
         await stream.receive()
         head = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=far\r\nContent-Length: 0\r\n"
@@ -147,13 +147,13 @@ async def test_whoever_is_to_authenticate_gets_the_challenge(pass_headers: tuple
 
 @pytest.mark.anyio
 async def test_the_pages_beside_it() -> None:
-    async with proxy() as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with proxy() as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
         healthy = {"status": "ok", "service": "isthmus", "version": VERSION, "sessions": 1}
         for page in ("/health", "/healthz", "/readyz"):
-            assert await fetch(service.base_url + page) == (200, healthy)
-        status, body = await fetch(f"{service.base_url}/nonsense")
+            assert await fetch(gateway.base_url + page) == (200, healthy)
+        status, body = await fetch(f"{gateway.base_url}/nonsense")
         assert status == 404
         expected = ["/mcp", "/sse", "/ws", "/mcp/a", "/sse/a", "/ws/a", "/upload/a", "/healthz"]
         assert body["endpoints"] == expected
@@ -167,14 +167,14 @@ async def test_the_pages_beside_it() -> None:
 )
 async def test_foreign_pages_and_names_are_refused(path: str, foreign: dict[str, str]) -> None:
     """A browser that was led here by a rebound name, or by another site's page, gets nothing."""
-    async with proxy() as service:
+    async with proxy() as gateway:
         method = "POST" if path == "/mcp" else "GET"
-        async with requested(service.base_url + path, method, USUAL | foreign) as response:
+        async with requested(gateway.base_url + path, method, USUAL | foreign) as response:
             assert response.status == 403
             [seen] = foreign.values()
-            assert seen.encode() in await response.body(), "it says what it saw"
-        origin = {"origin": service.base_url}
-        assert (await fetch(f"{service.base_url}/healthz", headers=origin))[0] == 200, "a page of its own may"
+            assert seen.encode() in await response.body(), "the error names the value"
+        origin = {"origin": gateway.base_url}
+        assert (await fetch(f"{gateway.base_url}/healthz", headers=origin))[0] == 200, "a page of its own may"
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_a_host_is_known_however_it_is_written(core: Core, host: str) -> None:
 
 @pytest.mark.anyio
 async def test_a_child_that_dies_fails_its_call_and_is_started_anew() -> None:
-    async with proxy() as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with proxy() as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
         answer = await caller.request("tools/call", {"name": "die"})
         assert "exited with code 3" in answer["error"]["message"]
@@ -208,24 +208,24 @@ async def test_a_child_that_dies_fails_its_call_and_is_started_anew() -> None:
 @pytest.mark.anyio
 async def test_children_see_little_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
-    async with proxy() as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with proxy() as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
         names = json.loads(await caller.call("environment"))["names"]
         assert "PATH" in names
         assert "SECRET_TOKEN" not in names
 
 
-# --- Behind another -------------------------------------------------------------------------------------------------
+# --- Behind another proxy -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
 async def test_isthmus_behind_isthmus() -> None:
-    """Stdio to HTTP to HTTP: calls, the server's own questions, progress and the end of a session cross both."""
+    """Stdio to HTTP to HTTP: calls, server requests, progress and the end of a session cross both."""
     async with proxy() as behind:
         before = Server(id="front", upstream=Upstream(url=f"{behind.base_url}/mcp"))
-        async with proxy(before) as service:
-            caller = Caller(f"{service.base_url}/mcp")
+        async with proxy(before) as gateway:
+            caller = Caller(f"{gateway.base_url}/mcp")
             assert (await caller.initialize(sampling={}))["serverInfo"]["name"] == "a"
             assert await caller.call("echo", text="far") == "a says far"
 
@@ -234,7 +234,7 @@ async def test_isthmus_behind_isthmus() -> None:
                 question = await anext(messages)
                 assert question["method"] == "sampling/createMessage"
                 content = {"type": "text", "text": "the client's words"}
-                await caller.tell(id=question["id"], result={"role": "assistant", "content": content, "model": "m"})
+                await caller.send(id=question["id"], result={"role": "assistant", "content": content, "model": "m"})
                 answer = await anext(messages)
                 assert answer["id"] == 70
                 assert answer["result"]["content"][0]["text"] == "the client's words"
@@ -258,52 +258,52 @@ async def test_isthmus_behind_isthmus() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_upstream_that_is_not_there_is_said_to_be() -> None:
+async def test_a_missing_upstream_is_reported() -> None:
     async with proxy() as gone:
         url = f"{gone.base_url}/mcp"
-    async with proxy(Server(id="front", upstream=Upstream(url=url))) as service:
+    async with proxy(Server(id="front", upstream=Upstream(url=url))) as gateway:
         with pytest.raises(AssertionError, match=r"connection refused by 127\.0\.0\.1.*is the server running"):
-            await Caller(f"{service.base_url}/mcp").initialize()
+            await Caller(f"{gateway.base_url}/mcp").initialize()
 
 
 # --- Starting -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
-async def test_a_port_that_is_taken_is_said_to_be() -> None:
-    async with proxy() as service:
-        port = int(service.base_url.rpartition(":")[2])
-        said = await start_error(configured(child(), port=port))
+async def test_a_taken_port_is_reported() -> None:
+    async with proxy() as gateway:
+        port = int(gateway.base_url.rpartition(":")[2])
+        error = await start_error(configured(child(), port=port))
         assert (
-            said
+            error
             == f"port {port} on 127.0.0.1 is taken by another program: choose another one, or 0 for any that is free"
         )
 
 
 @pytest.mark.anyio
-async def test_a_storage_that_is_in_use_is_said_to_be(tmp_path: Path) -> None:
-    """And it is free again afterwards."""
+async def test_a_storage_in_use_is_reported(tmp_path: Path) -> None:
+    """The storage is free again afterwards."""
     root = tmp_path / "data"
     async with proxy(root=root):
-        said = await start_error(configured(child(), root=root), is_lasting=True)
-        assert said == (f"another process uses {root}/workspaces: stop it, or give this one a storage root of its own")
+        error = await start_error(configured(child(), root=root), is_lasting=True)
+        assert error == (f"another process uses {root}/workspaces: stop it, or give this one a storage root of its own")
     async with proxy(root=root):
         pass
 
 
 @pytest.mark.anyio
 async def test_nothing_is_made_or_read_in_a_storage_that_is_in_use(tmp_path: Path) -> None:
-    """Of two first starts at once, one must not make the key that signs the other's links."""
+    """One of two concurrent first starts must not make the key that signs the other's links."""
     with holding(str(tmp_path / "workspaces")):
-        said = await start_error(configured(child(), root=tmp_path), is_lasting=True)
-    assert "another process uses" in said
+        error = await start_error(configured(child(), root=tmp_path), is_lasting=True)
+    assert "another process uses" in error
     assert [path.name for path in tmp_path.iterdir()] == ["workspaces"]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("value", [b"", b"no JSON", b"{}", b'{"blob":7}', b'{"blob":"../../x"}', b'{"blob":"b1"}'])
 async def test_uploads_of_an_earlier_run_that_nobody_can_read_go(value: bytes, tmp_path: Path) -> None:
-    """What their records owned goes at the next start, at the latest."""
+    """The files of their records are removed at the next start, at the latest."""
     async with proxy(root=tmp_path):
         pass
     records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
@@ -311,8 +311,8 @@ async def test_uploads_of_an_earlier_run_that_nobody_can_read_go(value: bytes, t
     await records.aclose()
     async with FileBlobs(str(tmp_path / "blobs")).create("b1", size_max_bytes=1) as writer:
         await writer.commit()
-    async with proxy(root=tmp_path) as service:
-        assert service.hub.files() == ()
+    async with proxy(root=tmp_path) as gateway:
+        assert gateway.hub.files() == ()
     records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
     assert [key async for key, _ in records.scan("")] == []
     await records.aclose()
@@ -322,7 +322,8 @@ async def test_uploads_of_an_earlier_run_that_nobody_can_read_go(value: bytes, t
 
 @pytest.mark.anyio
 async def test_uploads_of_an_earlier_run_are_there_until_their_time_is_over(tmp_path: Path) -> None:
-    """One that does not say when that is was not used until now; a session that is closed by the end keeps its own."""
+    """An upload without an expiry date gets one, `upload_ttl_s` after the start. The upload of a session that had
+    closed keeps its own."""
     async with proxy(root=tmp_path):
         pass
     upload = StoredUpload(
@@ -347,31 +348,31 @@ async def test_uploads_of_an_earlier_run_are_there_until_their_time_is_over(tmp_
     await records.aclose()
     for _ in range(2):
         before = time.time()
-        async with proxy(root=tmp_path) as service:
-            told = {file.id: file for file in service.hub.files()}
-            assert set(told) == {upload.uid, known.uid}
-            assert told[known.uid].expires_at_unix == pytest.approx(known.expires_at_unix, abs=1e-3)
-            ttl_s = service.limits.upload_ttl_s
-            assert before + ttl_s - 1e-3 <= told[upload.uid].expires_at_unix <= time.time() + ttl_s
-            assert not any(file.is_live for file in told.values())
+        async with proxy(root=tmp_path) as gateway:
+            listed = {file.id: file for file in gateway.hub.files()}
+            assert set(listed) == {upload.uid, known.uid}
+            assert listed[known.uid].expires_at_unix == pytest.approx(known.expires_at_unix, abs=1e-3)
+            ttl_s = gateway.limits.upload_ttl_s
+            assert before + ttl_s - 1e-3 <= listed[upload.uid].expires_at_unix <= time.time() + ttl_s
+            assert not any(file.is_live for file in listed.values())
             assert len(list((tmp_path / "blobs").iterdir())) == 2
 
 
 @pytest.mark.anyio
-async def test_storage_that_cannot_be_used_is_said_to_be(tmp_path: Path) -> None:
+async def test_storage_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    said = await start_error(configured(child(), root=tmp_path / "file"), is_lasting=True)
-    assert said == f"storage.root {tmp_path}/file cannot be used: Not a directory"
+    error = await start_error(configured(child(), root=tmp_path / "file"), is_lasting=True)
+    assert error == f"storage.root {tmp_path}/file cannot be used: Not a directory"
     (tmp_path / "data" / "state").mkdir(parents=True)
     (tmp_path / "data" / "state" / "records.sqlite").write_bytes(b"this is no database at all" * 100)
-    said = await start_error(configured(child(), root=tmp_path / "data"), is_lasting=True)
-    assert said == f"storage.root {tmp_path}/data cannot be used: the records cannot be opened: file is not a database"
+    error = await start_error(configured(child(), root=tmp_path / "data"), is_lasting=True)
+    assert error == f"storage.root {tmp_path}/data cannot be used: the records cannot be opened: file is not a database"
 
 
 @pytest.mark.anyio
-async def test_a_trace_that_cannot_be_written_is_said_to_be(tmp_path: Path) -> None:
-    said = await start_error(configured(child()), trace_path=str(tmp_path / "no" / "trace"))
-    assert said == f"the trace {tmp_path}/no/trace cannot be written: No such file or directory"
+async def test_a_trace_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    error = await start_error(configured(child()), trace_path=str(tmp_path / "no" / "trace"))
+    assert error == f"the trace {tmp_path}/no/trace cannot be written: No such file or directory"
 
 
 @pytest.mark.anyio
@@ -389,19 +390,19 @@ async def test_as_many_files_may_be_open_as_the_system_allows() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-# --- What stays -----------------------------------------------------------------------------------------------------
+# --- What a run leaves behind ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
 async def test_nothing_of_a_temporary_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No child, no file, no listener, though a session is open and the context is left by an error."""
+    """No child, file or listener stays, though a session is open and the context is left by an error."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pids: list[int] = []
     with pytest.raises(ExceptionGroup) as raised:
-        async with proxy() as service:
-            caller = Caller(f"{service.base_url}/mcp")
+        async with proxy() as gateway:
+            caller = Caller(f"{gateway.base_url}/mcp")
             await caller.initialize()
-            pids = service.hub.child_pids
+            pids = gateway.hub.child_pids
             assert list(map(is_alive, pids)) == [True]
             assert any(tmp_path.iterdir())
             raise ZeroDivisionError
@@ -409,17 +410,17 @@ async def test_nothing_of_a_temporary_one_stays(tmp_path: Path, monkeypatch: pyt
     assert not any(map(is_alive, pids))
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError):
-        await fetch(f"{service.base_url}/healthz")
+        await fetch(f"{gateway.base_url}/healthz")
 
 
 @pytest.mark.anyio
 async def test_the_folders_of_a_session_do_not_outlive_the_proxy(tmp_path: Path) -> None:
-    """Nor does a server that takes its time to end: it may still be writing there."""
+    """The proxy waits for a server that takes its time to end, as it may still be writing there."""
     lingering = ("sh", "-c", '"$0" "$1" a; sleep 0.5; echo late > "$PWD/late"', sys.executable, TOOLBOX)
     adapter = UploadConsumerAdapter(tools=("echo",), file_path_argument="text")
     server = Server(id="a", upstream=Upstream(command=lingering), adapters=(adapter,))
-    async with proxy(server, root=tmp_path) as service:
-        await Caller(f"{service.base_url}/mcp").initialize()
+    async with proxy(server, root=tmp_path) as gateway:
+        await Caller(f"{gateway.base_url}/mcp").initialize()
         [workspace] = [path for path in (tmp_path / "workspaces").iterdir() if path.is_dir()]
         upload = workspace / "in" / "1" / "private.txt"
         upload.parent.mkdir()
@@ -429,7 +430,7 @@ async def test_the_folders_of_a_session_do_not_outlive_the_proxy(tmp_path: Path)
 
 @pytest.mark.anyio
 async def test_artifacts_of_an_earlier_run_count_and_those_nobody_can_read_go(tmp_path: Path) -> None:
-    """Else each start would give `storage.max_size` away once more."""
+    """Each start would otherwise give `storage.max_size` away once more."""
     async with proxy(root=tmp_path):
         pass
     record = StoredArtifact(
@@ -481,7 +482,7 @@ async def test_the_key_of_links_outlives_a_restart_and_is_private(tmp_path: Path
 
 @pytest.mark.anyio
 async def test_the_key_of_request_states_outlives_a_restart_and_is_private(tmp_path: Path) -> None:
-    """So that what an earlier run signed is known for that, and not taken for a forgery."""
+    """A state that an earlier run signed is recognized, and not taken for a forgery."""
     key = tmp_path / "state" / "state.key"
     async with proxy(root=tmp_path) as first:
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -496,8 +497,8 @@ async def test_the_key_of_request_states_outlives_a_restart_and_is_private(tmp_p
 @pytest.mark.anyio
 async def test_a_trace_is_private_and_replays_without_a_difference(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    async with proxy(trace_path=path) as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with proxy(trace_path=path) as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
         assert await caller.call("echo", text="for the record") == "a says for the record"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -510,7 +511,7 @@ async def test_a_trace_is_private_and_replays_without_a_difference(tmp_path: Pat
 
 @pytest.mark.anyio
 async def test_a_trace_takes_over_no_permissions(tmp_path: Path) -> None:
-    """Also where a link leads to it, as to the latest one."""
+    """The property holds for a trace behind a link, too, such as the one to the latest trace."""
     path, link = tmp_path / "run.jsonl", tmp_path / "link"
     path.write_bytes(b"something longer than a trace of nothing" * 1000)
     path.chmod(0o644)
@@ -523,12 +524,12 @@ async def test_a_trace_takes_over_no_permissions(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_a_trace_that_is_being_written_is_not_another_ones(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    async with proxy(root=tmp_path / "data", trace_path=path) as service:
-        await Caller(f"{service.base_url}/mcp").initialize()
-        said = await start_error(configured(child()), trace_path=str(path))
-        assert said == f"the trace {path} cannot be written: another run is writing it"
-        said = await start_error(configured(child(), root=tmp_path / "data"), is_lasting=True, trace_path=str(path))
-        assert "another process uses" in said
+    async with proxy(root=tmp_path / "data", trace_path=path) as gateway:
+        await Caller(f"{gateway.base_url}/mcp").initialize()
+        error = await start_error(configured(child()), trace_path=str(path))
+        assert error == f"the trace {path} cannot be written: another run is writing it"
+        error = await start_error(configured(child(), root=tmp_path / "data"), is_lasting=True, trace_path=str(path))
+        assert "another process uses" in error
     lines = path.read_bytes().splitlines()
     assert len(lines) > 5
     assert list(replay(lines)) == []
@@ -537,24 +538,22 @@ async def test_a_trace_that_is_being_written_is_not_another_ones(tmp_path: Path)
 @pytest.mark.anyio
 async def test_a_trace_to_a_pipe_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    said = await start_error(configured(child()), trace_path=str(tmp_path / "pipe"))
-    assert said == f"the trace {tmp_path}/pipe cannot be written: nobody reads that pipe"
+    error = await start_error(configured(child()), trace_path=str(tmp_path / "pipe"))
+    assert error == f"the trace {tmp_path}/pipe cannot be written: nobody reads that pipe"
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size_bytes", [10, 100_000])
-async def test_a_trace_that_cannot_go_on_is_said_to_end_and_nothing_else_does(
-    size_bytes: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Be it that the disk is found to be full within a call, or at the very end."""
+async def test_a_trace_that_cannot_go_on_ends_alone(size_bytes: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The disk may be found to be full within a call, or at the very end."""
     mode = os.stat("/dev/full").st_mode
-    async with proxy(trace_path=Path("/dev/full")) as service:
-        caller = Caller(f"{service.base_url}/mcp")
+    async with proxy(trace_path=Path("/dev/full")) as gateway:
+        caller = Caller(f"{gateway.base_url}/mcp")
         await caller.initialize()
         for _ in range(2):
             assert await caller.call("echo", text="x" * size_bytes) == "a says " + "x" * size_bytes
-    said = [record.getMessage() for record in caplog.records if "trace" in record.getMessage()]
-    assert said == ["the trace /dev/full ends here: No space left on device"]
+    logged = [record.getMessage() for record in caplog.records if "trace" in record.getMessage()]
+    assert logged == ["the trace /dev/full ends here: No space left on device"]
     assert os.stat("/dev/full").st_mode == mode
 
 
@@ -572,19 +571,19 @@ async def test_leaving_lets_a_call_finish(tmp_path: Path) -> None:
 
     async with anyio.create_task_group() as tasks:
         ready = anyio.Event()
-        async with proxy() as service:
-            tasks.start_soon(call, f"{service.base_url}/mcp", ready)
+        async with proxy() as gateway:
+            tasks.start_soon(call, f"{gateway.base_url}/mcp", ready)
             with anyio.fail_after(PATIENCE_S):
                 await ready.wait()
                 while not started.exists():  # noqa: ASYNC110
                     await anyio.sleep(0.01)
-            tasks.start_soon(_touch_once_refused, service.base_url, until)
+            tasks.start_soon(_touch_once_refused, gateway.base_url, until)
         left.set()
     assert answers == ["waited"]
 
 
 async def _touch_once_refused(base_url: str, until: Path) -> None:
-    """Let the call finish when the listener is closed, which shows that the proxy is draining."""
+    """Lets the call finish when the listener is closed, which shows that the proxy is draining."""
     with anyio.fail_after(PATIENCE_S):
         while True:
             try:
@@ -608,40 +607,42 @@ async def test_an_open_event_stream_ends_with_the_proxy() -> None:
         ended.set()
 
     async with anyio.create_task_group() as tasks:
-        async with proxy() as service:
-            caller = Caller(f"{service.base_url}/mcp")
+        async with proxy() as gateway:
+            caller = Caller(f"{gateway.base_url}/mcp")
             await caller.initialize()
             assert caller.session is not None
             opened = anyio.Event()
             tasks.start_soon(listen, caller.url, caller.session, opened)
             await opened.wait()
-            assert os.getpid() not in service.hub.child_pids
+            assert os.getpid() not in gateway.hub.child_pids
     assert ended.is_set()
 
 
 @pytest.mark.anyio
-async def test_a_client_of_lines_that_has_said_all_is_answered(tmp_path: Path) -> None:
-    """As on stdio: what is piped into a socket ends before its answers are there."""
-    says: list[dict[str, object]] = [
+async def test_a_client_of_lines_that_closed_its_sending_side_is_answered(tmp_path: Path) -> None:
+    """Input that is piped into a socket ends before its answers are there, as on stdio."""
+    messages: list[dict[str, object]] = [
         {"id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}}},
         {"method": "notifications/initialized"},
         {"id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "last"}}},
     ]
     async with proxy(msgspec.structs.replace(child(), unix_socket=str(tmp_path / "lines"))):
         async with await anyio.connect_unix(tmp_path / "lines") as stream:
-            await stream.send(b"".join(msgspec.json.encode({"jsonrpc": "2.0", **said}) + b"\n" for said in says))
+            await stream.send(
+                b"".join(msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n" for message in messages)
+            )
             await stream.send_eof()
-            heard = b""
+            received = b""
             with contextlib.suppress(anyio.EndOfStream), anyio.fail_after(30):
                 while True:
-                    heard += await stream.receive()
-    assert [msgspec.json.decode(line)["id"] for line in heard.splitlines()] == [0, 1]
-    assert b"says last" in heard
+                    received += await stream.receive()
+    assert [msgspec.json.decode(line)["id"] for line in received.splitlines()] == [0, 1]
+    assert b"says last" in received
 
 
 @pytest.mark.anyio
 async def test_unix_sockets_on_all_sides(tmp_path: Path) -> None:
-    """A server's own socket, another proxy that joins it, and HTTP on a socket of that."""
+    """The chain is a server's own socket, another proxy that joins it, and HTTP on a socket of that."""
     inner = msgspec.structs.replace(child(), unix_socket=str(tmp_path / "lines"))
     async with proxy(inner):
         server = Server(id="near", upstream=Upstream(url=f"unix://{tmp_path}/lines", transport="unix"))

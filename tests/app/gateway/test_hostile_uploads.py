@@ -1,4 +1,5 @@
-"""Uploads that mean harm, through a proxy at work: each is refused, leaves nothing behind, and hurts nobody else."""
+"""Tests of malicious uploads through a proxy at work: each is refused, leaves nothing behind, and affects no other
+client."""
 
 from __future__ import annotations
 
@@ -45,12 +46,12 @@ END = b"--XyZ--\r\n"
 
 
 def raw(url: str, method: str, *lines: str, body: bytes = b"") -> bytes:
-    """What comes back for bytes as they are, up to the end of the connection, which the proxy is to make."""
+    """The response to bytes sent as they are, up to the end of the connection, which the proxy is to close."""
     parts = urlsplit(url)
     head = [f"{method} {parts.path}?{parts.query} HTTP/1.1", f"Host: {parts.netloc}", *lines]
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20) as plug:
         answer = bytearray()
-        with contextlib.suppress(ConnectionResetError):  # with what was not read, after the answer
+        with contextlib.suppress(ConnectionResetError):  # unread data causes a reset after the answer
             plug.sendall("\r\n".join([*head, "", ""]).encode() + body)
             while piece := plug.recv(65536):
                 answer += piece
@@ -95,11 +96,11 @@ def test_a_hostile_form_leaves_nothing_and_can_be_mended(world: World, name: str
 
 
 def test_a_form_within_a_form_is_content(world: World) -> None:
-    """Whatever its boundary is like."""
+    """The inner form may have any boundary."""
     for boundary in (b"XyZZ", b"XyZ-", b"yZ"):
         inner = (file_part(b"inner") + END).replace(b"--XyZ", b"--" + boundary)
         if boundary.startswith(b"XyZ"):
-            inner = b"-" + inner.replace(b"\r\n--", b"\r\n -")  # a line that begins with ours would end the part
+            inner = b"-" + inner.replace(b"\r\n--", b"\r\n -")  # our boundary would end the part
         reply = world.caller.fetch("POST", world.caller.link(), {"Content-Type": FORM}, file_part(inner) + END)
         assert (reply.status, reply.json["count"]) == (200, 1)
         assert world.caller.content(reply.json["upload_handle"]) == inner
@@ -108,8 +109,8 @@ def test_a_form_within_a_form_is_content(world: World) -> None:
 def test_a_body_shorter_than_it_says_leaves_nothing(world: World) -> None:
     link, before = world.caller.link(), world.stored()
     body = file_part(b"x" * 1000) + END
-    for method, type, said in (("POST", FORM, len(body) + 1), ("PUT", "text/plain", 5000)):
-        world.caller.drop(method, link, {"Content-Type": type, "Content-Length": str(said)}, body)
+    for method, type, length in (("POST", FORM, len(body) + 1), ("PUT", "text/plain", 5000)):
+        world.caller.drop(method, link, {"Content-Type": type, "Content-Length": str(length)}, body)
         assert world.stored() == before
     assert world.caller.fetch("PUT", link, {}, b"x").status == 200
 
@@ -133,7 +134,7 @@ def test_what_follows_a_body_is_no_part_of_it(world: World) -> None:
         (("Content-Length: 0x5",), b"hello"),
     ],
 )
-def test_a_body_framed_in_two_ways_is_none(world: World, lines: tuple[str, ...], body: bytes) -> None:
+def test_a_body_framed_in_two_ways_is_refused(world: World, lines: tuple[str, ...], body: bytes) -> None:
     link, before = world.caller.link(), world.stored()
     answer = raw(link, "PUT", *lines, body=body)
     assert answer.split(b" ", 2)[1] in (b"400", b"501")
@@ -148,8 +149,8 @@ def test_a_body_framed_in_two_ways_is_none(world: World, lines: tuple[str, ...],
         ("POST", ("Tus-Resumable: 1.0.0", f"Content-Type: {BODY['Content-Type']}", "Upload-Length: 2000")),
     ],
 )
-def test_who_asks_before_sending_is_told_before_sending(world: World, method: str, lines: tuple[str, ...]) -> None:
-    """A link that is not good, or a body that is too large, costs its client nothing."""
+def test_expect_continue_is_refused_before_the_body_is_sent(world: World, method: str, lines: tuple[str, ...]) -> None:
+    """An invalid link, or a body that is too large, costs its client nothing."""
     link = world.caller.link()
     forged = link[:-1] + ("1" if link[-1] == "0" else "0")
     for url, size, status in ((forged, 2000, b"403"), (link, 100 << 20, b"413")):
@@ -243,7 +244,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_a_label_and_leads_nowhere(world: World, name: str) -> None:
-    """However it comes, the tool is given a file of its own folder, with what was sent."""
+    """The tool is given a file in a folder of its own, with the sent content, however the name is transmitted."""
     caller = world.caller
     put = caller.fetch("PUT", caller.link(), {"X-Filename": quote(name, safe="")}, b"put")
     posted = caller.fetch("POST", caller.link(), {"Content-Type": FORM}, file_part(b"post", quoted(name)) + END)
@@ -251,10 +252,10 @@ def test_a_name_is_a_label_and_leads_nowhere(world: World, name: str) -> None:
         if reply.status != 200:
             assert reply.status == 400 and (reply is posted or len(quote(name, safe="")) > 8192)
             continue
-        told = reply.json["upload"]["filename"]
-        assert 0 < len(told.encode()) <= 255
-        assert not set(told) & set("/\\\0\r\n") and told not in (".", "..")
-        assert "\u202e" not in told
+        filename = reply.json["upload"]["filename"]
+        assert 0 < len(filename.encode()) <= 255
+        assert not set(filename) & set("/\\\0\r\n") and filename not in (".", "..")
+        assert "\u202e" not in filename
         handle = reply.json["upload_handle"]
         (block,) = caller.call("echo", text=handle)["content"]
         path = Path(block["text"].removeprefix("a says "))
@@ -263,7 +264,7 @@ def test_a_name_is_a_label_and_leads_nowhere(world: World, name: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """As browsers put it into a form."""
+    """The name as browsers put it into a form."""
     return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -271,5 +272,5 @@ def test_a_hostile_tus_name_is_a_label_too(world: World) -> None:
     for name in ("../../x", "a\0b", "\u202etxt.exe"):
         headers = {**BODY, "Upload-Length": "5", "Upload-Metadata": format_metadata({"filename": name})}
         made = world.caller.fetch("POST", world.caller.link(), headers, b"hello")
-        told = world.caller.fetch("GET", made.headers["location"]).json["upload"]["filename"]
-        assert not set(told) & set("/\\\0\u202e")
+        filename = world.caller.fetch("GET", made.headers["location"]).json["upload"]["filename"]
+        assert not set(filename) & set("/\\\0\u202e")

@@ -1,4 +1,5 @@
-"""Large answers through the whole proxy, over real sockets and with both drivers: complete, or visibly cut off."""
+"""Tests of large answers through the whole proxy, over real sockets and with both drivers: complete, or visibly cut
+off."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ class HugeStub(LargeStub):
 
     @classmethod
     def unsent_bytes(cls) -> int:
-        """Of its answer; 0: it has not begun yet."""
+        """The number of bytes of the answer that are not sent yet; 0 before it has begun."""
         return cls.latest.transport.get_write_buffer_size() if hasattr(cls, "latest") else 0
 
 
@@ -90,13 +91,13 @@ async def proxied(upstream: Upstream) -> AsyncIterator[Client]:
         storage=Storage(root="/nonexistent"),
         servers=(Server(id="a", upstream=upstream),),
     )
-    async with running(settings, listen=True, is_lasting=False) as service:
-        port = int(service.base_url.rpartition(":")[2])
+    async with running(settings, listen=True, is_lasting=False) as gateway:
+        port = int(gateway.base_url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             client = Client(reader, writer, is_modern=False)
             await client.open()
-            await client.post(LIST)  # what comes before its server is ready goes another way
+            await client.post(LIST)  # a call before its server is ready takes another way
             yield client
         finally:
             writer.close()
@@ -127,7 +128,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("stub", [LargeStub, BehindStub])
 def test_a_large_answer_over_http_is_complete_under_its_clients_id(stub: type[Stub]) -> None:
-    """One after the other on one connection, however its envelope is written."""
+    """The answers come one after the other on one connection, however the envelope is written."""
 
     async def test() -> None:
         async with before(stub) as client:
@@ -166,7 +167,8 @@ def test_an_answer_that_its_server_breaks_off_is_cut_off() -> None:
 
 
 def test_a_client_that_takes_nothing_holds_its_server_back() -> None:
-    """What waits for it is bounded by the limits, and by what sockets take; when it reads on, nothing is missing."""
+    """The waiting data is bounded by the limits and by the buffers of sockets. When the client reads on, nothing is
+    missing."""
 
     async def test() -> None:
         async with before(HugeStub) as client:

@@ -1,5 +1,5 @@
-"""What remote-mcp-adapter promises clients and operators, kept: its configuration, run as it is, against a server that
-thinks in paths. Where more is promised here, the tests of that are elsewhere."""
+"""Tests of the promises of remote-mcp-adapter to clients and operators: its configuration, run as it is, against a
+server that thinks in paths. Promises beyond these are tested elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import pytest
 from command import Json, Session, call_message, request
 from isthmus.app.config.load import loads
 from isthmus.app.config.settings import Core, Server, Settings, Upstream
-from isthmus.app.gateway import Service, running
+from isthmus.app.gateway import Gateway, running
 
 FILER = str(Path(__file__).parents[1] / "peers" / "filer.py")
 ADAPTER = """
@@ -62,10 +62,10 @@ servers:
 """
 
 
-class Gateway(msgspec.Struct):
+class Gateways(msgspec.Struct):
     root: Path
-    usual: Service
-    strict: Service
+    usual: Gateway
+    strict: Gateway
 
     @property
     def url(self) -> str:
@@ -73,12 +73,12 @@ class Gateway(msgspec.Struct):
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateways]:
     folder = tmp_path_factory.mktemp("adapter")
     with ExitStack() as stack:
         portal = stack.enter_context(anyio.from_thread.start_blocking_portal())
 
-        def start(settings: Settings) -> Service:
+        def start(settings: Settings) -> Gateway:
             core = msgspec.structs.replace(settings.core, host="127.0.0.1", port=0)
             settings = msgspec.structs.replace(settings, core=core)
             context = running(settings, listen=True, is_lasting=True)
@@ -90,20 +90,20 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
             inner, storage=msgspec.structs.replace(inner.storage, root=str(folder / "inner"))
         )
         upstream = f"{start(inner).base_url}/mcp"
-        services = []
+        gateways = []
         for name, text in (("shared", ADAPTER), ("strict", STRICT)):
-            said = text.format(root=folder / name, upstream=upstream)
-            services.append(start(loads(said, "yaml", str(folder), {})))
-        yield Gateway(folder / "shared", *services)
+            text_of_file = text.format(root=folder / name, upstream=upstream)
+            gateways.append(start(loads(text_of_file, "yaml", str(folder), {})))
+        yield Gateways(folder / "shared", *gateways)
 
 
 @pytest.fixture(scope="module")
-def client(gateway: Gateway) -> Session:
+def client(gateway: Gateways) -> Session:
     return Session(gateway.url)
 
 
 @pytest.fixture(scope="module")
-def strict(gateway: Gateway) -> Session:
+def strict(gateway: Gateways) -> Session:
     return Session(f"{gateway.strict.base_url}/mcp/one")
 
 
@@ -112,7 +112,7 @@ def result(session: Session, tool: str, **arguments: object) -> Json:
     return answer
 
 
-def ask(session: Session, method: str, **params: object) -> Json:
+def rpc(session: Session, method: str, **params: object) -> Json:
     return session.post({"jsonrpc": "2.0", "id": 3, "method": method, "params": params})
 
 
@@ -164,55 +164,55 @@ def artifact(answer: Json) -> Json:
 # --- The helper tool ------------------------------------------------------------------------------------------------
 
 
-def test_the_mount_path_is_where_clients_connect(gateway: Gateway, client: Session) -> None:
+def test_the_mount_path_is_where_clients_connect(gateway: Gateways, client: Session) -> None:
     assert client.hello["result"]["serverInfo"]["name"] == "filer"
     assert Session(f"{gateway.url}/").id != client.id
     assert Session(f"{gateway.usual.base_url}/mcp/files-1").id is not None
 
 
 def test_the_helper_is_named_after_the_server(client: Session, strict: Session) -> None:
-    names = [tool["name"] for tool in ask(client, "tools/list")["result"]["tools"]]
+    names = [tool["name"] for tool in rpc(client, "tools/list")["result"]["tools"]]
     assert "files_1_get_upload_url" in names
-    assert "x_get_upload_url" in [tool["name"] for tool in ask(strict, "tools/list")["result"]["tools"]]
+    assert "x_get_upload_url" in [tool["name"] for tool in rpc(strict, "tools/list")["result"]["tools"]]
 
 
 def test_the_helper_tells_how_to_upload(client: Session) -> None:
     answer = result(client, "files_1_get_upload_url")
-    told = answer["structuredContent"]
-    assert json.loads(answer["content"][0]["text"]) == told
+    offered = answer["structuredContent"]
+    assert json.loads(answer["content"][0]["text"]) == offered
     keys = {
         *("server_id", "tool_name", "upload_url", "method", "headers", "auth_mode", "credential_ttl_seconds"),
         *("field_name", "supports_multiple_files", "sha256_required", "sha256_field_name", "sha256_per_file"),
         *("session_id", "example_curl", "example_curl_multiple", "note", "integrity_note"),
     }
-    assert keys <= set(told)
-    assert (told["server_id"], told["method"], told["field_name"]) == ("files-1", "POST", "file")
-    assert (told["auth_mode"], told["credential_ttl_seconds"]) == ("signed_upload_credentials", 120)
-    assert told["headers"] == {"Mcp-Session-Id": told["session_id"]} and not told["sha256_required"]
-    assert "sha256" not in told["example_curl"]
+    assert keys <= set(offered)
+    assert (offered["server_id"], offered["method"], offered["field_name"]) == ("files-1", "POST", "file")
+    assert (offered["auth_mode"], offered["credential_ttl_seconds"]) == ("signed_upload_credentials", 120)
+    assert offered["headers"] == {"Mcp-Session-Id": offered["session_id"]} and not offered["sha256_required"]
+    assert "sha256" not in offered["example_curl"]
 
 
 def test_the_helper_asks_for_hashes_where_they_are_required(strict: Session) -> None:
-    told = offer(strict, "x")
-    assert told["sha256_required"] and "sha256=" in told["example_curl"]
+    offered = offer(strict, "x")
+    assert offered["sha256_required"] and "sha256=" in offered["example_curl"]
 
 
 def test_the_workflow_is_a_resource(client: Session) -> None:
-    uris = [entry["uri"] for entry in ask(client, "resources/list")["result"]["resources"]]
+    uris = [entry["uri"] for entry in rpc(client, "resources/list")["result"]["resources"]]
     assert "doc://upload_workflow.md" in uris and "file:///own" in uris
-    [contents] = ask(client, "resources/read", uri="doc://upload_workflow.md")["result"]["contents"]
+    [contents] = rpc(client, "resources/read", uri="doc://upload_workflow.md")["result"]["contents"]
     assert contents["mimeType"] == "text/markdown" and "files_1_get_upload_url" in contents["text"]
 
 
 def test_hidden_tools_are_neither_listed_nor_called(client: Session) -> None:
-    names = [tool["name"] for tool in ask(client, "tools/list")["result"]["tools"]]
+    names = [tool["name"] for tool in rpc(client, "tools/list")["result"]["tools"]]
     assert "plain" in names and not {"secret", "internal_wipe"} & set(names)
     for tool in ("secret", "internal_wipe"):
         assert "error" in client.post(call_message(2, tool))
 
 
 def test_tools_that_take_files_say_so(client: Session) -> None:
-    tools = {tool["name"]: tool for tool in ask(client, "tools/list")["result"]["tools"]}
+    tools = {tool["name"]: tool for tool in rpc(client, "tools/list")["result"]["tools"]}
     assert tools["see"]["description"].startswith("Does it.\n\n") and "upload://" in tools["see"]["description"]
     path = tools["see"]["inputSchema"]["properties"]["path"]
     assert path["type"] == "string" and path["description"].startswith("A path.") and "upload://" in path["description"]
@@ -241,7 +241,7 @@ def test_several_files_keep_their_order_and_have_no_short_form(client: Session) 
     assert "upload_handle" not in reply and "upload" not in reply
 
 
-def test_uploads_are_taken_at_the_path_of_the_file(gateway: Gateway, client: Session) -> None:
+def test_uploads_are_taken_at_the_path_of_the_file(gateway: Gateways, client: Session) -> None:
     url = urlsplit(offer(client)["upload_url"])
     body, headers = form(("a.txt", b"a"))
     assert request("POST", f"{gateway.usual.base_url}/hand-in/files-1?{url.query}", body, headers)[0] == 200
@@ -261,7 +261,7 @@ def test_a_file_that_is_too_large_is_refused(client: Session) -> None:
     assert upload(client, ("a.bin", b"a" * 1000))[0] == 200
 
 
-def test_of_several_files_all_are_taken_or_none(client: Session, gateway: Gateway) -> None:
+def test_of_several_files_all_are_taken_or_none(client: Session, gateway: Gateways) -> None:
     def stored() -> int:
         return sum(len(files) for _, _, files in os.walk(gateway.root / "blobs"))
 
@@ -275,7 +275,7 @@ def test_a_form_without_a_file_is_refused(client: Session) -> None:
     assert request("POST", offer(client)["upload_url"], body, headers)[0] == 400
 
 
-def test_an_unknown_server_is_one(gateway: Gateway) -> None:
+def test_an_unknown_server_is_one(gateway: Gateways) -> None:
     body, headers = form(("a.txt", b"a"))
     assert request("POST", f"{gateway.usual.base_url}/upload/nobody", body, headers)[0] == 404
 
@@ -290,7 +290,7 @@ def test_an_unknown_server_is_one(gateway: Gateway) -> None:
         ("....", None),
     ],
 )
-def test_names_are_made_safe_and_stay_readable(client: Session, gateway: Gateway, name: str, safe: str | None) -> None:
+def test_names_are_made_safe_and_stay_readable(client: Session, gateway: Gateways, name: str, safe: str | None) -> None:
     status, reply = upload(client, (name, b"data"))
     assert status == 200
     path = Path(seen(result(client, "see", path=reply["upload_handle"]))["path"])
@@ -319,7 +319,7 @@ def test_a_link_outlives_an_upload_that_was_refused(client: Session) -> None:
 
 
 @pytest.mark.parametrize("change", ["exp", "nonce", "sig", "server", "none"])
-def test_a_link_that_was_changed_is_none(gateway: Gateway, client: Session, change: str) -> None:
+def test_a_changed_link_is_refused(gateway: Gateways, client: Session, change: str) -> None:
     url = offer(client)["upload_url"]
     if change in ("exp", "nonce", "sig"):
         url = re.sub(rf"(mcp_upload_{change}=.*?)(.)(&|$)", lambda m: m[1] + ("1" if m[2] != "1" else "2") + m[3], url)
@@ -333,10 +333,10 @@ def test_a_link_that_was_changed_is_none(gateway: Gateway, client: Session, chan
 
 
 def test_the_session_header_must_be_that_of_the_link(client: Session) -> None:
-    told = offer(client)
+    offered = offer(client)
     body, headers = form(("a.txt", b"a"))
-    assert request("POST", told["upload_url"], body, {**headers, "Mcp-Session-Id": "other"})[0] == 403
-    assert request("POST", told["upload_url"], body, {**headers, **told["headers"]})[0] == 200
+    assert request("POST", offered["upload_url"], body, {**headers, "Mcp-Session-Id": "other"})[0] == 403
+    assert request("POST", offered["upload_url"], body, {**headers, **offered["headers"]})[0] == 200
 
 
 # --- Tools that take files ------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def test_an_unknown_handle_is_refused(client: Session) -> None:
         assert "files_1_get_upload_url" in refused(result(client, "see", path=handle))
 
 
-def test_a_handle_of_another_session_is_unknown(gateway: Gateway, client: Session) -> None:
+def test_a_handle_of_another_session_is_unknown(gateway: Gateways, client: Session) -> None:
     assert "Unknown upload handle" in refused(result(Session(gateway.url), "see", path=handle_of(client)))
 
 
@@ -389,7 +389,7 @@ def test_a_server_without_an_adapter_for_a_tool_gets_its_arguments_as_they_are(c
 # --- Tools that make files ------------------------------------------------------------------------------------------
 
 
-def test_a_tool_is_told_where_to_write(client: Session, gateway: Gateway) -> None:
+def test_a_tool_gets_a_path_to_write_to(client: Session, gateway: Gateways) -> None:
     answer = result(client, "write", at="my report.txt", text="body")
     found = artifact(answer)
     assert (found["filename"], found["mime_type"], found["size_bytes"]) == ("my report.txt", "text/plain", 4)
@@ -398,14 +398,14 @@ def test_a_tool_is_told_where_to_write(client: Session, gateway: Gateway) -> Non
     assert found["expose_as_resource"] is True and answer["content"][0] == {"type": "text", "text": "done"}
 
 
-def test_a_path_in_the_text_is_found_below_the_shared_root(client: Session, gateway: Gateway) -> None:
+def test_a_path_in_the_text_is_found_below_the_shared_root(client: Session, gateway: Gateways) -> None:
     at = str(gateway.root / "made" / "out.txt")
     answer = result(client, "say", at=at, say=f"Saved to '{at}'. See https://example.com/x.png")
     assert artifact(answer)["filename"] == "out.txt"
-    assert answer["content"][0]["text"].startswith("Saved to '"), "what the server said is kept"
+    assert answer["content"][0]["text"].startswith("Saved to '"), "the text of the server is kept"
 
 
-def test_a_path_in_the_structured_result_is_found(client: Session, gateway: Gateway) -> None:
+def test_a_path_in_the_structured_result_is_found(client: Session, gateway: Gateways) -> None:
     at = str(gateway.root / "made" / "deep.json")
     answer = result(client, "tell_deep", at=at, say=at, text="{}")
     assert artifact(answer)["mime_type"] == "application/json"
@@ -424,7 +424,7 @@ def test_files_elsewhere_are_not_taken(client: Session, tmp_path: Path) -> None:
         assert "artifact" not in answer.get("_meta", {}) and "isError" not in answer
 
 
-def test_other_sessions_files_and_our_own_are_not_taken(client: Session, gateway: Gateway) -> None:
+def test_other_sessions_files_and_our_own_are_not_taken(client: Session, gateway: Gateways) -> None:
     other = Session(gateway.url)
     theirs = seen(result(other, "see", path=handle_of(other)))["path"]
     for at in (theirs, str(gateway.root / "state" / "records.sqlite")):
@@ -432,7 +432,7 @@ def test_other_sessions_files_and_our_own_are_not_taken(client: Session, gateway
         assert "artifact" not in result(client, "say", say=f"saved to {at}").get("_meta", {})
 
 
-def test_links_out_of_the_shared_root_are_not_followed(client: Session, gateway: Gateway) -> None:
+def test_links_out_of_the_shared_root_are_not_followed(client: Session, gateway: Gateways) -> None:
     link = gateway.root / f"link-{uuid.uuid4().hex}"
     link.symlink_to("/etc/hostname")
     assert "artifact" not in result(client, "say", say=f"saved to {link}").get("_meta", {})
@@ -444,7 +444,7 @@ def test_a_good_result_without_its_file_is_passed_on_with_the_reason(client: Ses
     assert answer["_meta"]["artifact_error"]
 
 
-def test_what_is_not_to_be_kept_is_left_alone(client: Session, gateway: Gateway) -> None:
+def test_what_is_not_to_be_kept_is_left_alone(client: Session, gateway: Gateways) -> None:
     at = str(gateway.root / "made" / "left.txt")
     answer = result(client, "tell", at=at, say=at)
     assert answer == {"content": [{"type": "text", "text": at}], "structuredContent": {"file": {"path": at}}}
@@ -453,27 +453,27 @@ def test_what_is_not_to_be_kept_is_left_alone(client: Session, gateway: Gateway)
 # --- Artifacts ------------------------------------------------------------------------------------------------------
 
 
-def test_an_artifact_is_a_resource_of_its_session(gateway: Gateway, client: Session) -> None:
+def test_an_artifact_is_a_resource_of_its_session(gateway: Gateways, client: Session) -> None:
     uri = artifact(result(client, "write", at="kept.txt", text="kept"))["artifact_uri"]
-    [entry] = [one for one in ask(client, "resources/list")["result"]["resources"] if one["uri"] == uri]
+    [entry] = [one for one in rpc(client, "resources/list")["result"]["resources"] if one["uri"] == uri]
     assert (entry["name"], entry["mimeType"], entry["_meta"]["size_bytes"]) == ("kept.txt", "text/plain", 4)
-    [contents] = ask(client, "resources/read", uri=uri)["result"]["contents"]
+    [contents] = rpc(client, "resources/read", uri=uri)["result"]["contents"]
     assert (contents["uri"], contents["text"], contents["_meta"]["size_bytes"]) == (uri, "kept", 4)
     other = Session(gateway.url)
-    assert uri not in [one["uri"] for one in ask(other, "resources/list")["result"]["resources"]]
-    assert ask(other, "resources/read", uri=uri)["error"]["code"] == -32002
+    assert uri not in [one["uri"] for one in rpc(other, "resources/list")["result"]["resources"]]
+    assert rpc(other, "resources/read", uri=uri)["error"]["code"] == -32002
 
 
 def test_what_is_no_text_is_read_as_base64(client: Session) -> None:
     uri = artifact(result(client, "show"))["artifact_uri"]
-    [contents] = ask(client, "resources/read", uri=uri)["result"]["contents"]
+    [contents] = rpc(client, "resources/read", uri=uri)["result"]["contents"]
     assert contents["blob"].startswith("iVBORw0KGgo") and "text" not in contents
 
 
 def test_an_unknown_artifact_is_an_error(client: Session) -> None:
     session_id = offer(client)["session_id"]
     for uri in (f"artifact://sessions/{session_id}/{uuid.uuid4().hex}/x", "artifact://x"):
-        assert ask(client, "resources/read", uri=uri)["error"]["code"] == -32002
+        assert rpc(client, "resources/read", uri=uri)["error"]["code"] == -32002
 
 
 def fetch(method: str, url: str) -> tuple[int, Any, bytes]:
@@ -499,7 +499,7 @@ def test_an_artifact_is_downloaded_by_its_link(client: Session) -> None:
     assert client.id is not None and client.id not in url, "a link holds no secret but its signature"
 
 
-def test_a_download_link_that_was_changed_is_none(client: Session) -> None:
+def test_a_changed_download_link_is_refused(client: Session) -> None:
     url = artifact(result(client, "write", at="down.txt", text="down"))["download_url"]
     later = {"mcp_artifact_exp": int(time.time()) + 9, "mcp_artifact_sig": "0" * 64}
     for other in (
@@ -510,10 +510,10 @@ def test_a_download_link_that_was_changed_is_none(client: Session) -> None:
         assert fetch("GET", other)[0] in (403, 404)
 
 
-def test_there_are_no_links_unless_downloads_are_allowed(strict: Session, gateway: Gateway) -> None:
+def test_there_are_no_links_unless_downloads_are_allowed(strict: Session, gateway: Gateways) -> None:
     found = artifact(result(strict, "write", at="a.txt"))
     assert "download_url" not in found and found["expose_as_resource"] is False
-    [entry] = ask(strict, "resources/list")["result"]["resources"][:1]
+    [entry] = rpc(strict, "resources/list")["result"]["resources"][:1]
     assert found["artifact_uri"] != entry["uri"]
     path = f"/artifacts/x-._/{found['artifact_uri'].removeprefix('artifact://sessions/')}"
     assert fetch("GET", f"{gateway.strict.base_url}{path}?a=b")[0] == 404
@@ -522,17 +522,17 @@ def test_there_are_no_links_unless_downloads_are_allowed(strict: Session, gatewa
 # --- Sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_that_ended_is_unknown_and_so_are_its_links(gateway: Gateway) -> None:
+def test_a_session_that_ended_is_unknown_and_so_are_its_links(gateway: Gateways) -> None:
     session = Session(gateway.url)
     url = offer(session)["upload_url"]
     assert session.id is not None
     assert request("DELETE", gateway.url, headers={"Mcp-Session-Id": session.id})[0] in (200, 204)
     body, headers = form(("a.txt", b"a"))
     assert request("POST", url, body, headers)[0] in (403, 409)
-    assert "error" in ask(session, "tools/list")
+    assert "error" in rpc(session, "tools/list")
 
 
-def test_health_is_told_without_what_is_inside(gateway: Gateway) -> None:
-    status, told = request("GET", f"{gateway.usual.base_url}/healthz")
-    assert (status, told["status"]) == (200, "ok")
-    assert str(gateway.root) not in json.dumps(told) and "upstream" not in json.dumps(told)
+def test_health_reveals_nothing_internal(gateway: Gateways) -> None:
+    status, health = request("GET", f"{gateway.usual.base_url}/healthz")
+    assert (status, health["status"]) == (200, "ok")
+    assert str(gateway.root) not in json.dumps(health) and "upstream" not in json.dumps(health)

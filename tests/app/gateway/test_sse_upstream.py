@@ -1,4 +1,4 @@
-"""A server of the HTTP+SSE transport behind the command, for clients of any other."""
+"""Tests of a server of the HTTP+SSE transport behind the command, for clients of any other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANY_PORT = ("--listen", "127.0.0.1:0")
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Where the server's event stream is."""
+    """The URL of the server's event stream."""
     command = [sys.executable, str(PEER)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
         assert peer.stdout is not None and peer.stdin is not None
@@ -37,7 +37,7 @@ def test_wrap_joins_it_to_streamable_http(url: str) -> None:
 
 
 def test_wrap_joins_it_to_stdio(url: str) -> None:
-    """And its questions reach the client."""
+    """The server's requests reach the client, too."""
     capable = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": {"roots": {}}}}
     with Run("wrap", "--listen", "stdio", f"sse+{url}") as wrapped:
         wrapped.write(capable)
@@ -70,7 +70,7 @@ def test_the_end_of_its_stream_settles_what_was_open(url: str) -> None:
         assert session.call("echo", text="again") == "again"
 
 
-def test_check_asks_it(url: str, tmp_path: Path) -> None:
+def test_check_connects_to_it(url: str, tmp_path: Path) -> None:
     upstreams = [{"url": url, "transport": "sse"}, {"url": f"sse+{url}"}]
     servers = [{"id": f"s{number}", "upstream": upstream} for number, upstream in enumerate(upstreams)]
     pasted = {"pasted": {"type": "sse", "url": url}}

@@ -1,4 +1,4 @@
-"""A server behind a load balancer that redirects, and knows sessions by a cookie, behind the command."""
+"""Tests of a server behind a load balancer that redirects, and knows sessions by a cookie, behind the command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANY_PORT = ("--listen", "127.0.0.1:0")
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Where people would say the server is."""
+    """The URL that people would give for the server."""
     command = [sys.executable, str(PEER)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
         assert peer.stdout is not None and peer.stdin is not None

@@ -1,4 +1,4 @@
-"""Transparent servers as they are run: from a configuration, over real sockets, with bodies of any size."""
+"""Tests of transparent servers as they are run: from a configuration, over real sockets, with bodies of any size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from isthmus.app.commands import banner
 from isthmus.app.config.load import ConfigError, loads
 from isthmus.app.config.plan import to_forward_target, to_header_rules
 from isthmus.app.config.settings import Core, Forwarding, Server, Settings, Upstream
-from isthmus.app.gateway import Service, running
+from isthmus.app.gateway import Gateway, running
 from isthmus.app.runtime.probe import ServerReport
 from isthmus.core.wire.http.reverse_proxy import HeaderRules
 
@@ -49,11 +49,11 @@ async def server(serve: Serve) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def transparent(url: str, **options: object) -> AsyncIterator[Service]:
+async def transparent(url: str, **options: object) -> AsyncIterator[Gateway]:
     far = Server(id="far", upstream=Upstream(url=url), inspect=False, **options)  # type: ignore[arg-type]
     settings = Settings(core=Core(port=0, drain_seconds=5.0), servers=(far,))
-    async with running(settings, listen=True, is_lasting=False) as service:
-        yield service
+    async with running(settings, listen=True, is_lasting=False) as gateway:
+        yield gateway
 
 
 async def read_head(stream: SocketStream) -> tuple[bytes, bytes]:
@@ -65,8 +65,8 @@ async def read_head(stream: SocketStream) -> tuple[bytes, bytes]:
     return head, rest
 
 
-async def connect(service: Service) -> SocketStream:
-    host, _, port = service.base_url.removeprefix("http://").partition(":")
+async def connect(gateway: Gateway) -> SocketStream:
+    host, _, port = gateway.base_url.removeprefix("http://").partition(":")
     return await anyio.connect_tcp(host, int(port))
 
 
@@ -79,7 +79,7 @@ def request(path: str = "/mcp/far", *lines: str, method: str = "POST", version: 
 
 @pytest.mark.anyio
 async def test_large_bodies_cross_in_little_memory() -> None:
-    """Both ways at once, and whole."""
+    """The bodies cross at the same time in both directions, and whole."""
     taken = 0
     is_taken = anyio.Event()
 
@@ -99,7 +99,7 @@ async def test_large_bodies_cross_in_little_memory() -> None:
         for _ in range(LARGE_BYTES // len(PIECE)):
             await stream.send(PIECE)
 
-    async with server(serve) as url, transparent(url) as service, await connect(service) as client:
+    async with server(serve) as url, transparent(url) as gateway, await connect(gateway) as client:
         tracemalloc.start()
         try:
             async with anyio.create_task_group() as tasks:
@@ -119,7 +119,7 @@ async def test_large_bodies_cross_in_little_memory() -> None:
 
 @pytest.mark.anyio
 async def test_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
-    """Not even for what must not run twice."""
+    """A request that must not run twice goes on a new connection, too."""
     connections = 0
 
     async def serve(stream: SocketStream) -> None:
@@ -128,9 +128,9 @@ async def test_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None
         await read_head(stream)
         await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n%02d" % connections)
 
-    async with server(serve) as url, transparent(url) as service:
+    async with server(serve) as url, transparent(url) as gateway:
         for n in range(1, 4):
-            async with requested(f"{service.base_url}/mcp", "POST") as response:
+            async with requested(f"{gateway.base_url}/mcp", "POST") as response:
                 assert await response.body() == b"%02d" % n
             await anyio.sleep(0.05)  # for the end of the stream to arrive
 
@@ -142,21 +142,21 @@ async def test_a_kept_connection_is_used_again() -> None:
             await read_head(stream)
             await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % n)
 
-    async with server(serve) as url, transparent(url) as service:
+    async with server(serve) as url, transparent(url) as gateway:
         for n in range(3):
-            async with requested(f"{service.base_url}/mcp", "POST") as response:
+            async with requested(f"{gateway.base_url}/mcp", "POST") as response:
                 assert await response.body() == b"%d" % n
 
 
 @pytest.mark.anyio
 async def test_an_old_client_sees_a_cut_as_a_cut() -> None:
-    """Nothing but the connection's end tells it where a response ends."""
+    """An HTTP/1.0 client learns where a response ends from the connection's end only."""
 
     async def serve(stream: SocketStream) -> None:
         await read_head(stream)
         await stream.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n")
 
-    async with server(serve) as url, transparent(url) as service, await connect(service) as client:
+    async with server(serve) as url, transparent(url) as gateway, await connect(gateway) as client:
         await client.send(request(version="1.0"))
         with pytest.raises(anyio.BrokenResourceError):
             while True:
@@ -178,8 +178,8 @@ async def test_a_call_may_finish_while_the_proxy_stops() -> None:
         may_answer.set()
 
     async with server(serve) as url, anyio.create_task_group() as tasks:
-        async with transparent(url) as service:
-            client = await connect(service)
+        async with transparent(url) as gateway:
+            client = await connect(gateway)
             await client.send(request())
             await is_asked.wait()
             tasks.start_soon(answer_later)
@@ -189,7 +189,7 @@ async def test_a_call_may_finish_while_the_proxy_stops() -> None:
 
 
 @pytest.mark.anyio
-async def test_who_asked_is_said_with_the_clients_address() -> None:
+async def test_the_forwarded_headers_name_the_client() -> None:
     heads = []
 
     async def serve(stream: SocketStream) -> None:
@@ -197,18 +197,18 @@ async def test_who_asked_is_said_with_the_clients_address() -> None:
         await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
     rules = Forwarding(x_forwarded=True, forwarded=True, set={"X-Key": "ours"}, deny=("user-*",))
-    async with server(serve) as url, transparent(url, forwarding=rules) as service:
-        async with requested(f"{service.base_url}/mcp", "POST", {"user-agent": "x", "x-key": "theirs"}) as response:
+    async with server(serve) as url, transparent(url, forwarding=rules) as gateway:
+        async with requested(f"{gateway.base_url}/mcp", "POST", {"user-agent": "x", "x-key": "theirs"}) as response:
             assert response.status == 200
-    where = service.base_url.removeprefix("http://")
+    where = gateway.base_url.removeprefix("http://")
     assert "x-forwarded-for: 127.0.0.1\r\n" in heads[0] and f"x-forwarded-host: {where}\r\n" in heads[0]
     assert f'forwarded: for=127.0.0.1;host="{where}";proto=http' in heads[0]
     assert "x-key: ours" in heads[0] and "theirs" not in heads[0] and "user-agent" not in heads[0]
 
 
 @pytest.mark.anyio
-async def test_beside_it_all_is_as_ever(tmp_path: Path) -> None:
-    """Another server of the same proxy is served by the engine; this one has no part in that."""
+async def test_other_servers_are_not_affected_by_a_transparent_one(tmp_path: Path) -> None:
+    """Another server of the same proxy is served by the engine, and the transparent one has no part in that."""
     toolbox = str(Path(__file__).parents[1] / "peers" / "toolbox.py")
 
     async def serve(stream: SocketStream) -> None:
@@ -221,15 +221,15 @@ async def test_beside_it_all_is_as_ever(tmp_path: Path) -> None:
             Server(id="far", upstream=Upstream(url=url), inspect=False),
         )
         settings = Settings(core=Core(port=0, drain_seconds=5.0), servers=servers)
-        async with running(settings, listen=True, is_lasting=False) as service:
-            assert [plan.id for plan in service.plan.servers] == ["near"]
-            caller = Caller(f"{service.base_url}/mcp/near")
+        async with running(settings, listen=True, is_lasting=False) as gateway:
+            assert [plan.id for plan in gateway.plan.servers] == ["near"]
+            caller = Caller(f"{gateway.base_url}/mcp/near")
             await caller.initialize()
             assert await caller.call("echo", text="x") == "near says x"
-            async with requested(f"{service.base_url}/mcp/far/anything", "PUT") as response:
+            async with requested(f"{gateway.base_url}/mcp/far/anything", "PUT") as response:
                 assert await response.body() == b"raw"
-            assert (await fetch(f"{service.base_url}/mcp"))[0] == 404
-            assert await service.forwarder.probe("far") == ""
+            assert (await fetch(f"{gateway.base_url}/mcp"))[0] == 404
+            assert await gateway.forwarder.probe("far") == ""
 
 
 @pytest.mark.anyio
@@ -237,11 +237,11 @@ async def test_a_server_that_is_not_there() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    async with transparent(f"http://127.0.0.1:{port}/x") as service:
-        status, body = await fetch(f"{service.base_url}/mcp", "POST")
+    async with transparent(f"http://127.0.0.1:{port}/x") as gateway:
+        status, body = await fetch(f"{gateway.base_url}/mcp", "POST")
         assert (status, body["code"]) == (502, "upstream_unreachable")
         reason = f"connection refused by 127.0.0.1:{port}; is the server running?"
-        assert body["detail"] == reason == await service.forwarder.probe("far")
+        assert body["detail"] == reason == await gateway.forwarder.probe("far")
 
 
 # --- Configuration --------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
 
 
 @pytest.mark.parametrize(
-    "server, said",
+    "server, complaint",
     [
         ({"upstream": {"command": ["x"]}, "inspect": False}, "servers[0].inspect: got false for a command, expected"),
         (
@@ -294,10 +294,10 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
         (far(url="ftp://h/"), "https://, ws:// or wss:// URL with a host"),
     ],
 )
-def test_what_cannot_be_is_said(server: dict[str, object], said: str) -> None:
+def test_impossible_settings_are_refused(server: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read(server)
-    assert said in raised.value.message
+    assert complaint in raised.value.message
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_the_settings_become_rules(url: str, base_url: str) -> None:
     assert dict(rules.set) == {b"authorization": b"Bearer x", b"x-both": b"2"}
 
 
-def test_the_banner_says_that_nobody_asked() -> None:
+def test_the_banner_names_a_transparent_server() -> None:
     settings = read(far("https://up.example/base?key=secret"))
     (server,) = settings.servers
     lines = banner.describe(settings, server, ServerReport(id="far", is_transparent=True))

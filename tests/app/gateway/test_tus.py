@@ -1,4 +1,4 @@
-"""Uploads that go on after a break, through a proxy at work, beside a plain model of the protocol."""
+"""Tests of resumable uploads (tus), through a proxy at work, beside a plain model of the protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def checksum(algorithm: str, content: bytes) -> str:
     return f"{algorithm} {base64.b64encode(hashlib.new(algorithm, content).digest()).decode()}"
 
 
-def test_what_is_supported_is_told_to_anybody(caller: Caller) -> None:
+def test_options_report_the_supported_protocol_to_anybody(caller: Caller) -> None:
     for path in ("/upload/a", "/upload/a/tus/" + "0" * 32):
         reply = caller.fetch("OPTIONS", caller.base_url + path)
         assert (reply.status, reply.body) == (204, b"")
@@ -143,7 +143,7 @@ def test_a_body_without_a_length_may_be_too_long(caller: Caller) -> None:
 
 
 def test_a_break_in_a_checked_body_takes_it_back(caller: Caller) -> None:
-    """Nobody can tell whether what arrived of it is right."""
+    """The received part of the body cannot be verified."""
     url = create(caller, 10).headers["location"]
     headers = {**BODY, "Upload-Offset": "0", "Content-Length": "10"}
     caller.drop("PATCH", url, {**headers, "Upload-Checksum": checksum("md5", b"1234567890")}, b"12345")
@@ -153,7 +153,8 @@ def test_a_break_in_a_checked_body_takes_it_back(caller: Caller) -> None:
 
 
 def test_who_comes_back_need_not_wait_for_the_old_connection(caller: Caller) -> None:
-    """It may hang for minutes before anybody knows that it is dead. Whoever only looks leaves it alone."""
+    """A dead connection may hang for minutes before it is noticed, so a HEAD request ends it. A GET request leaves
+    it alone."""
     length = 3 << 20
     url = create(caller, length).headers["location"]
     old = caller.plug("PATCH", url, {**BODY, "Upload-Offset": "0", "Content-Length": str(length)})
@@ -169,7 +170,7 @@ def test_who_comes_back_need_not_wait_for_the_old_connection(caller: Caller) -> 
     assert caller.content(rest.headers["upload-handle"]) == b"x" * offset + b"y" * (length - offset)
 
 
-# --- Beside a model ---------------------------------------------------------------------------------------------------
+# --- Comparison with a model ------------------------------------------------------------------------------------------
 
 PIECES = st.one_of(
     st.binary(max_size=20), st.builds(lambda unit, n: (unit * n)[:n], st.binary(min_size=1), st.integers(0, 400_000))
@@ -189,7 +190,7 @@ STEPS = st.lists(
 def test_a_file_is_what_was_acknowledged(
     caller: Caller, first: bytes, steps: list[tuple[str, bytes, object]], rest: bytes
 ) -> None:
-    """The model is the bytes that the protocol says are there."""
+    """The model is the bytes that the protocol has acknowledged."""
     added = sum(len(piece) for _, piece, _ in steps)
     length = len(first) + added + len(rest)
     made = create(caller, length, first)
@@ -217,13 +218,13 @@ def test_a_file_is_what_was_acknowledged(
         assert int(caller.fetch("HEAD", url, TUS).headers["upload-offset"]) == len(model)
     if len(model) < length:
         model += (left := b"z" * (length - len(model)))
-        done = caller.fetch("PATCH", url, {**BODY, "Upload-Offset": str(length - len(left))}, left)
+        final = caller.fetch("PATCH", url, {**BODY, "Upload-Offset": str(length - len(left))}, left)
     else:
-        done = caller.fetch("HEAD", url, TUS)
-    assert done.headers["upload-offset"] == str(length)
+        final = caller.fetch("HEAD", url, TUS)
+    assert final.headers["upload-offset"] == str(length)
     shown = caller.fetch("GET", url).json["upload"]
     assert (shown["size_bytes"], shown["sha256"]) == (length, hashlib.sha256(model).hexdigest())
-    assert caller.content(done.headers["upload-handle"]) == model
+    assert caller.content(final.headers["upload-handle"]) == model
 
 
 def test_what_comes_and_goes_is_counted(tmp_path: Path) -> None:
@@ -232,13 +233,13 @@ def test_what_comes_and_goes_is_counted(tmp_path: Path) -> None:
 
         def counted(name: str, **labels: str) -> float:
             labels = {"direction": "in", "server": "a", **labels}
-            said = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+            labels_text = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
             found = re.search(
-                rf"^isthmus_{name}\{{{re.escape(said)}\}} (\S+)$",
+                rf"^isthmus_{name}\{{{re.escape(labels_text)}\}} (\S+)$",
                 caller.fetch("GET", f"{base_url}/metrics").body.decode(),
                 re.MULTILINE,
             )
-            assert found is not None, (name, said)
+            assert found is not None, (name, labels_text)
             return float(found[1])
 
         made = create(caller, 10, b"abc")

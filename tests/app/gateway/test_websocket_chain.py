@@ -1,4 +1,5 @@
-"""Two proxies joined by a WebSocket, HTTP before it and a child process behind: what crosses, and what a loss is."""
+"""Tests of two proxies joined by a WebSocket, HTTP before it and a child process behind: messages, and the loss of
+the link."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from http_caller import PATIENCE_S, Caller, Json
 from isthmus.app.config.settings import Core, Server, Settings, Upstream
-from isthmus.app.gateway import Service, running
+from isthmus.app.gateway import Gateway, running
 from isthmus.core.base.errors import OUTCOME_UNKNOWN
 
 pytestmark = pytest.mark.anyio
@@ -23,14 +24,14 @@ CHILD = Upstream(command=(sys.executable, str(Path(__file__).parents[1] / "peers
 
 
 @asynccontextmanager
-async def proxy(upstream: Upstream) -> AsyncIterator[Service]:
+async def proxy(upstream: Upstream) -> AsyncIterator[Gateway]:
     settings = Settings(core=Core(port=0, drain_seconds=5.0), servers=(Server(id="box", upstream=upstream),))
-    async with running(settings, listen=True, is_lasting=False) as service:
-        yield service
+    async with running(settings, listen=True, is_lasting=False) as gateway:
+        yield gateway
 
 
 @asynccontextmanager
-async def chain(path: str = "/ws") -> AsyncIterator[tuple[Service, Service]]:
+async def chain(path: str = "/ws") -> AsyncIterator[tuple[Gateway, Gateway]]:
     """The proxy that clients call, and the one behind it whose server is a child process."""
     async with proxy(CHILD) as far:
         url = far.base_url.replace("http:", "ws:") + path
@@ -60,7 +61,7 @@ async def test_the_server_may_ask_and_report() -> None:
                 async for message in response.messages():
                     if message.get("method") == "sampling/createMessage":
                         content = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "asked"}}
-                        await caller.tell(id=message["id"], result=content)
+                        await caller.send(id=message["id"], result=content)
                     elif "result" in message:
                         assert message["result"]["content"][0]["text"] == "asked"
                         return
@@ -69,7 +70,7 @@ async def test_the_server_may_ask_and_report() -> None:
 
 @asynccontextmanager
 async def relay(port: int) -> AsyncIterator[tuple[int, Callable[[], None]]]:
-    """A port that leads to another, and what cuts the connections through it."""
+    """A port that forwards to another, and a function that cuts the connections through it."""
     scopes: list[anyio.CancelScope] = []
 
     async def pump(source: ByteStream, sink: ByteStream, scope: anyio.CancelScope) -> None:
@@ -111,7 +112,7 @@ async def test_a_lost_socket_settles_the_call_and_the_next_one_works(tmp_path: P
                     while not started.exists():  # noqa: ASYNC110
                         await anyio.sleep(0.005)
                     cut()
-            (tmp_path / "go").touch()  # whoever still waits there need not
+            (tmp_path / "go").touch()  # the remaining waiters need not wait
             assert answers[0]["error"]["code"] == OUTCOME_UNKNOWN
             assert "the server hung up without closing the WebSocket" in json.dumps(answers)
             assert await caller.call("echo", text="again") == "box says again"
@@ -128,16 +129,16 @@ async def test_a_proxy_that_stops_says_so(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize(
-    "path, said",
+    "path, reason",
     [
         ("/nothing", "got HTTP status 404, expected success; is the path of its URL right?"),
         (None, "connection refused"),
     ],
 )
-async def test_why_a_server_cannot_be_joined_is_told(path: str | None, said: str) -> None:
+async def test_the_reason_of_a_failed_join_is_reported(path: str | None, reason: str) -> None:
     async with proxy(CHILD) as far:
         url = "ws://127.0.0.1:9/" if path is None else far.base_url.replace("http:", "ws:") + path
         async with proxy(Upstream(url=url)) as near:
             with pytest.raises(AssertionError) as raised:
                 await Caller(f"{near.base_url}/mcp").initialize()
-    assert f"the server could not be connected to: {said}" in str(raised.value)
+    assert f"the server could not be connected to: {reason}" in str(raised.value)

@@ -1,8 +1,8 @@
-"""What one call costs, counted instead of timed: a change that makes the proxy do more for each fails here.
+"""Tests of the work of one call, counted instead of timed: a change that makes the proxy do more for each fails here.
 
-Calls of functions of the product are counted while a fixed conversation goes on over real sockets, and those of
-coroutines among them: on asyncio a call in one era needs none. The numbers are what it takes today, with some room;
-who needs fewer lowers them, so that the next one cannot use up what was saved.
+The tests count calls of functions of the product during a fixed conversation over real sockets, and those of
+coroutines among them: on asyncio a call within one era needs none. The budgets are today's numbers with some room. A
+change that needs fewer lowers them, so that the next one cannot use up the gain.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ PRODUCT: Final = tuple(
     f"{Path(isthmus.core.__file__).parent.parent / part}/" for part in ("app", "core", "storage", "transports")
 )
 CALLS: Final = 50
-"""Counted together, so that what happens now and then, like the Date of replies, hardly shows."""
+"""The number of calls counted together, so that rare work, like the Date of replies, hardly shows."""
 ROOM: Final = 1.08
-"""Interpreters differ a little in what they call a function."""
+"""The tolerance: interpreters differ a little in what they call a function."""
 
 
 # --- Counting -------------------------------------------------------------------------------------------------------
 
 
 class Work(NamedTuple):
-    """For one call: functions of the product that were called, and steps of coroutines among them."""
+    """The work of one call: functions of the product that were called, and steps of coroutines among them."""
 
     functions: float
     steps: float
@@ -52,7 +52,7 @@ class Counter:
 
 
 async def counted(call: Callable[[int], Awaitable[None]], calls: int = CALLS) -> Work:
-    for number in range(1, 11):  # what is learnt once is learnt
+    for number in range(1, 11):  # the caches are filled now
         await call(number)
     counter, before = Counter(), sys.getprofile()
     sys.setprofile(counter)
@@ -70,7 +70,7 @@ BUDGETS: Final = {
     ("modern", "legacy"): Work(172, 0),
     ("legacy", "modern"): Work(163, 0),
 }
-"""By the eras of client and server, over HTTP."""
+"""The budgets by the eras of client and server, over HTTP."""
 
 
 @pytest.mark.parametrize(("client_era", "server_era"), BUDGETS)
@@ -88,7 +88,8 @@ def test_a_call_over_http_takes_no_more_work_than_it_did(client_era: str, server
 
 
 PROGRESS_BUDGETS: Final = {TellingStub: Work(3.8, 0), PacedStub: Work(64.4, 0)}
-"""For one step of progress, a hundredth of its call included: where all of them come at once, and one by one."""
+"""The budget of one progress notification, a hundredth of its call included: where all of them come at once, and one
+by one."""
 
 
 @pytest.mark.parametrize("stub", PROGRESS_BUDGETS)
@@ -106,15 +107,15 @@ def test_a_step_of_progress_takes_no_more_work_than_it_did(stub: type[TellingStu
 
 
 class LargeStub(Stub):
-    """Its answers are large."""
+    """A server with large answers."""
 
     def answer(self, body: bytes, id: bytes) -> bytes:
-        said = super().answer(body, id)
-        return said.replace(b'"text":"hello"', b'"text":"hello","also":"%b"' % (b"x" * 100_000))
+        response = super().answer(body, id)
+        return response.replace(b'"text":"hello"', b'"text":"hello","also":"%b"' % (b"x" * 100_000))
 
 
 LARGE_BUDGET: Final = 152
-"""Functions for a call whose answer is large, and came in one read: as for any other."""
+"""The functions for a call whose large answer came in one read: as for any other."""
 
 
 def test_a_large_answer_takes_no_more_work_than_a_small_one() -> None:
@@ -123,13 +124,13 @@ def test_a_large_answer_takes_no_more_work_than_a_small_one() -> None:
             async with connected(LargeStub, is_modern=False) as client:
                 return [(await counted(client.call, calls=1)).functions for _ in range(CALLS)]
 
-    least = min(anyio.run(run))  # how many reads it takes is the system's to say
+    least = min(anyio.run(run))  # the system decides how many reads it takes
     assert least <= LARGE_BUDGET * ROOM
     assert least > LARGE_BUDGET * 0.8, f"it takes less now, which is to be kept: write {least}"
 
 
 class SessionStub(Stub):
-    """It has a stream for each session, and ends it with the session."""
+    """A server with a stream for each session, which ends with the session."""
 
     streams: ClassVar[list[SessionStub]] = []
 
@@ -146,8 +147,8 @@ class SessionStub(Stub):
 
 SESSIONS: Final = 20
 SESSION_BUDGET: Final = Work(1232, 0.0)
-"""Of a session: opened, with one call in it, and closed. No connection is made for its stream to the server: that of
-the session before can be used."""
+"""The work of a session: opened, with one call in it, and closed. No connection is made for its stream to the
+server: that of the session before can be used."""
 
 
 def test_a_session_over_http_takes_no_more_work_than_it_did() -> None:
@@ -180,9 +181,9 @@ def test_a_session_over_http_takes_no_more_work_than_it_did() -> None:
 
 IDLE_SESSIONS: Final = 200
 IDLE_BUDGET_BYTES: Final = 8_350
-"""What objects of the product take for a session that holds a stream to its client and one to its server."""
+"""The memory of the product's objects for a session that holds a stream to its client and one to its server."""
 IDLE_ROOM: Final = 1.1
-"""Interpreters differ in how large objects are."""
+"""The tolerance: interpreters differ in how large objects are."""
 
 
 def test_an_idle_session_takes_no_more_memory_than_it_did_and_no_timer() -> None:
@@ -190,8 +191,8 @@ def test_an_idle_session_takes_no_more_memory_than_it_did_and_no_timer() -> None
         client.headers = headers
         await client.open()
         reader, writer = await asyncio.open_connection("127.0.0.1", client.writer.get_extra_info("peername")[1])
-        said = client.headers.replace(b"application/json, text/event-stream", b"text/event-stream")
-        writer.write(b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%b\r\n" % said)
+        headers = client.headers.replace(b"application/json, text/event-stream", b"text/event-stream")
+        writer.write(b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%b\r\n" % headers)
         await reader.readuntil(b"\r\n\r\n")
         await client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
         return writer

@@ -1,4 +1,4 @@
-"""`isthmus wrap --files`: files cross without a configuration, over HTTP and on stdio."""
+"""Tests of `isthmus wrap --files`: files cross without a configuration, over HTTP and on stdio."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def text_of(answer: Json) -> str:
 
 
 def test_files_cross_without_a_configuration(tmp_path: Path) -> None:
-    """In as a handle that stands anywhere, out as an artifact, and in again; the storage is where it is wanted."""
+    """A file goes in as a handle in any argument, comes out as an artifact, and goes in again. The storage is at the
+    chosen place."""
     (tmp_path / "filer.py").write_text(Path(FILER).read_text())
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -38,7 +39,9 @@ def test_files_cross_without_a_configuration(tmp_path: Path) -> None:
         assert status == 200
         handle = reply["upload_handle"]
         assert text_of(result(session, "read", options={"deep": [handle]})) == "hello"
-        assert text_of(result(session, "plain", path=handle)) == json.dumps({"path": handle}), "no path of ours is told"
+        assert text_of(result(session, "plain", path=handle)) == json.dumps({"path": handle}), (
+            "no path of ours is revealed"
+        )
 
         answer = result(session, "write", at="made.txt", text="made", say="wrote made.txt")
         uri = answer["_meta"]["artifact"]["artifact_uri"]
@@ -53,14 +56,14 @@ def test_files_cross_without_a_configuration(tmp_path: Path) -> None:
 def test_on_stdio_what_tools_write_is_read_and_handed_back(tmp_path: Path) -> None:
     with Run("wrap", "--listen", "stdio", "--files", "--", sys.executable, FILER, cwd=tmp_path) as wrapped:
         session = Pipe(wrapped)
-        answer = session.ask(call_message(2, "write", at="{made}.txt", text="made", say="wrote {made}.txt"))
+        answer = session.exchange(call_message(2, "write", at="{made}.txt", text="made", say="wrote {made}.txt"))
         artifact = answer["_meta"]["artifact"]
         assert "download_url" not in artifact
         assert text_of(answer) == f"wrote {artifact['artifact_uri']}"
         read = {"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": {"uri": artifact["artifact_uri"]}}
-        assert session.ask(read)["contents"][0]["text"] == "made"
+        assert session.exchange(read)["contents"][0]["text"] == "made"
         again = call_message(4, "read", options={"deep": [artifact["artifact_uri"]]})
-        assert text_of(session.ask(again)) == "made"
+        assert text_of(session.exchange(again)) == "made"
         wrapped.write(end=True)
         assert wrapped.wait_exit() == 0
     assert list(tmp_path.iterdir()) == [], "nothing is left in the folder that it was started in"
@@ -72,10 +75,10 @@ class Pipe:
     def __init__(self, wrapped: Run) -> None:
         self.wrapped = wrapped
         version = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
-        self.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version})
+        self.exchange({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version})
         wrapped.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    def ask(self, message: Json) -> Json:
+    def exchange(self, message: Json) -> Json:
         self.wrapped.write(message)
         line = self.wrapped.wait_line(rf'^{{.*"id": ?{message["id"]}[,}}].*$')[0]
         answer: Json = json.loads(line)["result"]

@@ -34,27 +34,27 @@ def write(line: str) -> None:
     print(line, flush=True)
 
 
-def say(**members: object) -> None:
+def send(**members: object) -> None:
     write(json.dumps({"jsonrpc": "2.0", **members}))
 
 
 def call(id: object, params: dict, raw: str) -> None:
     name = params["name"]
     if name == "mirror":
-        heard = raw.partition('"arguments":')[2].rstrip()[:-2]  # arguments come last, as they were written
+        arguments = raw.partition('"arguments":')[2].rstrip()[:-2]  # arguments come last, as they were written
         content = '[{"type":"resource_link","uri":"x:y","name":"n","_meta":{"k":1.50}}]'
         write(
-            f'{{"jsonrpc":"2.0","id":{id},"result":{{"content":{content},"structuredContent":{heard},'
+            f'{{"jsonrpc":"2.0","id":{id},"result":{{"content":{content},"structuredContent":{arguments},'
             '"isError":false,"_meta":{"big":123456789012345678901234567890}}}'
         )
     elif name == "fall":
-        say(id=id, error={"code": -32042, "message": "it fell", "data": {"height_m": 3}})
+        send(id=id, error={"code": -32042, "message": "it fell", "data": {"height_m": 3}})
     elif name == "err":
-        say(id=id, result={"content": [{"type": "text", "text": "no"}], "isError": True})
+        send(id=id, result={"content": [{"type": "text", "text": "no"}], "isError": True})
     else:
-        say(id="q", method="roots/list")
+        send(id="q", method="roots/list")
         answer = json.loads(sys.stdin.readline())
-        say(id=id, result={"content": [], "structuredContent": {"error": answer["error"]["code"]}})
+        send(id=id, result={"content": [], "structuredContent": {"error": answer["error"]["code"]}})
 
 
 def main() -> None:
@@ -62,18 +62,18 @@ def main() -> None:
         message = json.loads(raw)
         id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
         if method == "initialize" and len(sys.argv) > 1:
-            say(id=id, error={"code": -32000, "message": sys.argv[1]})
+            send(id=id, error={"code": -32000, "message": sys.argv[1]})
         elif method == "initialize":
             info = {"name": "curious", "version": "1"}
             result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
-            say(id=id, result=result)
+            send(id=id, result=result)
         elif method == "tools/list":
             tools, following = PAGES[params.get("cursor")]
-            say(id=id, result={"tools": tools, **({"nextCursor": following} if following else {})})
+            send(id=id, result={"tools": tools, **({"nextCursor": following} if following else {})})
         elif method == "tools/call":
             call(id, params, raw)
         elif id is not None:
-            say(id=id, result={})
+            send(id=id, result={})
 
 
 main()

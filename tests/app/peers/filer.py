@@ -1,4 +1,4 @@
-"""A small MCP server on stdio whose tools take paths, write where they are told and say what they are told."""
+"""A small MCP server on stdio whose tools take paths, write to given paths and return given texts."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def call(name: str, arguments: dict) -> dict:
     if at:
         Path(at).parent.mkdir(parents=True, exist_ok=True)
         Path(at).write_text(arguments.get("text", "written"))
-    said = arguments.get("say", "done")
-    result = {"content": [{"type": "text", "text": said}]}
+    text = arguments.get("say", "done")
+    result = {"content": [{"type": "text", "text": text}]}
     if name.startswith("tell"):
-        result["structuredContent"] = {"file": {"path": said}}
+        result["structuredContent"] = {"file": {"path": text}}
     return result
 
 

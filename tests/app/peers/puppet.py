@@ -1,10 +1,10 @@
-"""An MCP server on stdio that does with files what each call tells it, and trusts whoever it is told to.
+"""An MCP server on stdio that does with files what each call orders, and trusts every root it is given.
 
 Raw JSON-RPC lines, the standard library only, one request at a time. Its tools:
 
-- `act(steps, text, result)`: each step is `[what, …]`, see `do`; then `result`, or else `text` with what the steps came
-  to. `{0}`, `{1}`, … in either stand for that, as does `{cwd}` for the working directory.
-- `read(path)`: the content of a file, if the roots it was told of allow it.
+- `act(steps, text, result)`: each step is `[what, …]`, see `do`. The answer is `result`, or else `text` with the
+outcomes of the steps: `{0}`, `{1}`, … in either stand for an outcome, and `{cwd}` for the working directory.
+- `read(path)`: the content of a file, if the roots it was given allow it.
 - `save(path)`: writes "saved" there; `hidden` is one that its operator may want to hide.
 """
 
@@ -30,7 +30,7 @@ roots: list[str] = []
 calls: list[str] = []
 
 
-def say(**members: object) -> None:
+def send(**members: object) -> None:
     print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
 
 
@@ -46,7 +46,7 @@ def do(what: str, *args: object) -> str:
         case "link":
             os.symlink(str(args[1]), path)
             return path
-        case "many":  # a folder of so many files
+        case "many":  # a folder of that many files
             os.makedirs(path, exist_ok=True)
             for number in range(int(str(args[1]))):
                 with open(f"{path}/{number}.txt", "w") as file:
@@ -62,7 +62,7 @@ def do(what: str, *args: object) -> str:
             return path
         case "list":
             return json.dumps(sorted(os.listdir(path)))
-        case "wait":  # until a file is there
+        case "wait":  # wait until a file is there
             give_up_at = time.monotonic() + 20
             while not os.path.exists(path) and time.monotonic() < give_up_at:
                 time.sleep(0.005)
@@ -74,15 +74,15 @@ def do(what: str, *args: object) -> str:
     raise ValueError(what)
 
 
-def filled(value: object, done: list[str]) -> object:
+def filled(value: object, results: list[str]) -> object:
     if isinstance(value, str):
-        for number, one in enumerate(done):
+        for number, one in enumerate(results):
             value = value.replace(f"{{{number}}}", one)
         return value.replace("{cwd}", os.getcwd())
     if isinstance(value, list):
-        return [filled(item, done) for item in value]
+        return [filled(item, results) for item in value]
     if isinstance(value, dict):
-        return {name: filled(item, done) for name, item in value.items()}
+        return {name: filled(item, results) for name, item in value.items()}
     return value
 
 
@@ -101,15 +101,15 @@ def call(name: str, arguments: dict) -> dict:
     if name in ("save", "hidden"):
         do("write", arguments["path"], "saved")
         return {"content": [{"type": "text", "text": f"Saved to {arguments['path']}"}]}
-    done: list[str] = []
+    results: list[str] = []
     for step in arguments.get("steps", []):
         try:
-            done.append(do(*filled(step, done)))
+            results.append(do(*filled(step, results)))
         except OSError as error:
-            done.append(f"failed: {error.strerror}")
+            results.append(f"failed: {error.strerror}")
     if "result" in arguments:
-        return filled(arguments["result"], done)
-    return {"content": [{"type": "text", "text": filled(arguments.get("text") or json.dumps(done), done)}]}
+        return filled(arguments["result"], results)
+    return {"content": [{"type": "text", "text": filled(arguments.get("text") or json.dumps(results), results)}]}
 
 
 def answer(method: str, params: dict) -> dict:
@@ -128,11 +128,11 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") == "notifications/initialized":
-            say(id="roots", method="roots/list")
+            send(id="roots", method="roots/list")
         elif message.get("id") == "roots":
             roots[:] = [unquote(urlsplit(root["uri"]).path) for root in message.get("result", {}).get("roots", [])]
         elif "id" in message and "method" in message:
-            say(id=message["id"], result=answer(message["method"], message.get("params", {})))
+            send(id=message["id"], result=answer(message["method"], message.get("params", {})))
 
 
 main()

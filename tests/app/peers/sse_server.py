@@ -1,8 +1,8 @@
 """A server of the HTTP+SSE transport of 2024-11-05, made of the standard library: `GET /sse`, `POST /messages?s=N`.
 
-Its tools: `echo` gives its text back; `headers` the request's headers; `ask` asks for the client's roots and says how
-many there are; `forget` lets go of the session, so that the POST after it is told 404; `hang_up` ends its stream. It
-prints its port.
+Its tools: `echo` returns its text; `headers` the request's headers; `ask` requests the client's roots and returns
+their number; `forget` drops the session, so that the next POST gets 404; `hang_up` ends its stream. It prints its
+port.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        session, said = str(next(NUMBERS)), queue.Queue[Json | None]()
-        SESSIONS[session] = said
+        session, messages = str(next(NUMBERS)), queue.Queue[Json | None]()
+        SESSIONS[session] = messages
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Connection", "close")
         self.end_headers()
         self.write_event("endpoint", f"/messages?s={session}")
-        while (message := said.get()) is not None:
+        while (message := messages.get()) is not None:
             self.write_event("message", json.dumps(message))
         SESSIONS.pop(session, None)
         self.close_connection = True
@@ -43,47 +43,47 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         session = self.path.partition("?s=")[2]
-        said = SESSIONS.get(session)
-        self.send_response(404 if said is None else 202)
+        messages = SESSIONS.get(session)
+        self.send_response(404 if messages is None else 202)
         self.send_header("Content-Length", "8")
         self.end_headers()
         self.wfile.write(b"Accepted")
-        if said is not None:
-            self.answer(message, session, said)
+        if messages is not None:
+            self.answer(message, session, messages)
 
-    def answer(self, message: Json, session: str, said: queue.Queue[Json | None]) -> None:
+    def answer(self, message: Json, session: str, messages: queue.Queue[Json | None]) -> None:
         if message.get("method") == "initialize":
             info = {"name": "old", "version": "1"}
             result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}}
-            said.put({"jsonrpc": "2.0", "id": message["id"], "result": {**result, "serverInfo": info}})
+            messages.put({"jsonrpc": "2.0", "id": message["id"], "result": {**result, "serverInfo": info}})
         elif message.get("method") == "tools/list":
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
-            said.put({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
+            messages.put({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
         elif message.get("method") == "tools/call":
-            self.call(message["id"], message["params"], session, said)
-        elif "result" in message:  # of the question that carries the call's id in its own
-            said.put(text(int(message["id"].removeprefix("for-")), f"{len(message['result']['roots'])} roots"))
+            self.call(message["id"], message["params"], session, messages)
+        elif "result" in message:  # the answer to a server request, whose id contains the call's id
+            messages.put(text(int(message["id"].removeprefix("for-")), f"{len(message['result']['roots'])} roots"))
 
-    def call(self, id: int, params: Json, session: str, said: queue.Queue[Json | None]) -> None:
+    def call(self, id: int, params: Json, session: str, messages: queue.Queue[Json | None]) -> None:
         match params["name"]:
             case "echo":
-                said.put(text(id, params["arguments"]["text"]))
+                messages.put(text(id, params["arguments"]["text"]))
             case "headers":
-                said.put(text(id, json.dumps({name.lower(): value for name, value in self.headers.items()})))
+                messages.put(text(id, json.dumps({name.lower(): value for name, value in self.headers.items()})))
             case "ask":
-                said.put({"jsonrpc": "2.0", "id": f"for-{id}", "method": "roots/list"})
+                messages.put({"jsonrpc": "2.0", "id": f"for-{id}", "method": "roots/list"})
             case "forget":
                 del SESSIONS[session]
-                said.put(text(id, "forgotten"))
+                messages.put(text(id, "forgotten"))
             case "hang_up":
-                said.put(None)
+                messages.put(None)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def text(id: int, said: str) -> Json:
-    return {"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": said}]}}
+def text(id: int, value: str) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": value}]}}
 
 
 def main() -> None:
@@ -91,7 +91,7 @@ def main() -> None:
     server.daemon_threads = True
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdin.read()  # until whoever started this is through
+    sys.stdin.read()  # until the parent process closes it
 
 
 if __name__ == "__main__":

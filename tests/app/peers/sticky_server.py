@@ -1,9 +1,9 @@
 """A server of Streamable HTTP as two machines behind a load balancer, made of the standard library.
 
-It lives at `/mcp/`, and answers 307 at `/mcp`. Which machine has a session only the balancer's cookie says: without it,
-or with another session's, there is no such session. Each answer sets the cookie anew, and one that is older is not
-taken. Its tools: `echo` gives its text back; `cookie` the request's `Cookie` headers; `path` which paths were asked
-for. It prints its port.
+It lives at `/mcp/`, and answers 307 at `/mcp`. Only the balancer's cookie names the machine of a session: without
+it, or with another session's, there is no such session. Each response sets the cookie anew, and an older one is not
+taken. Its tools: `echo` returns its text; `cookie` the request's `Cookie` headers; `path` the requested paths. It
+prints its port.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Json = dict[str, Any]
-COOKIES: dict[str, str] = {}  # what each session's next request must have
+COOKIES: dict[str, str] = {}  # the cookie that each session's next request must have
 NUMBERS = itertools.count(1)
 PATHS: list[str] = []
 TOOLS = ("echo", "cookie", "path")
@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
                 self.answer(message, session, {"tools": tools})
             else:
-                self.answer(message, session, {"content": [{"type": "text", "text": self.say(message["params"])}]})
+                self.answer(message, session, {"content": [{"type": "text", "text": self.text_for(message["params"])}]})
 
     def is_known(self) -> bool:
         session = self.headers.get("Mcp-Session-Id", "")
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(404)
         return False
 
-    def say(self, params: Json) -> str:
+    def text_for(self, params: Json) -> str:
         if params["name"] == "cookie":
             return json.dumps(self.headers.get_all("Cookie"))
         return json.dumps(PATHS) if params["name"] == "path" else str(params["arguments"]["text"])

@@ -1,6 +1,6 @@
 """A small MCP server on stdio for tests: raw JSON-RPC lines, the standard library only, one request at a time.
 
-Started as `toolbox.py [NAME]`. Its tools say what they see of the world, take their time, or misbehave.
+Started as `toolbox.py [NAME]`. Its tools return facts about their process, take their time, or misbehave.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 
 NAME = sys.argv[1] if len(sys.argv) > 1 else "toolbox"
 TOOLS = ("echo", "ask", "progress", "wait", "environment", "die")
-SCHEMAS = {name: {"type": "object"} for name in TOOLS}  # which say nothing of arguments, save this:
+SCHEMAS = {name: {"type": "object"} for name in TOOLS}  # schemas without properties, except for this one:
 SCHEMAS["echo"]["properties"] = {"text": {"type": "string"}}
 
 
-def say(**members: object) -> None:
+def send(**members: object) -> None:
     print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
 
 
-def hear() -> dict:
+def receive() -> dict:
     line = sys.stdin.readline()
     if not line:
         sys.exit(0)
@@ -30,15 +30,15 @@ def hear() -> dict:
 
 def call(name: str, arguments: dict, meta: dict) -> str:
     if name == "ask":
-        say(id="q1", method="sampling/createMessage", params={"messages": [], "maxTokens": 5})
-        while (answer := hear()).get("id") != "q1":
+        send(id="q1", method="sampling/createMessage", params={"messages": [], "maxTokens": 5})
+        while (answer := receive()).get("id") != "q1":
             pass
         return answer["result"]["content"]["text"]
     if name == "progress":
         more = {"message": "x" * arguments["size"]} if "size" in arguments else {}
         for step in range(1, arguments.get("steps", 2) + 1):
             params = {"progressToken": meta["progressToken"], "progress": step, **more}
-            say(method="notifications/progress", params=params)
+            send(method="notifications/progress", params=params)
         return "done"
     if name == "wait":
         Path(arguments["started"]).touch()
@@ -61,17 +61,17 @@ def answer(method: str, params: dict) -> dict:
     if method == "tools/list":
         return {"tools": [{"name": name, "inputSchema": SCHEMAS[name]} for name in TOOLS]}
     if method == "tools/call":
-        said = call(params["name"], params.get("arguments", {}), params.get("_meta", {}))
-        return {"content": [{"type": "text", "text": said}]}
+        text = call(params["name"], params.get("arguments", {}), params.get("_meta", {}))
+        return {"content": [{"type": "text", "text": text}]}
     return {}
 
 
 def main() -> None:
     print(f"{NAME} is up", file=sys.stderr, flush=True)
     while True:
-        message = hear()
+        message = receive()
         if "id" in message and "method" in message:
-            say(id=message["id"], result=answer(message["method"], message.get("params", {})))
+            send(id=message["id"], result=answer(message["method"], message.get("params", {})))
 
 
 main()

@@ -1,4 +1,4 @@
-"""A stdio server that knows one era or both, as its arguments say; what a process is asked first decides for it."""
+"""A stdio server that knows one era or both, as its arguments say; the first request to a process decides its era."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-KNOWS = sys.argv[1:]
+ERAS = sys.argv[1:]
 INFO = {"name": "two-eras", "version": "1"}
 TOOLS = {"tools": {"listChanged": True}}
 STATELESS: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -31,8 +31,8 @@ for line in sys.stdin:
     if "id" not in message:
         continue
     era = "stateless" if f"{PREFIX}/protocolVersion" in message.get("params", {}).get("_meta", {}) else "handshake"
-    result = answer(message["method"], era) if era in KNOWS and chosen in ("", era) else None
+    result = answer(message["method"], era) if era in ERAS and chosen in ("", era) else None
     if result is not None:
         chosen = era
-    said = {"error": {"code": -32601, "message": "unknown method"}} if result is None else {"result": result}
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
+    outcome = {"error": {"code": -32601, "message": "unknown method"}} if result is None else {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)

@@ -1,4 +1,4 @@
-"""What the proxy runs on: as the environment says, or as well as it can."""
+"""Tests of the choice of the event loop: the one that the environment names, or the best one available."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def test_the_event_loop_is_the_fastest_that_is_there_or_the_one_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "complaint"),
     [
         ("ISTHMUS_LOOP", "ISTHMUS_LOOP is 'gevent', expected asyncio, uvloop or trio"),
         ("ISTHMUS_DRIVER", "ISTHMUS_DRIVER is 'gevent', expected protocols or anyio"),
     ],
 )
-def test_what_there_is_none_of_is_said(name: str, said: str) -> None:
+def test_an_unknown_driver_or_loop_is_refused(name: str, complaint: str) -> None:
     with pytest.raises(StartError) as raised:
         loop_of({name: "gevent"})
         drive_of(Core(), {name: "gevent"})
-    assert str(raised.value) == said
+    assert str(raised.value) == complaint
 
 
-def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_event_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isthmus.app.runtime.event_loop.find_spec", lambda name: None)
     with pytest.raises(
         StartError, match=r"ISTHMUS_LOOP is trio, which is not installed: pip install 'isthmus\[trio\]'"

@@ -1,4 +1,4 @@
-"""What is left of cycles when they are searched for rarely."""
+"""Tests of garbage collection: reference cycles are found although it runs rarely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub carries out what the engine orders: in order, at the right time, and until nothing is left."""
+"""Tests of the hub, which carries out the engine's effects: in order, at the right time, and until nothing is left."""
 
 from __future__ import annotations
 
@@ -22,25 +22,13 @@ from isthmus.app.runtime import hub
 from isthmus.app.runtime.hub import Hub
 from isthmus.app.runtime.probe import PAGES_MAX, ServerReport, probe
 from isthmus.app.runtime.upstreams import UpstreamAddress
-from isthmus.core.base.effects import (
-    Cause,
-    Dial,
-    Effect,
-    End,
-    Join,
-    Listen,
-    Opening,
-    PipeOpening,
-    Send,
-    StorageAnswer,
-    StorageFailed,
-    StorageOrder,
-    Sweep,
-)
+from isthmus.core.base.effects import Dial, Effect, Join, Listen, Send
 from isthmus.core.base.errors import OUTCOME_UNKNOWN, OVERLOADED, TIMED_OUT, LocalProtocolError
+from isthmus.core.base.events import Cause, End, Opening, PipeOpening
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan
+from isthmus.core.base.storage import StorageAnswer, StorageFailed, StorageOrder, Sweep
 from isthmus.core.base.timers import Deadline
 from isthmus.core.engine import Engine
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
@@ -57,7 +45,7 @@ Tool = Callable[["Server", Json], Awaitable[Json]]
 # --- Peers ----------------------------------------------------------------------------------------------------------
 
 
-def say(peer: MemoryPeer, **members: object) -> None:
+def send(peer: MemoryPeer, **members: object) -> None:
     peer.say(json.dumps({"jsonrpc": "2.0", **members}).encode())
 
 
@@ -82,12 +70,12 @@ class Server:
             elif message["method"] == "tools/call":
                 params = message["params"]
                 result = await self._tools[params["name"]](self, params)
-            say(self.peer, id=message["id"], result=result)
+            send(self.peer, id=message["id"], result=result)
 
-    async def ask(self, method: str) -> Json:
-        """Ask the client; what else comes meanwhile is not for this tool."""
+    async def request(self, method: str) -> Json:
+        """Sends a request to the client. Other messages meanwhile are not for this tool."""
         self._last_id += 1
-        say(self.peer, id=f"ask-{self._last_id}", method=method, params={})
+        send(self.peer, id=f"ask-{self._last_id}", method=method, params={})
         while (message := await self.receive()).get("id") != f"ask-{self._last_id}":
             pass
         return message
@@ -97,8 +85,8 @@ class Server:
         return message
 
 
-def text(said: str) -> Json:
-    return {"content": [{"type": "text", "text": said}]}
+def text(value: str) -> Json:
+    return {"content": [{"type": "text", "text": value}]}
 
 
 def upstream(**tools: Tool) -> MemoryUpstream:
@@ -111,9 +99,9 @@ class Client:
         self.peer.open(PipeOpening(server=server))
         self._last_id = 0
 
-    def ask(self, method: str, params: Json | None = None) -> int:
+    def send_request(self, method: str, params: Json | None = None) -> int:
         self._last_id += 1
-        say(self.peer, id=self._last_id, method=method, params=params or {})
+        send(self.peer, id=self._last_id, method=method, params=params or {})
         return self._last_id
 
     async def receive(self) -> Json:
@@ -122,8 +110,8 @@ class Client:
         return message
 
     async def request(self, method: str, params: Json | None = None) -> Json:
-        """The answer; that the list of resources has changed may be told in between."""
-        id = self.ask(method, params)
+        """The response. Notifications of changed resources may come before it."""
+        id = self.send_request(method, params)
         while (answer := await self.receive()).get("method") == "notifications/resources/list_changed":
             pass
         assert answer["id"] == id
@@ -135,7 +123,7 @@ class Client:
     async def initialize(self, **capabilities: Json) -> Json:
         params = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": {}}
         answer = await self.request("initialize", params)
-        say(self.peer, method="notifications/initialized")
+        send(self.peer, method="notifications/initialized")
         return answer
 
 
@@ -201,7 +189,7 @@ async def greet(server: Server, params: Json) -> Json:
 
 
 class Latch:
-    """A tool that says when it is called, and answers when it is let."""
+    """A tool that reports its call, and answers when the test lets it."""
 
     def __init__(self) -> None:
         self.called = anyio.Event()
@@ -218,21 +206,21 @@ class Latch:
 
 @pytest.mark.anyio
 async def test_a_whole_conversation(tmp_path: Path) -> None:
-    """Initialize, a call, a question of the server to the client, a notification, and the end."""
+    """The conversation is initialize, a call, a server request, a notification, and the end."""
 
     async def consult(server: Server, params: Json) -> Json:
-        say(server.peer, method="notifications/message", params={"level": "info", "data": "thinking"})
-        answer = await server.ask("sampling/createMessage")
+        send(server.peer, method="notifications/message", params={"level": "info", "data": "thinking"})
+        answer = await server.request("sampling/createMessage")
         return text(answer["result"]["content"]["text"])
 
     async with world(tmp_path, one=upstream(greet=greet, consult=consult)) as made:
         client = await made.client()
         assert (await client.call("greet", name="Ada"))["result"] == text("hello Ada")
-        id = client.ask("tools/call", {"name": "consult"})
+        id = client.send_request("tools/call", {"name": "consult"})
         assert (await client.receive())["params"]["data"] == "thinking"
         question = await client.receive()
         assert question["method"] == "sampling/createMessage"
-        say(client.peer, id=question["id"], result={"content": {"type": "text", "text": "do it"}})
+        send(client.peer, id=question["id"], result={"content": {"type": "text", "text": "do it"}})
         assert await client.receive() == {"jsonrpc": "2.0", "id": id, "result": text("do it")}
         assert made.hub.engine.session_count == 1
         client.peer.leave()
@@ -261,7 +249,7 @@ async def test_each_session_has_a_server_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_server_that_raises_is_contained(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its own session's call fails, and nobody else notices."""
+    """The call of its own session fails, and no other session is affected."""
 
     async def fail(server: Server, params: Json) -> Json:
         raise RuntimeError("this server is broken")
@@ -279,11 +267,12 @@ async def test_a_server_that_raises_is_contained(tmp_path: Path, caplog: pytest.
 async def test_a_server_that_does_not_notice_its_end_is_no_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It may speak just when its channel is closed: that is told to it, and logged by nobody."""
+    """The server may send just when its channel is closed. That raises an error in the server, and nothing is
+    logged."""
     latch = Latch()
     async with world(tmp_path, one=upstream(wait=latch)) as made:
         client = await made.client()
-        client.ask("tools/call", {"name": "wait"})
+        client.send_request("tools/call", {"name": "wait"})
         await latch.called.wait()
         client.peer.leave()
         latch.release.set()
@@ -296,18 +285,18 @@ async def test_a_channel_to_no_server_leaves_nothing_behind(tmp_path: Path) -> N
     async with world(tmp_path, one=upstream()) as made:
         with pytest.raises(LocalProtocolError, match="no server 'nine'"):
             Client(made.hub, "nine")
-        with anyio.fail_after(Limits().stop_grace_s):  # what is left behind, `stop` waits for
+        with anyio.fail_after(Limits().stop_grace_s):  # `stop` waits for the remains
             await made.hub.stop(0)
 
 
 # --- Order ----------------------------------------------------------------------------------------------------------
 
 Tree = list["Tree"]
-"""What each `Send` of an input causes in turn, reported while it is carried out."""
+"""The inputs that each `Send` of an input causes in turn, reported while it is carried out."""
 
 
 class Scripted:
-    """An `EngineLike` whose every input sends what the script says."""
+    """An engine whose every input sends what the script says."""
 
     session_count = 0
     exchange_count = 0
@@ -380,7 +369,7 @@ class Prompt(MemoryPeer):
 
 
 def effects_in_order(tree: Tree) -> list[bytes]:
-    """First come, first carried out: names are given in the order in which inputs return."""
+    """The effects, first come, first carried out: names are given in the order in which inputs return."""
     waiting = deque(tree)
     count = 0
     while waiting:
@@ -392,7 +381,7 @@ def effects_in_order(tree: Tree) -> list[bytes]:
 @given(tree=st.recursive(st.just([]), st.lists, max_leaves=12))
 @settings(max_examples=60)
 def test_nested_inputs_keep_the_order_of_effects(tree: Tree) -> None:
-    """An input told while effects are carried out has its own carried out after them, however deep."""
+    """The effects of an input that arrives while effects are carried out come after those, however deep the nesting."""
 
     async def run() -> None:
         engine = Scripted(tree)
@@ -425,7 +414,7 @@ def test_nested_inputs_keep_the_order_of_effects(tree: Tree) -> None:
 
 
 class Dialling(Scripted):
-    """An `EngineLike` that dials `target` when it is told anything."""
+    """An engine that dials `target` at any input."""
 
     def __init__(self, target: Join | Listen) -> None:
         super().__init__([])
@@ -452,8 +441,9 @@ class Dialling(Scripted):
         (Join("one"), "connection refused"),
     ],
 )
-async def test_what_cannot_be_dialled_is_told_the_engine(target: Join | Listen, words: str) -> None:
-    """Whatever of it a peer has said. An HTTP server may be joined, too: it may turn out to be an older one."""
+async def test_an_impossible_dial_is_reported_to_the_engine(target: Join | Listen, words: str) -> None:
+    """The dial fails, whatever the target contains. An HTTP server may be joined: it may turn out to be an older
+    one."""
     engine = Dialling(target)
     workspaces = Workspaces(
         "/nonexistent", MemoryRecords(), MemoryBlobs(), artifact_roots={}, working_directories={}, limits=Limits()
@@ -478,7 +468,8 @@ async def test_what_cannot_be_dialled_is_told_the_engine(target: Join | Listen, 
 
 @pytest.mark.anyio
 async def test_deadlines_ring(tmp_path: Path) -> None:
-    """Each earlier than the one before, so that the alarm has to be set back; the last while nothing else happens."""
+    """Each deadline is earlier than the one before, so that the alarm has to be set back; the last rings while
+    nothing else happens."""
     latch = Latch()
     limits = Limits(session_idle_ttl_s=1000, reply_timeout_s=0.05)
     async with world(tmp_path, limits=limits, one=upstream(wait=latch)) as made:
@@ -487,7 +478,8 @@ async def test_deadlines_ring(tmp_path: Path) -> None:
 
 
 def test_long_deadlines_ring_on_time(tmp_path: Path) -> None:
-    """A server that does not start, then a call without an answer: told to the second, by a clock that jumps."""
+    """A server that does not start, and then a call without an answer, time out to the second, by a clock that
+    jumps."""
 
     async def stay_silent(peer: MemoryServer) -> None:
         await anyio.sleep_forever()
@@ -497,9 +489,9 @@ def test_long_deadlines_ring_on_time(tmp_path: Path) -> None:
         async with world(tmp_path, one=upstream(wait=Latch()), two=MemoryUpstream(stay_silent)) as made:
             client, other = await made.client(), MemoryClient(made.hub)
             began_at = anyio.current_time()
-            id = client.ask("tools/call", {"name": "wait"})
+            id = client.send_request("tools/call", {"name": "wait"})
             other.open(PipeOpening(server="two"))
-            say(other, id=1, method="initialize", params={"protocolVersion": "2025-06-18"})
+            send(other, id=1, method="initialize", params={"protocolVersion": "2025-06-18"})
             assert "60 s" in json.loads(await other.receive())["error"]["message"]
             assert anyio.current_time() - began_at == pytest.approx(limits.start_timeout_s, abs=1)
             answer = json.loads(await client.peer.receive())
@@ -515,28 +507,28 @@ def test_long_deadlines_ring_on_time(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_client_that_does_not_read_holds_back_its_server(tmp_path: Path) -> None:
-    """It stops after what fits, goes on when the client reads, and nothing is lost or out of order."""
+    """The server stops after what fits, goes on when the client reads, and nothing is lost or out of order."""
     total, size = 200, 1000
     limits = Limits(outbox_high_bytes=20_000, outbox_low_bytes=5000)
-    said = 0
+    sent_count = 0
 
     async def flood(server: Server, params: Json) -> Json:
-        nonlocal said
+        nonlocal sent_count
         for number in range(total):
             await server.peer.ready()
-            say(server.peer, method="notifications/message", params={"number": number, "data": "x" * size})
-            said += 1
+            send(server.peer, method="notifications/message", params={"number": number, "data": "x" * size})
+            sent_count += 1
         return text("done")
 
     async with world(tmp_path, limits=limits, one=upstream(flood=flood)) as made:
         client = await made.client()
-        id = client.ask("tools/call", {"name": "flood"})
+        id = client.send_request("tools/call", {"name": "flood"})
         await anyio.wait_all_tasks_blocked()
-        assert said == pytest.approx(limits.outbox_high_bytes / size, abs=3)
+        assert sent_count == pytest.approx(limits.outbox_high_bytes / size, abs=3)
         numbers: list[int] = []
         while "id" not in (message := await client.receive()):
             numbers.append(message["params"]["number"])
-            assert said - len(numbers) <= limits.outbox_high_bytes / size + 1
+            assert sent_count - len(numbers) <= limits.outbox_high_bytes / size + 1
         assert numbers == list(range(total))
         assert message["id"] == id
 
@@ -554,7 +546,7 @@ async def report(server: Server, params: Json) -> Json:
 
 @pytest.mark.anyio
 async def test_storage_orders_are_carried_out_and_answered(tmp_path: Path) -> None:
-    """A place to write, what was written taken in, its record kept, its bytes read back; and all removed at the end."""
+    """A workspace is prepared, a file taken in, its record kept and its bytes read back; all are removed at the end."""
     async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report)) as made:
         client = await made.client()
         result = (await client.call("report", path="report.txt"))["result"]
@@ -601,7 +593,7 @@ async def test_a_defect_in_the_storage_fails_an_order_and_nothing_else(
             assert "internal error" in result["content"][0]["text"]
             leaver = await made.client()
             leaver.peer.leave()
-            await anyio.wait_all_tasks_blocked()  # its workspace is not removed, and nobody waits for an answer
+            await anyio.wait_all_tasks_blocked()  # its workspace is not removed, and no answer is awaited
         assert (await client.call("greet", name="Di"))["result"] == text("hello Di")
     assert "a mistake of our own" in caplog.text
 
@@ -630,7 +622,7 @@ async def test_stop_lets_calls_finish_and_then_ends_everything(tmp_path: Path) -
     latch = Latch()
     async with world(tmp_path, one=upstream(wait=latch)) as made:
         client, late = await made.client(), Client(made.hub)
-        id = client.ask("tools/call", {"name": "wait"})
+        id = client.send_request("tools/call", {"name": "wait"})
         await latch.called.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(made.hub.stop, PATIENCE_S)
@@ -649,11 +641,11 @@ async def test_stop_lets_calls_finish_and_then_ends_everything(tmp_path: Path) -
 
 @pytest.mark.anyio
 async def test_stop_does_not_wait_beyond_its_grace(tmp_path: Path) -> None:
-    """A call that does not finish is answered with an error, and its server let go though it does not notice."""
+    """A call that does not finish is answered with an error, and its server dropped though it does not notice."""
     latch = Latch()
     async with world(tmp_path, one=upstream(wait=latch)) as made:
         client = await made.client()
-        id = client.ask("tools/call", {"name": "wait"})
+        id = client.send_request("tools/call", {"name": "wait"})
         await latch.called.wait()
         with anyio.fail_after(PATIENCE_S):
             await made.hub.stop(0.01)
@@ -666,7 +658,7 @@ async def test_stop_does_not_wait_beyond_its_grace(tmp_path: Path) -> None:
 async def test_stop_waits_for_what_sessions_leave_to_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But not for ever."""
+    """The wait is bounded."""
     async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report)) as made:
         client = await made.client()
         await client.call("report", path="report.txt")
@@ -701,20 +693,20 @@ async def test_stop_waits_for_what_sessions_leave_to_be_removed(
 
 
 @pytest.mark.anyio
-async def test_everybody_who_waits_for_idleness_is_told(tmp_path: Path) -> None:
+async def test_every_waiter_for_idleness_is_woken(tmp_path: Path) -> None:
     latch = Latch()
     async with world(tmp_path, one=upstream(wait=latch)) as made:
         client = await made.client()
-        client.ask("tools/call", {"name": "wait"})
+        client.send_request("tools/call", {"name": "wait"})
         await latch.called.wait()
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(made.hub.wait_idle)
                 await anyio.wait_all_tasks_blocked()
-                say(client.peer, id="again", method="ping")
+                send(client.peer, id="again", method="ping")
                 assert (await client.receive())["id"] == "again"
-                await anyio.wait_all_tasks_blocked()  # what changed was not it: they go on waiting, and do not spin
+                await anyio.wait_all_tasks_blocked()  # the change was another one: they go on waiting, and do not spin
                 latch.release.set()
 
 
@@ -723,14 +715,14 @@ async def test_cancelling_the_hub_ends_its_servers(tmp_path: Path) -> None:
     latch = Latch()
     async with world(tmp_path, one=upstream(wait=latch)) as made:
         client = await made.client()
-        client.ask("tools/call", {"name": "wait"})
+        client.send_request("tools/call", {"name": "wait"})
         await latch.called.wait()
         made.hub._tasks.cancel_scope.cancel()
         with anyio.fail_after(PATIENCE_S):
             await made.is_over.wait()
 
 
-# --- Asking a server who it is --------------------------------------------------------------------------------------
+# --- Probes ---------------------------------------------------------------------------------------------------------
 
 
 def answering(**results: object) -> MemoryUpstream:
@@ -741,7 +733,7 @@ def answering(**results: object) -> MemoryUpstream:
             message = json.loads(await peer.receive())
             if "id" in message:
                 result = results[message["method"].replace("/", "_")]
-                say(peer, id=message["id"], result=result(message["params"]) if callable(result) else result)
+                send(peer, id=message["id"], result=result(message["params"]) if callable(result) else result)
 
     return MemoryUpstream(serve)
 
@@ -783,7 +775,7 @@ async def test_a_probe_reads_every_page(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_probe_has_an_end(tmp_path: Path) -> None:
-    """A list that never ends is read as far as the limit; one that begins anew, as far as that."""
+    """A list that never ends, or one that begins anew, is read as far as the limit."""
 
     def page(params: Json) -> Json:
         number = params.get("cursor", 0) + 1
@@ -809,7 +801,7 @@ async def test_a_probe_takes_a_server_that_says_little(info: object, tmp_path: P
 async def test_a_probe_says_why_there_is_no_answer(tmp_path: Path) -> None:
     async def refuse(peer: MemoryServer) -> None:
         message = json.loads(await peer.receive())
-        say(peer, id=message["id"], error={"code": -1, "message": "no entry"})
+        send(peer, id=message["id"], error={"code": -1, "message": "no entry"})
         await peer.receive()
 
     async def hang_up(peer: MemoryServer) -> None:
@@ -830,7 +822,7 @@ async def test_a_probe_says_why_there_is_no_answer(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_probe_may_be_overtaken_by_the_end(tmp_path: Path) -> None:
-    """The proxy stops while the server is asked: that is a problem like any other, not a failure of ours."""
+    """A shutdown during the probe is a problem like any other, not a failure of ours."""
     latch = anyio.Event()
 
     async def stall(peer: MemoryServer) -> None:
@@ -842,11 +834,11 @@ async def test_a_probe_may_be_overtaken_by_the_end(tmp_path: Path) -> None:
 
     async with world(tmp_path, one=MemoryUpstream(stall)) as made:
 
-        async def ask() -> None:
+        async def run_probe() -> None:
             reports.append(await probe(made.hub, "one", "9"))
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
+            tasks.start_soon(run_probe)
             await latch.wait()
             await made.hub.stop(0)
     assert [report.problem for report in reports] == ["the proxy is shutting down: initialize did not run"]

@@ -1,4 +1,4 @@
-"""What as many open files as the system allows leave for connections."""
+"""Tests of the limits of connections that follow from the system's limit of open files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an order or an answer leaves out says nothing, but for the few things that are usual."""
+"""The defaults of effects and inputs: fields that are left out are empty, except for a few usual values."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import inspect
 from typing import Any
 
 import msgspec
-from isthmus.core.base import effects
-from isthmus.core.base.effects import Halt, RawFile
+from isthmus.core.base import effects, events, storage
+from isthmus.core.base.events import RawFile
+from isthmus.core.base.storage import Halt
 
 USUAL: dict[tuple[str, str], Any] = {
     ("PostOpening", "accepts_json"): True,
@@ -25,10 +26,11 @@ USUAL: dict[tuple[str, str], Any] = {
 }
 
 
-def test_what_is_left_out_is_empty_but_for_what_is_usual() -> None:
+def test_fields_that_are_left_out_have_their_defaults() -> None:
     found = {}
-    for name, kind in inspect.getmembers(effects, inspect.isclass):
-        if not issubclass(kind, msgspec.Struct):
+    kinds = {**vars(events), **vars(effects), **vars(storage)}
+    for name, kind in kinds.items():
+        if not inspect.isclass(kind) or not issubclass(kind, msgspec.Struct):
             continue
         for each in msgspec.structs.fields(kind):
             assert each.default_factory is msgspec.NODEFAULT, "they are frozen, and so is what they hold"
@@ -37,8 +39,8 @@ def test_what_is_left_out_is_empty_but_for_what_is_usual() -> None:
     assert found == USUAL
 
 
-def test_what_does_not_halt_has_no_word() -> None:
-    """The others have their names, in traces, which are read by later versions."""
+def test_the_values_of_halt_are_its_names() -> None:
+    """NONE is empty; the others stand in traces, which later versions read."""
     assert {member.value: member.name for member in Halt} == {
         name.lower() if name != "NONE" else "": name for name in Halt.__members__
     }

@@ -1,4 +1,4 @@
-"""Tables that nearly always are empty."""
+"""Dicts that are nearly always empty, and share one empty table."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def test_an_entry_is_left_out(table: Mapping[str, int], left: Mapping[str, int])
     assert table == before
 
 
-def test_where_there_is_nothing_to_leave_out_nothing_is_copied() -> None:
+def test_a_table_without_the_entry_is_not_copied() -> None:
     table = {"b": 1}
     assert without(table, "a") is table
 
 
-def test_nobody_can_fill_what_all_share() -> None:
+def test_the_shared_empty_table_cannot_be_filled() -> None:
     with pytest.raises(TypeError):
         NONE["a"] = 1  # type: ignore[index]

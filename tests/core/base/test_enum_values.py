@@ -1,4 +1,4 @@
-"""What the members of the tables are called."""
+"""The names and values of the core's enumerations agree."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import isthmus.core
 import pytest
 
 OTHERWISE = ("Halt", "Eviction")
-"""The first has one that is none, the second has words of a configuration: see `test_effects` and `test_plan`."""
+"""Enumerations with other values: see `test_effects` and `test_plan`."""
 
 
 def enums() -> list[type[enum.Enum]]:
-    """Those of the core."""
+    """All enumerations of the core, except for those of `OTHERWISE`."""
     found = []
     for module in pkgutil.walk_packages(isthmus.core.__path__, "isthmus.core."):
         every = vars(importlib.import_module(module.name)).values()
@@ -24,7 +24,7 @@ def enums() -> list[type[enum.Enum]]:
 
 
 @pytest.mark.parametrize("kind", enums(), ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-def test_members_are_called_what_they_are(kind: type[enum.Enum]) -> None:
-    """In messages, traces and addresses, one name."""
+def test_each_value_is_its_members_name(kind: type[enum.Enum]) -> None:
+    """Messages, traces and addresses show one name."""
     called = {member.name: str(member.value).lower().replace(" ", "_").replace("-", "_") for member in kind}
     assert called == {name: name.lower() for name in called}

@@ -1,4 +1,4 @@
-"""Names that cannot be guessed, and the form by which they are known."""
+"""Names that cannot be guessed, and the form that identifies them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = "0123456789abcdef" * 2
 
 
 @given(drawn=st.binary(min_size=NAME_BYTES, max_size=NAME_BYTES))
-def test_what_was_minted_is_known_and_says_all_that_was_drawn(drawn: bytes) -> None:
+def test_a_minted_name_is_recognized_and_holds_all_random_bits(drawn: bytes) -> None:
     name = mint(lambda count: drawn[:count])
     assert is_minted(name)
     assert bytes.fromhex(name) == drawn
@@ -20,6 +20,6 @@ def test_what_was_minted_is_known_and_says_all_that_was_drawn(drawn: bytes) -> N
 @pytest.mark.parametrize(
     "other", ["", NAME[1:], NAME + "0", NAME.upper(), *(NAME[1:] + c for c in "ABCDEFGQgz/.\\٣ \0")]
 )
-def test_nothing_else_is_a_name(other: str) -> None:
-    """Such as what would lead out of a folder."""
+def test_any_other_text_is_no_minted_name(other: str) -> None:
+    """A path that leads out of a folder is refused, among others."""
     assert not is_minted(other)

@@ -1,4 +1,4 @@
-"""Patterns that are compiled late: they are what they would be, and each can be compiled."""
+"""Regular expressions that are compiled on first use: they match as eager ones do, and each can be compiled."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_a_pattern_is_compiled_once_and_not_before_it_is_used(monkeypatch: pytes
     assert compiled == ["(b+)"]
 
 
-def test_each_of_them_can_be_compiled() -> None:
-    """A mistake in one would else show when somebody needs it."""
+def test_each_lazy_pattern_of_the_core_can_be_compiled() -> None:
+    """A mistake in a pattern would otherwise show only on first use."""
     found = 0
     for path in sorted(CORE.rglob("*.py")):
         name = ".".join(["isthmus.core", *path.relative_to(CORE).with_suffix("").parts]).removesuffix(".__init__")

@@ -1,4 +1,4 @@
-"""The bounds that operators are told of are those that hold, and no set of them contradicts itself."""
+"""The documented limits are the defaults, and no set of limits contradicts itself."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ UNITS = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "": 1}
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Limits)}
 
 
-def told() -> dict[str, float]:
-    """What the page says of each, by name."""
+def documented() -> dict[str, float]:
+    """The default of each limit on the page, by name."""
     part = PAGE.read_text(encoding="utf-8").partition("<!-- begin limits -->")[2].partition("<!-- end limits -->")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([\d,._]+) ?(\w*) \|", part, re.MULTILINE)
     return {name: float(re.sub("[,_]", "", number)) * UNITS[unit] for name, number, unit in rows}
 
 
-def test_every_limit_is_what_its_page_says() -> None:
-    """Who has read the page relies on it: another default is a change that users are told of."""
-    assert told() == DEFAULTS
+def test_every_default_is_the_documented_one() -> None:
+    """Users rely on the page, so another default is a change that has to be documented."""
+    assert documented() == DEFAULTS
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
 @pytest.mark.parametrize("value", [0, -1])
-def test_no_limit_is_nothing(name: str, value: int) -> None:
+def test_a_limit_is_positive(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"limit {name} is {value}, expected a positive number"):
         Limits(**{name: value})
 
@@ -36,14 +36,14 @@ def test_no_limit_is_nothing(name: str, value: int) -> None:
 @pytest.mark.parametrize(
     ("lower", "upper"), [("task_ttl_s", "task_ttl_max_s"), ("outbox_low_bytes", "outbox_high_bytes")]
 )
-def test_what_is_to_be_below_another_may_be_as_much_and_no_more(lower: str, upper: str) -> None:
+def test_a_limit_below_another_may_equal_it_and_no_more(lower: str, upper: str) -> None:
     assert getattr(Limits(**{lower: 7, upper: 7}), lower) == 7
     with pytest.raises(ValueError, match=f"{lower} is above {upper}"):
         Limits(**{lower: 8, upper: 7})
 
 
-def test_a_limit_that_there_is_not_is_refused() -> None:
-    """One that is misspelt would not hold."""
+def test_an_unknown_limit_is_refused() -> None:
+    """A misspelt limit would not hold."""
     with pytest.raises(TypeError):
         Limits(sessions=1)  # type: ignore[call-arg]
     with pytest.raises(msgspec.ValidationError):

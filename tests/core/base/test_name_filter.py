@@ -1,11 +1,12 @@
-"""Names and patterns: what a filter admits. Cases R05 to R14 are behaviours known from elsewhere, each by its name."""
+"""The names that a filter of names and patterns admits. Cases R05 to R14 are behaviours of another proxy, each by its
+name."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.name_filter import Selection
+from isthmus.core.base.name_filter import NameFilter
 
 ALL = ("create_file", "delete_file", "list_files", "dangerous_reset")
 CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {  # include, exclude, admitted of ALL
@@ -31,9 +32,9 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {  
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_admitted_of_a_list(case: str) -> None:
+def test_the_names_admitted_of_a_list(case: str) -> None:
     include, exclude, admitted = CASES[case]
-    selection = Selection(include, exclude)
+    selection = NameFilter(include, exclude)
     assert tuple(name for name in ALL if selection.admits(name)) == admitted
     assert bool(selection) is bool(include or exclude)
 
@@ -58,7 +59,7 @@ def test_what_is_admitted_of_a_list(case: str) -> None:
 def test_single_names(
     case: str, include: tuple[str, ...], exclude: tuple[str, ...], name: str, is_admitted: bool
 ) -> None:
-    assert Selection(include, exclude).admits(name) is is_admitted, case
+    assert NameFilter(include, exclude).admits(name) is is_admitted, case
 
 
 NAMES = st.text(alphabet="ab*?[]!-", max_size=6)
@@ -67,19 +68,20 @@ ENTRIES = st.lists(NAMES, max_size=4).map(tuple)
 
 @given(include=ENTRIES, exclude=ENTRIES, name=NAMES)
 def test_the_laws_of_a_filter(include: tuple[str, ...], exclude: tuple[str, ...], name: str) -> None:
-    """An excluded name is never admitted, an included one is but for that, and more excluding admits no more."""
-    selection = Selection(include, exclude)
+    """An excluded name is never admitted, an included one is unless excluded, and a longer exclude list admits no
+    more."""
+    selection = NameFilter(include, exclude)
     if name in exclude:
         assert not selection.admits(name)
     elif name in include:
-        assert selection.admits(name) is Selection((), exclude).admits(name)
-    assert selection.admits(name) == (Selection(include).admits(name) and Selection((), exclude).admits(name))
-    if Selection(include, (*exclude, "a*")).admits(name):
+        assert selection.admits(name) is NameFilter((), exclude).admits(name)
+    assert selection.admits(name) == (NameFilter(include).admits(name) and NameFilter((), exclude).admits(name))
+    if NameFilter(include, (*exclude, "a*")).admits(name):
         assert selection.admits(name)
 
 
 @given(parts=st.lists(st.sampled_from(["*", "?", "a", "b"]), max_size=5), name=st.text(alphabet="ab", max_size=6))
-def test_patterns_are_what_a_slow_matcher_says(parts: list[str], name: str) -> None:
+def test_patterns_agree_with_a_slow_matcher(parts: list[str], name: str) -> None:
     def matches(pattern: list[str], rest: str) -> bool:
         if not pattern:
             return not rest
@@ -89,4 +91,4 @@ def test_patterns_are_what_a_slow_matcher_says(parts: list[str], name: str) -> N
 
     entry = "".join(parts)
     if entry:
-        assert Selection((entry,)).admits(name) is matches(parts, name)
+        assert NameFilter((entry,)).admits(name) is matches(parts, name)

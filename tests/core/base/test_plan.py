@@ -1,4 +1,4 @@
-"""A plan's words are those of a configuration, and what follows from it is enumerated."""
+"""The words of a plan are those of a configuration, and its defaults and derived facts are enumerated."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ MAKES = ArtifactProducer(tools=("make",))
     ],
 )
 def test_the_words_of_a_configuration(kind: Any, words: list[str]) -> None:
-    """They are in people's files: a member is found by its word."""
+    """A member is found by its word, which stands in users' files."""
     assert [member.value for member in kind] == words
     assert [kind(word) for word in words] == list(kind)
 
 
-def test_what_a_server_is_if_nothing_is_said() -> None:
-    """Its own session for each client, everything of it shown, and nothing done about files or tasks of others."""
+def test_the_defaults_of_a_server() -> None:
+    """A server has a session for each client, shows everything, and leaves files and others' tasks alone."""
     server = ServerPlan(id="s", kind=Kind.PIPE)
     assert server.sharing is Sharing.NONE
     assert (server.session_retries, server.spares, server.stage) == (1, 0, "in")
@@ -61,7 +61,7 @@ def test_what_a_server_is_if_nothing_is_said() -> None:
     assert (server.cwd, server.shared, server.era) == ("", (), None)
 
 
-def test_what_a_tool_with_files_is_if_nothing_is_said() -> None:
+def test_the_defaults_of_a_tool_with_files() -> None:
     assert (EATS.deliver, EATS.accept_other, EATS.uri_scheme) == (Deliver.PATH, False, "upload://")
     assert MAKES.persist and MAKES.expose_as_resource
     assert not (MAKES.allow_raw_output or MAKES.required or MAKES.move or MAKES.rewrite_text)
@@ -69,8 +69,8 @@ def test_what_a_tool_with_files_is_if_nothing_is_said() -> None:
     assert AutoFiles() == AutoFiles(rewrite_text=True, inline_text_bytes=32 * 1024, expose_as_resource=True)
 
 
-def test_what_a_proxy_is_if_nothing_is_said() -> None:
-    """It takes and gives files, shows them, and asks for no hash."""
+def test_the_defaults_of_a_proxy() -> None:
+    """A proxy takes uploads, gives downloads, lists artifacts and requires no hash."""
     found = plan.Plan(servers=())
     assert found.uploads_enabled and found.downloads_enabled and found.artifacts_enabled and found.expose_as_resources
     assert not found.require_sha256 and not found.mirrors_polling and not found.stores_events
@@ -83,7 +83,7 @@ def test_what_a_proxy_is_if_nothing_is_said() -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 @pytest.mark.parametrize("files", [{}, {"consumers": (EATS,)}, {"producers": (MAKES,)}, {"auto_files": AutoFiles()}])
 def test_which_servers_can_be_shared(sharing: Sharing, kind: Kind, files: dict[str, Any]) -> None:
-    """None over Streamable HTTP, and none with files, whose folders are a session's."""
+    """A server over Streamable HTTP is not shared, nor is one with files, whose folders belong to a session."""
     if sharing is not Sharing.NONE and (kind is Kind.HTTP or files):
         text = "server s cannot be shared: it speaks Streamable HTTP, or has adapters"
         with pytest.raises(ValueError, match=text):
@@ -94,7 +94,7 @@ def test_which_servers_can_be_shared(sharing: Sharing, kind: Kind, files: dict[s
 
 @pytest.mark.parametrize("forwards", [True, False])
 @pytest.mark.parametrize(("eats", "makes", "auto"), [*itertools.product([True, False], repeat=3)])
-def test_what_a_server_does_with_files(eats: bool, makes: bool, auto: bool, forwards: bool) -> None:
+def test_the_file_handling_of_a_server(eats: bool, makes: bool, auto: bool, forwards: bool) -> None:
     server = ServerPlan(
         id="s",
         kind=Kind.PIPE,
@@ -118,12 +118,12 @@ def test_what_a_server_does_with_files(eats: bool, makes: bool, auto: bool, forw
         (("upload://", "b://"), "upload://"),
     ],
 )
-def test_handles_begin_as_all_tools_want_them_if_they_agree(schemes: tuple[str, ...], expected: str) -> None:
+def test_the_scheme_of_handles_is_the_one_that_all_tools_use(schemes: tuple[str, ...], expected: str) -> None:
     consumers = tuple(UploadConsumer(tools=("t",), file_path_argument="f", uri_scheme=scheme) for scheme in schemes)
     assert ServerPlan(id="s", kind=Kind.PIPE, consumers=consumers).upload_scheme == expected
 
 
-def test_one_or_several() -> None:
+def test_a_value_may_be_one_or_several() -> None:
     assert EATS.arguments == ("file",)
     assert UploadConsumer(tools=("eat",), file_path_argument=("a", "b[*]")).arguments == ("a", "b[*]")
     assert OutputLocator().modes == (LocatorMode.NONE,)
@@ -143,6 +143,6 @@ def test_the_first_rule_that_matches_holds(tool: str, offer: Offer) -> None:
 
 @pytest.mark.parametrize("offer", list(Offer))
 @pytest.mark.parametrize("of_tools", [(), (Offer.NEVER,), (Offer.NEVER, Offer.OWN), (Offer.ALWAYS,)])
-def test_tasks_are_offered_unless_no_tools_are(offer: Offer, of_tools: tuple[Offer, ...]) -> None:
+def test_tasks_are_offered_unless_no_tool_has_them(offer: Offer, of_tools: tuple[Offer, ...]) -> None:
     rules = TaskRules(offer=offer, tools=tuple((str(number), each) for number, each in enumerate(of_tools)))
     assert rules.are_offered is any(each is not Offer.NEVER for each in (offer, *of_tools))

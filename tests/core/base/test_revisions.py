@@ -1,4 +1,4 @@
-"""What each revision can do, once more and the other way round: by each ability, the revisions that have it."""
+"""The abilities of each revision, written the other way round: for each ability, the revisions that have it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ ABLE = {  # 1: this revision is able to do so
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_a_revision_is_able_to_do(revision: str) -> None:
+def test_the_abilities_of_a_revision(revision: str) -> None:
     able = {name: bool(row[REVISIONS.index(revision)]) for name, row in ABLE.items()}
     assert msgspec.structs.asdict(features_of(revision)) == {"revision": revision, **able}
 
 
 def test_the_revisions_are_in_order_and_of_one_era_each() -> None:
-    """The last of each era is the one that is offered first."""
+    """The last revision of each era is the one that is offered first."""
     assert (*LEGACY, *MODERN) == REVISIONS
     assert [era.value for era in Era] == ["handshake", "stateless"], "as reports call them"
     assert list(MODERN) == ["2026-07-28"]
@@ -57,8 +57,8 @@ def test_the_revisions_are_in_order_and_of_one_era_each() -> None:
         assert is_known_modern(revision) is (revision == "2026-07-28")
 
 
-def test_a_revision_can_do_nothing_that_is_not_said() -> None:
-    """Except that it has sessions: those without are the newest."""
+def test_a_revision_without_abilities_has_sessions_only() -> None:
+    """Sessions are the default, as only the newest revisions lack them."""
     assert Features(revision="x") == msgspec.structs.replace(features_of("2024-11-05"), revision="x", batching=False)
 
 
@@ -76,16 +76,16 @@ def test_a_revision_can_do_nothing_that_is_not_said() -> None:
         ("DRAFT-2026", "2025-11-25"),
     ],
 )
-def test_a_date_nobody_has_heard_of_is_like_the_newest_before_it(revision: str, like: str) -> None:
-    """Of those with a handshake, as it was shaken; and under its own name."""
+def test_an_unknown_date_is_like_the_newest_revision_before_it(revision: str, like: str) -> None:
+    """The newest earlier handshake revision stands for it, under the unknown date."""
     assert features_of(revision) == msgspec.structs.replace(features_of(like), revision=revision)
 
 
-def test_who_names_no_revision_on_http_speaks_the_second() -> None:
+def test_an_http_client_without_a_revision_has_the_second() -> None:
     assert features_of(None) == features_of("2025-03-26")
     assert DEFAULT_HTTP_REVISION == "2025-03-26"
 
 
-def test_one_comes_before_another_by_its_date() -> None:
+def test_revisions_are_ordered_by_date() -> None:
     for (at, one), (other_at, other) in itertools.product(enumerate(REVISIONS), repeat=2):
         assert is_older(one, other) is (at < other_at)

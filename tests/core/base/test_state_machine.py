@@ -1,4 +1,4 @@
-"""Every transition table of the core: total, used, reachable, and obeyed by the object that moves along it."""
+"""Every transition table of the core is total, used, reachable, and obeyed by the class that moves along it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,16 @@ def modules_with_tables() -> Iterator[ModuleType]:
 MODULES = [pytest.param(module, id=module.__name__.removeprefix("isthmus.core.")) for module in modules_with_tables()]
 
 
+def states_of(table: Table) -> type[enum.Enum]:
+    return type(next(iter(table)))
+
+
+def inputs_of(table: Table) -> type[enum.Enum]:
+    return type(next(taken for row in table.values() for taken in row))
+
+
 def mover(module: ModuleType) -> Any:
-    """The class of a module that moves along its table: the one that steps."""
+    """The class of a module that moves along its table."""
     found = [
         value
         for value in vars(module).values()
@@ -39,7 +47,7 @@ def mover(module: ModuleType) -> Any:
 
 
 def test_the_tables_are_found() -> None:
-    """The walk sees the machines that are known to be there, so that an empty walk cannot pass for a good one."""
+    """The walk finds the known machines, so that an empty walk cannot pass."""
     names = {param.id for param in MODULES}
     assert {
         "state.exchange",
@@ -55,13 +63,13 @@ def test_the_tables_are_found() -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_table_is_total_used_and_reachable(module: ModuleType) -> None:
-    """A row for every state, no input that nothing takes, no state that nothing leads to, and an end in sight."""
+    """Every state has a row, every input is taken, every state is reached, and an end is reachable from each."""
     table: Table = module.TRANSITIONS
-    states, inputs = set(module.State), set(module.Input)
+    states, inputs = set(states_of(table)), set(inputs_of(table))
     assert set(table) == states
     assert {taken for row in table.values() for taken in row} == inputs
     assert {following for row in table.values() for following in row.values()} <= states
-    initial = next(iter(module.State))
+    initial = next(iter(states_of(table)))
     assert reachable(table, initial) == states
     ends = {state for state, row in table.items() if not row}
     assert ends
@@ -80,12 +88,13 @@ def reachable(table: Table, start: enum.Enum) -> set[enum.Enum]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_nothing_moves_but_along_the_table(module: ModuleType) -> None:
-    """Every state with every input: the row says where to; without one there is an error and no change."""
+def test_a_machine_moves_along_its_table_only(module: ModuleType) -> None:
+    """Every state is tried with every input: a row leads to the next state; without one there is an error and no
+    change."""
     table: Table = module.TRANSITIONS
     cls = mover(module)
-    for state in module.State:
-        for taken in module.Input:
+    for state in states_of(table):
+        for taken in inputs_of(table):
             machine = cls.__new__(cls)  # the state is all that a step may look at
             machine.state = state
             step = machine.step if hasattr(machine, "step") else machine._step
@@ -100,12 +109,12 @@ def test_nothing_moves_but_along_the_table(module: ModuleType) -> None:
 
 @pytest.mark.parametrize("module", [param for param in MODULES if issubclass(mover(param.values[0]), Machine)])
 def test_a_machine_knows_its_own_table(module: ModuleType) -> None:
-    """What may be asked before stepping agrees with what stepping does."""
+    """`may` agrees with the transitions that a step makes."""
     table: Table = module.TRANSITIONS
     cls = mover(module)
     assert cls.TRANSITIONS is table
-    for state in module.State:
+    for state in states_of(table):
         machine = cls.__new__(cls)
         machine.state = state
-        assert {taken for taken in module.Input if machine.may(taken)} == set(table[state])
+        assert {taken for taken in inputs_of(table) if machine.may(taken)} == set(table[state])
         assert machine.is_over == (not table[state])

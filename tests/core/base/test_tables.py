@@ -1,4 +1,4 @@
-"""Tables, against what others know of the same: the standard library, and the change logs of the specification."""
+"""Tables against independent sources: the standard library, and the change logs of the specification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.core.wire.http.header_forwarding import may_pass
 from isthmus.core.wire.http1 import events
 
 RENAMED = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
-"""By RFC 9110, which not every standard library follows yet."""
+"""Phrases of RFC 9110, which not every standard library follows yet."""
 
 
 def test_the_phrase_of_a_status_is_the_registered_one() -> None:
@@ -64,7 +64,7 @@ def test_the_phrase_of_a_status_is_the_registered_one() -> None:
     ],
 )
 def test_the_type_of_a_suffix_is_what_the_standard_library_says(suffix: str) -> None:
-    """Of those on which it has been of one mind for long."""
+    """Only suffixes whose type has not changed between versions are compared."""
     known = mimetypes.MimeTypes(filenames=())
     both = {**known.types_map[False], **known.types_map[True]}
     assert filenames.mime_type_of(f"a.{suffix}", b"", None) == both[f".{suffix}"]
@@ -149,11 +149,11 @@ SINCE = {
     "tasks": "2025-11-25",
     "priming": "2025-11-25",
 }
-"""By the change logs: what a revision with a handshake has, all later ones have as well."""
+"""The revision that introduced each feature, by the change logs; all later handshake revisions have it as well."""
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_a_revision_has(revision: str) -> None:
+def test_the_features_of_a_revision(revision: str) -> None:
     found = msgspec.structs.asdict(LEGACY[revision])
     assert {name: found[name] for name in SINCE} == {name: since <= revision for name, since in SINCE.items()}
     assert found["batching"] is (revision <= "2025-03-26")  # 2025-06-18 took it back

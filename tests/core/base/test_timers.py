@@ -1,4 +1,4 @@
-"""Deadlines: what is due, in which order, against a plain dict that is searched from end to end."""
+"""Deadlines: which are due, and in which order, against a plain dict that is searched from end to end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KEYS = st.integers(0, 7)
 TIMES = st.integers(0, 20).map(float) | st.just(float("inf"))
 
 
-class AgainstADict(RuleBasedStateMachine):
-    """The same inputs to `Timers` and to a dict key -> (at, how recently set, why)."""
+class TimersModel(RuleBasedStateMachine):
+    """Gives the same inputs to `Timers` and to a dict key -> (at, how recently set, why)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class AgainstADict(RuleBasedStateMachine):
         assert len(self.timers) == len(self.model)
 
 
-TestAgainstADict = AgainstADict.TestCase
+TestAgainstADict = TimersModel.TestCase
 
 
 class Incomparable:
@@ -62,7 +62,7 @@ class Incomparable:
 
 
 def test_equal_deadlines_go_in_the_order_they_were_set() -> None:
-    """Keys are never compared: among equals, set earlier goes first, and setting again counts as later."""
+    """Keys are never compared: among equals, the one set earlier goes first, and setting again counts as later."""
     keys = [Incomparable() for _ in range(5)]
     timers: Timers[Incomparable] = Timers()
     for key in keys:
@@ -74,16 +74,16 @@ def test_equal_deadlines_go_in_the_order_they_were_set() -> None:
 
 
 @given(random=st.randoms(use_true_random=True), live=st.integers(1, 60))
-def test_memory_follows_what_is_live(random: Random, live: int) -> None:
-    """Deadlines that are set anew for ever leave no more behind than a multiple of what is live."""
+def test_memory_follows_the_live_deadlines(random: Random, live: int) -> None:
+    """Deadlines that are set anew again and again leave no more behind than a multiple of the live ones."""
     timers: Timers[int] = Timers()
     for _ in range(500):
         timers.set(random.randrange(live), random.random(), "")
         assert len(timers._heap) <= max(64, 2 * len(timers))
 
 
-def test_memory_is_given_back_after_a_crowd() -> None:
-    """Ten thousand deadlines, cancelled: the next one set cleans up behind them."""
+def test_memory_is_given_back_after_many_cancellations() -> None:
+    """Ten thousand deadlines are cancelled, and the next one set cleans up behind them."""
     timers: Timers[int] = Timers()
     for key in range(10_000):
         timers.set(key, float(key), "")
@@ -94,8 +94,8 @@ def test_memory_is_given_back_after_a_crowd() -> None:
     assert timers.next_timeout() == Deadline(5.0, "last")
 
 
-def test_a_crowd_that_leaves_takes_its_memory_along_and_the_rest_stay_in_order() -> None:
-    """Cancelling alone does it; what is rebuilt is a heap again, whatever the order in which its deadlines were set."""
+def test_cancelling_alone_gives_memory_back_and_keeps_the_order() -> None:
+    """The rebuilt heap is in order, however its deadlines were set."""
     timers: Timers[int] = Timers()
     for key in range(1000):
         timers.set(key, float(key * 377 % 1000), "")

@@ -1,4 +1,4 @@
-"""Moments are written in one way, and read in all that ISO 8601 has."""
+"""Timestamps are written in one form, and read in all forms of ISO 8601."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_moment_is_written_to_the_millisecond_within_its_bounds(at_unix: float
 
 
 @given(at_ms=st.integers(0, LAST * 1000))
-def test_what_was_written_reads_as_it_was(at_ms: int) -> None:
+def test_a_written_moment_is_read_back(at_ms: int) -> None:
     assert parse_time(format_time(at_ms / 1000)) == pytest.approx(at_ms / 1000, abs=1e-4)
 
 
@@ -52,5 +52,5 @@ def test_what_was_written_reads_as_it_was(at_ms: int) -> None:
     ],
 )
 def test_a_text_is_read_as_the_moment_it_names(text: str, at_unix: float | None) -> None:
-    """One without an offset is in UTC, whatever the zone of this machine; what is none is none."""
+    """A text without an offset is in UTC, whatever the zone of this machine; any other text is no moment."""
     assert parse_time(text) == at_unix

@@ -1,4 +1,4 @@
-"""Capabilities across the eras: nothing is declared that was not, and the same is the same however it is spelled."""
+"""Capabilities across the eras: projecting adds nothing, and equal capabilities are equal however they are spelled."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def drawn(table: dict[str, list[Any]]) -> st.SearchStrategy[Capabilities]:
 
 
 def paths(value: Any) -> set[tuple[str, ...]]:
-    """Every member name there is, with those above it. No mode of elicitation means forms."""
+    """Returns every member name with its parents. An elicitation without modes means forms."""
     found: set[tuple[str, ...]] = set()
     for name, below in value.items() if isinstance(value, dict) else ():
         found |= {(name,)} | {(name, *path) for path in paths(below)}
@@ -85,24 +85,24 @@ def check_projection(project: Projection, capabilities: Capabilities, more: Capa
 @pytest.mark.parametrize("name", OF_CLIENTS)
 @given(capabilities=drawn(CLIENTS), more=drawn(CLIENTS))
 def test_a_client_projection_adds_nothing(name: str, capabilities: Capabilities, more: Capabilities) -> None:
-    """Projecting only takes away; twice is once; and who declares more is not shown to declare less."""
+    """Projecting only takes away; twice is once; and a client that declares more is not shown to declare less."""
     check_projection(OF_CLIENTS[name], capabilities, more)
 
 
 @pytest.mark.parametrize("name", OF_SERVERS)
 @given(capabilities=drawn(SERVERS), more=drawn(SERVERS))
 def test_a_server_projection_adds_nothing(name: str, capabilities: Capabilities, more: Capabilities) -> None:
-    """The same of servers."""
     check_projection(OF_SERVERS[name], capabilities, more)
 
 
 @pytest.mark.parametrize("revision", LEGACY)
 @pytest.mark.parametrize("elicitation", [None, *CLIENTS["elicitation"]], ids=json.dumps)
 @pytest.mark.parametrize("sampling", [None, *CLIENTS["sampling"]], ids=json.dumps)
-def test_a_handshake_says_only_what_its_revision_has_words_for(revision: str, elicitation: Any, sampling: Any) -> None:
-    """Modes and tools go to 2025-11-25, a bare elicitation to 2025-06-18 if there are forms, and none before."""
+def test_a_handshake_declares_only_what_its_revision_knows(revision: str, elicitation: Any, sampling: Any) -> None:
+    """Modes and tools go to 2025-11-25, a bare elicitation to 2025-06-18 if there are forms, and none to earlier
+    revisions."""
     declared = {"roots": {}, "elicitation": elicitation, "sampling": sampling}
-    said = json.loads(client_to_legacy(json.dumps(declared).encode(), LEGACY[revision]))
+    projected = json.loads(client_to_legacy(json.dumps(declared).encode(), LEGACY[revision]))
     expected: Capabilities = {"roots": {}}
     if elicitation is not None and revision == "2025-11-25":
         expected["elicitation"] = elicitation
@@ -110,15 +110,15 @@ def test_a_handshake_says_only_what_its_revision_has_words_for(revision: str, el
         expected["elicitation"] = {}
     if sampling is not None:
         expected["sampling"] = sampling if revision == "2025-11-25" else {}
-    assert said == expected
+    assert projected == expected
 
 
-def test_a_modern_client_is_told_of_by_what_crosses() -> None:
+def test_the_capabilities_that_a_stateless_client_may_declare() -> None:
     declared = b'{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{},"tasks":{"list":{}},"x":{}}'
     assert client_to_modern(declared) == b'{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{}}}'
 
 
-def test_a_client_of_forms_only_is_not_said_to_visit_pages() -> None:
+def test_a_client_of_forms_only_does_not_declare_urls() -> None:
     declared = b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}'
     expected = b'{"elicitation":{"form":{}},"sampling":{}}'
     assert client_to_modern(declared, LEGACY["2025-06-18"]) == expected
@@ -126,8 +126,9 @@ def test_a_client_of_forms_only_is_not_said_to_visit_pages() -> None:
 
 
 @pytest.mark.parametrize("has_push", [False, True])
-def test_what_only_a_push_could_keep_is_promised_only_with_one(has_push: bool) -> None:
-    """listChanged and subscribe reach a modern client only if the server can be heard outside of requests."""
+def test_notifications_are_declared_only_with_a_push(has_push: bool) -> None:
+    """`listChanged` and `subscribe` reach a stateless client only if the server can send messages outside of
+    requests."""
     server = b'{"tools":{"listChanged":true,"x":1},"resources":{"subscribe":true,"listChanged":true},"logging":{}}'
     expected = server if has_push else b'{"tools":{"x":1},"resources":{},"logging":{}}'
     assert server_to_modern(server, server=LEGACY["2025-11-25"], has_push=has_push) == expected
@@ -137,15 +138,16 @@ def test_what_only_a_push_could_keep_is_promised_only_with_one(has_push: bool) -
     "revision, declared, may_complete",
     list(itertools.product(LEGACY, ["tools", "prompts", "resources"], [False, True])),
 )
-def test_the_oldest_servers_are_taken_to_complete(revision: str, declared: str, may_complete: bool) -> None:
-    """2024-11-05 has the method and no capability: it is advertised with prompts or resources, until refused."""
+def test_completion_is_declared_for_the_oldest_servers(revision: str, declared: str, may_complete: bool) -> None:
+    """2024-11-05 has the method and no capability, which is declared with prompts or resources until the server refuses
+    it."""
     raw = json.dumps({declared: {}}).encode()
     shown = json.loads(server_to_modern(raw, server=LEGACY[revision], has_push=True, may_complete=may_complete))
     assert ("completions" in shown) == (revision == "2024-11-05" and declared != "tools" and may_complete)
 
 
 @pytest.mark.parametrize("raw", [b'{"roots":null}', b'{"roots":true,"sampling":1}', b'{"elicitation":[]}'], ids=repr)
-def test_what_is_no_object_declares_nothing(raw: bytes) -> None:
+def test_a_capability_that_is_no_object_declares_nothing(raw: bytes) -> None:
     assert client_to_modern(raw) == b"{}"
     assert missing(raw, "roots/list", None) == b'{"roots":{}}'
 
@@ -161,7 +163,7 @@ OBJECTS = st.dictionaries(st.text(max_size=3), JSONS, max_size=4)
 
 
 def respelled(value: Any) -> str:
-    """The same JSON with its keys the other way round, its strings in escapes and its numbers in other digits."""
+    """Returns equal JSON with its keys in reverse, its strings in escapes and its numbers in other digits."""
     if isinstance(value, dict):
         return "{ " + " , ".join(f"{respelled(key)} : {respelled(value[key])}" for key in reversed(value)) + "}"
     if isinstance(value, list):
@@ -179,7 +181,7 @@ def respelled(value: Any) -> str:
 
 @given(value=OBJECTS)
 def test_equal_capabilities_have_one_fingerprint(value: Capabilities) -> None:
-    """Neither the order of keys nor the spelling of numbers and strings shows."""
+    """The order of keys and the spelling of numbers and strings make no difference."""
     assert fingerprint(json.dumps(value).encode()) == fingerprint(respelled(value).encode())
 
 
@@ -233,7 +235,7 @@ def test_numbers_are_compared_by_value(one: str, other: str, same: bool) -> None
     ids=["array", "nan", "twice", "twice-below", "large", "deep", "abyss", "cut"],
 )
 def test_capabilities_without_a_fingerprint_are_refused(raw: bytes) -> None:
-    """At most 64 KiB and 32 levels, each key once."""
+    """Capabilities have at most 64 KiB and 32 levels, and each key once."""
     with pytest.raises(RemoteProtocolError) as caught:
         fingerprint(raw)
     assert caught.value.rpc_code == INVALID_PARAMS
@@ -244,30 +246,31 @@ def test_capabilities_at_the_limit_have_a_fingerprint() -> None:
     assert fingerprint(b'{"x":"' + b"y" * (64 * 1024 - 8) + b'"}')
 
 
-# --- What is missing ------------------------------------------------------------------------------------------------
+# --- Missing capabilities -------------------------------------------------------------------------------------------
 
 FORM = b'{"message":"?","requestedSchema":{"type":"object","properties":{}}}'
 URL = b'{"mode":"url","message":"?","url":"https://x"}'
 PLAIN = b'{"messages":[],"maxTokens":1}'
 TOOLS = b'{"messages":[],"maxTokens":1,"tools":[]}'
-TOLD = b'{"maxTokens":1,"messages":[{"role":"user","content":[{"type":"tool_\\u0072esult"}]}]}'
+TOOL_RESULT = b'{"maxTokens":1,"messages":[{"role":"user","content":[{"type":"tool_\\u0072esult"}]}]}'
 QUESTIONS: list[tuple[str, bytes | None, tuple[str, ...]]] = [
     ("roots/list", None, ("roots",)),
     ("elicitation/create", FORM, ("elicitation", "form")),
     ("elicitation/create", URL, ("elicitation", "url")),
     ("sampling/createMessage", PLAIN, ("sampling",)),
     ("sampling/createMessage", TOOLS, ("sampling", "tools")),
-    ("sampling/createMessage", TOLD, ("sampling", "tools")),
+    ("sampling/createMessage", TOOL_RESULT, ("sampling", "tools")),
 ]
 
 
-@pytest.mark.parametrize("method, params, path", QUESTIONS, ids=["roots", "form", "url", "plain", "tools", "told"])
+@pytest.mark.parametrize(
+    "method, params, path", QUESTIONS, ids=["roots", "form", "url", "plain", "tools", "tool-result"]
+)
 @given(capabilities=drawn(CLIENTS))
-def test_a_question_needs_what_it_uses(
+def test_a_server_request_needs_the_capabilities_it_uses(
     method: str, params: bytes | None, path: tuple[str, ...], capabilities: Capabilities
 ) -> None:
-    """No question is asked that needs a capability the client has not declared; what is lacking is named, and with
-    that declared as well, it can be asked."""
+    """A capability that the client has not declared is named; with it declared as well, the request can be sent."""
     lacking = missing(json.dumps(capabilities).encode(), method, params)
     assert (lacking is None) == (path in paths(capabilities))
     if lacking is not None:
@@ -282,8 +285,8 @@ def test_only_three_methods_need_a_capability() -> None:
 
 @pytest.mark.parametrize("revision", LEGACY)
 @given(capabilities=drawn(CLIENTS))
-def test_a_projected_client_is_not_asked_more(revision: str, capabilities: Capabilities) -> None:
-    """What the handshake leaves out cannot be asked of it: a server sees in it what the bridge can carry."""
+def test_a_projected_client_is_asked_no_more(revision: str, capabilities: Capabilities) -> None:
+    """A server request that the projected capabilities allow is allowed by the original ones."""
     raw = json.dumps(capabilities).encode()
     projected = client_to_legacy(raw, LEGACY[revision])
     for method, params, _ in QUESTIONS:
@@ -299,7 +302,7 @@ def test_the_tables_cover_every_revision() -> None:
 @pytest.mark.parametrize("may_complete", [False, True])
 @pytest.mark.parametrize("revision", LEGACY)
 def test_completion_that_was_refused_is_not_declared(revision: str, may_complete: bool) -> None:
-    """Whatever the server says of itself."""
+    """A refusal of the method overrides the server's own declaration."""
     raw = b'{"completions":{"a":1}}'
     shown = server_to_modern(raw, server=LEGACY[revision], has_push=True, may_complete=may_complete)
     assert json.loads(shown) == ({"completions": {"a": 1}} if may_complete else {})

@@ -1,4 +1,4 @@
-"""Which capabilities cross, by name, and what of each; how deep and large they may be, and when two are the same."""
+"""The capabilities that cross, by name, and which members of each; their bounds, and their fingerprints."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def packed(value: Any) -> bytes:
 
 @pytest.mark.parametrize("name", [*OF_CLIENTS, *OF_SERVERS, *STRANGE])
 def test_a_capability_crosses_by_its_name(name: str) -> None:
-    """A client's and a server's apart; of an object all that is in it, and what is no object not at all."""
-    declared, crossing = packed({name: {"x": {"y": 1}}}), {name: {"x": {"y": 1}}}
-    of_client = crossing if name in OF_CLIENTS else {}
-    of_server = crossing if name in OF_SERVERS else {}
+    """Clients and servers have their own names. An object crosses with all its members; any other value is dropped."""
+    declared, kept = packed({name: {"x": {"y": 1}}}), {name: {"x": {"y": 1}}}
+    of_client = kept if name in OF_CLIENTS else {}
+    of_server = kept if name in OF_SERVERS else {}
     shown = {"elicitation": {"x": {"y": 1}, "form": {}}} if name == "elicitation" else of_client
     assert json.loads(client_to_legacy(declared, LATEST)) == of_client
     assert json.loads(client_to_modern(declared)) == shown
@@ -49,7 +49,7 @@ def test_a_capability_crosses_by_its_name(name: str) -> None:
         assert server_to_legacy(raw, LATEST) == server_to_modern(raw, server=LATEST, has_push=True) == b"{}"
 
 
-def test_tasks_are_offered_by_themselves() -> None:
+def test_the_tasks_extension_does_not_cross() -> None:
     declared = packed({"extensions": {TASKS: {}, "a/b": {}}})
     kept = {"extensions": {"a/b": {}}}
     assert json.loads(client_to_legacy(declared, LATEST)) == json.loads(client_to_modern(declared)) == kept
@@ -59,19 +59,19 @@ def test_tasks_are_offered_by_themselves() -> None:
 
 @pytest.mark.parametrize("name", OF_SERVERS)
 @pytest.mark.parametrize("has_push", [True, False])
-def test_what_is_promised_without_a_request_takes_a_push(name: str, has_push: bool) -> None:
-    """Of tools, prompts and resources; elsewhere the words mean nothing."""
-    said = {"listChanged": True, "subscribe": True, "x": 1}
-    found = json.loads(server_to_modern(packed({name: said}), server=LATEST, has_push=has_push))
-    assert found == {name: said if has_push or name not in ("tools", "prompts", "resources") else {"x": 1}}
+def test_notifications_are_declared_only_with_a_push(name: str, has_push: bool) -> None:
+    """The rule holds for tools, prompts and resources; other capabilities keep members of these names."""
+    members = {"listChanged": True, "subscribe": True, "x": 1}
+    found = json.loads(server_to_modern(packed({name: members}), server=LATEST, has_push=has_push))
+    assert found == {name: members if has_push or name not in ("tools", "prompts", "resources") else {"x": 1}}
 
 
 @pytest.mark.parametrize("name", OF_CLIENTS)
-def test_a_client_does_not_say_that_its_roots_change(name: str) -> None:
-    said = {"listChanged": True, "subscribe": True, "form": {}, "x": 1}
-    expected = {name: {"form": {}, "x": 1} if name == "roots" else said}
-    assert json.loads(client_to_legacy(packed({name: said}), LATEST)) == expected
-    assert json.loads(client_to_modern(packed({name: said}))) == expected
+def test_a_client_does_not_declare_changes_of_roots(name: str) -> None:
+    members = {"listChanged": True, "subscribe": True, "form": {}, "x": 1}
+    expected = {name: {"form": {}, "x": 1} if name == "roots" else members}
+    assert json.loads(client_to_legacy(packed({name: members}), LATEST)) == expected
+    assert json.loads(client_to_modern(packed({name: members}))) == expected
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
@@ -87,9 +87,9 @@ def test_a_client_does_not_say_that_its_roots_change(name: str) -> None:
         ({"form": {}, "x": 1}, {"x": 1}, True),
     ],
 )
-def test_how_a_user_can_be_asked(revision: str, elicitation: Any, forms: Any, is_form: bool) -> None:
-    """By nothing before 2025-06-18, by forms only before 2025-11-25, and then by pages too; the bare object means
-    forms."""
+def test_the_modes_of_elicitation_by_revision(revision: str, elicitation: Any, forms: Any, is_form: bool) -> None:
+    """Clients before 2025-06-18 have no elicitation, those before 2025-11-25 forms only, and later ones also pages. A
+    bare object means forms."""
     declared = packed({"elicitation": elicitation})
     server = features_of(revision)
     if revision == "2025-11-25":
@@ -107,7 +107,7 @@ def test_how_a_user_can_be_asked(revision: str, elicitation: Any, forms: Any, is
 
 
 @pytest.mark.parametrize("able", [*itertools.product([None, "x", {}], [None, {}], [None, {}])])
-def test_what_a_question_takes(able: tuple[Any, Any, Any]) -> None:
+def test_the_capability_of_a_server_request(able: tuple[Any, Any, Any]) -> None:
     roots, sampling, tools = able
     declared: dict[str, Any] = {"roots": roots}
     if sampling is not None:
@@ -140,8 +140,8 @@ def test_what_a_question_takes(able: tuple[Any, Any, Any]) -> None:
         (b'["\\"' + b"{" * 40 + b'"]', 1),
     ],
 )
-def test_how_deep_a_value_is(raw: bytes, depth: int) -> None:
-    """Exactly, where it may be too deep; what is not is not looked at more closely than that."""
+def test_the_depth_of_a_value(raw: bytes, depth: int) -> None:
+    """The depth is exact where it may exceed the bound; other values are not looked at more closely."""
     if raw.count(b"[") + raw.count(b"{") <= CAPABILITIES_DEPTH_MAX:
         assert depth <= depth_of(raw) <= CAPABILITIES_DEPTH_MAX
     else:
@@ -149,7 +149,7 @@ def test_how_deep_a_value_is(raw: bytes, depth: int) -> None:
 
 
 @pytest.mark.parametrize("off", [0, 1])
-def test_bounds_are_within(off: int) -> None:
+def test_the_bounds_themselves_are_accepted(off: int) -> None:
     assert (CAPABILITIES_SIZE_MAX_BYTES, CAPABILITIES_DEPTH_MAX) == (65536, 32)
     large = b'{"x":"%b"}' % (b"y" * (65536 - 8 + off))
     deep = b'{"x":' * (31 + off) + b"{}" + b"}" * (31 + off)
@@ -168,7 +168,7 @@ def test_bounds_are_within(off: int) -> None:
 @pytest.mark.parametrize(
     "raw", [b"[]", b"5", b"null", b'"x"', b"{", b"", b'{"a":NaN}', b'{"a":{"b":1,"b":1}}', b'{"a":1,"\\u0061":1}']
 )
-def test_what_has_no_fingerprint(raw: bytes) -> None:
+def test_capabilities_without_a_fingerprint(raw: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         fingerprint(raw)
     assert caught.value.rpc_code == INVALID_PARAMS
@@ -205,8 +205,8 @@ ALIKE = [
 ]
 
 
-def test_what_is_equal_has_one_fingerprint_and_nothing_else_has_it() -> None:
-    """By value, whatever the order of members and the spelling of numbers and strings."""
+def test_equal_values_alone_share_a_fingerprint() -> None:
+    """Values are compared, whatever the order of members and the spelling of numbers and strings."""
     found = [{fingerprint(raw) for raw in group} for group in ALIKE]
     assert [len(group) for group in found] == [1] * len(ALIKE)
     assert len(set[str]().union(*found)) == len(ALIKE)

@@ -1,4 +1,4 @@
-"""A server's introduction in the words of the other era: `initialize` answered from a discovery, and the reverse."""
+"""Discovery across the eras: `initialize` answered from a discovery, and the reverse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.core.base.errors import INTERNAL_ERROR, RemoteProtocolError
 from isthmus.core.base.revisions import LEGACY, MODERN
 from isthmus.core.bridge import discovery
 from isthmus.core.bridge.discovery import SERVER_INFO
-from isthmus.core.bridge.request_meta import Envelope
+from isthmus.core.bridge.request_meta import RequestMeta
 
 DISCOVERED: dict[str, Any] = {
     "resultType": "complete",
@@ -52,19 +52,19 @@ def discovered(result: dict[str, Any], *, has_push: bool = True) -> dict[str, An
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-def test_the_clients_revision_is_the_answer(revision: str) -> None:
-    """A handshake of any revision is answered in it, with nothing of the result that only a discovery has."""
-    told = initialized(DISCOVERED, revision)
+def test_a_handshake_is_answered_in_the_clients_revision(revision: str) -> None:
+    """The result has no member that only a discovery has."""
+    answer = initialized(DISCOVERED, revision)
     expected = INITIALIZED | {"protocolVersion": revision}
     if revision == "2024-11-05":
         expected["capabilities"] = {"tools": {"listChanged": True}}
-    assert told == expected
+    assert answer == expected
 
 
 def test_a_discovery_names_modern_revisions_only() -> None:
-    """A client may put any date that is listed into `_meta`: no older one is."""
-    told = discovered(INITIALIZED)
-    assert told == DISCOVERED | {"supportedVersions": list(MODERN), "ttlMs": 0, "cacheScope": "private"}
+    """A client may put any listed date into `_meta`, so no older one is listed."""
+    answer = discovered(INITIALIZED)
+    assert answer == DISCOVERED | {"supportedVersions": list(MODERN), "ttlMs": 0, "cacheScope": "private"}
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
@@ -72,15 +72,15 @@ def test_a_discovery_names_modern_revisions_only() -> None:
     names=st.sets(st.sampled_from(["tools", "prompts", "resources", "logging", "completions", "experimental"])),
     instructions=st.none() | st.text(),
 )
-def test_there_and_back_is_where_one_was(revision: str, names: set[str], instructions: str | None) -> None:
-    """initialize → discover → initialize is the identity on what both can say."""
+def test_a_round_trip_changes_nothing(revision: str, names: set[str], instructions: str | None) -> None:
+    """initialize → discover → initialize is the identity on what both eras can express."""
     result = INITIALIZED | {"protocolVersion": revision, "capabilities": {name: {} for name in sorted(names)}}
     result = without(result, "instructions") | ({} if instructions is None else {"instructions": instructions})
     assert initialized(discovered(result), revision) == result
 
 
 @pytest.mark.parametrize(
-    "info, told",
+    "info, answer",
     [
         (None, {"name": "here", "version": "0"}),
         ("s", {"name": "here", "version": "0"}),
@@ -90,9 +90,9 @@ def test_there_and_back_is_where_one_was(revision: str, names: set[str], instruc
     ],
     ids=["none", "text", "no-name", "no-version", "number"],
 )
-def test_an_anonymous_server_gets_a_name(info: Any, told: Any) -> None:
-    """A handshake names the server; a modern one need not tell."""
-    assert initialized(DISCOVERED | {"_meta": {SERVER_INFO: info}})["serverInfo"] == told
+def test_an_anonymous_server_gets_a_name(info: Any, answer: Any) -> None:
+    """A handshake names the server, and a stateless server need not name itself."""
+    assert initialized(DISCOVERED | {"_meta": {SERVER_INFO: info}})["serverInfo"] == answer
     assert "_meta" not in discovered(without(INITIALIZED, "_meta") | {"serverInfo": {"name": 1}})
 
 
@@ -102,27 +102,27 @@ def test_instructions_are_text_or_absent(instructions: Any) -> None:
     assert "instructions" not in discovered(INITIALIZED | {"instructions": instructions})
 
 
-def test_without_a_channel_no_push_is_promised() -> None:
+def test_without_a_channel_no_push_is_declared() -> None:
     assert discovered(INITIALIZED, has_push=False)["capabilities"] == {"tools": {}, "completions": {}}
 
 
-def test_what_nobody_read_stays_byte_for_byte() -> None:
+def test_unread_members_stay_byte_for_byte() -> None:
     raw = b'{"supportedVersions":[],"capabilities":{},"com.example/n":1.0e2,"instructions":"\\u0041\\/"}'
-    told = discovery.to_initialize_result(raw, client=LEGACY["2025-06-18"], name="here")
-    assert told.endswith(b'"com.example/n":1.0e2,"instructions":"\\u0041\\/"}')
+    answer = discovery.to_initialize_result(raw, client=LEGACY["2025-06-18"], name="here")
+    assert answer.endswith(b'"com.example/n":1.0e2,"instructions":"\\u0041\\/"}')
 
 
 @pytest.mark.parametrize("revision", LEGACY)
 @pytest.mark.parametrize("info", [None, b'{"name": "c","version":"1","icons":[]}'], ids=["anonymous", "named"])
 def test_a_modern_client_is_introduced_as_itself(revision: str, info: bytes | None) -> None:
-    """The handshake made for it carries the capabilities of its request, projected, and its name, or ours."""
-    envelope = Envelope("2026-07-28", b'{"elicitation":{"url":{}},"roots":{}}', info)
+    """The handshake made for a stateless client has its projected capabilities, and its name or ours."""
+    envelope = RequestMeta("2026-07-28", b'{"elicitation":{"url":{}},"roots":{}}', info)
     raw = discovery.initialize_params(envelope, server=LEGACY[revision], version="7")
     mcp.types.InitializeRequestParams.model_validate_json(raw)
-    told = json.loads(raw)
-    assert told["protocolVersion"] == revision
-    assert told["clientInfo"] == (json.loads(info) if info else {"name": "isthmus", "version": "7"})
-    assert ("elicitation" in told["capabilities"]) == (revision == "2025-11-25")
+    answer = json.loads(raw)
+    assert answer["protocolVersion"] == revision
+    assert answer["clientInfo"] == (json.loads(info) if info else {"name": "isthmus", "version": "7"})
+    assert ("elicitation" in answer["capabilities"]) == (revision == "2025-11-25")
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_a_modern_client_is_introduced_as_itself(revision: str, info: bytes | No
     ],
     ids=["array", "empty", "incapable", "list", "silent", "text", "number"],
 )
-def test_what_is_no_discovery_is_no_modern_server(result: Any) -> None:
-    """Servers answer {} to methods they do not know: that says nothing of revisions."""
+def test_a_result_that_is_no_discovery_is_no_stateless_server(result: Any) -> None:
+    """Servers answer {} to unknown methods, which names no revisions."""
     raw = json.dumps(result).encode()
     with pytest.raises(RemoteProtocolError) as caught:
         discovery.served_revisions(raw)
@@ -148,12 +148,12 @@ def test_what_is_no_discovery_is_no_modern_server(result: Any) -> None:
         discovery.to_initialize_result(raw, client=LEGACY["2025-06-18"], name="here")
 
 
-def test_the_revisions_served_are_told_in_order() -> None:
+def test_the_revisions_served_are_listed_in_order() -> None:
     assert discovery.served_revisions(json.dumps(DISCOVERED).encode()) == ("2026-07-28", "2031-01-01")
 
 
 @pytest.mark.parametrize("result", [b"[]", b"{}", b'{"capabilities":null}'], ids=repr)
-def test_what_is_no_initialization_makes_no_discovery(result: bytes) -> None:
+def test_a_malformed_initialize_result_makes_no_discovery(result: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="initialize"):
         discovery.to_discover_result(result, has_push=True)
 
@@ -191,5 +191,5 @@ def test_only_a_whole_refusal_names_revisions(error: bytes, supported: tuple[str
     ],
 )
 def test_a_server_is_named_where_it_can_be_read(discovered: bytes | None, info: bytes | None) -> None:
-    """Who names itself twice has no name: two readers could each believe another one."""
+    """A server that names itself twice has no name, since two readers could believe different ones."""
     assert discovery.server_info_of(discovered) == info

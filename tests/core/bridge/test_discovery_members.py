@@ -1,4 +1,4 @@
-"""What a discovery and an initialization say to one another, member by member, and what is said of one that is none."""
+"""Discovery and initialization, member by member, and the refusals of malformed ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isthmus.core.bridge.discovery import (
     to_discover_result,
     to_initialize_result,
 )
-from isthmus.core.bridge.request_meta import Envelope
+from isthmus.core.bridge.request_meta import RequestMeta
 
 OLD = features_of("2025-11-25")
 INFO = "io.modelcontextprotocol/serverInfo"
@@ -52,7 +52,7 @@ def discovered(initialize: Any) -> Any:
         ({"supportedVersions": [], "capabilities": []}, "no capabilities"),
     ],
 )
-def test_what_is_no_discovery_is_said_to_be_none(result: Any, seen: str) -> None:
+def test_a_malformed_discovery_is_refused(result: Any, seen: str) -> None:
     for reader in (served_revisions, lambda raw: to_initialize_result(raw, client=OLD, name="n")):
         with pytest.raises(RemoteProtocolError) as caught:
             reader(packed(result))
@@ -63,7 +63,7 @@ def test_what_is_no_discovery_is_said_to_be_none(result: Any, seen: str) -> None
 @pytest.mark.parametrize(
     ("result", "seen"), [([], "no object"), ({}, "no capabilities"), ({"capabilities": 5}, "no capabilities")]
 )
-def test_what_is_no_initialization_is_said_to_be_none(result: Any, seen: str) -> None:
+def test_a_malformed_initialize_result_is_refused(result: Any, seen: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         to_discover_result(packed(result), has_push=True)
     text = f"got a result of initialize with {seen}, expected what the server supports"
@@ -71,18 +71,19 @@ def test_what_is_no_initialization_is_said_to_be_none(result: Any, seen: str) ->
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_what_an_initialization_says_of_a_discovery(revision: str) -> None:
-    """The client's revision, capabilities and a name; nothing that only the new era knows, and all else."""
+def test_an_initialize_result_made_of_a_discovery(revision: str) -> None:
+    """The result has the client's revision, the capabilities, a name and all other members, except for those of the
+    stateless era."""
     expected = {"protocolVersion": revision, "capabilities": {"tools": {}}, "serverInfo": NAMED, "x": 1}
-    said = {**DISCOVERED, **MODERN, "x": 1, "_meta": {INFO: NAMED}}
-    assert initialized(said, revision) == expected
-    assert initialized({**said, "_meta": {INFO: NAMED, "y": 2}}, revision) == {**expected, "_meta": {"y": 2}}
-    assert initialized({**said, "instructions": "i"}, revision) == {**expected, "instructions": "i"}
-    assert initialized({**said, "protocolVersion": "z", "serverInfo": 5}, revision) == expected
+    given = {**DISCOVERED, **MODERN, "x": 1, "_meta": {INFO: NAMED}}
+    assert initialized(given, revision) == expected
+    assert initialized({**given, "_meta": {INFO: NAMED, "y": 2}}, revision) == {**expected, "_meta": {"y": 2}}
+    assert initialized({**given, "instructions": "i"}, revision) == {**expected, "instructions": "i"}
+    assert initialized({**given, "protocolVersion": "z", "serverInfo": 5}, revision) == expected
 
 
 @pytest.mark.parametrize(
-    ("info", "told"),
+    ("info", "named"),
     [
         (None, {"name": "given", "version": "0"}),
         ({}, {"name": "given", "version": "0"}),
@@ -93,29 +94,30 @@ def test_what_an_initialization_says_of_a_discovery(revision: str) -> None:
         ({"name": "s", "version": "1", "x": 1}, {"name": "s", "version": "1", "x": 1}),
     ],
 )
-def test_a_server_has_a_name_and_a_version_for_who_shakes_hands(info: Any, told: Any) -> None:
-    said = DISCOVERED | ({} if info is None else {"_meta": {INFO: info}})
-    assert initialized(said)["serverInfo"] == told
+def test_a_handshake_gives_every_server_a_name_and_a_version(info: Any, named: Any) -> None:
+    given = DISCOVERED | ({} if info is None else {"_meta": {INFO: info}})
+    assert initialized(given)["serverInfo"] == named
 
 
-def test_what_a_discovery_says_of_an_initialization() -> None:
-    """What the new era requires, capabilities, and its name in `_meta`; nothing that only the old one knows."""
+def test_a_discovery_made_of_an_initialize_result() -> None:
+    """The discovery has the members that the stateless era requires, the capabilities and the name in `_meta`, and none
+    that only handshakes have."""
     expected = {**MODERN, "capabilities": {"tools": {}}, "x": 1}
-    said = {**INITIALIZED, "x": 1}
-    assert discovered(said) == expected
+    given = {**INITIALIZED, "x": 1}
+    assert discovered(given) == expected
     named = {**expected, "_meta": {INFO: NAMED}}
-    assert discovered({**said, "serverInfo": NAMED}) == named
-    assert discovered({**said, "serverInfo": {"name": "s"}}) == expected, "half a name is none"
-    assert discovered({**said, "serverInfo": NAMED, "_meta": {"y": 2}}) == {**named, "_meta": {"y": 2, INFO: NAMED}}
-    assert discovered({**said, "resultType": "z", "ttlMs": 5, "cacheScope": "z", "supportedVersions": 5}) == expected
-    assert discovered({**said, "instructions": None}) == expected
-    assert discovered({**said, "instructions": "i"}) == {**expected, "instructions": "i"}
-    assert discovered({**said, "_meta": 5}) == expected
+    assert discovered({**given, "serverInfo": NAMED}) == named
+    assert discovered({**given, "serverInfo": {"name": "s"}}) == expected, "half a name is none"
+    assert discovered({**given, "serverInfo": NAMED, "_meta": {"y": 2}}) == {**named, "_meta": {"y": 2, INFO: NAMED}}
+    assert discovered({**given, "resultType": "z", "ttlMs": 5, "cacheScope": "z", "supportedVersions": 5}) == expected
+    assert discovered({**given, "instructions": None}) == expected
+    assert discovered({**given, "instructions": "i"}) == {**expected, "instructions": "i"}
+    assert discovered({**given, "_meta": 5}) == expected
 
 
 @pytest.mark.parametrize("info", [None, {"name": "c", "version": "2"}])
-def test_how_a_client_without_a_handshake_is_introduced(info: Any) -> None:
-    envelope = Envelope("2026-07-28", b'{"roots":{}}', None if info is None else packed(info))
+def test_the_handshake_made_for_a_stateless_client(info: Any) -> None:
+    envelope = RequestMeta("2026-07-28", b'{"roots":{}}', None if info is None else packed(info))
     found = json.loads(initialize_params(envelope, server=OLD, version="9"))
     expected = {"name": "isthmus", "version": "9"} if info is None else info
     assert found == {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": expected}
@@ -124,17 +126,17 @@ def test_how_a_client_without_a_handshake_is_introduced(info: Any) -> None:
 @pytest.mark.parametrize(
     ("params", "envelope"),
     [
-        ({}, Envelope("", b"{}")),
-        ({"protocolVersion": 5, "capabilities": 5, "clientInfo": 5}, Envelope("", b"{}")),
-        ({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}}, Envelope("2025-11-25", b'{"roots":{}}')),
-        ({"clientInfo": {"name": "c"}}, Envelope("", b"{}")),
+        ({}, RequestMeta("", b"{}")),
+        ({"protocolVersion": 5, "capabilities": 5, "clientInfo": 5}, RequestMeta("", b"{}")),
+        ({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}}, RequestMeta("2025-11-25", b'{"roots":{}}')),
+        ({"clientInfo": {"name": "c"}}, RequestMeta("", b"{}")),
         (
             {"clientInfo": {"name": "c", "version": "1"}},
-            Envelope("", b"{}", b'{"name":"c","version":"1"}'),
+            RequestMeta("", b"{}", b'{"name":"c","version":"1"}'),
         ),
     ],
 )
-def test_what_a_handshake_tells_of_a_client(params: Any, envelope: Envelope) -> None:
+def test_the_envelope_made_of_a_handshake(params: Any, envelope: RequestMeta) -> None:
     found = introduction(json.dumps(params, separators=(",", ":")).encode())
     assert found == envelope
 
@@ -153,11 +155,11 @@ def test_what_a_handshake_tells_of_a_client(params: Any, envelope: Envelope) -> 
         ({"data": {"supported": ["a"]}}, None),
     ],
 )
-def test_which_revisions_a_refusal_names(error: Any, revisions: tuple[str, ...] | None) -> None:
+def test_the_revisions_that_a_refusal_names(error: Any, revisions: tuple[str, ...] | None) -> None:
     assert refused_revisions(packed(error)) == revisions
 
 
-def test_the_name_of_a_server_is_where_it_says_it() -> None:
+def test_the_name_of_a_server_is_read_from_its_meta() -> None:
     assert server_info_of(packed({"_meta": {INFO: {"name": "s"}}})) == b'{"name": "s"}'
     for other in (None, b"{}", b'{"_meta":{}}', b'{"_meta":{"serverInfo":1}}', b'{"_meta":{},"_meta":{}}'):
         assert server_info_of(other) is None

@@ -1,4 +1,5 @@
-"""Each field of a form as a client of 2025-06-18 is shown it, and what it fills in as the form of today wants it."""
+"""Forms of elicitation for clients of 2025-06-18, field by field: how a field is shown, and how its answer is put
+together."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def flag(title: str, about: str, **rest: Any) -> dict[str, Any]:
         ({"type": "string", "items": {"enum": ["x"]}}, {"type": "string", "items": {"enum": ["x"]}}),
     ],
 )
-def test_a_field_that_stays_one(field: Any, shown: Any) -> None:
-    """Defaults are kept for yes or no only, titled choices are an `enum` with names; the rest is as it was."""
+def test_a_field_that_stays_one_field(field: Any, shown: Any) -> None:
+    """Defaults are kept for booleans only, titled choices become an `enum` with names, and the rest stays as it was."""
     found = plain_form(form({"f": field, "g": {"type": "string"}}, required=["f"]))
     assert json.loads(found) == json.loads(form({"f": shown, "g": {"type": "string"}}, required=["f"]))
 
@@ -66,7 +67,7 @@ def test_a_field_that_stays_one(field: Any, shown: Any) -> None:
     ],
 )
 def test_a_choice_of_many_is_a_yes_or_no_for_each(field: dict[str, Any], flags: dict[str, Any]) -> None:
-    """In its place, and none of them required."""
+    """The flags stand in the place of the field, and none of them is required."""
     before, after = {"type": "string"}, {"type": "number"}
     raw = form({"e": before, "f": field, "g": after}, required=["e", "f", "g"])
     found = json.loads(plain_form(raw))
@@ -93,7 +94,7 @@ def test_a_form_without_fields_is_left_alone(raw: bytes) -> None:
     assert full_content(raw, b'{ "a":1 }') == b'{ "a":1 }'
 
 
-def test_what_was_filled_in_without_choices_is_left_alone() -> None:
+def test_content_without_choices_is_left_alone() -> None:
     assert full_content(form({"a": {"type": "string"}}), b'{ "a":"x","b":1 }') == b'{ "a":"x","b":1 }'
 
 
@@ -112,9 +113,11 @@ def test_what_was_filled_in_without_choices_is_left_alone() -> None:
         ({"f": ["z"]}, None),
     ],
 )
-def test_what_was_chosen_is_put_together(marks: dict[str, Any], chosen: list[str] | None, is_required: bool) -> None:
-    """Nothing chosen is an empty choice where somebody said so, or one is required; else it is left out. What stands
-    under the name itself is no answer that the client was asked for."""
+def test_the_chosen_options_are_put_together(
+    marks: dict[str, Any], chosen: list[str] | None, is_required: bool
+) -> None:
+    """No chosen option is an empty choice if the client sent a flag or the field is required; otherwise the field is
+    left out. A value under the field's own name is no answer to the shown form."""
     raw = form({"e": {"type": "string"}, "f": MANY}, **({"required": ["f"]} if is_required else {}))
     found = json.loads(full_content(raw, json.dumps({"e": "a", **marks}).encode()))
     if chosen is None and is_required:
@@ -134,8 +137,8 @@ def test_an_option_is_yes_or_no(mark: Any) -> None:
 @pytest.mark.parametrize("least", [None, 0, 1, 2, 1.0, "1"])
 @pytest.mark.parametrize("most", [None, 0, 1, 2])
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
-def test_so_many_may_be_chosen(least: Any, most: int | None, count: int, is_required: bool) -> None:
-    """Both bounds are within. Where the least is more than none, none is no answer, if none is required."""
+def test_the_number_of_chosen_options_is_bounded(least: Any, most: int | None, count: int, is_required: bool) -> None:
+    """The bounds are inclusive. An optional field with a least number above zero is left out if none is chosen."""
     options = ["x", "y", "z"]
     field = {"type": "array", "items": {"enum": options}}
     field |= {} if least is None else {"minItems": least}
@@ -155,7 +158,7 @@ def test_so_many_may_be_chosen(least: Any, most: int | None, count: int, is_requ
         assert json.loads(full_content(raw, content)) == {"f": options[:count]}
 
 
-def test_what_stands_for_an_option_may_be_any_value() -> None:
+def test_an_option_may_be_any_value() -> None:
     field = {"type": "array", "items": {"anyOf": [{"const": 1, "title": "One"}, {"title": "Nothing"}, {"const": None}]}}
     shown = json.loads(plain_form(form({"f": field})))["properties"]
     assert [flag["title"] for flag in shown.values()] == ["One", "Nothing", None]

@@ -1,4 +1,4 @@
-"""Errors, as the other era may see them."""
+"""Errors translated between the eras."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ CODES = sorted(
     {-32700, *range(-32604, -32599), *range(-32101, -31997), -32800, -32768, -32769, -1, 0, 404, -31001, -31007, 10**14}
 )
 FORBIDDEN = {-32002, -32042, *range(-32099, -32019)} - {-32020, -32021, -32022}
-"""2026-07-28 basic, "Error Codes": what must not be emitted, or has no meaning yet."""
+"""Codes that must not be emitted, or have no meaning yet. Source: 2026-07-28 basic, "Error Codes"."""
 OWN_HOP = {-32020, -32021, -32022}
-"""What only a peer of the new era can mean, and of the proxy alone."""
+"""Codes that only a peer of the stateless era uses, and only about the proxy."""
 
 DATA = [
     None,
@@ -60,8 +60,8 @@ def loaded(raw: bytes | None) -> Any:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_client_of_the_new_era_sees_a_code_without_meaning(method: str) -> None:
-    """-32002, -32042 and reserved codes never pass; each other does, and what is hidden is kept."""
+def test_no_stateless_client_gets_a_code_without_meaning(method: str) -> None:
+    """-32002, -32042 and reserved codes never pass; each other does, and the hidden code is kept in the data."""
     for code, data in itertools.product(CODES, DATA):
         for params in (PARAMS, b"{}", b'{"uri":5}', None):
             before = error(code, data)
@@ -83,8 +83,8 @@ def test_no_client_of_the_new_era_sees_a_code_without_meaning(method: str) -> No
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_client_with_a_session_sees_a_fault_of_another_hop(method: str) -> None:
-    """What the proxy's own request did wrong, or its client could never set right, is an internal error."""
+def test_no_client_with_a_session_gets_a_fault_of_another_hop(method: str) -> None:
+    """A fault of the proxy's own request, or one that its client could never mend, is an internal error."""
     for code, data in itertools.product(CODES, DATA):
         before = error(code, data)
         after = to_legacy(method, PARAMS, before)
@@ -105,28 +105,28 @@ def test_no_client_with_a_session_sees_a_fault_of_another_hop(method: str) -> No
 
 @pytest.mark.parametrize("data", [None, b"null", b"{}", b'{"uri":null,"x":1.0}'], ids=str)
 def test_a_missing_resource_is_named(data: bytes | None) -> None:
-    """2026-07-28 wants `data.uri`; what else the server said stays."""
+    """2026-07-28 wants `data.uri`; the server's other data stay."""
     after = to_modern("resources/read", PARAMS, error(-32002, data))
     assert loaded(after)["data"]["uri"] == URI
     assert data is None or b"x" not in data or b'"x":1.0' in after
 
 
 def test_a_resource_that_was_named_keeps_its_name() -> None:
-    """The server may have looked for another one in the course of it."""
+    """The server's own URI is kept, since it may have looked for another resource."""
     named = b'{"uri":"other"}'
     assert to_modern("resources/read", PARAMS, error(-32002, named)) == error(-32602, named)
 
 
 @pytest.mark.parametrize("data", [b'"text"', b"[1.0]", b'{"a":1,"a":2}'], ids=str)
-def test_data_with_no_place_for_it_move_aside(data: bytes) -> None:
+def test_data_that_are_no_object_are_kept_aside(data: bytes) -> None:
     after = to_modern("resources/read", PARAMS, error(-32002, data))
     kept = after[slice(*members(after)["data"])]
     assert loaded(kept)["uri"] == URI
     assert kept[slice(*members(kept)["dev.isthmus/originalData"])] == data
 
 
-def test_a_missing_resource_there_and_back() -> None:
-    """A legacy server's own error is itself again behind two proxies, with the URI it may have left out."""
+def test_a_missing_resource_survives_two_proxies() -> None:
+    """A handshake server's own error is itself again behind two proxies, with the URI it may have left out."""
     modern = to_modern("resources/read", PARAMS, error(-32002))
     assert to_legacy("resources/read", PARAMS, modern) == error(-32002, b'{"uri":"file:///a b"}')
     escaped = b'{"uri":"file:\\/\\/\\/a b"}'
@@ -137,7 +137,7 @@ def test_a_missing_resource_there_and_back() -> None:
 
 
 def test_a_missing_capability_is_named() -> None:
-    """The model is told in the tool's result; whoever else asked, in the error, which keeps the capabilities."""
+    """A tool's result tells the model; other methods have an error, which keeps the capabilities."""
     missing = error(-32021, b'{"requiredCapabilities":{"sampling":{},"roots":{}}}')
     result = loaded(to_tool_result("tools/call", missing))
     assert result["isError"] is True
@@ -150,7 +150,7 @@ def test_a_missing_capability_is_named() -> None:
 
 
 def test_a_page_to_visit_is_named() -> None:
-    """No server of the new era may answer -32042; if one does, the client learns what it was about."""
+    """A stateless server must not answer -32042; if one does, the client learns the page."""
     assert "mé" in loaded(to_tool_result("tools/call", error(-32042)))["content"][0]["text"]
 
 
@@ -160,7 +160,7 @@ def test_other_errors_are_errors() -> None:
 
 
 def test_the_status_depends_on_the_code_only() -> None:
-    """Not on what else the error says, except whether the envelope was at fault."""
+    """Only the code decides, and whether the envelope was at fault."""
     for code in CODES:
         expected = {-32601: 404, **dict.fromkeys((-32700, -32600, -32020, -32021, -32022), 400)}.get(code, 200)
         assert {http_status(error(code, data)) for data in DATA} == {expected}
@@ -178,7 +178,7 @@ def test_the_status_depends_on_the_code_only() -> None:
 def test_every_error_has_a_translation(
     code: object, message: str | None, data: bytes | None, method: str, params: bytes | None
 ) -> None:
-    """Whatever a server answers, made usable, becomes an error with an integer code and a string message."""
+    """Any error of a server, made usable, becomes one with an integer code and a string message."""
     parts = [b'"code":' + json.dumps(code).encode(), b'"message":' + json.dumps(message).encode()]
     parts += [] if data is None else [b'"data":' + data]
     before = usable_error(b"{" + b",".join(parts) + b"}")
@@ -189,7 +189,7 @@ def test_every_error_has_a_translation(
 
 
 def test_our_own_codes_differ() -> None:
-    """Each has one name, and lies outside of what JSON-RPC reserves."""
+    """Each code has one name, and lies outside the range that JSON-RPC reserves."""
     named = {name: value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)}
     assert len(set(named.values())) == len(named)
     assert {named[name] for name in ("INPUT_REFUSED", "TOO_MANY_ROUNDS")} == {-31005, -31006}
@@ -199,7 +199,7 @@ def test_our_own_codes_differ() -> None:
 
 
 def test_the_table_of_losses_reads_well() -> None:
-    """One row a feature, each a plain sentence or two."""
+    """The table has one row a feature, each with a sentence or two."""
     rows = msgspec.to_builtins(LOSSES)
     assert len({row["feature"] for row in rows}) == len(rows)
     for row in rows:
@@ -211,19 +211,19 @@ def test_the_table_of_losses_reads_well() -> None:
             assert row["speaker"] == "server"
 
 
-def test_each_loss_between_eras_is_told_of_the_servers_it_can_happen_with() -> None:
-    """Whoever asks for both kinds of servers, and for older clients, with all capabilities, is told every one but
-    those within an era; with none, all that hang on nothing a server declares."""
+def test_losses_are_listed_for_the_servers_they_apply_to() -> None:
+    """All capabilities, both eras and older clients together list every loss except those within an era; no
+    capabilities list the losses that depend on nothing a server declares."""
     every = {loss.capability for loss in LOSSES}
     eras = (Era.HANDSHAKE, Era.STATELESS)
 
-    def told(declared: set[str]) -> list[Loss]:
+    def listed(declared: set[str]) -> list[Loss]:
         between = [loss for server, client in (eras, eras[::-1]) for loss in losses_of(server, client, declared)]
         return between + [loss for server in eras for loss in losses_for_older(server, declared)]
 
     within = [loss for loss in LOSSES if loss.from_era == loss.to_era]
-    assert {loss.feature for loss in told(every)} == {loss.feature for loss in LOSSES if loss not in within}
-    bare = {loss.feature for loss in told(set())}
+    assert {loss.feature for loss in listed(every)} == {loss.feature for loss in LOSSES if loss not in within}
+    bare = {loss.feature for loss in listed(set())}
     assert bare == {
         loss.feature
         for loss in LOSSES
@@ -238,7 +238,7 @@ REQUIRED = b'{"sampling":{}}'
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "text"),
     [
         (b'{"isError":true,"content":[{"type":"text","text":"no model"},{"type":"text","text":"2nd"}]}', "no model"),
         (b'{"isError":true,"content":[{"type":"image","text":"alt"},{"type":"text","text":"it failed"}]}', "it failed"),
@@ -248,21 +248,21 @@ REQUIRED = b'{"sampling":{}}'
         (b'{"isError":true,"content":{}}', "see data"),
     ],
 )
-def test_a_tool_that_failed_without_an_answer_says_so(result: bytes, said: str) -> None:
-    """The first of its texts is in the message, and all of its result in the data."""
-    told = loaded(to_missing_capability(REQUIRED, result=result))
-    assert told == {
+def test_a_tool_that_failed_without_an_answer_is_an_error(result: bytes, text: str) -> None:
+    """The message holds the first text of the result, and the data hold the whole result."""
+    listed = loaded(to_missing_capability(REQUIRED, result=result))
+    assert listed == {
         "code": errors.MISSING_CAPABILITY,
-        "message": f"The server asked for what this client has not declared, and failed: {said}",
+        "message": f"The server asked for what this client has not declared, and failed: {text}",
         "data": {"requiredCapabilities": {"sampling": {}}, "dev.isthmus/originalResult": json.loads(result)},
     }
 
 
 @pytest.mark.parametrize("data", [None, b'{"a":1.0}'])
 def test_an_error_without_an_answer_is_kept(data: bytes | None) -> None:
-    told = loaded(to_missing_capability(REQUIRED, error=error(-32603, data)))
+    listed = loaded(to_missing_capability(REQUIRED, error=error(-32603, data)))
     kept = {} if data is None else {"dev.isthmus/originalData": json.loads(data)}
-    assert told == {
+    assert listed == {
         "code": errors.MISSING_CAPABILITY,
         "message": "The server asked for what this client has not declared, and failed: mé",
         "data": {"requiredCapabilities": {"sampling": {}}, "dev.isthmus/originalCode": -32603, **kept},
@@ -270,11 +270,11 @@ def test_an_error_without_an_answer_is_kept(data: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("result", [None, b"{}", b'{"isError":false}', b'{"isError":"true"}', b'{"isError":null}'])
-def test_a_server_that_did_without_an_answer_has_not_failed(result: bytes | None) -> None:
+def test_a_result_without_an_error_needs_no_answer(result: bytes | None) -> None:
     assert to_missing_capability(REQUIRED, result=result) is None
 
 
-def test_every_capability_that_a_loss_hangs_on_is_one_sides() -> None:
-    hung_on = {loss.capability.partition(".")[0] for loss in LOSSES}
-    assert hung_on - SERVER_CAPABILITIES == {"", "roots", "sampling", "elicitation"}
-    assert hung_on >= SERVER_CAPABILITIES
+def test_every_loss_depends_on_a_known_capability() -> None:
+    needed = {loss.capability.partition(".")[0] for loss in LOSSES}
+    assert needed - SERVER_CAPABILITIES == {"", "roots", "sampling", "elicitation"}
+    assert needed >= SERVER_CAPABILITIES

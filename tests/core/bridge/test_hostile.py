@@ -1,4 +1,4 @@
-"""Whatever a peer puts where the bridge looks is carried over or refused with the one error."""
+"""The bridge under hostile input: any value that a peer sends is carried over or refused with one error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.revisions import LEGACY
 from isthmus.core.bridge import capabilities, discovery, input_requests, request_meta
-from isthmus.core.bridge.request_meta import Envelope
+from isthmus.core.bridge.request_meta import RequestMeta
 
 KEYS = ["_meta", "action", "capabilities", "code", "content", "data", "elicitation", "enum", "extensions", "form"]
 KEYS += ["anyOf", "const", "default", "inputRequests", "inputResponses", "items", "maxItems", "maxTokens", "message"]
@@ -43,7 +43,7 @@ JSONS = st.recursive(
 
 
 def object_with(*keys: str) -> st.SearchStrategy[bytes]:
-    """An object that may have these members, each anything."""
+    """A strategy of objects that may have these members, each of any value."""
     made = st.dictionaries(st.sampled_from(KEYS), JSONS, max_size=3)
     named = st.fixed_dictionaries({}, optional=dict.fromkeys(keys, JSONS))
     return st.builds(lambda one, two: json.dumps(one | two).encode(), made, named) | JSONS.map(
@@ -62,7 +62,7 @@ FORMS = st.dictionaries(st.sampled_from(["a", "a.1"]), FIELD | JSONS).map(
 CALLS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes], object]]] = {
     "revision": (object_with("_meta"), request_meta.revision_of),
     "envelope": (object_with("_meta"), request_meta.read),
-    "add": (object_with("_meta"), lambda raw: request_meta.add(raw, Envelope("2026-07-28", b"{}"))),
+    "add": (object_with("_meta"), lambda raw: request_meta.add(raw, RequestMeta("2026-07-28", b"{}"))),
     "strip": (object_with("_meta"), request_meta.strip_retry),
     "client-to-legacy": (object_with("elicitation", "roots"), lambda raw: capabilities.client_to_legacy(raw, V3)),
     "client-to-modern": (object_with("elicitation", "roots"), capabilities.client_to_modern),
@@ -110,7 +110,7 @@ def outcome(call: Callable[[bytes], object], raw: bytes) -> object:
 @pytest.mark.parametrize("name", CALLS)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_nothing_else_is_ever_raised(name: str, data: st.DataObject) -> None:
+def test_any_json_is_translated_or_refused(name: str, data: st.DataObject) -> None:
     """Every function of the bridge takes any JSON: it answers in JSON, or raises RemoteProtocolError."""
     made, call = CALLS[name]
     result = outcome(call, data.draw(made))

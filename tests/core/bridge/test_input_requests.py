@@ -1,4 +1,4 @@
-"""Questions between the eras: what is asked can be shown, what is answered fits, and only the asking differs."""
+"""Server requests between the eras: each can be shown to the client, and its answer fits the original request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ URL: dict[str, Any] = {"mode": "url", "message": "?", "url": "https://example.co
 
 # --- Embedding ------------------------------------------------------------------------------------------------------
 
-ASKED: list[tuple[str, Any]] = [
+REQUESTS: list[tuple[str, Any]] = [
     (ROOTS, None),
     (ROOTS, {}),
     (SAMPLE, SAMPLING),
@@ -44,15 +44,15 @@ ASKED: list[tuple[str, Any]] = [
     (ELICIT, {"mode": "form"} | form({"a": {"type": "string"}})),
     (ELICIT, URL),
 ]
-ASKED_IDS = ["roots", "roots-params", "sampling", "form", "form-mode", "url"]
+REQUEST_IDS = ["roots", "roots-params", "sampling", "form", "form-mode", "url"]
 OF_THE_ASKING = {"task": {"ttl": 1}, "elicitationId": "e"}
 META = {"progressToken": 7, "io.modelcontextprotocol/related-task": {"taskId": "t"}}
 
 
-@pytest.mark.parametrize("method, params", ASKED, ids=ASKED_IDS)
+@pytest.mark.parametrize("method, params", REQUESTS, ids=REQUEST_IDS)
 @pytest.mark.parametrize("vendor", [{}, {"com.example/x": 1}], ids=["plain", "vendor"])
-def test_only_what_belongs_to_the_asking_is_left_out(method: str, params: Any, vendor: dict[str, int]) -> None:
-    """An entry is method and params, without task, elicitationId, progressToken and related task; the rest is kept."""
+def test_an_embedded_request_has_its_method_and_params_only(method: str, params: Any, vendor: dict[str, int]) -> None:
+    """Task, elicitationId, progressToken and related task are left out; all other params are kept."""
     sent = None if params is None else params | vendor | OF_THE_ASKING | {"_meta": META | vendor}
     expected = {"method": method} | ({} if params is None else {"params": params | vendor})
     if params is not None and vendor:
@@ -60,8 +60,8 @@ def test_only_what_belongs_to_the_asking_is_left_out(method: str, params: Any, v
     assert json.loads(input_requests.embed(method, None if sent is None else packed(sent))) == expected
 
 
-@pytest.mark.parametrize("method, params", ASKED, ids=ASKED_IDS)
-def test_an_embedded_question_is_read_as_it_was_put(method: str, params: Any) -> None:
+@pytest.mark.parametrize("method, params", REQUESTS, ids=REQUEST_IDS)
+def test_an_embedded_request_is_read_as_it_was_written(method: str, params: Any) -> None:
     raw = None if params is None else packed(params)
     result = b'{"resultType":"input_required","inputRequests":{"r1":%b}}' % input_requests.embed(method, raw)
     assert input_requests.is_input_required(result)
@@ -84,8 +84,8 @@ UNASKABLE: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("method, params", UNASKABLE, ids=map(repr, range(len(UNASKABLE))))
-def test_a_question_that_would_spoil_the_others_is_not_asked(method: str, params: Any) -> None:
-    """Clients read all entries together: a malformed one is refused, and so is a server's whole result with it."""
+def test_a_malformed_server_request_is_refused(method: str, params: Any) -> None:
+    """Clients read all entries together, so one malformed entry refuses the server's whole result."""
     with pytest.raises(RemoteProtocolError) as caught:
         input_requests.embed(method, None if params is None else packed(params))
     assert caught.value.rpc_code == INVALID_PARAMS
@@ -96,21 +96,21 @@ def test_a_question_that_would_spoil_the_others_is_not_asked(method: str, params
 
 
 @pytest.mark.parametrize("declared", [None, {}, {"sampling": {}}, {"sampling": {"context": {}}}], ids=json.dumps)
-@pytest.mark.parametrize("wish", ["none", "thisServer", "allServers"])
-def test_context_is_wished_of_who_declared_it(declared: Any, wish: str) -> None:
-    params = packed(SAMPLING | {"includeContext": wish})
+@pytest.mark.parametrize("context", ["none", "thisServer", "allServers"])
+def test_context_is_requested_of_clients_that_declared_it(declared: Any, context: str) -> None:
+    params = packed(SAMPLING | {"includeContext": context})
     capabilities = None if declared is None else packed(declared)
-    keeps = wish == "none" or declared is None or "context" in declared.get("sampling", {})
+    keeps = context == "none" or declared is None or "context" in declared.get("sampling", {})
     entry = json.loads(input_requests.embed(SAMPLE, params, capabilities=capabilities))
     assert ("includeContext" in entry["params"]) == keeps
-    told = input_requests.shown(SAMPLE, params, V4, capabilities=capabilities)
-    assert told is not None
-    assert ("includeContext" in json.loads(told)) == keeps
+    params_shown = input_requests.shown(SAMPLE, params, V4, capabilities=capabilities)
+    assert params_shown is not None
+    assert ("includeContext" in json.loads(params_shown)) == keeps
     older = input_requests.shown(SAMPLE, params, V3, capabilities=capabilities)  # which has no capability for it
     assert older == params
 
 
-# --- Reading what a modern server asks ------------------------------------------------------------------------------
+# --- Reading the requests of a stateless server ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ def test_context_is_wished_of_who_declared_it(declared: Any, wish: str) -> None:
     ],
     ids=["plain", "escaped", "escaped-key", "in-text", "below", "array", "empty"],
 )
-def test_a_result_that_asks_is_known_by_its_type(result: bytes, expected: bool) -> None:
+def test_an_input_required_result_is_recognized_by_its_type(result: bytes, expected: bool) -> None:
     assert input_requests.is_input_required(result) is expected
 
 
-def test_questions_come_in_their_order_and_the_state_as_it_was() -> None:
-    """What the server sent to be sent back is not decoded."""
+def test_server_requests_keep_their_order_and_the_state_its_bytes() -> None:
+    """The state, which is to be sent back, is not decoded."""
     raw = b'{"inputRequests":{"z":{"method":"roots/list"},"a":{"params":null,"method":"roots/list"}},'
-    asked, state = input_requests.read_questions(raw + b'"requestState":"\\u0041\\/"}')
-    assert [(question.key, question.params) for question in asked] == [("z", None), ("a", None)]
+    questions, state = input_requests.read_questions(raw + b'"requestState":"\\u0041\\/"}')
+    assert [(question.key, question.params) for question in questions] == [("z", None), ("a", None)]
     assert state == b'"\\u0041\\/"'
 
 
@@ -152,8 +152,8 @@ def test_questions_come_in_their_order_and_the_state_as_it_was() -> None:
     ],
     ids=["neither", "nulls", "state", "array", "text", "method", "number", "nothing"],
 )
-def test_what_cannot_be_asked_is_the_servers_fault(result: Any) -> None:
-    """A method outside the three, or a malformed entry, is a protocol error (-32603), and nothing is asked."""
+def test_a_malformed_input_required_result_is_a_protocol_error(result: Any) -> None:
+    """A method outside the three, or a malformed entry, is error -32603, and no server request is sent."""
     with pytest.raises(RemoteProtocolError) as caught:
         input_requests.read_questions(packed(result))
     assert caught.value.rpc_code == INTERNAL_ERROR
@@ -169,24 +169,24 @@ ROUNDS = st.tuples(
 def test_a_retry_differs_only_in_answers_and_state(
     params: bytes | None, rounds: list[tuple[dict[str, bytes], bytes | None]]
 ) -> None:
-    """Every try is the first with this round's answers and state: replaced, never accumulated, absent where there are
-    none."""
+    """Each retry is the first request with this round's answers and state: replaced, never accumulated, and absent
+    where there are none."""
     retry = params
     for answers, state in rounds:
         retry = input_requests.retried(retry, answers, state)
     answers, state = rounds[-1]
-    told = json.loads(retry or b"{}")
+    params_shown = json.loads(retry or b"{}")
     first = json.loads(params or b"{}")
-    assert {key: told[key] for key in told if key not in ("inputResponses", "requestState")} == {
+    assert {key: params_shown[key] for key in params_shown if key not in ("inputResponses", "requestState")} == {
         key: first[key] for key in first if key not in ("inputResponses", "requestState")
     }
     assert input_requests.read_responses(retry) == answers
-    assert ("inputResponses" in told) == bool(answers)
-    assert ("requestState" in told) == (state is not None)
+    assert ("inputResponses" in params_shown) == bool(answers)
+    assert ("requestState" in params_shown) == (state is not None)
 
 
 @pytest.mark.parametrize("params", [None, b"{}", b'{"inputResponses":null}', b'{"inputResponses":{}}'], ids=repr)
-def test_no_answers_are_none(params: bytes | None) -> None:
+def test_params_without_answers_have_none(params: bytes | None) -> None:
     assert input_requests.read_responses(params) == {}
 
 
@@ -225,20 +225,20 @@ BAD_ANSWERS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("method, answer", GOOD_ANSWERS, ids=map(repr, range(len(GOOD_ANSWERS))))
-def test_an_answer_may_say_more_than_is_asked(method: str, answer: Any) -> None:
+def test_an_answer_may_have_further_members(method: str, answer: Any) -> None:
     input_requests.check_response(method, packed(answer))
 
 
 @pytest.mark.parametrize("method, answer", BAD_ANSWERS, ids=map(repr, range(len(BAD_ANSWERS))))
-def test_what_is_no_answer_is_refused(method: str, answer: Any) -> None:
+def test_a_malformed_answer_is_refused(method: str, answer: Any) -> None:
     with pytest.raises(RemoteProtocolError, match=method) as caught:
         input_requests.check_response(method, packed(answer))
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_every_question_has_an_end_without_an_answer(method: str) -> None:
-    """A server that waits is told something it can read: a result of that method, or an error."""
+def test_every_server_request_can_be_ended_without_an_answer(method: str) -> None:
+    """A server that waits gets a result of its method, or an error."""
     for kind, raw in (FALLBACKS[method], REFUSALS[method]):
         if kind == "result":
             input_requests.check_response(method, raw)
@@ -292,7 +292,7 @@ def forms(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def filled(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
-    """What a user of the older client may enter: anything that the form it was shown allows."""
+    """Draws content that the form allows, as a user of an older client enters it."""
     content: dict[str, Any] = {}
     for name, field in schema["properties"].items():
         if name not in schema.get("required", []) and draw(st.booleans()):
@@ -314,27 +314,27 @@ FIELD_WORDS = {
 
 
 @given(params=forms())
-def test_an_older_client_is_shown_what_it_can_show(params: dict[str, Any]) -> None:
-    """Toward 2025-06-18 a form has no mode, no choice of many, no titled choice, and defaults for booleans only."""
-    told = input_requests.shown(ELICIT, packed(params | {"mode": "form"}), V3)
-    assert told is not None
-    shown = json.loads(told)
+def test_an_older_client_gets_the_form_it_can_show(params: dict[str, Any]) -> None:
+    """A client of 2025-06-18 gets no mode, no choice of many, no titled choice, and defaults for booleans only."""
+    params_shown = input_requests.shown(ELICIT, packed(params | {"mode": "form"}), V3)
+    assert params_shown is not None
+    shown = json.loads(params_shown)
     assert shown.keys() == {"message", "requestedSchema"}
     schema = shown["requestedSchema"]
     assert set(schema.get("required", [])) <= schema["properties"].keys()
     for field in schema["properties"].values():
         assert field.keys() <= FIELD_WORDS[field["type"]]
         assert len(field.get("enum", [])) == len(field.get("enumNames", field.get("enum", [])))
-    assert input_requests.shown(ELICIT, told, V3) == told
+    assert input_requests.shown(ELICIT, params_shown, V3) == params_shown
 
 
 @given(params=forms(), data=st.data())
 def test_an_answer_put_together_fits_the_original_form(params: dict[str, Any], data: st.DataObject) -> None:
-    """What comes back of a choice of many validates against the form that was asked, or is refused for its bounds."""
-    told = input_requests.shown(ELICIT, packed(params), V3)
-    assert told is not None
+    """The answer to a choice of many validates against the original form, or is refused for its bounds."""
+    params_shown = input_requests.shown(ELICIT, packed(params), V3)
+    assert params_shown is not None
     schema = params["requestedSchema"]
-    content = filled(data.draw, json.loads(told)["requestedSchema"])
+    content = filled(data.draw, json.loads(params_shown)["requestedSchema"])
     answer = packed({"action": "accept", "content": content})
     properties = schema["properties"]
     try:
@@ -349,7 +349,7 @@ def test_an_answer_put_together_fits_the_original_form(params: dict[str, Any], d
         return
     full = json.loads(raw)["content"]
     jsonschema.validate(full, schema)
-    added = json.loads(told)["requestedSchema"]["properties"].keys() - properties.keys()
+    added = json.loads(params_shown)["requestedSchema"]["properties"].keys() - properties.keys()
     chosen = [option for value in full.values() if isinstance(value, list) for option in value]
     assert len(chosen) == sum(content.get(name) is True for name in added)
 
@@ -359,9 +359,9 @@ CHOICE = {"type": "array", "description": "D", "items": {"anyOf": titled(["r", "
 
 def test_a_choice_of_many_becomes_a_yes_or_no_each() -> None:
     params = form({"c": CHOICE | {"default": ["g"]}, "c.1": {"type": "string"}}, ["c", "c.1"])
-    told = input_requests.shown(ELICIT, packed(params), V3)
-    assert told is not None
-    assert json.loads(told)["requestedSchema"] == {
+    params_shown = input_requests.shown(ELICIT, packed(params), V3)
+    assert params_shown is not None
+    assert json.loads(params_shown)["requestedSchema"] == {
         "type": "object",
         "properties": {
             "c.1_": {"type": "boolean", "title": "The r", "description": "D"},
@@ -378,7 +378,7 @@ def test_a_choice_of_many_becomes_a_yes_or_no_each() -> None:
 @pytest.mark.parametrize("required", [None, ["c"]], ids=["optional", "required"])
 @pytest.mark.parametrize("first, second", list(itertools.product([None, False, True], repeat=2)))
 def test_bounds_of_a_choice_hold(required: list[str] | None, first: bool | None, second: bool | None) -> None:
-    """Exactly one may be chosen; none only where no choice is needed."""
+    """Exactly one option may be chosen; none only if the field is not required."""
     params = packed(form({"c": CHOICE}, required))
     content = {name: mark for name, mark in (("c.1", first), ("c.2", second)) if mark is not None}
     answer = packed({"action": "accept", "content": content})
@@ -391,8 +391,8 @@ def test_bounds_of_a_choice_hold(required: list[str] | None, first: bool | None,
         assert full == ({"c": chosen} if chosen else {})
 
 
-def test_none_of_them_is_an_answer_where_it_may_be() -> None:
-    """Each option turned down is an empty choice; a form left alone has none."""
+def test_no_chosen_option_is_an_empty_choice() -> None:
+    """A form with every option turned down has an empty choice; an untouched form has none."""
     params = packed(form({"c": {"type": "array", "items": {"enum": ["r"]}}}))
     for content, full in (({"c.1": False}, {"c": []}), ({}, {})):
         answer = packed({"action": "accept", "content": content})
@@ -406,34 +406,34 @@ def test_an_option_is_true_or_false() -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_who_declines_is_not_asked_for_more(action: str) -> None:
+def test_a_declined_form_needs_no_content(action: str) -> None:
     answer = packed({"action": action})
     assert input_requests.answered(ELICIT, packed(form({"c": CHOICE}, ["c"])), V3, answer) == answer
 
 
-@pytest.mark.parametrize("method, params", ASKED, ids=ASKED_IDS)
-def test_the_newest_handshake_is_asked_word_for_word(method: str, params: Any) -> None:
-    """2025-11-25 can show all there is: nothing changes either way."""
+@pytest.mark.parametrize("method, params", REQUESTS, ids=REQUEST_IDS)
+def test_the_newest_handshake_revision_gets_requests_unchanged(method: str, params: Any) -> None:
+    """2025-11-25 can show everything, so nothing changes either way."""
     raw = None if params is None else packed(params)
     assert input_requests.shown(method, raw, V4) == raw
     answer = next(packed(answer) for kind, answer in GOOD_ANSWERS if kind == method)
     assert input_requests.answered(method, raw, V4, answer) == answer
 
 
-def test_a_page_to_visit_has_a_name_in_a_handshake_only() -> None:
-    """2025-11-25 wants an elicitationId, which modern servers do not give; older clients cannot visit pages."""
-    told = input_requests.shown(ELICIT, packed(URL), V4, elicitation_id="e1")
-    assert told is not None
-    assert json.loads(told) == URL | {"elicitationId": "e1"}
-    mcp.types.ElicitRequestURLParams.model_validate_json(told)
-    assert "elicitationId" not in json.loads(input_requests.embed(ELICIT, told))["params"]
+def test_a_page_to_visit_has_an_id_in_a_handshake_only() -> None:
+    """2025-11-25 requires an elicitationId, which stateless servers do not give; older clients cannot visit pages."""
+    params_shown = input_requests.shown(ELICIT, packed(URL), V4, elicitation_id="e1")
+    assert params_shown is not None
+    assert json.loads(params_shown) == URL | {"elicitationId": "e1"}
+    mcp.types.ElicitRequestURLParams.model_validate_json(params_shown)
+    assert "elicitationId" not in json.loads(input_requests.embed(ELICIT, params_shown))["params"]
     assert input_requests.shown(ELICIT, packed(form({})), V4, elicitation_id="e1") == packed(form({}))
     with pytest.raises(RemoteProtocolError, match="only forms"):
         input_requests.shown(ELICIT, packed(URL), V3)
 
 
-def test_between_handshakes_the_asking_stays() -> None:
-    """A question only made older keeps its task, its token and the name of its page."""
+def test_a_request_made_older_keeps_its_handshake_members() -> None:
+    """A server request between handshake revisions keeps its task, its token and the id of its page."""
     params = packed(URL | OF_THE_ASKING | {"_meta": META})
     assert input_requests.to_older(ELICIT, params, V4) == params
 
@@ -443,7 +443,7 @@ def test_an_envelope_of_the_server_does_not_reach_a_handshake_client() -> None:
     assert input_requests.shown(SAMPLE, params, V4) == packed(SAMPLING)
 
 
-# --- Messages for the model -----------------------------------------------------------------------------------------
+# --- Sampling -------------------------------------------------------------------------------------------------------
 
 BLOCKS = [
     {"type": "text", "text": "t"},
@@ -458,22 +458,22 @@ MESSAGES = st.lists(
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
 @given(messages=MESSAGES)
-def test_older_models_hear_one_block_at_a_time(revision: str, messages: list[dict[str, Any]]) -> None:
-    """Toward revisions before 2025-11-25 each message is one block, of a kind they know, in order, under its role."""
+def test_older_clients_get_one_block_a_message(revision: str, messages: list[dict[str, Any]]) -> None:
+    """Clients before 2025-11-25 get each block as a message, of a kind they know, in order, under its role."""
     client = LEGACY[revision]
     params = packed(SAMPLING | {"messages": messages, "tools": [], "toolChoice": {"mode": "none"}})
-    told = input_requests.shown(SAMPLE, params, client)
-    assert told is not None
-    heard = json.loads(told)
-    assert heard.keys() == SAMPLING.keys()
+    params_shown = input_requests.shown(SAMPLE, params, client)
+    assert params_shown is not None
+    received = json.loads(params_shown)
+    assert received.keys() == SAMPLING.keys()
     flat = [
         (message["role"], block)
         for message in messages
         for block in (message["content"] if isinstance(message["content"], list) else [message["content"]])
         or [{"type": "text", "text": ""}]
     ]
-    assert [message["role"] for message in heard["messages"]] == [role for role, _ in flat]
-    for message, (_, block) in zip(heard["messages"], flat, strict=True):
+    assert [message["role"] for message in received["messages"]] == [role for role, _ in flat]
+    for message, (_, block) in zip(received["messages"], flat, strict=True):
         if block["type"] == "audio" and not client.audio:
             assert message["content"] == {"type": "text", "text": "[audio, audio/wav]"}
         else:
@@ -482,38 +482,38 @@ def test_older_models_hear_one_block_at_a_time(revision: str, messages: list[dic
 
 @pytest.mark.parametrize("revision", [*LEGACY, *MODERN])
 @given(content=CONTENTS)
-def test_an_older_server_hears_one_block(revision: str, content: Any) -> None:
-    """Toward servers before 2025-11-25 an answer is one block of a kind they know; others hear it word for word."""
+def test_an_older_server_gets_one_block(revision: str, content: Any) -> None:
+    """A server before 2025-11-25 gets one block of a kind it knows; newer ones get the answer unchanged."""
     features = LEGACY.get(revision) or MODERN[revision]
     answer = {"role": "assistant", "model": "m", "content": content}
     raw = input_requests.answer_to_legacy(SAMPLE, packed(answer | {"resultType": "complete"}), features)
-    heard = json.loads(raw)
-    assert heard.keys() == answer.keys()
+    received = json.loads(raw)
+    assert received.keys() == answer.keys()
     if features.sampling_tools:
-        assert heard == answer
+        assert received == answer
         return
-    block = heard["content"]
+    block = received["content"]
     assert isinstance(block, dict)
     assert block["type"] != "audio" or features.audio
     if isinstance(content, dict) and (content["type"] != "audio" or features.audio):
         assert block == content
 
 
-def test_words_are_heard_together() -> None:
+def test_texts_are_joined_into_one_block() -> None:
     content = [*BLOCKS, {"type": "text", "text": "u"}]
     answer = packed({"role": "assistant", "model": "m", "content": content})
-    heard = json.loads(input_requests.answer_to_legacy(SAMPLE, answer, V3))
-    assert heard["content"] == {"type": "text", "text": "t\n[image]\n[audio]\nu"}
+    received = json.loads(input_requests.answer_to_legacy(SAMPLE, answer, V3))
+    assert received["content"] == {"type": "text", "text": "t\n[image]\n[audio]\nu"}
 
 
-# --- Forms that are none ----------------------------------------------------------------------------------------------
+# --- Malformed forms --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "schema", [..., None, [], "x", {}, {"properties": None}, {"properties": []}, {"properties": "x"}], ids=str
 )
 def test_a_form_without_fields_is_shown_and_answered_as_it_is(schema: Any) -> None:
-    """It is its server's mistake, and for its client to judge."""
+    """The form is the server's mistake, and the client is to judge it."""
     params = packed({"message": "m"} if schema is ... else {"message": "m", "requestedSchema": schema})
     assert input_requests.to_older(ELICIT, params, V3) == params
     answer = packed({"action": "accept", "content": {"a": 1}})
@@ -538,16 +538,16 @@ def test_a_form_without_fields_is_shown_and_answered_as_it_is(schema: Any) -> No
     ],
     ids=str,
 )
-def test_a_question_for_the_model_may_use_tools(params: Any, expected: bool) -> None:
-    """It offers some, or tells of their use; null offers nothing."""
+def test_a_sampling_request_that_uses_tools(params: Any, expected: bool) -> None:
+    """The request offers tools, or its messages hold tool calls; null offers none."""
     raw = None if params is None else packed(params)
     assert sampling.uses_tools(raw) is expected
     if raw is not None:  # however it is written
         assert sampling.uses_tools(raw.replace(b"tool_", b"t\\u006fol_")) is expected
 
 
-def test_what_a_form_requires_stays_as_it_was() -> None:
-    """Unless a choice of many is among it; and where nothing is required, nothing comes of that."""
+def test_the_required_fields_of_a_form_stay() -> None:
+    """Only choices of many are removed from `required`."""
     plain = b'{"type":"object","properties":{"a":{"type":"string"}},"required":[ "a" ]}'
     assert forms_of.plain_form(plain) == plain
     choice = packed(form({"c": CHOICE})["requestedSchema"])

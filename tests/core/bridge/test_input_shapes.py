@@ -1,4 +1,4 @@
-"""What a question needs and what an answer needs, part by part, and what is said where it is not there."""
+"""The members that server requests and their answers must have, and the words of refusals."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def fault(method: str, params: bytes | None, code: int = INVALID_PARAMS) -> str:
     return caught.value.message
 
 
-# --- Questions --------------------------------------------------------------------------------------------------------
+# --- Server requests --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [INVALID_PARAMS, INTERNAL_ERROR])
 @pytest.mark.parametrize("kind", NEEDED)
-def test_a_question_has_all_that_its_kind_needs(kind: str, code: int) -> None:
-    """Each part of its type; without one, or with another type, it is refused by the name of that part."""
+def test_a_server_request_has_the_members_of_its_kind(kind: str, code: int) -> None:
+    """A member that is missing, or of another type, is refused by its name."""
     method = kind.partition(" ")[0]
     check_question(method, params_of(kind), code)
     check_question(method, params_of(kind, other=b"5", _meta=b"{}"), code)
@@ -61,8 +61,8 @@ def test_a_number_may_be_any(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("mode", ["", "Form", "page", 5, None, "formQ", "Q"])
-def test_a_mode_that_nobody_knows_is_refused(mode: Any) -> None:
-    """Only that there is none means a form."""
+def test_an_unknown_mode_is_refused(mode: Any) -> None:
+    """Only an absent mode means a form."""
     raw = params_of("elicitation/create", mode=json.dumps(mode).encode())
     seen = "elicitation/create with a mode that is neither form nor url"
     assert fault("elicitation/create", raw) == f"got {seen}, expected a question as its schema has it"
@@ -75,7 +75,7 @@ def test_params_are_an_object(method: str, params: bytes) -> None:
     assert fault(method, params) == text
 
 
-def test_without_params_only_roots_can_be_asked_for() -> None:
+def test_only_roots_may_be_requested_without_params() -> None:
     check_question("roots/list", None, INVALID_PARAMS)
     check_question("roots/list", b"{}", INVALID_PARAMS)
     assert "without a usable messages" in fault("sampling/createMessage", None)
@@ -133,7 +133,7 @@ MODEL = {"role": "assistant", "model": "m", "content": TEXT}
         ("roots/list", {"roots": [{"uri": 5}]}, "with a root nowhere"),
     ],
 )
-def test_an_answer_has_what_its_reader_relies_on(method: str, answer: Any, seen: str) -> None:
+def test_an_answer_has_the_members_that_its_reader_needs(method: str, answer: Any, seen: str) -> None:
     raw = json.dumps(answer).encode()
     if not seen:
         check_response(method, raw)
@@ -154,7 +154,7 @@ SCHEMA = {"type": "object", "properties": {"a": CHOICE}, "required": ["a"]}
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_a_form_that_was_left_empty_is_put_together(content: Any, action: str, revision: str) -> None:
-    """Where it is accepted, by a client that was shown a plainer one. No content is that nothing was filled in."""
+    """An accepted form without content, on a client that got a plainer form, is completed with an empty choice."""
     answer = {"action": action} | ({} if content == "absent" else {"content": content})
     raw = json.dumps(answer).encode()
     params = json.dumps({"message": "m", "requestedSchema": SCHEMA}).encode()
@@ -166,7 +166,7 @@ def test_a_form_that_was_left_empty_is_put_together(content: Any, action: str, r
 
 
 @pytest.mark.parametrize("schema", [None, 5, "absent"])
-def test_without_a_schema_an_answer_is_what_it_is(schema: Any) -> None:
+def test_an_answer_without_a_schema_is_unchanged(schema: Any) -> None:
     params = json.dumps({"message": "m"} | ({} if schema == "absent" else {"requestedSchema": schema})).encode()
     raw = b'{"action":"accept","content":null}'
     assert answered("elicitation/create", params, features_of("2025-06-18"), raw) == raw

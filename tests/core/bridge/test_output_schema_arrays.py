@@ -1,4 +1,4 @@
-"""Pointers within lists of schemas are moved with the schema they are in."""
+"""Pointers into lists of schemas are moved with the schema they are in."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def with_pointer(place: Any, pointer: str) -> Any:
     ],
     ids=json.dumps,
 )
-def test_a_pointer_leads_where_it_led(place: Any) -> None:
-    """Wherever a schema may stand."""
+def test_a_pointer_leads_to_the_same_schema(place: Any) -> None:
+    """The schema may stand wherever one is allowed."""
     defined = {"type": "array", "$defs": {"a": {"type": "string"}}}
     found = json.loads(wrap_schema(json.dumps({**defined, **with_pointer(place, INNER)}).encode()))
     assert found["properties"]["result"] == {**defined, **with_pointer(place, MOVED)}
@@ -45,7 +45,7 @@ def test_a_pointer_leads_where_it_led(place: Any) -> None:
 @pytest.mark.parametrize("key", ["allOf", "anyOf"])
 @pytest.mark.parametrize("off", [0, 1])
 def test_lists_within_lists_count_each_as_a_level(key: str, off: int) -> None:
-    """Each list and each schema in it is one; the bound itself is within."""
+    """Each list and each schema in it is one level; the bound itself is accepted."""
     levels = DEPTH_MAX // 2 - 1 + off  # and what the list stands in
     schema: Any = {"type": "string"}
     for _ in range(levels):

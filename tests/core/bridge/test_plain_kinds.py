@@ -1,4 +1,4 @@
-"""Which results are brought across in one step, and what they become: most are."""
+"""The results that the fast path of the bridge translates, and their translations."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ FRESH = b'"ttlMs":0,"cacheScope":"private"'
         ("resources/read", b'{"contents":[],"cacheScope":"public"}', None),
     ],
 )
-def test_a_result_for_the_new_era(method: str, result: bytes, modern: bytes | None) -> None:
-    """With the name of its server, if that is known; None: it has to be looked at."""
+def test_a_result_for_a_stateless_client(method: str, result: bytes, modern: bytes | None) -> None:
+    """The name of the server is added, if it is known. None: the full translation examines the result."""
     assert to_modern(method, result, None) == modern
     named = None if modern is None else modern[:-1] + b"," + NAMED + b"}"
     assert to_modern(method, result, INFO) == named
@@ -72,20 +72,20 @@ def test_a_result_for_the_new_era(method: str, result: bytes, modern: bytes | No
         ("resources/read", b'{"ttlMs":1,"contents":[],"cacheScope":"public"}', b'{"contents":[]}'),
     ],
 )
-def test_a_result_for_the_old_era(method: str, result: bytes, legacy: bytes | None) -> None:
-    """Without what that has no word for; None: it has to be looked at."""
+def test_a_result_for_a_handshake_client(method: str, result: bytes, legacy: bytes | None) -> None:
+    """Members of the stateless era are left out. None: the full translation examines the result."""
     assert to_legacy(method, result, features_of(NEW)) == legacy
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 @pytest.mark.parametrize("result", [b'{"content":[]}', b'{"content":[],"structuredContent":{}}'])
-def test_what_an_older_client_may_not_know_is_looked_at(revision: str, result: bytes) -> None:
+def test_content_unknown_to_an_older_client_is_left_to_the_full_translation(revision: str, result: bytes) -> None:
     knows = revision in ("2025-06-18", "2025-11-25")
     assert to_legacy("tools/call", result, features_of(revision)) == (result if knows else None)
 
 
-def test_what_an_older_hop_has_changed_is_looked_at() -> None:
-    """It is restored."""
+def test_a_stand_in_is_left_to_the_full_translation() -> None:
+    """The full translation restores the original block."""
     marked = b'{"content":[{"type":"text","text":"x","_meta":{"dev.isthmus/original":{}}}]}'
     assert to_legacy("tools/call", marked, features_of(NEW)) is None
     assert to_modern("tools/call", marked, None) is None

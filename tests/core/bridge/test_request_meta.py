@@ -1,4 +1,4 @@
-"""A modern request's envelope: what is read was put in, what is taken out was not there before, and the rest stays."""
+"""The envelope of a stateless request: added members can be read and removed, and all other bytes stay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.log_levels import LEVELS
 from isthmus.core.bridge import request_meta
-from isthmus.core.bridge.request_meta import CAPABILITIES, CLIENT_INFO, KEYS, LOG_LEVEL, PREFIX, REVISION, Envelope
+from isthmus.core.bridge.request_meta import CAPABILITIES, CLIENT_INFO, KEYS, LOG_LEVEL, PREFIX, REVISION, RequestMeta
 
 SPACES = st.sampled_from(["", " ", "\n\t"])
 VALUES = st.sampled_from(["1", "1.0", '"a\\/b"', '{ "x" : [] }', "null", '"\\ud800"', "[]"])
@@ -20,7 +20,7 @@ NAMES |= st.sampled_from([f"{PREFIX}protocolVersion ", f"{PREFIX}subscriptionId"
 
 @st.composite
 def objects(draw: st.DrawFn, names: st.SearchStrategy[str], values: st.SearchStrategy[str]) -> str:
-    """A JSON object with white space wherever it may be."""
+    """A strategy of JSON objects with white space wherever it may be."""
     members = [
         f'{draw(SPACES)}"{name}"{draw(SPACES)}:{draw(SPACES)}{draw(values)}{draw(SPACES)}'
         for name in draw(st.lists(names, max_size=3, unique=True))
@@ -30,7 +30,7 @@ def objects(draw: st.DrawFn, names: st.SearchStrategy[str], values: st.SearchStr
 
 @st.composite
 def plain_params(draw: st.DrawFn) -> bytes:
-    """Params without an envelope, and without an empty `_meta`, which leaves no trace."""
+    """Draws params without an envelope, and without an empty `_meta`, which leaves no trace."""
     text = draw(objects(NAMES, VALUES))
     meta = draw(st.none() | objects(NAMES, VALUES).filter(lambda meta: json.loads(meta) != {}))
     if meta is not None:
@@ -40,8 +40,8 @@ def plain_params(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def envelopes(draw: st.DrawFn) -> Envelope:
-    return Envelope(
+def envelopes(draw: st.DrawFn) -> RequestMeta:
+    return RequestMeta(
         revision=draw(st.sampled_from(["2026-07-28", "2030-01-01", "ü"])),
         capabilities=draw(st.sampled_from([b"{}", b'{"roots": {}}', b'{"elicitation":{"form":{}}}'])),
         client_info=draw(st.sampled_from([None, b'{"name":"c","version":"1"}'])),
@@ -50,13 +50,13 @@ def envelopes(draw: st.DrawFn) -> Envelope:
 
 
 @given(params=plain_params(), added=envelopes())
-def test_taking_the_envelope_out_undoes_putting_it_in(params: bytes, added: Envelope) -> None:
+def test_removing_the_envelope_undoes_adding_it(params: bytes, added: RequestMeta) -> None:
     """strip(add(p, e)) is p, byte for byte, for every p without an envelope."""
     assert request_meta.strip(request_meta.add(params, added)) == params
 
 
 @given(params=st.none() | plain_params(), first=envelopes(), second=envelopes())
-def test_what_was_put_in_is_read(params: bytes | None, first: Envelope, second: Envelope) -> None:
+def test_an_added_envelope_is_read(params: bytes | None, first: RequestMeta, second: RequestMeta) -> None:
     """An envelope replaces every key of the one before it, and is found whole."""
     twice = request_meta.add(request_meta.add(params, first), second)
     assert request_meta.read(twice) == second
@@ -64,8 +64,8 @@ def test_what_was_put_in_is_read(params: bytes | None, first: Envelope, second: 
 
 
 @given(params=plain_params(), added=envelopes())
-def test_no_key_of_the_envelope_reaches_a_handshake_server(params: bytes, added: Envelope) -> None:
-    """No message to a handshake peer carries one of the four keys; all that is not theirs is there still."""
+def test_no_key_of_the_envelope_reaches_a_handshake_server(params: bytes, added: RequestMeta) -> None:
+    """No message to a handshake peer carries one of the four keys; all other members are still there."""
     stripped = request_meta.strip_retry(request_meta.add(params, added))
     assert stripped is not None
     before, after = json.loads(params), json.loads(stripped)
@@ -74,20 +74,21 @@ def test_no_key_of_the_envelope_reaches_a_handshake_server(params: bytes, added:
 
 
 @pytest.mark.parametrize("params", [None, b"{}", b"[1]", b'{"_meta":{}}', b'{"_meta":null}', b'{"_meta":[]}'])
-def test_nothing_to_strip_is_left_alone(params: bytes | None) -> None:
+def test_params_without_an_envelope_are_left_alone(params: bytes | None) -> None:
     assert request_meta.strip(params) is params
     assert request_meta.revision_of(params) is None
 
 
 def test_params_that_held_an_envelope_only_stay_an_object() -> None:
-    added = request_meta.add(None, Envelope("2026-07-28", b"{}"))
+    added = request_meta.add(None, RequestMeta("2026-07-28", b"{}"))
     assert request_meta.strip(added) == b"{}"
 
 
-def test_a_retry_loses_what_continues_it() -> None:
-    """The server sees the params less the envelope, inputResponses, requestState and task; deeper ones are its own."""
+def test_a_retry_loses_its_continuation() -> None:
+    """The server gets the params without the envelope, inputResponses, requestState and task; deeper members of these
+    names are its own."""
     params = b'{"task":{"ttl":1}, "name":"t","arguments":{"task": 1,"requestState":2},"inputResponses":{},'
-    params = request_meta.add(params + b'"requestState":"s"}', Envelope("2026-07-28", b"{}"))
+    params = request_meta.add(params + b'"requestState":"s"}', RequestMeta("2026-07-28", b"{}"))
     assert request_meta.strip_retry(params) == b'{"name":"t","arguments":{"task": 1,"requestState":2}}'
 
 
@@ -108,7 +109,7 @@ def test_a_key_counts_however_it_is_spelled(key: str, meta: str) -> None:
 
 
 @pytest.mark.parametrize("key", [REVISION.upper(), REVISION + " ", " " + REVISION, REVISION + "s"])
-def test_a_near_miss_is_somebody_elses_key(key: str) -> None:
+def test_a_similar_key_is_no_key_of_the_envelope(key: str) -> None:
     """Keys are compared exactly."""
     params = json.dumps({"_meta": {key: "2026-07-28"}}).encode()
     assert request_meta.revision_of(params) is None
@@ -116,7 +117,7 @@ def test_a_near_miss_is_somebody_elses_key(key: str) -> None:
 
 
 @pytest.mark.parametrize("value", [b"1", b"null", b"{}", b'["2026-07-28"]', b'"\\ud800"'], ids=repr)
-def test_a_revision_that_is_no_text_is_a_modern_one_still(value: bytes) -> None:
+def test_a_revision_that_is_no_text_is_a_stateless_request(value: bytes) -> None:
     params = b'{"_meta":{"%b":%b}}' % (REVISION.encode(), value)
     assert request_meta.revision_of(params) == ""
     with pytest.raises(RemoteProtocolError, match=f"{REVISION} "):
@@ -125,7 +126,7 @@ def test_a_revision_that_is_no_text_is_a_modern_one_still(value: bytes) -> None:
 
 @pytest.mark.parametrize("params", [None, b"{}", b"[]", b'{"_meta":1}', b'{"_meta":{}}'])
 def test_every_required_key_that_is_missing_is_named(params: bytes | None) -> None:
-    """2026-07-28 basic: a request without a required field is refused with -32602, and 400 on HTTP."""
+    """A request without a required field is refused with -32602, and 400 on HTTP. Source: 2026-07-28 basic."""
     with pytest.raises(RemoteProtocolError, match=f"no {REVISION} and no {CAPABILITIES} in") as caught:
         request_meta.read(params)
     assert (caught.value.rpc_code, caught.value.http_status) == (INVALID_PARAMS, 400)
@@ -153,19 +154,19 @@ def nested(levels: int) -> object:
     ids=["list", "deep", "large", "text", "no-version", "no-name", "no-level", "number"],
 )
 def test_a_malformed_key_is_refused_by_name(key: str, value: object) -> None:
-    assert request_meta.read(json.dumps({"_meta": GOOD}).encode()) == Envelope("2026-07-28", b"{}")
+    assert request_meta.read(json.dumps({"_meta": GOOD}).encode()) == RequestMeta("2026-07-28", b"{}")
     with pytest.raises(RemoteProtocolError, match=f"got a malformed {key} in _meta") as caught:
         request_meta.read(json.dumps({"_meta": GOOD | {key: value}}).encode())
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
 def test_capabilities_at_the_limit_are_read() -> None:
-    """32 levels, and brackets in strings, which are none."""
+    """Capabilities have up to 32 levels; brackets in strings do not count."""
     deep = {"x": nested(31), "y": '\\"[{' * 99}
     assert request_meta.read(json.dumps({"_meta": GOOD | {CAPABILITIES: deep}}).encode()).capabilities[:1] == b"{"
 
 
-def test_a_judged_member_may_not_occur_twice() -> None:
+def test_a_member_that_is_checked_may_not_occur_twice() -> None:
     twice = b'{"_meta":{"%b":"2026-07-28","%b":"2025-11-25"}}' % (REVISION.encode(), REVISION.encode())
     for reader in (request_meta.revision_of, request_meta.read, request_meta.strip):
         with pytest.raises(RemoteProtocolError, match="twice"):

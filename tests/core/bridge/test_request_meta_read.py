@@ -1,4 +1,4 @@
-"""Envelopes to the letter: their keys, what is said of each that is missing or malformed, and where bounds are."""
+"""Reading the envelope of a stateless request: its keys, the words of refusals, and the bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.log_levels import LEVELS
 from isthmus.core.bridge import request_meta
 from isthmus.core.bridge.capabilities import CAPABILITIES_DEPTH_MAX, CAPABILITIES_SIZE_MAX_BYTES
-from isthmus.core.bridge.request_meta import Envelope
+from isthmus.core.bridge.request_meta import RequestMeta
 from isthmus.core.jsonrpc.splice import LOOK_MAX_BYTES
 
 REVISION = "io.modelcontextprotocol/protocolVersion"
@@ -46,7 +46,7 @@ def fault(meta: Any) -> str:
 
 
 def test_the_keys_are_those_of_the_specification() -> None:
-    """2026-07-28 basic, "`_meta`"."""
+    """Source: 2026-07-28 basic, "`_meta`"."""
     assert {REVISION, INFO, ABLE, LEVEL} == request_meta.KEYS
     assert request_meta.EXPECTED == WANTED
     assert {"inputResponses", "requestState", "task"} == request_meta.RETRY_KEYS
@@ -55,7 +55,7 @@ def test_the_keys_are_those_of_the_specification() -> None:
 @pytest.mark.parametrize("padding", [0, LOOK_MAX_BYTES])
 @pytest.mark.parametrize("token", [{}, {"progressToken": 1}])
 def test_each_key_is_read(padding: int, token: dict[str, Any]) -> None:
-    """Whether it is a small envelope, as most are, or a large one; with a token for progress or without."""
+    """The keys are read from small envelopes and large ones, with a progress token or without."""
     meta = GOOD | token | {"x": "y" * padding}
     found = request_meta.read(params_of(meta))
     assert (found.revision, found.log_level) == ("2026-07-28", "info")
@@ -63,11 +63,11 @@ def test_each_key_is_read(padding: int, token: dict[str, Any]) -> None:
     assert found.client_info is not None and json.loads(found.client_info) == GOOD[INFO]
     assert request_meta.revision_of(params_of(meta)) == "2026-07-28"
     least = request_meta.read(params_of({REVISION: "r", ABLE: {}, **token, INFO: None, LEVEL: None}))
-    assert least == Envelope("r", b"{}", None, None)
+    assert least == RequestMeta("r", b"{}", None, None)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_level_is_one(level: str) -> None:
+def test_every_log_level_is_accepted(level: str) -> None:
     assert request_meta.read(params_of(GOOD | {LEVEL: level})).log_level == level
 
 
@@ -75,7 +75,7 @@ def test_every_level_is_one(level: str) -> None:
     "faulty", [f for n in range(1, 5) for f in itertools.combinations((REVISION, ABLE, INFO, LEVEL), n)]
 )
 def test_each_key_that_is_malformed_is_named(faulty: tuple[str, ...]) -> None:
-    """In one order, with what it ought to be."""
+    """The refusal names the keys in a fixed order, with the expected types."""
     for number in range(max(len(BAD[key]) for key in faulty)):
         changed = {key: BAD[key][number % len(BAD[key])] for key in faulty}
         seen = " and ".join(f"a malformed {key}" for key in faulty)
@@ -84,8 +84,8 @@ def test_each_key_that_is_malformed_is_named(faulty: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("value", ["absent", None])
-def test_a_key_that_is_missing_is_said_to_be(value: Any) -> None:
-    """Revision and capabilities have to be there; `null` is that they are not."""
+def test_a_missing_key_is_named(value: Any) -> None:
+    """The revision and the capabilities are required; `null` counts as missing."""
     for key, other in ((REVISION, ABLE), (ABLE, REVISION)):
         meta = {k: v for k, v in GOOD.items() if k != key} | ({} if value == "absent" else {key: value})
         assert fault(meta) == f"got no {key} in _meta, expected {WANTED[key]}"
@@ -99,7 +99,7 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("off", [0, 1])
 def test_capabilities_have_bounds(off: int) -> None:
-    """The bounds themselves are within."""
+    """The bounds themselves are accepted."""
     assert (CAPABILITIES_SIZE_MAX_BYTES, CAPABILITIES_DEPTH_MAX) == (64 * 1024, 32)
     large = b'{"x":"%b"}' % (b"y" * (CAPABILITIES_SIZE_MAX_BYTES - 8 + off))
     deep = json.dumps(nested(CAPABILITIES_DEPTH_MAX + off)).encode()
@@ -112,7 +112,7 @@ def test_capabilities_have_bounds(off: int) -> None:
             assert request_meta.read(params).capabilities == raw
 
 
-# --- Whose it is ------------------------------------------------------------------------------------------------------
+# --- Revisions and names ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_revision_that_a_request_names(params: bytes | None, revision: str |
 
 
 @pytest.mark.parametrize(
-    ("raw", "tells"),
+    ("raw", "is_named"),
     [
         (b'{"name":"a","version":"1"}', True),
         (b'{"version":"","name":"","x":1}', True),
@@ -154,23 +154,23 @@ def test_the_revision_that_a_request_names(params: bytes | None, revision: str |
         (b"{}", False),
     ],
 )
-def test_an_implementation_has_a_name_and_a_version(raw: bytes, tells: bool) -> None:
-    assert request_meta.is_implementation(raw) is tells
+def test_an_implementation_has_a_name_and_a_version(raw: bytes, is_named: bool) -> None:
+    assert request_meta.is_implementation(raw) is is_named
 
 
-def test_what_the_proxy_says_of_itself() -> None:
+def test_the_envelope_of_the_proxys_own_requests() -> None:
     own = request_meta.own_envelope("2026-07-28", "1.2")
-    assert own == Envelope("2026-07-28", b"{}", b'{"name":"isthmus","version":"1.2"}', None)
+    assert own == RequestMeta("2026-07-28", b"{}", b'{"name":"isthmus","version":"1.2"}', None)
 
 
-# --- Put in and taken out ---------------------------------------------------------------------------------------------
+# --- Adding and removing ----------------------------------------------------------------------------------------------
 
-FULL = Envelope("r", b'{"roots":{}}', b'{"name":"c","version":"1"}', "info")
+FULL = RequestMeta("r", b'{"roots":{}}', b'{"name":"c","version":"1"}', "info")
 WRITTEN = f'"{REVISION}":"r","{INFO}":{{"name":"c","version":"1"}},"{ABLE}":{{"roots":{{}}}},"{LEVEL}":"info"'
 
 
 @pytest.mark.parametrize(
-    ("params", "with_it"),
+    ("params", "with_envelope"),
     [
         (None, '{"_meta":{%s}}'),
         (b"{}", '{"_meta":{%s}}'),
@@ -181,11 +181,11 @@ WRITTEN = f'"{REVISION}":"r","{INFO}":{{"name":"c","version":"1"}},"{ABLE}":{{"r
         (b'{"_meta":{"%b":"old","x":1}}' % REVISION.encode(), '{"_meta":{"x":1,%s}}'),
     ],
 )
-def test_an_envelope_is_put_in(params: bytes | None, with_it: str) -> None:
-    """Behind what is there, in one order, in place of another."""
-    assert json.loads(request_meta.add(params, FULL)) == json.loads(with_it % WRITTEN)
+def test_an_envelope_is_added(params: bytes | None, with_envelope: str) -> None:
+    """The envelope stands behind the other members, in a fixed order, and replaces an earlier one."""
+    assert json.loads(request_meta.add(params, FULL)) == json.loads(with_envelope % WRITTEN)
     assert list(json.loads(request_meta.add(None, FULL))["_meta"]) == [REVISION, INFO, ABLE, LEVEL]
-    bare = json.loads(request_meta.add(params, Envelope("r", b"{}")))["_meta"]
+    bare = json.loads(request_meta.add(params, RequestMeta("r", b"{}")))["_meta"]
     assert {key: bare.get(key) for key in GOOD} == {REVISION: "r", ABLE: {}, INFO: None, LEVEL: None}
 
 
@@ -211,13 +211,13 @@ def test_an_array_has_no_place_for_an_envelope() -> None:
         (b'{"_meta":{"%b":"r","x":1},"a":1}' % LEVEL.encode(), b'{"_meta":{"x":1},"a":1}'),
     ],
 )
-def test_what_continues_a_request_is_taken_out(params: bytes | None, stripped: bytes | None) -> None:
-    """And the envelope; what is no object stays as it is."""
+def test_the_continuation_of_a_request_is_removed(params: bytes | None, stripped: bytes | None) -> None:
+    """The envelope is removed, too; params that are no object stay as they are."""
     assert request_meta.strip_retry(params) == stripped
 
 
 @pytest.mark.parametrize("key", sorted(GOOD))
-def test_each_key_is_taken_out(key: str) -> None:
+def test_each_key_is_removed(key: str) -> None:
     params = params_of({key: GOOD[key]}, a=1)
     assert request_meta.strip(params) == b'{"a": 1}'
     assert json.loads(request_meta.strip(params_of({key: GOOD[key], "x": 1})) or b"") == {"_meta": {"x": 1}}

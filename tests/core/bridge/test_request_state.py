@@ -1,4 +1,4 @@
-"""`requestState`: what was minted opens for its own request and nothing else; digests are of values, not of bytes."""
+"""`requestState`: a minted token opens for its own request only, and digests are of values, not of bytes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from isthmus.core.bridge.request_state import (
     TARGET_MAX,
     TOKEN_MAX,
     Claims,
-    Kind,
+    ClaimsKind,
+    InvalidRequestState,
     Reason,
-    Seal,
-    Unsealed,
+    RequestStateSigner,
     digest_of,
     digest_of_value,
     is_ours,
@@ -28,8 +28,8 @@ from isthmus.core.bridge.request_state import (
 )
 
 NOW = 1_800_000_000
-SEAL = Seal([b"k" * 32])
-PARAMS = b'{"name":"deploy","arguments":{"to":"staging","count":1},"_meta":{"leg":1}}'
+SIGNER = RequestStateSigner([b"k" * 32])
+PARAMS = b'{"name":"deploy","arguments":{"to":"staging","count":1},"_meta":{"try":1}}'
 REQUEST: dict[str, Any] = {
     "now_unix": NOW + 1.5,
     "server": "ops",
@@ -39,16 +39,16 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def claims(seal: Seal = SEAL, **changed: Any) -> Claims:
+def claims(signer: RequestStateSigner = SIGNER, **changed: Any) -> Claims:
     plain = Claims(
-        kind=Kind.PARK,
+        kind=ClaimsKind.PARK,
         issued_at_unix=NOW,
         expires_at_unix=NOW + 600,
         owner="run-1",
-        park="0123456789abcdef" * 2,
+        suspended_call="0123456789abcdef" * 2,
         round=2,
         server="ops",
-        principal=seal.tag("alice"),
+        principal=signer.tag("alice"),
         method="tools/call",
         target=target_of("tools/call", PARAMS),
         digest=digest_of(PARAMS),
@@ -57,9 +57,9 @@ def claims(seal: Seal = SEAL, **changed: Any) -> Claims:
     return msgspec.structs.replace(plain, **changed)
 
 
-def refusal(token: str, seal: Seal = SEAL, **changed: Any) -> Reason:
-    with pytest.raises(Unsealed) as caught:
-        seal.open(token, **(REQUEST | changed))
+def refusal(token: str, signer: RequestStateSigner = SIGNER, **changed: Any) -> Reason:
+    with pytest.raises(InvalidRequestState) as caught:
+        signer.open(token, **(REQUEST | changed))
     error = caught.value
     assert (error.message, error.rpc_code) == ("Invalid or expired requestState", INVALID_PARAMS)
     assert error.data == {"reason": "invalid_request_state"}
@@ -68,17 +68,17 @@ def refusal(token: str, seal: Seal = SEAL, **changed: Any) -> Reason:
 
 # --- Tokens ---------------------------------------------------------------------------------------------------------
 
-TOKEN = SEAL.mint(claims())
+TOKEN = SIGNER.mint(claims())
 
 
-@given(kind=st.sampled_from(Kind), round=st.integers(0, 99), park=st.text(max_size=40), keys=st.integers(0, 20))
-def test_what_was_minted_opens(kind: Kind, round: int, park: str, keys: int) -> None:
-    """For its own request, all that was claimed comes back."""
-    said = claims(kind=kind, round=round, park=park, questions={f"r{n}": "d" * 43 for n in range(keys)})
-    token = SEAL.mint(said)
+@given(kind=st.sampled_from(ClaimsKind), round=st.integers(0, 99), call=st.text(max_size=40), keys=st.integers(0, 20))
+def test_a_minted_token_opens(kind: ClaimsKind, round: int, call: str, keys: int) -> None:
+    """The token opens for its own request, with all that was claimed."""
+    original = claims(kind=kind, round=round, suspended_call=call, questions={f"r{n}": "d" * 43 for n in range(keys)})
+    token = SIGNER.mint(original)
     assert is_ours(token)
     assert len(token) <= TOKEN_MAX
-    assert SEAL.open(token, **REQUEST) == said
+    assert SIGNER.open(token, **REQUEST) == original
 
 
 @given(at=st.integers(0, len(TOKEN) - 1), bit=st.integers(0, 6))
@@ -93,15 +93,15 @@ def test_no_bit_can_be_flipped(at: int, bit: int) -> None:
     put=st.sampled_from(["", "A", "=", ".", "\n", " ", "é", "\ud800"]),
     drop=st.integers(0, 3),
 )
-def test_nothing_can_be_added_or_taken(at: int, put: str, drop: int) -> None:
-    """No other text opens: each token has one way to be written."""
+def test_nothing_can_be_added_or_removed(at: int, put: str, drop: int) -> None:
+    """No other text opens: each token has one spelling."""
     changed = TOKEN[:at] + put + TOKEN[at + drop :]
     if changed != TOKEN:
         assert refusal(changed) in (Reason.MALFORMED, Reason.FORGED, Reason.UNKNOWN_KEY)
 
 
 @given(text=st.text(max_size=80))
-def test_no_text_at_all_opens(text: str) -> None:
+def test_no_other_text_opens(text: str) -> None:
     assert refusal(text) is Reason.MALFORMED
     assert refusal("ist1." + text) is Reason.MALFORMED
 
@@ -134,7 +134,7 @@ def test_a_token_is_for_one_request_of_one_principal(changed: dict[str, Any], re
 @pytest.mark.parametrize("now_unix", [NOW - SKEW_S, NOW, NOW + 600, NOW + 600 + SKEW_S])
 def test_clocks_may_differ_a_little(now_unix: float) -> None:
     """Expiry is by wall time, with a minute to spare."""
-    assert SEAL.open(TOKEN, **(REQUEST | {"now_unix": now_unix})).park == claims().park
+    assert SIGNER.open(TOKEN, **(REQUEST | {"now_unix": now_unix})).suspended_call == claims().suspended_call
 
 
 @pytest.mark.parametrize(
@@ -144,25 +144,25 @@ def test_clocks_may_differ_a_little(now_unix: float) -> None:
         b'{ "name" : "d\\u0065ploy", "arguments" : { "to":"staging", "count":10e-1 } }',
         b'{"name":"deploy","arguments":{"count":7,"to":"staging","count":1}}',
     ],
-    ids=["order-and-legs", "spelling", "last-of-two"],
+    ids=["order-and-meta", "spelling", "last-of-two"],
 )
-def test_the_same_request_may_be_written_anew(params: bytes) -> None:
-    """Re-ordered keys, 1 for 1.0, and what differs from leg to leg are no change of the request."""
-    assert SEAL.open(TOKEN, **(REQUEST | {"params": params})) == claims()
+def test_the_same_request_may_be_spelled_differently(params: bytes) -> None:
+    """Re-ordered keys, 1 for 1.0, and members that differ from request to request do not change the digest."""
+    assert SIGNER.open(TOKEN, **(REQUEST | {"params": params})) == claims()
 
 
-def test_a_member_that_is_judged_is_there_once() -> None:
+def test_a_member_that_is_digested_is_there_once() -> None:
     with pytest.raises(RemoteProtocolError, match="twice"):
-        SEAL.open(TOKEN, **(REQUEST | {"params": b'{"name":"deploy","name":"x","arguments":{}}'}))
+        SIGNER.open(TOKEN, **(REQUEST | {"params": b'{"name":"deploy","name":"x","arguments":{}}'}))
 
 
 # --- Keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_key_seals_and_all_open() -> None:
-    """A new key in front ends nothing; a key that is gone ends all it sealed."""
+def test_the_first_key_signs_and_all_keys_verify() -> None:
+    """A new key in front invalidates no token; a removed key invalidates all it signed."""
     old, new = b"o" * 16, b"n" * 16
-    before, during, after = Seal([old]), Seal([new, old]), Seal([new])
+    before, during, after = RequestStateSigner([old]), RequestStateSigner([new, old]), RequestStateSigner([new])
     token = before.mint(claims(before))
     assert during.open(token, **REQUEST) == claims(before)
     assert refusal(token, after) is Reason.UNKNOWN_KEY
@@ -174,15 +174,15 @@ def test_the_first_key_seals_and_all_open() -> None:
 @pytest.mark.parametrize("keys", [[], [b"short"], [b"k" * 32, b"k" * 15]], ids=["none", "short", "second-short"])
 def test_weak_keys_are_refused(keys: list[bytes]) -> None:
     with pytest.raises(LocalProtocolError, match="key"):
-        Seal(keys)
+        RequestStateSigner(keys)
 
 
 @given(names=st.lists(st.text(max_size=20), min_size=2, max_size=2, unique=True))
 def test_tags_tell_principals_apart_and_do_not_name_them(names: list[str]) -> None:
     one, other = names
-    assert SEAL.tag(one) == SEAL.tag(one) != SEAL.tag(other)
-    assert len(SEAL.tag(one)) == 22
-    assert SEAL.tag(one) != Seal([b"q" * 16]).tag(one)
+    assert SIGNER.tag(one) == SIGNER.tag(one) != SIGNER.tag(other)
+    assert len(SIGNER.tag(one)) == 22
+    assert SIGNER.tag(one) != RequestStateSigner([b"q" * 16]).tag(one)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_tags_tell_principals_apart_and_do_not_name_them(names: list[str]) -> No
     [{"questions": {f"r{n}": "d" * 43 for n in range(90)}}, {"target": "\ud800"}],
     ids=["long", "half-a-pair"],
 )
-def test_what_does_not_fit_is_not_minted(changed: dict[str, Any]) -> None:
+def test_oversize_claims_are_not_minted(changed: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
-        SEAL.mint(claims(**changed))
+        SIGNER.mint(claims(**changed))
 
 
 # --- Targets and digests --------------------------------------------------------------------------------------------
@@ -210,16 +210,16 @@ def test_what_does_not_fit_is_not_minted(changed: dict[str, Any]) -> None:
     ],
     ids=["tool", "prompt", "resource", "other", "array", "none"],
 )
-def test_a_target_is_what_a_request_names(method: str, params: bytes | None, target: str) -> None:
+def test_the_target_of_a_request(method: str, params: bytes | None, target: str) -> None:
     assert target_of(method, params) == target
 
 
 @given(name=st.text(st.characters(), max_size=2 * TARGET_MAX))
 def test_every_target_fits_into_a_token(name: str) -> None:
-    """Names that are too long, or half a surrogate pair, are told apart too."""
+    """Names that are too long, or hold half a surrogate pair, are told apart, too."""
     params = b'{"name":%b}' % json.dumps(name).encode()
-    token = SEAL.mint(claims(target=target_of("tools/call", params), digest=digest_of(params)))
-    assert SEAL.open(token, **(REQUEST | {"params": params})).method == "tools/call"
+    token = SIGNER.mint(claims(target=target_of("tools/call", params), digest=digest_of(params)))
+    assert SIGNER.open(token, **(REQUEST | {"params": params})).method == "tools/call"
     other = b'{"name":%b}' % json.dumps(name + "x").encode()
     assert refusal(token, params=other) is Reason.OTHER_REQUEST
 
@@ -234,7 +234,7 @@ VALUES: st.SearchStrategy[Value] = st.recursive(
 
 
 def written(value: Value, chance: random.Random) -> str:
-    """`value` as JSON in one of its many ways."""
+    """Writes `value` as JSON in one of many spellings."""
     if isinstance(value, dict):
         pairs = [(key, written(one, chance)) for key, one in value.items()]
         chance.shuffle(pairs)
@@ -263,13 +263,13 @@ def test_a_digest_is_of_the_value(value: Value, seed: int) -> None:
 
 
 def units_of(text: str) -> list[int]:
-    """The UTF-16 code units, which is what JSON's escapes are."""
+    """Returns the UTF-16 code units, which are what JSON escapes."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     return [encoded[at] + 256 * encoded[at + 1] for at in range(0, len(encoded), 2)]
 
 
 def strict(value: Value) -> Value:
-    """`value` with its kinds, which Python's equality forgets: True is not 1."""
+    """Returns `value` with its types, which Python's equality ignores: True is not 1."""
     if isinstance(value, dict):
         return {key: strict(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -305,8 +305,8 @@ def test_digests_tell_values_apart(one: Value, other: Value) -> None:
     ],
     ids=lambda raw: raw.decode(),
 )
-def test_near_values_differ(one: bytes, other: bytes) -> None:
-    """What a careless reader takes for the same is not."""
+def test_similar_values_differ(one: bytes, other: bytes) -> None:
+    """Values that a careless reader takes for equal have different digests."""
     assert digest_of_value(one) != digest_of_value(other)
 
 
@@ -330,15 +330,17 @@ def test_depth_is_read_or_refused(depth: int) -> None:
 
 
 class Later(Claims, frozen=True, kw_only=True):
-    """What another release may claim under the same key."""
+    """Claims of a later release, signed under the same key."""
 
     more: str = msgspec.field(name="z", default="")
-    park: int = msgspec.field(name="a")  # type: ignore[assignment]
+    suspended_call: int = msgspec.field(name="a")  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("changed", [{"park": 7}, {"park": "p", "more": "m"}], ids=["of another type", "unknown"])
-def test_what_another_release_sealed_under_the_same_key_is_refused(changed: dict[str, Any]) -> None:
-    """Its signature is good, and it cannot be read."""
-    said = {name: getattr(claims(), name) for name in Claims.__struct_fields__}
-    assert refusal(SEAL.mint(Later(**{**said, **changed}))) is Reason.MALFORMED
-    assert SEAL.open(SEAL.mint(Later(**said)), **REQUEST) == claims()
+@pytest.mark.parametrize(
+    "changed", [{"suspended_call": 7}, {"suspended_call": "p", "more": "m"}], ids=["of another type", "unknown"]
+)
+def test_claims_of_another_release_are_refused(changed: dict[str, Any]) -> None:
+    """The signature is valid, but the claims cannot be read."""
+    original = {name: getattr(claims(), name) for name in Claims.__struct_fields__}
+    assert refusal(SIGNER.mint(Later(**{**original, **changed}))) is Reason.MALFORMED
+    assert SIGNER.open(SIGNER.mint(Later(**original)), **REQUEST) == claims()

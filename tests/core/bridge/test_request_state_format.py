@@ -1,4 +1,4 @@
-"""What a `requestState` is, to the letter: one that was given by an earlier release opens."""
+"""The format of a `requestState`, to the byte: a token of an earlier release opens."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from isthmus.core.bridge.request_state import (
     TARGET_MAX,
     TOKEN_MAX,
     Claims,
-    Kind,
+    ClaimsKind,
+    InvalidRequestState,
     Reason,
-    Seal,
-    Unsealed,
+    RequestStateSigner,
     digest_of,
     digest_of_value,
     is_ours,
@@ -38,30 +38,30 @@ GIVEN = (
 
 
 def claims(**changed: Any) -> Claims:
-    said: dict[str, Any] = {
-        "kind": Kind.PARK,
+    given: dict[str, Any] = {
+        "kind": ClaimsKind.PARK,
         "issued_at_unix": NOW,
         "expires_at_unix": NOW + 600,
         "owner": "run",
-        "park": "p",
+        "suspended_call": "p",
         "server": "ops",
-        "principal": Seal([KEY]).tag("alice"),
+        "principal": RequestStateSigner([KEY]).tag("alice"),
         "method": "tools/call",
         "target": "deploy",
         "digest": digest_of(PARAMS),
         "round": 2,
         "questions": {"r1": "q"},
     }
-    return Claims(**(said | changed))
+    return Claims(**(given | changed))
 
 
 def opened(token: str, *, now_unix: float = NOW, params: bytes = PARAMS) -> Claims:
     request: dict[str, Any] = {"server": "ops", "principal": "alice", "method": "tools/call", "params": params}
-    return Seal([KEY]).open(token, now_unix=now_unix, **request)
+    return RequestStateSigner([KEY]).open(token, now_unix=now_unix, **request)
 
 
 def reason(token: str, **rest: Any) -> Reason:
-    with pytest.raises(Unsealed) as caught:
+    with pytest.raises(InvalidRequestState) as caught:
         opened(token, **rest)
     assert caught.value.data == {"reason": "invalid_request_state"}
     assert (caught.value.message, caught.value.rpc_code) == ("Invalid or expired requestState", INVALID_PARAMS)
@@ -77,35 +77,43 @@ def derived(purpose: str, data: bytes, key: bytes = KEY) -> bytes:
     return hmac.digest(secret, data, "sha256") if data else secret
 
 
-def sealed(said: object) -> str:
-    """Any text under a good signature."""
-    signed = "ist1." + encoded(said if isinstance(said, bytes) else json.dumps(said, separators=(",", ":")).encode())
+def signed_token(given: object) -> str:
+    """Returns any text under a valid signature."""
+    signed = "ist1." + encoded(given if isinstance(given, bytes) else json.dumps(given, separators=(",", ":")).encode())
     return f"{signed}.{encoded(derived('id', b'')[:4] + derived('signing', signed.encode()))}"
 
 
-def test_a_token_that_was_given_before_opens() -> None:
-    assert Seal([KEY]).mint(claims()) == GIVEN
+def test_a_token_of_an_earlier_release_opens() -> None:
+    assert RequestStateSigner([KEY]).mint(claims()) == GIVEN
     assert opened(GIVEN) == claims()
 
 
-@pytest.mark.parametrize(("kind", "word"), [*zip(Kind, ["park", "url", "defer", "replay"], strict=True)])
-def test_what_a_token_says_and_how(kind: Kind, word: str) -> None:
-    """Short names, and nothing of what is not claimed; signed as a whole, with the first bytes of the key's name."""
+@pytest.mark.parametrize(("kind", "word"), [*zip(ClaimsKind, ["park", "url", "defer", "replay"], strict=True)])
+def test_the_members_of_a_token(kind: ClaimsKind, word: str) -> None:
+    """A token has short names and no default members; it is signed as a whole, after the first bytes of the key's
+    name."""
     bare = Claims(
-        kind=kind, issued_at_unix=1, expires_at_unix=2, owner="o", park="a", server="s", principal="p", method="m"
+        kind=kind,
+        issued_at_unix=1,
+        expires_at_unix=2,
+        owner="o",
+        suspended_call="a",
+        server="s",
+        principal="p",
+        method="m",
     )
-    said = {"k": word, "i": 1, "e": 2, "o": "o", "a": "a", "s": "s", "p": "p", "m": "m"}
-    assert Seal([KEY]).mint(bare) == sealed(said)
+    given = {"k": word, "i": 1, "e": 2, "o": "o", "a": "a", "s": "s", "p": "p", "m": "m"}
+    assert RequestStateSigner([KEY]).mint(bare) == signed_token(given)
     full = claims(kind=kind)
     more = {"t": "deploy", "d": full.digest, "r": 2, "q": {"r1": "q"}}
-    said = {"k": word, "i": NOW, "e": NOW + 600, "o": "run", "a": "p", "s": "ops", "p": full.principal}
-    assert Seal([KEY]).mint(full) == sealed({**said, "m": "tools/call", **more})
+    given = {"k": word, "i": NOW, "e": NOW + 600, "o": "run", "a": "p", "s": "ops", "p": full.principal}
+    assert RequestStateSigner([KEY]).mint(full) == signed_token({**given, "m": "tools/call", **more})
 
 
 @pytest.mark.parametrize("principal", ["", "alice", "é", "\ud800"])
 def test_a_tag_is_half_a_keyed_digest(principal: str) -> None:
     tag = hmac.digest(derived("tagging", b""), principal.encode(errors="surrogatepass"), "sha256")[:16]
-    assert Seal([KEY]).tag(principal) == encoded(tag)
+    assert RequestStateSigner([KEY]).tag(principal) == encoded(tag)
 
 
 def test_the_log_has_a_word_for_each_reason() -> None:
@@ -115,28 +123,28 @@ def test_the_log_has_a_word_for_each_reason() -> None:
 
 
 @pytest.mark.parametrize("off", [0, 1])
-def test_a_token_has_so_many_characters_at_most(off: int) -> None:
-    """The bound itself is within, both where it is minted and where it is opened."""
+def test_a_token_has_a_longest_size(off: int) -> None:
+    """The bound itself is accepted, both in minting and in opening."""
     assert TOKEN_MAX == 4096, "as clients keep them"
     bare_bytes = len(base64.urlsafe_b64decode(GIVEN.split(".")[1] + "==")) - 1
 
-    def length(park: int) -> int:
-        return len("ist1.") + -(-(bare_bytes + park) * 4 // 3) + len(".") + 48
+    def length(call: int) -> int:
+        return len("ist1.") + -(-(bare_bytes + call) * 4 // 3) + len(".") + 48
 
-    said = claims(park="x" * next(n for n in range(TOKEN_MAX) if length(n) == TOKEN_MAX + off))
+    given = claims(suspended_call="x" * next(n for n in range(TOKEN_MAX) if length(n) == TOKEN_MAX + off))
     if not off:
-        token = Seal([KEY]).mint(said)
+        token = RequestStateSigner([KEY]).mint(given)
         assert len(token) == TOKEN_MAX
-        assert opened(token) == said
+        assert opened(token) == given
     else:
         with pytest.raises(LocalProtocolError, match="of 4097 characters, expected 4096 at most"):
-            Seal([KEY]).mint(said)
+            RequestStateSigner([KEY]).mint(given)
 
 
 @pytest.mark.parametrize("off", [0, 1])
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
 def test_a_name_stands_in_a_token_up_to_a_length(off: int, method: str) -> None:
-    """Of a longer one, a digest that begins as no name does."""
+    """A longer name is replaced by a digest that begins as no name does."""
     assert TARGET_MAX == 256, "as in tokens that were given before"
     name = "é" * (TARGET_MAX + off)
     raw = json.dumps(name).encode()
@@ -160,13 +168,13 @@ def test_a_token_is_good_for_its_time_and_a_minute_on_both_sides(at: float, is_o
         assert reason(GIVEN, now_unix=at) is (Reason.NOT_YET if at < NOW else Reason.EXPIRED)
 
 
-@pytest.mark.parametrize("said", [b"", b"{", b"{}", b"[]", b"\xff", {"k": "other"}])
-def test_what_is_signed_and_says_nothing_is_malformed(said: object) -> None:
-    assert reason(sealed(said)) is Reason.MALFORMED
+@pytest.mark.parametrize("given", [b"", b"{", b"{}", b"[]", b"\xff", {"k": "other"}])
+def test_a_signed_token_without_claims_is_malformed(given: object) -> None:
+    assert reason(signed_token(given)) is Reason.MALFORMED
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "expected"),
     [
         (GIVEN.replace("ist1.", "ist2."), Reason.MALFORMED),
         (GIVEN + "A", Reason.MALFORMED),
@@ -177,21 +185,21 @@ def test_what_is_signed_and_says_nothing_is_malformed(said: object) -> None:
         (GIVEN.replace(".Sr8g", ".Ar8g"), Reason.UNKNOWN_KEY),
     ],
 )
-def test_why_a_token_is_refused(text: str, why: Reason) -> None:
-    assert reason(text) is why
+def test_the_reason_of_a_refused_token(text: str, expected: Reason) -> None:
+    assert reason(text) is expected
 
 
 @pytest.mark.parametrize(("text", "ours"), [("ist1.", True), ("ist1.x", True), ("ist1", False), ("ist2.x", False)])
-def test_ours_begin_alike(text: str, ours: bool) -> None:
+def test_our_tokens_begin_alike(text: str, ours: bool) -> None:
     assert is_ours(text) is ours
 
 
 @pytest.mark.parametrize("keys", [[], [b"x" * (KEY_MIN_BYTES - 1)], [KEY, b""]])
-def test_a_key_has_so_many_bytes(keys: list[bytes]) -> None:
+def test_a_key_has_a_least_size(keys: list[bytes]) -> None:
     assert KEY_MIN_BYTES == 16
     with pytest.raises(LocalProtocolError, match="expected 16 bytes" if keys else "expected at least one"):
-        Seal(keys)
-    assert Seal([b"x" * 16]).tag("a")
+        RequestStateSigner(keys)
+    assert RequestStateSigner([b"x" * 16]).tag("a")
 
 
 # --- Digests ----------------------------------------------------------------------------------------------------------
@@ -211,7 +219,7 @@ def test_a_digest_is_of_one_spelling(raw: bytes, text: str) -> None:
 
 
 def test_a_digest_of_numbers() -> None:
-    """As it was given before."""
+    """The digest is that of earlier releases."""
     raw = b'{"a":[1.50,-0,1e400,"x",null,true],"b":{}}'
     assert digest_of_value(raw) == "Qt6uwJQODEg0sicBnDxk2VVwCfLUPGnAMoSyjg6092s"
 
@@ -226,20 +234,20 @@ def test_a_digest_of_numbers() -> None:
         (b'{"uri":"a:b"}', b'{"uri":"a:b"}'),
     ],
 )
-def test_what_of_a_request_counts(params: bytes | None, value: bytes) -> None:
+def test_the_members_of_a_request_that_are_digested(params: bytes | None, value: bytes) -> None:
     assert digest_of(params) == digest_of_value(value)
 
 
 @pytest.mark.parametrize(("raw", "code"), [(b"{", PARSE_ERROR), (b"NaN", PARSE_ERROR), (b"[" * 10**5, INVALID_PARAMS)])
-def test_what_has_no_digest(raw: bytes, code: int) -> None:
+def test_params_without_a_digest(raw: bytes, code: int) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         digest_of_value(raw)
     assert caught.value.rpc_code == code
 
 
-def test_what_is_not_said_is_nothing() -> None:
-    """A request without a target, arguments or an earlier round is claimed as one."""
-    said: dict[str, Any] = {"target": "", "digest": "", "round": 0, "questions": {}}
-    bare = {key: value for key, value in msgspec.structs.asdict(claims()).items() if key not in said}
-    assert Claims(**bare) == Claims(**bare, **said)
-    assert Seal([KEY]).mint(Claims(**bare)) == Seal([KEY]).mint(Claims(**bare, **said))
+def test_claims_that_are_left_out_are_empty() -> None:
+    """A request without a target, arguments or an earlier round has empty claims."""
+    given: dict[str, Any] = {"target": "", "digest": "", "round": 0, "questions": {}}
+    bare = {key: value for key, value in msgspec.structs.asdict(claims()).items() if key not in given}
+    assert Claims(**bare) == Claims(**bare, **given)
+    assert RequestStateSigner([KEY]).mint(Claims(**bare)) == RequestStateSigner([KEY]).mint(Claims(**bare, **given))

@@ -1,4 +1,4 @@
-"""Results, as the other era may see them."""
+"""Results translated between the eras."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.revisions import LEGACY, MODERN, Features
 from isthmus.core.bridge.content import ORIGINAL, block_to, restored
 from isthmus.core.bridge.results import CACHEABLE, ENVELOPE, to_legacy, to_modern, wrapped_tools
-from isthmus.core.jsonrpc.object_editor import Draft, each
+from isthmus.core.jsonrpc.object_editor import ObjectEditor, each
 from isthmus.core.jsonrpc.splice import elements, members, take
 
 V1, V2, V3, V4 = LEGACY.values()
@@ -93,15 +93,15 @@ def down(result: str, client: Features, method: str = "tools/call", server: Feat
 
 @given(drawn=legacy_results(), info=st.sampled_from([None, INFO]))
 def test_there_and_back(drawn: tuple[str, bytes], info: bytes | None) -> None:
-    """A legacy result is itself again, byte for byte, after it was shown to the new era."""
+    """A legacy result is itself again, byte for byte, after it was translated for the stateless era and back."""
     method, result = drawn
     modern = to_modern(method, result, server_info=info)
     assert to_legacy(method, modern, client=V4, server=V5) == result
 
 
 @given(drawn=legacy_results(), info=st.sampled_from([None, INFO]))
-def test_towards_the_new_era_a_result_is_completed(drawn: tuple[str, bytes], info: bytes | None) -> None:
-    """Every result has a type, cacheable ones say how long they may be kept, and nothing else is touched."""
+def test_a_result_is_completed_for_the_stateless_era(drawn: tuple[str, bytes], info: bytes | None) -> None:
+    """Every result has a type, cacheable ones have cache hints, and nothing else is touched."""
     method, result = drawn
     before, after = values(result), values(to_modern(method, result, server_info=info))
     assert after.pop("resultType") == b'"complete"'
@@ -114,19 +114,19 @@ def test_towards_the_new_era_a_result_is_completed(drawn: tuple[str, bytes], inf
 
 
 @given(drawn=legacy_results(), client=st.sampled_from(list(LEGACY.values())), kept=st.booleans())
-def test_no_client_with_a_session_sees_the_new_eras_members(
+def test_no_client_with_a_session_gets_the_stateless_members(
     drawn: tuple[str, bytes], client: Features, kept: bool
 ) -> None:
-    """No legacy result has resultType, ttlMs, cacheScope or a name of the envelope where the protocol puts them."""
+    """No legacy result has resultType, ttlMs, cacheScope or an envelope's name in the protocol's places."""
     method, result = drawn
-    draft = Draft(to_modern(method, result, server_info=INFO))
-    meta = Draft(draft.get("_meta") or b"{}")
+    editor = ObjectEditor(to_modern(method, result, server_info=INFO))
+    meta = ObjectEditor(editor.get("_meta") or b"{}")
     for name in ENVELOPE:
         meta.set(name, b'"x"')
     if kept:
         meta.set("kept", b"1.0")
-    draft.set("_meta", meta.json())
-    after = values(to_legacy(method, draft.json(), client=client, server=V5))
+    editor.set("_meta", meta.json())
+    after = values(to_legacy(method, editor.json(), client=client, server=V5))
     assert not {"resultType"} & set(after)
     assert method not in CACHEABLE or not {"ttlMs", "cacheScope"} & set(after)
     assert not set(ENVELOPE) & set(values(after.get("_meta", b"{}")))
@@ -136,7 +136,7 @@ def test_no_client_with_a_session_sees_the_new_eras_members(
 @pytest.mark.parametrize("features", LEGACY.values(), ids=lambda features: features.revision)
 @given(drawn=legacy_results())
 def test_equal_eras_pass_the_very_object(features: Features, drawn: tuple[str, bytes]) -> None:
-    """Between equal revisions nothing is read, not even what could not be."""
+    """A result between equal revisions is not read, even if it is unreadable."""
     method, result = drawn
     for data in (result, b"[]", b'{"resultType":"x","a":1,"a":2}'):
         assert to_legacy(method, data, client=features, server=features) is data
@@ -145,7 +145,7 @@ def test_equal_eras_pass_the_very_object(features: Features, drawn: tuple[str, b
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_plain_result_passes_between_any_two(method: str, client: Features, server: Features) -> None:
-    """What every revision can say is the very same object for the others, whatever they are."""
+    """A result that every revision can express passes as the very same object."""
     result = text_of_object(own(method))
     passed = to_legacy(method, result, client=client, server=server)
     assert passed == result
@@ -153,7 +153,7 @@ def test_a_plain_result_passes_between_any_two(method: str, client: Features, se
 
 @pytest.mark.parametrize("kind", ["input_required", "task", "acme", 5, None, {}], ids=str)
 def test_no_incomplete_result_reaches_a_session(kind: object) -> None:
-    """A client with a session would take it for a finished one."""
+    """A client with a session would take such a result for a finished one."""
     result = json.dumps({"resultType": kind, "content": []}).encode()
     with pytest.raises(RemoteProtocolError, match='expected "complete"'):
         to_legacy("tools/call", result, client=V4, server=V5)
@@ -161,17 +161,17 @@ def test_no_incomplete_result_reaches_a_session(kind: object) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("result", [b"[]", b"null", b"1", b'"x"', b'{"_meta":1,"_meta":2}', b'{"_meta":{"a":1,"a":2}}'])
-def test_what_cannot_be_judged_is_the_servers_fault(method: str, result: bytes) -> None:
+def test_an_unreadable_result_is_the_servers_fault(method: str, result: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         to_modern(method, result, server_info=INFO)
     with pytest.raises(RemoteProtocolError):
         to_legacy(method, result, client=V4, server=V5)
 
 
-# --- Towards the new era --------------------------------------------------------------------------------------------
+# --- Towards the stateless era --------------------------------------------------------------------------------------
 
 
-def test_members_that_would_mislead_move_aside() -> None:
+def test_misleading_members_are_kept_aside() -> None:
     """A legacy server's own resultType and impossible hints are kept in `_meta`, where they mean nothing."""
     result = '{"tools":[],"resultType":"task","ttlMs":-5,"cacheScope":["public"]}'
     assert json.loads(change(result, "tools/list")) == {
@@ -188,7 +188,7 @@ def test_members_that_would_mislead_move_aside() -> None:
     }
 
 
-def test_hints_that_serve_are_kept() -> None:
+def test_usable_cache_hints_are_kept() -> None:
     result = '{"tools":[],"resultType":"complete","ttlMs":60000,"cacheScope":"public"}'
     assert change(result, "tools/list") == result
     assert change('{"ttlMs":"vendor"}', "acme/own") == '{"ttlMs":"vendor","resultType":"complete"}'
@@ -199,7 +199,7 @@ def test_a_server_that_names_itself_is_not_named_again() -> None:
     assert to_modern("completion/complete", result, server_info=INFO) is result
 
 
-def test_the_task_a_result_came_from_is_no_longer_named() -> None:
+def test_the_related_task_of_a_result_is_removed() -> None:
     related = '"io.modelcontextprotocol/related-task":{"taskId":"1"}'
     assert change(f'{{"content":[],"_meta":{{{related}}}}}') == '{"content":[],"resultType":"complete"}'
     assert (
@@ -208,7 +208,7 @@ def test_the_task_a_result_came_from_is_no_longer_named() -> None:
     )
 
 
-def test_tools_no_longer_say_how_they_run() -> None:
+def test_tools_lose_their_task_support() -> None:
     tools = '[{"name":"a","execution":{"taskSupport":"required"},"inputSchema":{}},{"name":"b", "x":1.0},7]'
     after = values(change(f'{{"tools":{tools}}}', "tools/list").encode())
     assert after["tools"] == b'[{"name":"a","inputSchema":{}},{"name":"b", "x":1.0},7]'
@@ -217,7 +217,7 @@ def test_tools_no_longer_say_how_they_run() -> None:
 
 
 def test_schemas_pass_as_they_are() -> None:
-    """Neither side's inputSchema is touched, and no outputSchema towards the new era, wrapped or not."""
+    """An inputSchema is never touched, nor is an outputSchema towards the stateless era, wrapped or not."""
     tools = (
         b'[{"name":"a","inputSchema":{"type":"object", "oneOf":[ {} ]},"outputSchema":{"type":"object",'
         b'"properties":{"result":{"type":"array"}},"required":["result"]}}]'
@@ -229,7 +229,7 @@ def test_schemas_pass_as_they_are() -> None:
 
 @pytest.mark.parametrize("missing", ["{}", '{"content":null}', '{"isError":false}'])
 def test_a_tool_result_has_content(missing: str) -> None:
-    """SDK clients of the new era refuse one without."""
+    """SDK clients of the stateless era refuse one without."""
     assert json.loads(change(missing))["content"] == []
 
 
@@ -245,8 +245,8 @@ SC = st.sampled_from(["[1, 2.0]", '"x\\u00e9"', "null", "true", "7", "1e400", '{
 
 
 @given(value=SC, texts=st.lists(st.sampled_from(["hello", "[1,2]", "7", "true", "null", '{"a":1}']), max_size=2))
-def test_some_text_says_what_is_no_object(value: str, texts: list[str]) -> None:
-    """A text block's JSON equals structuredContent whenever that is no object; an added one has its bytes."""
+def test_structured_content_that_is_no_object_is_in_a_text(value: str, texts: list[str]) -> None:
+    """A text block's JSON equals structuredContent whenever that is no object; an added block has its bytes."""
     content = [{"type": "text", "text": text} for text in texts]
     result = f'{{"content":{json.dumps(content)},"structuredContent":{value}}}'
     outs = [down(result, client) for client in LEGACY.values()]
@@ -256,9 +256,9 @@ def test_some_text_says_what_is_no_object(value: str, texts: list[str]) -> None:
         after = [block["text"] for block in json.loads(out)["content"]]
         assert after[: len(texts)] == texts
         is_object = value.startswith("{")
-        said = [text for text in after if is_like(text, value)]
+        texts_alike = [text for text in after if is_like(text, value)]
         if not is_object or (client is not None and not client.structured):
-            assert said
+            assert texts_alike
             assert len(after) == len(texts) + (not any(is_like(text, value) for text in texts))
             assert len(after) == len(texts) or after[-1] == value
         else:
@@ -275,7 +275,7 @@ def is_like(text: str, value: str) -> bool:
 
 @pytest.mark.parametrize("client", LEGACY.values(), ids=lambda features: features.revision)
 def test_values_and_schemas_are_wrapped_alike(client: Features) -> None:
-    """What is listed with a wrapped schema gives wrapped values: an object too, if its schema allows others."""
+    """A tool that is listed with a wrapped schema returns wrapped values, even objects."""
     tools = (
         '{"tools":[{"name":"any","outputSchema":{"anyOf":[{"type":"object"},{"type":"null"}]}},'
         '{"name":"object","outputSchema":{"type":"object"}},{"name":"none"},{"name":"odd","outputSchema":true},3]}'
@@ -291,7 +291,7 @@ def test_values_and_schemas_are_wrapped_alike(client: Features) -> None:
 
 
 def test_legacy_servers_values_are_not_wrapped() -> None:
-    """Only an older client hears in text what its revision has no member for."""
+    """Only an older client gets a value as text, where its revision has no member for it."""
     result = '{"content":[],"structuredContent":{"a":1}}'
     assert json.loads(down(result, V2, server=V4)) == {
         "content": [{"type": "text", "text": '{"a":1}'}],
@@ -322,7 +322,7 @@ def blocks(draw: st.DrawFn) -> bytes:
 
 @given(block=blocks(), client=st.sampled_from(list(LEGACY.values())), then=st.sampled_from(list(LEGACY.values())))
 def test_a_block_is_itself_again_after_a_second_proxy(block: bytes, client: Features, then: Features) -> None:
-    """up(down(block)) is the block, byte for byte; and going down twice is going down once, to the older side."""
+    """up(down(block)) is the block, byte for byte; going down twice is going down once, to the older side."""
     lowered = block_to(block, client)
     assert restored(lowered) == block
     assert restored(block) is block
@@ -332,7 +332,7 @@ def test_a_block_is_itself_again_after_a_second_proxy(block: bytes, client: Feat
 
 @given(block=blocks(), client=st.sampled_from(list(LEGACY.values())))
 def test_clients_see_types_they_know(block: bytes, client: Features) -> None:
-    """A block that is whole has a type of the client's revision; one that is not passes as it is."""
+    """A well-formed block has a type of the client's revision; a malformed one passes unchanged."""
     lowered = block_to(block, client)
     kind = json.loads(block).get("type")
     is_new = (kind == "audio" and not client.audio) or (kind == "resource_link" and not client.resource_links)
@@ -345,7 +345,7 @@ def test_clients_see_types_they_know(block: bytes, client: Features) -> None:
         assert json.loads(lowered)["type"] in ("resource", "text")
 
 
-def test_the_forms_of_stand_ins() -> None:
+def test_the_stand_ins_of_blocks() -> None:
     audio, link = json.loads(block_to(AUDIO.encode(), V1)), json.loads(block_to(LINK.encode(), V2))
     assert audio["resource"].pop("uri").startswith("isthmus:audio/")
     assert audio == {
@@ -357,8 +357,8 @@ def test_the_forms_of_stand_ins() -> None:
     assert link == {"type": "text", "text": "a <file:///a>: about é", "_meta": {ORIGINAL: json.loads(LINK)}}
 
 
-def test_a_stand_in_that_was_written_anew_is_still_one() -> None:
-    """Whoever is between two proxies may order and space JSON as they like, and escape slashes."""
+def test_a_reformatted_stand_in_is_still_one() -> None:
+    """A hop between two proxies may order and space JSON differently, and escape slashes."""
     again = json.dumps(json.loads(block_to(AUDIO.encode(), V1)), indent=1, sort_keys=True).replace("/", "\\/").encode()
     assert json.loads(restored(again)) == json.loads(AUDIO)
 
@@ -375,7 +375,7 @@ def test_a_stand_in_that_was_written_anew_is_still_one() -> None:
     ids=["other text", "no such type", "no object", "no meta", "more"],
 )
 def test_a_forged_marker_is_not_believed(forged: object) -> None:
-    """A block is what it shows: nobody hides another behind it."""
+    """A block is what it shows, so that nobody can hide another behind it."""
     block = json.dumps(forged).encode()
     assert restored(block) is block
     assert block_to(block, V4) is block
@@ -391,7 +391,8 @@ def test_a_forged_marker_is_not_believed(forged: object) -> None:
 )
 @pytest.mark.parametrize("is_marked", [False, True], ids=["plain", "marked"])
 def test_blocks_within_results(client: Features, server: Features, audio: bool, link: bool, is_marked: bool) -> None:
-    """Tools' content and prompts' messages are served alike; stand-ins are undone where the client can read them."""
+    """Tools' content and prompts' messages are treated alike; stand-ins are undone where the client can read the
+    original."""
     sent = (
         [AUDIO, LINK, TEXT]
         if not is_marked
@@ -402,8 +403,8 @@ def test_blocks_within_results(client: Features, server: Features, audio: bool, 
     prompted = down(f'{{"messages":[{messages}]}}', client, "prompts/get", server)
     content = values(called.encode())["content"]
     got = [content[start:stop] for start, stop in elements(content)]
-    said = [json.loads(prompted)["messages"][index]["content"] for index in range(3)]
-    assert [json.loads(block) for block in got] == said
+    texts_alike = [json.loads(prompted)["messages"][index]["content"] for index in range(3)]
+    assert [json.loads(block) for block in got] == texts_alike
     sees_new = is_marked or server.audio  # a server is not corrected by what it should not know
     assert (got[0] == AUDIO.encode()) == (audio or not sees_new)
     assert (got[1] == LINK.encode()) == (
@@ -419,7 +420,7 @@ def test_markers_are_undone_towards_the_new_era() -> None:
     assert change(prompt % (lowered, ""), "prompts/get") == prompt % (AUDIO, ',"resultType":"complete"')
 
 
-# --- The tool they are made with ------------------------------------------------------------------------------------
+# --- The object editor ----------------------------------------------------------------------------------------------
 
 
 @given(
@@ -427,26 +428,26 @@ def test_markers_are_undone_towards_the_new_era() -> None:
     space=st.sampled_from(["", " ", "\r\n\t"]),
     orders=st.lists(st.tuples(VENDOR_KEYS, ODD | st.none()), max_size=6),
 )
-def test_a_draft_is_a_dict_that_keeps_spelling(
+def test_an_object_editor_is_a_dict_that_keeps_spelling(
     parts: dict[str, bytes], space: str, orders: list[tuple[str, bytes | None]]
 ) -> None:
     """Setting and removing members does what it does to a dict, and every value keeps its bytes."""
     data = text_of_object(parts, space)
-    draft, model = Draft(data), dict(parts)
+    editor, model = ObjectEditor(data), dict(parts)
     for key, value in orders:
         if value is None:
-            assert draft.remove(key) == model.pop(key, None)
+            assert editor.remove(key) == model.pop(key, None)
         else:
-            draft.set(key, value)
+            editor.set(key, value)
             model[key] = value
-        assert values(draft.json()) == model
-        assert dict(draft.items()) == model
-    assert bool(draft) == bool(model)
-    assert orders or draft.json() is data
+        assert values(editor.json()) == model
+        assert dict(editor.items()) == model
+    assert bool(editor) == bool(model)
+    assert orders or editor.json() is data
 
 
 @given(items=st.lists(ODD, max_size=4))
-def test_each_changes_what_it_changes(items: list[bytes]) -> None:
+def test_each_changes_the_items_that_its_function_changes(items: list[bytes]) -> None:
     array = b"[ " + b" , ".join(items) + b"]"
     assert each(array, lambda item: item) is array
     assert (
@@ -456,11 +457,11 @@ def test_each_changes_what_it_changes(items: list[bytes]) -> None:
     assert each(b"{}", lambda item: b"1") == b"{}"
 
 
-# --- Shapes that a result need not have -------------------------------------------------------------------------------
+# --- Malformed results ------------------------------------------------------------------------------------------------
 
 
 def test_a_block_that_is_no_object_passes_as_it_is() -> None:
-    """And the others beside it are served."""
+    """Other blocks beside it are translated."""
     content = '["text",7,%s]'
     for client in LEGACY.values():
         assert block_to(b'"text"', client) == b'"text"'
@@ -480,7 +481,7 @@ def test_a_block_that_is_no_object_passes_as_it_is() -> None:
         '{"type":"audio","mimeType":"audio/wav"}',
     ],
 )
-def test_a_block_without_what_its_type_requires_has_no_stand_in(block: str) -> None:
+def test_a_block_without_a_required_member_has_no_stand_in(block: str) -> None:
     assert block_to(block.encode(), V1) == block.encode()
 
 
@@ -492,7 +493,7 @@ def test_a_link_without_a_description_is_named_all_the_same() -> None:
 
 
 def test_null_is_no_meta() -> None:
-    """Legacy servers write every member their types have: nothing of it is kept aside."""
+    """Legacy servers write every member their types have, and no null is kept aside."""
     assert change('{"content":[],"_meta":null}') == '{"content":[],"resultType":"complete"}'
     named = to_modern("tools/call", b'{"content":[],"_meta":null}', server_info=INFO)
     assert json.loads(named)["_meta"] == {"io.modelcontextprotocol/serverInfo": json.loads(INFO)}
@@ -505,6 +506,6 @@ def test_a_prompts_message_without_content_passes_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("content", ["", ',"content":null', ',"content":[]'])
-def test_what_is_no_object_is_said_though_there_was_no_content(content: str) -> None:
+def test_structured_content_without_content_gets_a_text(content: str) -> None:
     shown = json.loads(down(f'{{"structuredContent":[1]{content}}}', V4))
     assert shown == {"structuredContent": {"result": [1]}, "content": [{"type": "text", "text": "[1]"}]}

@@ -1,4 +1,4 @@
-"""The members that a result has in one era only, by their names, and whose results are older."""
+"""The members that a result has in one era only, by name, and the revisions that added content."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def legacy(method: str, result: Any) -> Any:
 
 
 @pytest.mark.parametrize(("client", "server"), [*itertools.product(REVISIONS, REVISIONS)])
-def test_whose_results_may_hold_what_a_client_has_not_heard_of(client: str, server: str) -> None:
-    """Content and structure came with three revisions; 2025-11-25 added none."""
-    news = {"2025-03-26", "2025-06-18", "2026-07-28"}
-    expected = any(client < revision <= server for revision in news)
+def test_servers_whose_results_may_be_unknown_to_a_client(client: str, server: str) -> None:
+    """Three revisions added content and structure; 2025-11-25 added none."""
+    changes = {"2025-03-26", "2025-06-18", "2026-07-28"}
+    expected = any(client < revision <= server for revision in changes)
     assert is_older(features_of(client), features_of(server)) is expected
 
 
-def test_what_can_be_kept() -> None:
-    """2026-07-28 server/utilities/caching."""
+def test_the_results_that_can_be_cached() -> None:
+    """Source: 2026-07-28 server/utilities/caching."""
     assert {*LISTS, "resources/read"} == CACHEABLE
 
 
 @pytest.mark.parametrize("method", [*sorted(CACHEABLE), "tools/call", "prompts/get", "acme/own"])
-def test_each_result_has_what_the_new_era_requires_and_loses_it_again(method: str) -> None:
+def test_stateless_members_are_added_and_removed_again(method: str) -> None:
     needed = {"resultType": "complete"}
     if method in CACHEABLE:
         needed |= {"ttlMs": 0, "cacheScope": "private"}
@@ -78,7 +78,7 @@ def test_each_result_has_what_the_new_era_requires_and_loses_it_again(method: st
         ("cacheScope", None, False),
     ],
 )
-def test_what_a_legacy_server_put_there_is_kept_or_shadowed(name: str, value: Any, is_usable: bool) -> None:
+def test_a_legacy_servers_own_members_are_kept_or_shadowed(name: str, value: Any, is_usable: bool) -> None:
     needed = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     found = modern("tools/list", {name: value})
     if is_usable:
@@ -88,8 +88,8 @@ def test_what_a_legacy_server_put_there_is_kept_or_shadowed(name: str, value: An
 
 
 @pytest.mark.parametrize("member", OF_NO_SESSION)
-def test_what_means_something_without_sessions_only_is_taken_out(member: str) -> None:
-    """A `_meta` that held nothing else goes with it; one that was empty before stays."""
+def test_stateless_members_of_meta_are_removed(member: str) -> None:
+    """A `_meta` that held nothing else goes with them; one that was empty before stays."""
     name = PREFIX + member
     for near in (name.upper(), name + "Q", member):
         assert meta_to_legacy(json.dumps({near: 1}).encode()) == json.dumps({near: 1}).encode()
@@ -105,7 +105,7 @@ def test_other_meta_is_left_alone(raw: bytes) -> None:
     assert legacy("tools/call", {"content": [], "_meta": json.loads(raw)})["_meta"] == json.loads(raw)
 
 
-def test_all_of_an_envelope_goes_at_once() -> None:
+def test_all_envelope_members_are_removed_together() -> None:
     meta = {PREFIX + member: 1 for member in OF_NO_SESSION}
     assert meta_to_legacy(json.dumps(meta).encode()) is None
     assert json.loads(meta_to_legacy(json.dumps({**meta, "x": 1}).encode()) or b"") == {"x": 1}
@@ -126,8 +126,8 @@ def test_all_of_an_envelope_goes_at_once() -> None:
         ([], INFO, {PREFIX + "serverInfo": json.loads(INFO), "dev.isthmus/shadowed": {"_meta": []}}),
     ],
 )
-def test_what_the_meta_of_a_legacy_result_becomes(meta: Any, info: bytes | None, expected: Any) -> None:
-    """The task it is of is told otherwise; its server is named unless it has named itself."""
+def test_the_meta_of_a_legacy_result(meta: Any, info: bytes | None, expected: Any) -> None:
+    """The related task is removed; the server is named unless it has named itself."""
     result = {"x": 1} | ({} if meta == "absent" else {"_meta": meta})
     found = modern("acme/own", result, info)
     assert found.pop("_meta", "absent") == expected
@@ -143,18 +143,18 @@ def test_what_the_meta_of_a_legacy_result_becomes(meta: Any, info: bytes | None,
         ({"content": [], "structuredContent": {}}, {"content": [], "structuredContent": {}}),
     ],
 )
-def test_what_legacy_servers_write_for_nothing_is_nothing(result: Any, expected: Any) -> None:
+def test_null_members_of_legacy_servers_are_absent(result: Any, expected: Any) -> None:
     assert modern("tools/call", result) == {**expected, "resultType": "complete"}
 
 
-def test_whether_a_tool_runs_as_a_task_is_not_announced() -> None:
+def test_task_support_is_not_listed() -> None:
     tools = [{"name": "a", "execution": {"taskSupport": "optional"}, "x": 1}, {"name": "b"}, 5]
     assert modern("tools/list", {"tools": tools})["tools"] == [{"name": "a", "x": 1}, {"name": "b"}, 5]
     assert modern("acme/list", {"tools": tools})["tools"] == tools
 
 
 @pytest.mark.parametrize("kind", ["input_required", 5, None, "completeQ"])
-def test_only_a_complete_result_can_be_shown(kind: Any) -> None:
+def test_only_a_complete_result_can_be_translated(kind: Any) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         legacy("tools/call", {"content": [], "resultType": kind})
     assert caught.value.message == f'got a result of type {json.dumps(kind)}, expected "complete"'
@@ -169,8 +169,8 @@ def test_a_result_of_our_own_names_its_server() -> None:
     assert found == {"_meta": {PREFIX + "serverInfo": json.loads(INFO), "y": 2}}
 
 
-def test_which_tools_are_wrapped() -> None:
-    """Those with a name and a schema that may be more than an object."""
+def test_the_tools_that_are_wrapped() -> None:
+    """A tool is wrapped if it has a name and a schema that allows more than objects."""
     whole, part = {"type": "object"}, {"type": "array"}
     tools = [
         {"name": "a", "outputSchema": whole},

@@ -1,4 +1,4 @@
-"""Messages for the model, and what it says, as peers of each revision know them: byte for byte what need not change."""
+"""Sampling messages and results, translated for each revision; bytes that need not change stay."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def note(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def said(*blocks: Any) -> Any:
-    """One message, with one block or several."""
+def user_message(*blocks: Any) -> Any:
+    """A message of the user, with one block or several."""
     return {"role": "user", "content": blocks[0] if len(blocks) == 1 else list(blocks)}
 
 
@@ -36,19 +36,19 @@ def said(*blocks: Any) -> Any:
         ({"toolChoice": {}}, True),
         ({"toolChoice": None}, False),
         ({"tools": None, "toolChoice": {"mode": "auto"}}, True),
-        ({"messages": [said(TEXT)]}, False),
-        ({"messages": [said(TEXT), said(USE)]}, True),
-        ({"messages": [said(TEXT, RESULT)]}, True),
-        ({"messages": [said(note("tool_use"))]}, False),
+        ({"messages": [user_message(TEXT)]}, False),
+        ({"messages": [user_message(TEXT), user_message(USE)]}, True),
+        ({"messages": [user_message(TEXT, RESULT)]}, True),
+        ({"messages": [user_message(note("tool_use"))]}, False),
         ({"messages": [{"role": "user"}]}, False),
         ({"messages": []}, False),
     ],
 )
-def test_tools_are_used_where_they_are_offered_or_told_of(params: dict[str, Any] | None, uses: bool) -> None:
+def test_requests_that_use_tools(params: dict[str, Any] | None, uses: bool) -> None:
     assert uses_tools(None if params is None else json.dumps(params).encode()) is uses
 
 
-def test_a_kind_may_be_written_in_any_way() -> None:
+def test_a_type_may_be_escaped() -> None:
     assert uses_tools(b'{"messages":[{"role":"user","content":{"type":"t\\u006fol_use"}}]}')
 
 
@@ -68,19 +68,35 @@ def test_content_is_one_block_or_several(message: bytes, blocks: list[bytes]) ->
 @pytest.mark.parametrize(
     ("messages", "old", "with_audio"),
     [
-        ([said(TEXT)], [said(TEXT)], [said(TEXT)]),
+        ([user_message(TEXT)], [user_message(TEXT)], [user_message(TEXT)]),
         ([{"role": "user"}], [{"role": "user"}], [{"role": "user"}]),
-        ([said(TEXT, IMAGE)], [said(TEXT), said(IMAGE)], [said(TEXT), said(IMAGE)]),
-        ([{"role": "user", "content": []}], [said(note(""))], [said(note(""))]),
-        ([{"role": "user", "content": [TEXT]}], [said(TEXT)], [said(TEXT)]),
-        ([said(SOUND)], [said(note("[audio, audio/wav]"))], [said(SOUND)]),
-        ([said({"type": "audio"})], [said(note("[audio, of unknown type]"))], [said({"type": "audio"})]),
-        ([said(USE), said(TEXT, RESULT)], [said(note("[tool_use]")), said(TEXT), said(note("[tool_result]"))], None),
-        ([said(TEXT), said(SOUND), said(IMAGE)], [said(TEXT), said(note("[audio, audio/wav]")), said(IMAGE)], None),
+        (
+            [user_message(TEXT, IMAGE)],
+            [user_message(TEXT), user_message(IMAGE)],
+            [user_message(TEXT), user_message(IMAGE)],
+        ),
+        ([{"role": "user", "content": []}], [user_message(note(""))], [user_message(note(""))]),
+        ([{"role": "user", "content": [TEXT]}], [user_message(TEXT)], [user_message(TEXT)]),
+        ([user_message(SOUND)], [user_message(note("[audio, audio/wav]"))], [user_message(SOUND)]),
+        (
+            [user_message({"type": "audio"})],
+            [user_message(note("[audio, of unknown type]"))],
+            [user_message({"type": "audio"})],
+        ),
+        (
+            [user_message(USE), user_message(TEXT, RESULT)],
+            [user_message(note("[tool_use]")), user_message(TEXT), user_message(note("[tool_result]"))],
+            None,
+        ),
+        (
+            [user_message(TEXT), user_message(SOUND), user_message(IMAGE)],
+            [user_message(TEXT), user_message(note("[audio, audio/wav]")), user_message(IMAGE)],
+            None,
+        ),
     ],
 )
 def test_messages_for_an_older_client(messages: list[Any], old: list[Any], with_audio: list[Any] | None) -> None:
-    """One block each, of a kind that it knows; the others as they are."""
+    """An older client gets one block a message, of a kind that it knows; other messages stay."""
     params = json.dumps({"messages": messages, "maxTokens": 1}).encode()
     assert json.loads(older_messages(params, OLD)) == {"messages": old, "maxTokens": 1}
     if with_audio is not None:
@@ -97,8 +113,8 @@ def test_messages_for_an_older_client(messages: list[Any], old: list[Any], with_
         b'{ "messages" : [ ] }',
     ],
 )
-def test_what_an_older_client_can_read_is_left_alone(params: bytes) -> None:
-    """Byte for byte."""
+def test_readable_params_are_left_alone(params: bytes) -> None:
+    """The bytes stay as they are."""
     assert older_messages(params, OLD) == params
 
 
@@ -124,8 +140,9 @@ def test_an_older_client_is_offered_no_tools() -> None:
         ([{"type": "text"}, TEXT], note("\na")),
     ],
 )
-def test_what_the_model_says_is_one_block(blocks: list[Any], one: Any) -> None:
-    """The words, and a note of what else was said between them; without words, the first."""
+def test_the_models_answer_is_one_block(blocks: list[Any], one: Any) -> None:
+    """The block holds the texts, with notes for other blocks between them; an answer without text is its first
+    block."""
     answer = {"role": "assistant", "model": "m", "content": blocks}
     found = json.loads(older_answer(json.dumps(answer).encode(), OLD))
     assert found == {"role": "assistant", "model": "m", "content": one}
@@ -134,6 +151,6 @@ def test_what_the_model_says_is_one_block(blocks: list[Any], one: Any) -> None:
         assert json.loads(older_answer(bare, OLD))["content"] == one
 
 
-def test_what_a_newer_server_knows_is_not_noted() -> None:
+def test_known_blocks_get_no_note() -> None:
     answer = json.dumps({"content": [SOUND]}).encode()
     assert json.loads(older_answer(answer, AUDIO)) == {"content": SOUND}

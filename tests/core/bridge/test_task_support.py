@@ -1,4 +1,4 @@
-"""Who has tasks: servers and clients in their capabilities, and tool by tool."""
+"""Task support: the capabilities of servers and clients, and each tool's own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.bridge.task_support import (
-    Abilities,
     Support,
+    TaskAbilities,
     declare_legacy,
     declare_modern,
     declares,
@@ -21,7 +21,7 @@ from isthmus.core.bridge.task_support import (
 )
 from isthmus.core.bridge.tasks import TASKS
 
-NOTHING = Abilities(False, False, False)
+NOTHING = TaskAbilities(False, False, False)
 TWICE = b'{"tasks":{"cancel":{},"cancel":{}},"extensions":{"a":1,"a":1,"io.modelcontextprotocol/tasks":{}}}'
 
 
@@ -44,16 +44,16 @@ def legacy(tasks: object) -> bytes:
         (legacy(True), NOTHING),
         (legacy({"cancel": True, "list": None, "requests": {"tools": {"call": True}}}), NOTHING),
         (legacy({"requests": {"sampling": {"createMessage": {}}}}), NOTHING),
-        (legacy({"requests": {"tools": {"call": {}}}}), Abilities(True, False, False)),
-        (legacy({"cancel": {}, "requests": {"tools": {}}}), Abilities(False, True, False)),
-        (legacy({"list": {"x": 1}}), Abilities(False, False, True)),
-        (declare_legacy(b"{}"), Abilities(True, True, True)),
+        (legacy({"requests": {"tools": {"call": {}}}}), TaskAbilities(True, False, False)),
+        (legacy({"cancel": {}, "requests": {"tools": {}}}), TaskAbilities(False, True, False)),
+        (legacy({"list": {"x": 1}}), TaskAbilities(False, False, True)),
+        (declare_legacy(b"{}"), TaskAbilities(True, True, True)),
         (declare_modern(b"{}"), NOTHING),
         (TWICE, NOTHING),
     ],
 )
-def test_what_a_server_with_sessions_declares(capabilities: bytes | None, expected: Abilities) -> None:
-    """Part by part, each an object; what cannot be read declares nothing."""
+def test_the_abilities_of_a_server_with_sessions(capabilities: bytes | None, expected: TaskAbilities) -> None:
+    """Each ability is an object; an unreadable declaration declares nothing."""
     assert server_abilities(capabilities, is_stateless=False) == expected
 
 
@@ -74,10 +74,10 @@ def test_what_a_server_with_sessions_declares(capabilities: bytes | None, expect
         (TWICE, False),
     ],
 )
-def test_what_peers_without_sessions_declare(capabilities: bytes | None, expected: bool) -> None:
-    """One word for servers and clients; it has no list."""
+def test_the_abilities_of_stateless_peers(capabilities: bytes | None, expected: bool) -> None:
+    """One extension declares all, for servers and clients; it has no list."""
     assert declares(capabilities) == expected
-    assert server_abilities(capabilities, is_stateless=True) == Abilities(expected, expected, False)
+    assert server_abilities(capabilities, is_stateless=True) == TaskAbilities(expected, expected, False)
 
 
 OTHERS = st.dictionaries(st.sampled_from(["tools", "extensions ", "x"]), st.sampled_from([{}, None, 1.0]))
@@ -85,7 +85,7 @@ EXTENSIONS = st.dictionaries(st.sampled_from(["a/b", TASKS]), st.sampled_from([{
 
 
 @given(others=OTHERS, extensions=st.none() | st.just(7) | EXTENSIONS)
-def test_what_is_declared_is_read_and_nothing_else_is_touched(others: dict[str, object], extensions: object) -> None:
+def test_a_declaration_is_read_and_touches_nothing_else(others: dict[str, object], extensions: object) -> None:
     """Other capabilities and other extensions stay; declaring twice changes nothing."""
     capabilities = json.dumps(others | {"extensions": extensions, "tasks": {"old": {}}}).encode()
     modern = json.loads(declare_modern(capabilities))
@@ -101,8 +101,8 @@ def test_what_is_declared_is_read_and_nothing_else_is_touched(others: dict[str, 
 
 
 @pytest.mark.parametrize("broken", [b"[]", b"null", b'{"x":1,"x":1}', b"{"])
-def test_broken_capabilities_are_not_declared_anew(broken: bytes) -> None:
-    """Nothing can be added to what cannot be read."""
+def test_broken_capabilities_are_refused(broken: bytes) -> None:
+    """Unreadable capabilities cannot be extended."""
     for declare in (declare_modern, declare_legacy):
         with pytest.raises(RemoteProtocolError):
             declare(broken)
@@ -110,8 +110,8 @@ def test_broken_capabilities_are_not_declared_anew(broken: bytes) -> None:
 
 # --- Tools ----------------------------------------------------------------------------------------------------------
 
-SAID = {"required": Support.REQUIRED, "optional": Support.OPTIONAL, "forbidden": Support.FORBIDDEN}
-WORDS = st.sampled_from([*SAID, "sometimes", None, 5])
+BY_WORD = {"required": Support.REQUIRED, "optional": Support.OPTIONAL, "forbidden": Support.FORBIDDEN}
+WORDS = st.sampled_from([*BY_WORD, "sometimes", None, 5])
 EXECUTIONS = st.fixed_dictionaries({}, optional={"taskSupport": WORDS, "x": st.just(1.0)}) | st.none() | st.just([1])
 TOOLS = st.lists(
     st.fixed_dictionaries({"name": st.sampled_from("abcde")}, optional={"execution": EXECUTIONS, "title": st.just("")}),
@@ -126,40 +126,40 @@ def listed(tools: list[dict[str, object]], space: str = "") -> bytes:
     return json.dumps({"tools": tools, "nextCursor": "n"}, separators=separators).encode()
 
 
-def said(tool: dict[str, object]) -> Support | None:
-    """What a tool says, read the slow way."""
+def support_of(tool: dict[str, object]) -> Support | None:
+    """The support that a tool declares, read the slow way."""
     execution = tool.get("execution")
     word = execution.get("taskSupport") if isinstance(execution, dict) else None
-    return None if word is None else SAID.get(str(word), Support.FORBIDDEN)
+    return None if word is None else BY_WORD.get(str(word), Support.FORBIDDEN)
 
 
 def is_known(execution: object) -> bool:
-    """Whether nothing has to be changed for it to say what it says."""
-    return not isinstance(execution, dict) or execution.get("taskSupport", "required") in SAID
+    """True if the declaration need not change to keep its meaning."""
+    return not isinstance(execution, dict) or execution.get("taskSupport", "required") in BY_WORD
 
 
 @given(tools=TOOLS)
 def test_support_is_read_tool_by_tool(tools: list[dict[str, object]]) -> None:
-    """A tool that says nothing is not named; a word nobody knows forbids."""
-    expected = {str(tool["name"]): support for tool in tools if (support := said(tool)) is not None}
+    """A tool without a declaration is left out; an unknown word forbids."""
+    expected = {str(tool["name"]): support for tool in tools if (support := support_of(tool)) is not None}
     assert read_support(listed(tools)) == expected
 
 
 @given(tools=TOOLS, decisions=DECISIONS, space=st.sampled_from(["", " "]))
-def test_what_is_shown_is_what_was_decided(
+def test_each_tool_shows_the_decided_support(
     tools: list[dict[str, object]], decisions: dict[str, Support | None], space: str
 ) -> None:
-    """Each tool is asked about with what it said; showing the same again changes no byte, and other members stay."""
-    asked: dict[str, Support | None] = {}
+    """The decision gets each tool's own support; showing the result again changes no byte, and other members stay."""
+    received: dict[str, Support | None] = {}
 
     def decide(name: str, support: Support | None) -> Support | None:
-        asked[name] = support
+        received[name] = support
         return decisions[name]
 
     result = listed(tools, space)
     shown = show_support(result, decide)
-    assert asked == {str(tool["name"]): said(tool) for tool in tools}
-    assert read_support(shown) == {name: support for name in asked if (support := decisions[name]) is not None}
+    assert received == {str(tool["name"]): support_of(tool) for tool in tools}
+    assert read_support(shown) == {name: support for name in received if (support := decisions[name]) is not None}
     assert show_support(shown, decide) == shown
     for old, new in zip(tools, json.loads(shown)["tools"], strict=True):
         check_execution(old.pop("execution", None), new.pop("execution", None), decisions[str(old["name"])])
@@ -177,8 +177,8 @@ def check_execution(old: object, new: object, decision: Support | None) -> None:
 
 
 @given(tools=TOOLS, space=st.sampled_from(["", " "]))
-def test_what_is_decided_as_it_was_stays_byte_for_byte(tools: list[dict[str, object]], space: str) -> None:
-    """A list whose words everybody knows is shown as it came."""
+def test_unchanged_support_leaves_the_list_unchanged(tools: list[dict[str, object]], space: str) -> None:
+    """A list of known words passes byte for byte."""
     known = [tool for tool in tools if is_known(tool.get("execution"))]
     result = listed(known, space)
     assert show_support(result, lambda name, support: support) is result
@@ -193,8 +193,8 @@ def test_what_is_decided_as_it_was_stays_byte_for_byte(tools: list[dict[str, obj
         b'{"tools":[{"name":"a","execution":{"taskSupport":"\\u0072equired"}}]}',
     ],
 )
-def test_what_is_no_tool_is_left_alone(result: bytes) -> None:
-    """And so is a tool that says so already, however it is spelled."""
+def test_an_entry_that_is_no_tool_is_left_alone(result: bytes) -> None:
+    """A tool that declares the decided support already is left alone, too, however it is spelled."""
     assert show_support(result, lambda name, support: Support.REQUIRED) is result
 
 
@@ -208,14 +208,14 @@ def test_what_is_no_tool_is_left_alone(result: bytes) -> None:
         ),
     ],
 )
-def test_odd_tools_say_what_was_decided(tool: bytes, shown: bytes) -> None:
-    """A name that is cut, or an `execution` that is no object, is no reason to keep silent."""
+def test_odd_tools_show_the_decided_support(tool: bytes, shown: bytes) -> None:
+    """A cut name, or an `execution` that is no object, does not prevent it."""
     made = show_support(b'{"tools":[ %b ]}' % tool, lambda name, support: Support.REQUIRED)
     assert made == b'{"tools":[ %b ]}' % shown
 
 
 def test_of_two_tools_with_one_name_the_first_counts() -> None:
-    """Whichever is called, it is the one whose name was seen first."""
+    """A call reaches the first of the two."""
     tools = [{"name": "a", "execution": {"taskSupport": word}} for word in ("required", "forbidden")]
     assert read_support(json.dumps({"tools": tools}).encode()) == {"a": Support.REQUIRED}
 
@@ -229,8 +229,8 @@ JSONS = st.recursive(
 
 
 @given(data=JSONS.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=30))
-def test_whatever_arrives_declares_something_or_nothing(data: bytes) -> None:
-    """Who only reads never raises; who writes raises the one error."""
+def test_any_input_is_read_or_refused(data: bytes) -> None:
+    """Readers never raise, and writers raise one error."""
     server_abilities(data, is_stateless=False)
     server_abilities(data, is_stateless=True)
     read_support(data)
@@ -256,7 +256,7 @@ def test_whatever_arrives_declares_something_or_nothing(data: bytes) -> None:
     ],
     ids=str,
 )
-def test_a_tool_that_cannot_be_called_or_says_nothing_is_not_named(tool: object) -> None:
-    """Nor does it hide the one after it."""
+def test_a_tool_without_a_name_or_a_declaration_is_left_out(tool: object) -> None:
+    """The tool does not hide the one after it."""
     named = {"name": "a", "execution": {"taskSupport": "optional"}}
     assert read_support(json.dumps({"tools": [tool, named]}).encode()) == {"a": Support.OPTIONAL}

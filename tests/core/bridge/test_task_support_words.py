@@ -1,4 +1,4 @@
-"""What tools and servers say of tasks, word by word, and what is made of it."""
+"""Task support, word by word: the words of tools and servers, and their translations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from isthmus.core.bridge.task_support import (
-    Abilities,
     Support,
+    TaskAbilities,
     declare_legacy,
     declare_modern,
     declares,
@@ -41,33 +41,33 @@ def packed(value: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("word", "support"), WORDS)
-def test_what_a_word_says(word: Any, support: Support | None) -> None:
-    """One that nobody knows forbids; none says nothing."""
+def test_the_support_that_a_word_means(word: Any, support: Support | None) -> None:
+    """An unknown word forbids; an absent one declares nothing."""
     listed = packed({"tools": [tool(word)]})
     assert read_support(listed) == ({} if support is None else {"t": support})
-    heard = []
-    show_support(listed, lambda name, said: heard.append((name, said)))  # type: ignore[func-returns-value]
-    assert heard == [("t", support)]
+    received = []
+    show_support(listed, lambda name, declared: received.append((name, declared)))  # type: ignore[func-returns-value]
+    assert received == [("t", support)]
 
 
 @pytest.mark.parametrize("more", [{}, {"x": 1}])
 @pytest.mark.parametrize("wanted", [None, *Support])
 @pytest.mark.parametrize(("word", "support"), WORDS)
-def test_what_a_tool_is_made_to_say(
+def test_the_support_that_a_tool_is_given(
     word: Any, support: Support | None, wanted: Support | None, more: dict[str, int]
 ) -> None:
-    """Just that; what else is said of its execution stays, and without anything there is nothing said of it."""
-    found = json.loads(show_support(packed({"tools": [tool(word, **more)]}), lambda name, said: wanted))
+    """Other members of its `execution` stay; one without members is removed."""
+    found = json.loads(show_support(packed({"tools": [tool(word, **more)]}), lambda name, declared: wanted))
     kept = more if wanted is None else more | {"taskSupport": wanted.value}
     assert found == {"tools": [{"name": "t"} | ({"execution": kept} if kept else {})]}
 
 
 @pytest.mark.parametrize("execution", [None, 5, [], "x"])
-def test_an_execution_that_is_none_says_nothing_and_makes_room(execution: Any) -> None:
+def test_a_malformed_execution_is_replaced(execution: Any) -> None:
     raw = packed({"tools": [{"name": "t", "execution": execution}]})
     assert read_support(raw) == {}
-    assert show_support(raw, lambda name, said: None) == raw
-    shown = json.loads(show_support(raw, lambda name, said: Support.OPTIONAL))
+    assert show_support(raw, lambda name, declared: None) == raw
+    shown = json.loads(show_support(raw, lambda name, declared: Support.OPTIONAL))
     assert shown == {"tools": [{"name": "t", "execution": {"taskSupport": "optional"}}]}
 
 
@@ -79,8 +79,8 @@ def test_an_execution_that_is_none_says_nothing_and_makes_room(execution: Any) -
         b'{"x":1}',
     ],
 )
-def test_what_says_what_it_should_is_left_alone(raw: bytes) -> None:
-    assert show_support(raw, lambda name, said: said) == raw
+def test_a_tool_that_needs_no_change_is_left_alone(raw: bytes) -> None:
+    assert show_support(raw, lambda name, declared: declared) == raw
 
 
 def test_of_two_tools_with_one_name_the_first_counts() -> None:
@@ -93,15 +93,15 @@ PARTS: list[Any] = [{}, None, True, [], "absent"]
 @pytest.mark.parametrize("calls", PARTS)
 @pytest.mark.parametrize("cancels", PARTS)
 @pytest.mark.parametrize("lists", PARTS)
-def test_what_a_server_with_sessions_declares(calls: Any, cancels: Any, lists: Any) -> None:
-    """Part by part, each as an object; the extension is not for it."""
+def test_the_abilities_of_a_server_with_sessions(calls: Any, cancels: Any, lists: Any) -> None:
+    """Each ability is an object; the extension does not count."""
     tasks: dict[str, Any] = {"cancel": cancels, "list": lists, "requests": {"tools": {"call": calls}}}
     if calls == "absent":
         tasks["requests"] = {"tools": {}}
     tasks = {key: value for key, value in tasks.items() if value != "absent"}
-    expected = Abilities(calls == {}, cancels == {}, lists == {})
+    expected = TaskAbilities(calls == {}, cancels == {}, lists == {})
     assert server_abilities(packed({"tasks": tasks}), is_stateless=False) == expected
-    assert server_abilities(packed({"tasks": tasks}), is_stateless=True) == Abilities(False, False, False)
+    assert server_abilities(packed({"tasks": tasks}), is_stateless=True) == TaskAbilities(False, False, False)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_what_a_server_with_sessions_declares(calls: Any, cancels: Any, lists: A
         ([], False),
     ],
 )
-def test_who_names_the_extension(capabilities: Any, names: bool) -> None:
+def test_the_extension_is_recognized(capabilities: Any, names: bool) -> None:
     raw = None if capabilities is None else packed(capabilities)
     assert declares(raw) is names
-    assert server_abilities(raw, is_stateless=True) == Abilities(names, names, False)
-    assert server_abilities(raw, is_stateless=False) == Abilities(False, False, False)
+    assert server_abilities(raw, is_stateless=True) == TaskAbilities(names, names, False)
+    assert server_abilities(raw, is_stateless=False) == TaskAbilities(False, False, False)
 
 
 @pytest.mark.parametrize("before", [{}, {"tasks": {}}, {"tasks": 5, "tools": {}}])

@@ -1,4 +1,4 @@
-"""Tasks as each era writes them, and which task a message belongs to."""
+"""Tasks as each era writes them, and the task that a message belongs to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.bridge import tasks
 from isthmus.core.bridge.input_requests import Question, embed
-from isthmus.core.bridge.tasks import RELATED, TASKS, Detailed, Task
+from isthmus.core.bridge.tasks import RELATED, TASKS, Detailed, TaskFields
 
 STATUSES = ["working", "input_required", "completed", "failed", "cancelled"]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 IDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20) | st.just("x" * 1024)
 TIMES = st.integers(0, 2**53 - 1)
 TASK = st.builds(
-    Task,
+    TaskFields,
     id=IDS,
     status=st.sampled_from(STATUSES),
     created_at=TEXTS,
@@ -34,7 +34,7 @@ QUESTIONS = {
     "sampling/createMessage": b'{"messages":[ ],"maxTokens":1e1}',
     "roots/list": None,
 }
-ASKED = st.dictionaries(TEXTS, st.sampled_from(sorted(QUESTIONS)), max_size=4)
+SERVER_REQUESTS = st.dictionaries(TEXTS, st.sampled_from(sorted(QUESTIONS)), max_size=4)
 # Values that no reader and writer in a row would leave as they are.
 ODD = st.sampled_from([b"1e400", b"-0", b"1.0", b'{"a":1,"a":2}', b'"\\ud800"', b"[ 1 ,2 ]", b"null", b'{"b" : {}}'])
 KEYS = st.sampled_from(["content", "isError", "structuredContent", "x/y", "é", 'a"b'])
@@ -47,7 +47,7 @@ def spelled(parts: dict[str, bytes], space: str) -> bytes:
 
 @st.composite
 def objects(draw: st.DrawFn) -> bytes:
-    """Objects as peers write them; a `_meta` has some member, and none of ours."""
+    """Draws objects as peers write them; a `_meta` has some member, and none of ours."""
     space = draw(st.sampled_from(["", " ", "\n"]))
     parts = draw(st.dictionaries(KEYS, ODD, max_size=3))
     if meta := draw(st.dictionaries(KEYS, ODD, max_size=2)):
@@ -57,10 +57,10 @@ def objects(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def detailed(draw: st.DrawFn) -> Detailed:
-    """A task with all that its status brings."""
+    """Draws a task with all members that its status brings."""
     task = draw(TASK)
-    asked = draw(ASKED) if task.status == "input_required" else {}
-    questions = tuple(Question(key, method, QUESTIONS[method]) for key, method in asked.items())
+    requests = draw(SERVER_REQUESTS) if task.status == "input_required" else {}
+    questions = tuple(Question(key, method, QUESTIONS[method]) for key, method in requests.items())
     result = draw(objects()) if task.status == "completed" else None
     return Detailed(task, questions, result, b'{"code":-1, "message":""}' if task.status == "failed" else None)
 
@@ -71,17 +71,17 @@ def written(one: Detailed, *, is_result: bool) -> bytes:
 
 
 def seed(**parts: Any) -> bytes:
-    """A task as a server might write it, None for a member it leaves out."""
+    """A task as a server might write it, with None for a member it leaves out."""
     made = {"taskId": "t", "status": "working", **parts}
     return json.dumps({key: value for key, value in made.items() if value is not None}).encode()
 
 
-# --- One shape, two ways to write it --------------------------------------------------------------------------------
+# --- The forms of the eras ------------------------------------------------------------------------------------------
 
 
 @given(task=TASK)
-def test_what_is_written_is_read_again(task: Task) -> None:
-    """Each era's way to write a task says all there is to say, and nothing that its reader takes for something else."""
+def test_a_written_task_is_read_again(task: TaskFields) -> None:
+    """Each era's form of a task keeps all its fields, and none is taken for another."""
     assert tasks.read_task(tasks.legacy_task(task)) == task
     assert tasks.read_created(tasks.legacy_created(task), is_stateless=False) == task
     assert tasks.read_created(tasks.modern_created(task), is_stateless=True) == task
@@ -89,13 +89,13 @@ def test_what_is_written_is_read_again(task: Task) -> None:
 
 @given(one=detailed(), is_result=st.booleans())
 def test_detailed_task_is_read_again(one: Detailed, is_result: bool) -> None:
-    """Questions in order, result and error byte for byte."""
+    """Server requests keep their order, and result and error their bytes."""
     assert tasks.read_detailed(written(one, is_result=is_result)) == one
 
 
 @given(task=TASK)
-def test_there_and_back(task: Task) -> None:
-    """A legacy task is itself again, byte for byte, after it was shown to the new era."""
+def test_there_and_back(task: TaskFields) -> None:
+    """A legacy task is itself again, byte for byte, after it was translated for the stateless era and back."""
     legacy = tasks.legacy_task(task)
     modern = tasks.modern_created(tasks.read_task(legacy))
     back = tasks.read_created(modern, is_stateless=True)
@@ -104,8 +104,8 @@ def test_there_and_back(task: Task) -> None:
 
 
 @given(task=TASK)
-def test_members_are_those_of_the_schemas(task: Task) -> None:
-    """Whatever a task has to say, it is said in the members that either schema names, each of its type."""
+def test_members_are_those_of_the_schemas(task: TaskFields) -> None:
+    """Every field of a task is written in the members that the schemas name, each of its type."""
     common: dict[str, Any] = {
         "taskId": task.id,
         "status": task.status,
@@ -123,8 +123,8 @@ def test_members_are_those_of_the_schemas(task: Task) -> None:
 
 
 @given(one=detailed())
-def test_status_says_which_members_there_are(one: Detailed) -> None:
-    """A detailed task has what its status must bring, and as a result its type: "complete", as any answer's."""
+def test_the_status_decides_the_members(one: Detailed) -> None:
+    """A detailed task has the members of its status; as a result it has the type "complete"."""
     base = set(json.loads(tasks.modern_created(one.task))) - {"resultType"}
     brought = {"input_required": {"inputRequests"}, "completed": {"result"}, "failed": {"error"}}
     params, result = (json.loads(written(one, is_result=is_result)) for is_result in (False, True))
@@ -140,16 +140,16 @@ def test_terminal_statuses_end_a_task() -> None:
 
 @given(result=objects(), id=IDS)
 def test_inlined_result_is_the_bare_one(result: bytes, id: str) -> None:
-    """What made it the answer to `tasks/result`, or to a modern call, is gone; the rest is as it was."""
+    """The members of an answer to `tasks/result`, or of a stateless result, are removed; the rest stays."""
     has_members = bool(json.loads(result))
     rest = result[1:].lstrip() if has_members else result[1:]
     typed = b'{"resultType":"complete"' + (b", " if has_members else b"") + rest
-    task = Task(id=id, status="completed", created_at="", updated_at="", ttl_ms=None)
+    task = TaskFields(id=id, status="completed", created_at="", updated_at="", ttl_ms=None)
     made = tasks.modern_detailed(task, result=tasks.with_related(typed, id), is_result=True)
     assert tasks.read_detailed(made).result == b"{" + rest
 
 
-# --- What kind of answer it is --------------------------------------------------------------------------------------
+# --- Kinds of results -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_inlined_result_is_the_bare_one(result: bytes, id: str) -> None:
     ],
 )
 def test_other_answers_are_no_task(result: bytes, is_stateless: bool) -> None:
-    """A plain result is left to whoever reads those, however much it talks of tasks."""
+    """A plain result is left to its own reader, even if it mentions tasks."""
     assert tasks.read_created(result, is_stateless=is_stateless) is None
     assert not tasks.is_task(result) or not is_stateless
 
@@ -188,9 +188,9 @@ def test_other_answers_are_no_task(result: bytes, is_stateless: bool) -> None:
         (b'{"resultType":"\\u0074ask","taskId":"t","status":"working"}', True),
     ],
 )
-def test_tasks_are_told_however_they_are_written(result: bytes, is_stateless: bool) -> None:
+def test_tasks_are_recognized_in_any_spelling(result: bytes, is_stateless: bool) -> None:
     """Members that are absent or null are tolerated, and so are escapes."""
-    expected = Task(id="t", status="working", created_at="", updated_at="", ttl_ms=None)
+    expected = TaskFields(id="t", status="working", created_at="", updated_at="", ttl_ms=None)
     assert tasks.read_created(result, is_stateless=is_stateless) == expected
     assert tasks.is_task(result) == is_stateless
 
@@ -206,34 +206,34 @@ def test_times_are_floored(written: str, read: int) -> None:
     "written", ["9007199254740991", "9007199254740992", "9223372036854775807", "1e400", "9" * 5000]
 )
 def test_longest_times_are_cut(written: str) -> None:
-    """The largest integer of some language stands for "for good", and is one that every reader can hold."""
+    """Some servers write the largest integer of their language for "for ever", which not every reader can hold."""
     assert tasks.read_task(b'{"taskId":"t","status":"working","ttl":%b}' % written.encode()).ttl_ms == 2**53 - 1
 
 
-def test_half_pairs_in_what_is_for_people_are_replaced() -> None:
+def test_half_surrogate_pairs_in_messages_are_replaced() -> None:
     """A cut text is no reason to lose a task."""
     task = tasks.read_task(b'{"taskId":"t","status":"working","statusMessage":"half \\ud83d"}')
     assert task.message == "half \ufffd"
 
 
 @pytest.mark.parametrize("kind", ["complete", "task", None])
-def test_either_type_of_a_detailed_task_will_do(kind: str | None) -> None:
-    """The text of the extension says one, examples in it say the other, and params have none."""
+def test_a_detailed_task_may_have_either_type(kind: str | None) -> None:
+    """The text of the extension gives one type, its examples the other, and params have none."""
     assert tasks.read_detailed(seed(resultType=kind)).task.status == "working"
 
 
-def test_what_a_status_has_no_use_for_is_not_read() -> None:
-    """A task that works again may still be sent with questions that were answered."""
+def test_members_of_another_status_are_not_read() -> None:
+    """A task that works again may still be sent with requests that were answered."""
     one = tasks.read_detailed(seed(inputRequests=5, result=5, error=5))
     assert one[1:] == ((), None, None)
 
 
-def test_no_question_may_be_left() -> None:
-    """Whoever looks between the last answer and the next status sees none."""
+def test_an_input_required_task_may_have_no_requests() -> None:
+    """The last request may be answered before the next status."""
     assert tasks.read_detailed(seed(status="input_required", inputRequests={})).questions == ()
 
 
-# --- What is refused ------------------------------------------------------------------------------------------------
+# --- Refusals -------------------------------------------------------------------------------------------------------
 
 NO_ID = "expected a string of 1 to 1024 characters"
 NO_STATUS = "expected one of working, input_required, cancelled, completed, failed"
@@ -261,7 +261,7 @@ NO_TIME = "expected a number of milliseconds, not negative, or null"
     ],
 )
 def test_broken_tasks_are_refused(parts: dict[str, Any], text: str) -> None:
-    """The message says what was seen and what would have been right, in the words of the server's era."""
+    """The message names the value and the expected one, in the words of the server's era."""
     modern = {{"ttl": "ttlMs", "pollInterval": "pollIntervalMs"}.get(key, key): parts[key] for key in parts}
     renamed = text.replace(" ttl ", " ttlMs ").replace(" pollInterval ", " pollIntervalMs ")
     readers: list[tuple[Callable[[], object], str]] = [
@@ -300,7 +300,7 @@ def test_broken_tasks_are_refused(parts: dict[str, Any], text: str) -> None:
     ],
 )
 def test_broken_details_are_refused(data: bytes, text: str) -> None:
-    """A task that lacks what its status promises cannot be followed."""
+    """A task without the members of its status cannot be followed."""
     with pytest.raises(RemoteProtocolError) as caught:
         tasks.read_detailed(data)
     assert caught.value.message.startswith(text)
@@ -330,8 +330,8 @@ ANYTHING = st.fixed_dictionaries(
 @example(data=b'{"taskId":"t","status":"\xff"}')
 @example(data=b'{"resultType":"task","\xff":1}')
 @example(data=b"{" * 3000)
-def test_whatever_arrives_is_read_or_refused(data: bytes) -> None:
-    """The one error is all that a reader raises; and those that find an id never raise."""
+def test_any_input_is_read_or_refused(data: bytes) -> None:
+    """Readers raise one error only, and the readers of ids never raise."""
     readers: list[Callable[[bytes], object]] = [
         tasks.is_task,
         lambda one: tasks.read_created(one, is_stateless=False),
@@ -340,7 +340,7 @@ def test_whatever_arrives_is_read_or_refused(data: bytes) -> None:
         tasks.read_task,
         tasks.read_detailed,
         tasks.wanted,
-        tasks.plain,
+        tasks.without_task,
         lambda one: tasks.augmented(one, 5),
         lambda one: tasks.with_related(one, "t"),
         tasks.without_related,
@@ -353,11 +353,11 @@ def test_whatever_arrives_is_read_or_refused(data: bytes) -> None:
         assert found is None or 1 <= len(found) <= 1024
 
 
-# --- What clients wish ----------------------------------------------------------------------------------------------
+# --- Options of clients ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("params", "wish"),
+    ("params", "expected"),
     [
         (None, (False, None)),
         (b"[1]", (False, None)),
@@ -370,9 +370,9 @@ def test_whatever_arrives_is_read_or_refused(data: bytes) -> None:
         (b'{"task":{"ttl":1e300}}', (True, 2**53 - 1)),
     ],
 )
-def test_wish_of_a_client(params: bytes | None, wish: tuple[bool, int | None]) -> None:
+def test_task_options_of_a_client(params: bytes | None, expected: tuple[bool, int | None]) -> None:
     """Source: 2025-11-25 basic/utilities/tasks, "Task Parameters"."""
-    assert tasks.wanted(params) == wish
+    assert tasks.wanted(params) == expected
 
 
 @pytest.mark.parametrize(
@@ -384,8 +384,8 @@ def test_wish_of_a_client(params: bytes | None, wish: tuple[bool, int | None]) -
         (b'{"task":{"ttl":-1}}', "got a ttl of a task that is -1, expected a number of milliseconds, not negative"),
     ],
 )
-def test_broken_wishes_are_refused(params: bytes, text: str) -> None:
-    """A client whose wish cannot be read is told so, before anything is called."""
+def test_broken_task_options_are_refused(params: bytes, text: str) -> None:
+    """The request is refused before any tool is called."""
     with pytest.raises(RemoteProtocolError) as caught:
         tasks.wanted(params)
     assert caught.value.message == text
@@ -393,12 +393,12 @@ def test_broken_wishes_are_refused(params: bytes, text: str) -> None:
 
 
 @given(params=st.none() | objects(), ttl_ms=st.none() | TIMES)
-def test_wish_is_put_in_and_taken_out(params: bytes | None, ttl_ms: int | None) -> None:
-    """Params are themselves again, byte for byte, and in between they say what was wished."""
+def test_task_options_are_added_and_removed(params: bytes | None, ttl_ms: int | None) -> None:
+    """The params are themselves again, byte for byte, and in between they hold the options."""
     made = tasks.augmented(params, ttl_ms)
     assert tasks.wanted(made) == (True, ttl_ms)
-    assert tasks.plain(made) == (params or b"{}")
-    assert tasks.plain(params) == params
+    assert tasks.without_task(made) == (params or b"{}")
+    assert tasks.without_task(params) == params
     assert tasks.wanted(tasks.augmented(made, 7)) == (True, 7)
 
 
@@ -418,7 +418,7 @@ def test_wish_is_put_in_and_taken_out(params: bytes | None, ttl_ms: int | None) 
     ],
 )
 def test_task_that_a_request_names(params: bytes | None, found: str | None) -> None:
-    """One that no task can have is as good as none."""
+    """An id that no task can have counts as none."""
     assert tasks.task_id(params) == found
 
 
@@ -426,17 +426,17 @@ def test_task_that_a_request_names(params: bytes | None, found: str | None) -> N
     ("wanted_ms", "kept_ms"), [(None, 50), (0, 0), (1, 1), (99, 99), (100, 100), (101, 100), (10**12, 100)]
 )
 def test_ttl_is_clamped(wanted_ms: int | None, kept_ms: int) -> None:
-    """A client may wish for less than is kept by default, and for more up to a bound."""
+    """A client may ask for less than the default, and for more up to a bound."""
     assert tasks.clamp_ttl(wanted_ms, 50, 100) == kept_ms
     assert tasks.clamp_ttl(None, 200, 100) == 100
 
 
-# --- Which task a message belongs to --------------------------------------------------------------------------------
+# --- Related tasks --------------------------------------------------------------------------------------------------
 
 
 @given(data=st.none() | objects(), id=IDS, other=IDS)
-def test_related_task_is_put_in_and_taken_out(data: bytes | None, id: str, other: str) -> None:
-    """A message is itself again, byte for byte; the last task that was put in is the one."""
+def test_related_task_is_added_and_removed(data: bytes | None, id: str, other: str) -> None:
+    """A message is itself again, byte for byte; a second task replaces the first."""
     related = tasks.with_related(data, id)
     assert tasks.related_id(related) == id
     assert tasks.without_related(related) == (data or b"{}")
@@ -447,8 +447,8 @@ def test_related_task_is_put_in_and_taken_out(data: bytes | None, id: str, other
 
 
 @pytest.mark.parametrize("meta", [b"null", b"7", b"[]", b"{}"])
-def test_meta_that_could_hold_nothing_is_replaced(meta: bytes) -> None:
-    """A result whose `_meta` is no object belongs to its task all the same."""
+def test_a_meta_that_is_no_object_is_replaced(meta: bytes) -> None:
+    """A result whose `_meta` is no object is related to its task nevertheless."""
     assert tasks.related_id(tasks.with_related(b'{"_meta":%b,"a":1}' % meta, "t")) == "t"
 
 
@@ -466,14 +466,14 @@ def test_meta_that_could_hold_nothing_is_replaced(meta: bytes) -> None:
     ],
 )
 def test_related_task_is_found_where_it_belongs(data: bytes, found: str | None) -> None:
-    """However its name is spelled; and what is taken out is what is found."""
+    """The name may be escaped, and the task that is found is the one removed."""
     assert tasks.related_id(data) == found
     if found is not None:
         assert tasks.without_related(data) == b"{}"
 
 
-def test_only_objects_can_belong_to_a_task() -> None:
-    """A result that is no object has no place to say so."""
+def test_only_objects_have_a_related_task() -> None:
+    """A result that is no object has no place for it."""
     with pytest.raises(RemoteProtocolError, match="got an array, expected an object"):
         tasks.with_related(b"[]", "t")
 
@@ -508,23 +508,23 @@ def test_times_are_read_again(at_ms: int) -> None:
     ],
 )
 def test_times_as_servers_write_them(text: str, at_unix: float | None) -> None:
-    """What is no time is none, and nothing is raised."""
+    """A text that is no time gives None, and nothing is raised."""
     assert tasks.parse_time(text) == at_unix
 
 
 def test_moments_outside_of_the_calendar_are_written_as_its_ends() -> None:
-    """A clock that is set wrong is no reason to fail."""
+    """A clock that is set wrong raises no error."""
     assert tasks.format_time(-1.0) == "1970-01-01T00:00:00.000Z"
     assert tasks.format_time(1e300) == "9999-12-31T23:59:59.000Z"
 
 
 def test_names_are_those_of_the_specification() -> None:
-    """They are compared by the other side, letter by letter."""
+    """The other side compares them exactly."""
     assert (TASKS, RELATED) == ("io.modelcontextprotocol/tasks", "io.modelcontextprotocol/related-task")
 
 
 @pytest.mark.parametrize(("size", "is_shown"), [(1, True), (40, True), (41, False)])
-def test_a_word_that_nobody_knows_is_shown_if_it_is_short(size: int, is_shown: bool) -> None:
+def test_an_unknown_status_is_shown_if_it_is_short(size: int, is_shown: bool) -> None:
     word = "x" * size
     with pytest.raises(RemoteProtocolError) as caught:
         tasks.read_detailed(json.dumps({"resultType": word}).encode())

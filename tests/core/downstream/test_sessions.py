@@ -1,4 +1,4 @@
-"""What clients with sessions say, message by message, and who gets which answer."""
+"""Tests of clients with sessions: each request gets its own response, also among batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ BATCHING = "2025-03-26"
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_the_requests_of_a_batch_are_told_apart_from_those_before_and_after_it(size: int) -> None:
-    """All are open at once on one pipe. Each that came alone is answered alone, and the batch with one array."""
+def test_the_requests_of_a_batch_are_distinguished_from_those_before_and_after_it(size: int) -> None:
+    """The requests are all open at once on one pipe. Each single request gets a single response, and the batch gets one
+    array."""
     world = driver()
     client = connect(world, "pipe", "pipe", revision=BATCHING)
     assert client.pipe is not None
@@ -18,12 +19,12 @@ def test_the_requests_of_a_batch_are_told_apart_from_those_before_and_after_it(s
     batch = [f'"batch {n}"' for n in range(size)]
     for id_raw in before:
         client.request(id_raw, "tools/list")
-    world.say(client.pipe, b"[" + b",".join(request(id_raw, "tools/list") for id_raw in batch) + b"]")
+    world.send(client.pipe, b"[" + b",".join(request(id_raw, "tools/list") for id_raw in batch) + b"]")
     client.request('"after"', "tools/list")
     assert world.engine.exchange_count == 2 * size + 1
-    asked = [world.hear("tools/list") for _ in range(2 * size + 1)]
-    for number, heard in enumerate(asked):
-        world.answer(heard, f'{{"tools":[],"_meta":{{"asked":{number}}}}}')
+    asked = [world.take_sent("tools/list") for _ in range(2 * size + 1)]
+    for number, received in enumerate(asked):
+        world.answer(received, f'{{"tools":[],"_meta":{{"asked":{number}}}}}')
     answered = {}
     arrays = []
     for frame in world.frames(client.pipe):

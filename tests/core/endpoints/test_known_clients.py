@@ -1,4 +1,5 @@
-"""Clients without sessions that are recognized by what they say of themselves, and for whom they are not taken."""
+"""Tests of the known clients: clients without sessions are recognized by what they declare of themselves, and not
+confused with others."""
 
 from __future__ import annotations
 
@@ -8,17 +9,17 @@ import pytest
 from driving import Driver, request
 from isthmus.core.base.effects import Dial, Post, Spawn
 from isthmus.core.base.ids import ChannelId
-from stateless_driving import Modern, bridge, meta, modern, rise
+from stateless_driving import Modern, bridge, meta, modern, start_legacy_server
 
 
 def call(client: Modern, id: int) -> ChannelId:
-    """As most clients write it, without a space that means nothing: only such a request takes the short way."""
-    said = {"_meta": meta({}), "name": "t", "arguments": {}}
-    return client.send(request(str(id), "tools/call", json.dumps(said, separators=(",", ":"))))
+    """Sends a call without optional white space, as most clients write it. Only such a request takes the fast path."""
+    params = {"_meta": meta({}), "name": "t", "arguments": {}}
+    return client.send(request(str(id), "tools/call", json.dumps(params, separators=(",", ":"))))
 
 
 def dialled(world: Driver, server: str) -> int:
-    """How often something was begun for a session of its own: a process, or a handshake."""
+    """The number of processes started, or of handshakes made, for sessions of their own."""
     targets = [dial.target for dial in world.every(Dial)]
     if server == "pipe":
         return len([target for target in targets if isinstance(target, Spawn)])
@@ -26,20 +27,20 @@ def dialled(world: Driver, server: str) -> int:
 
 
 def settled(world: Driver, client: Modern, id: int) -> None:
-    """A call, and its answer."""
+    """Makes a call and answers it."""
     channel = call(client, id)
-    if not world.hears("tools/call"):
-        rise(world)
-    world.answer(world.hear("tools/call"), '{"content":[]}')
+    if not world.was_sent("tools/call"):
+        start_legacy_server(world)
+    world.answer(world.take_sent("tools/call"), '{"content":[]}')
     assert client.answered(channel, id)["result"]["content"] == []
 
 
 @pytest.mark.parametrize("server", ["pipe", "http"])
 @pytest.mark.parametrize("ways", [("pipe", "http"), ("http", "pipe"), ("pipe", "pipe"), ("http", "http")])
-def test_who_speaks_on_a_pipe_is_not_taken_for_another_that_says_the_same_of_itself(
+def test_a_client_on_a_pipe_is_not_taken_for_another_with_equal_declarations(
     server: str, ways: tuple[str, str]
 ) -> None:
-    """Nor the other way round: each pipe has its own server, and all who say the same over HTTP have one together."""
+    """Each pipe has its own server session, and all clients over HTTP with equal declarations share one."""
     world = bridge()
     first, second = [modern(world, server, way) for way in ways]
     for id in (1, 2):

@@ -1,4 +1,5 @@
-"""What comes of each request over HTTP, by the session and the revision that it names, and by what is in it."""
+"""Tests of Streamable HTTP: the outcome of each request, by the session and the revision that it names and by its
+body."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from driving import DONE, GONE, Client, Driver, connect, driver, newcomer, notification, request, result
-from isthmus.core.base.effects import Close, DeleteOpening, GetOpening, Opening, PostOpening
+from driving import DONE, GONE, Client, Driver, connect, driver, new_client, notification, request, result
+from isthmus.core.base.effects import Close
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import DeleteOpening, GetOpening, Opening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from stateless_driving import meta
@@ -31,7 +33,7 @@ INVALID, PARAMS, MISMATCH, UNSUPPORTED, PARSE = -32600, -32602, -32020, -32022, 
 
 
 def peopled() -> tuple[Driver, Client, dict[str, str | None]]:
-    """Two clients, of two principals, and what the first may name as its session."""
+    """Returns a driver with two clients of two principals, and the session ids that the first may name."""
     world = driver()
     client = connect(world, "http", "pipe")
     other = connect(world, "http", "pipe", principal="bob")
@@ -45,7 +47,8 @@ def opened(world: Driver, opening: Opening) -> ChannelId:
 
 
 def seen(world: Driver, channel: ChannelId) -> tuple[Any, ...]:
-    """Status, code and id of what a request is answered with at once; the status alone, or nothing."""
+    """The (status, code, id) of the immediate response to a request; (status,) without a message; () without a
+    response."""
     if channel in world.closed:
         return (world.closed[channel].status,)
     if not world.sent[channel]:
@@ -56,7 +59,7 @@ def seen(world: Driver, channel: ChannelId) -> tuple[Any, ...]:
 
 
 def expected(session: str, body: str, revision: str | None) -> tuple[Any, ...]:
-    """By the specification, slowly."""
+    """The outcome that the specification demands, derived step by step."""
     lost = {"none": (400, INVALID, None), "unknown": (404, INVALID, None), "foreign": (404, INVALID, None)}
     if body == "garbage":
         return 400, PARSE, None
@@ -65,8 +68,8 @@ def expected(session: str, body: str, revision: str | None) -> tuple[Any, ...]:
     if body == "modern notification":
         return (202,)
     if body == "modern call":
-        return 400, MISMATCH, 7  # it has not the headers of its body
-    if revision == MODERN:  # without sessions, and without what that takes
+        return 400, MISMATCH, 7  # the headers that mirror the body are missing
+    if revision == MODERN:  # the stateless era, without its `_meta`
         return {
             "call": (400, PARAMS, 7),
             "notification": (202,),
@@ -87,47 +90,49 @@ def expected(session: str, body: str, revision: str | None) -> tuple[Any, ...]:
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_comes_of_a_post(session: str, body: str, revision: str | None) -> None:
-    """Its status, and whether its server hears of it, or a session begins."""
+def test_the_outcome_of_a_post(session: str, body: str, revision: str | None) -> None:
+    """The status is compared, and whether the server gets the message or a session begins."""
     world, _, sessions = peopled()
     channel = opened(world, PostOpening("pipe", "", sessions[session], revision, base_url="http://here"))
-    world.say(channel, BODIES[body])
-    said = expected(session, body, revision)
-    assert seen(world, channel) == said
+    world.send(channel, BODIES[body])
+    outcome = expected(session, body, revision)
+    assert seen(world, channel) == outcome
     passes = session == "own" and body in ("call", "notification") and revision in (None, NEGOTIATED, OTHER)
-    assert [heard.frame["method"] for heard in world.heard] == ([json.loads(BODIES[body])["method"]] if passes else [])
-    assert world.engine.session_count == 2 + (body == "initialize" and said == ())
+    assert [received.frame["method"] for received in world.unread] == (
+        [json.loads(BODIES[body])["method"]] if passes else []
+    )
+    assert world.engine.session_count == 2 + (body == "initialize" and outcome == ())
 
 
 @pytest.mark.parametrize("kind", [GetOpening, DeleteOpening])
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_comes_of_a_get_and_of_a_delete(kind: Any, session: str, revision: str | None) -> None:
-    """A stream, or the end of a session; of a client without sessions neither is known."""
+def test_the_outcome_of_a_get_and_of_a_delete(kind: Any, session: str, revision: str | None) -> None:
+    """A GET opens a stream and a DELETE ends the session. A client without a session may use neither."""
     world, _, sessions = peopled()
     channel = opened(world, kind("pipe", "", sessions[session], revision))
     if session == "none":
-        said: tuple[Any, ...] = (405, INVALID, None) if revision == MODERN else (400, INVALID, None)
+        outcome: tuple[Any, ...] = (405, INVALID, None) if revision == MODERN else (400, INVALID, None)
     elif session != "own":
-        said = 404, INVALID, None
+        outcome = 404, INVALID, None
     elif revision in (MODERN, UNKNOWN):
-        said = 400, INVALID, None
+        outcome = 400, INVALID, None
     else:
-        said = () if kind is GetOpening else (204,)
-    assert seen(world, channel) == said
-    assert world.engine.session_count == 2 - (said == (204,))
+        outcome = () if kind is GetOpening else (204,)
+    assert seen(world, channel) == outcome
+    assert world.engine.session_count == 2 - (outcome == (204,))
 
 
 def test_a_post_has_one_body() -> None:
     world, client, _ = peopled()
     channel = client.request("1", "tools/call", '{"name":"t"}')
     with pytest.raises(LocalProtocolError, match="has one body"):
-        world.say(channel, BODIES["call"])
+        world.send(channel, BODIES["call"])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_a_session_has_so_many_event_streams(count: int) -> None:
-    """The bound itself is within; then the oldest is closed, and the others go on."""
+    """The bound itself is within. Beyond it the oldest stream is closed, and the others go on."""
     world = driver(limits=Limits(streams_per_session_max=2))
     client = connect(world, "http", "pipe")
     streams = [client.listen() for _ in range(count)]
@@ -136,34 +141,35 @@ def test_a_session_has_so_many_event_streams(count: int) -> None:
     assert all("many event streams" in close.reason for close in closed)
 
 
-def test_a_stream_that_is_not_known_is_not_resumed() -> None:
-    """Refused, not begun anew: that would hide what was lost."""
+def test_an_unknown_event_id_is_refused() -> None:
+    """An unknown event id is refused. A new stream in its place would hide the loss."""
     world, client, _ = peopled()
     channel = client.resume("nothing/1")
     assert seen(world, channel) == (400, INVALID, None)
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_who_hangs_up_before_it_knows_its_session_has_none(is_told: bool) -> None:
-    """Nobody could come back to it. Once it was told, the end of that reply ends nothing."""
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_client_that_disconnects_before_it_knows_its_session_has_none(is_answered: bool) -> None:
+    """A client that was not told its session id could never use the session. After that, the end of the response ends
+    nothing."""
     world = driver()
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     channel = client.initialize()
     assert world.engine.session_count == 1
-    if is_told:
-        world.shake_hands()
+    if is_answered:
+        world.start_server()
         assert world.sent[channel][-1].session is not None
-    world.end(channel, DONE if is_told else GONE)
-    assert world.engine.session_count == is_told
+    world.end(channel, DONE if is_answered else GONE)
+    assert world.engine.session_count == is_answered
 
 
 def test_a_session_is_idle_from_the_end_of_its_stream_on() -> None:
-    """And from each message without an answer."""
+    """A message without an answer begins the idle time anew."""
     world = driver(limits=Limits(session_idle_ttl_s=100.0))
     client = connect(world, "http", "pipe")
     stream = client.listen()
     world.wait(150)
-    assert world.engine.session_count == 1, "somebody listens"
+    assert world.engine.session_count == 1, "a stream is open"
     world.end(stream)
     world.wait(60)
     client.notify("notifications/vendor")
@@ -174,19 +180,20 @@ def test_a_session_is_idle_from_the_end_of_its_stream_on() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_what_may_come_in_a_batch(revision: str) -> None:
-    """Requests, notifications and answers where the revision has batches; each id once, and no `initialize`."""
+def test_the_messages_that_a_batch_may_have(revision: str) -> None:
+    """A batch may have requests, notifications and answers, if the revision has batches. Each id may occur once, and
+    `initialize` not at all."""
     world = driver()
     client = connect(world, "http", "pipe", revision=revision)
     has_batches = revision in ("2024-11-05", "2025-03-26")
     calls = [request(str(number), "tools/call", '{"name":"t"}') for number in (1, 2)]
     channel = client.post(b"[" + b",".join(calls) + b"]")
     assert seen(world, channel) == (() if has_batches else (400, INVALID, None))
-    assert len(world.heard) == (2 if has_batches else 0)
+    assert len(world.unread) == (2 if has_batches else 0)
     quiet = client.post(b"[" + BODIES["notification"] + b"," + BODIES["answer"] + b"]")
     assert seen(world, quiet) == ((202,) if has_batches else (400, INVALID, None))
-    world.heard.clear()
+    world.unread.clear()
     for wrong in ([calls[0], calls[0]], [BODIES["initialize"], calls[0]], [BODIES["modern call"]], [b"5"], []):
         refused = client.post(b"[" + b",".join(wrong) + b"]")
         assert seen(world, refused)[0] == 400
-        assert not world.heard
+        assert not world.unread

@@ -1,4 +1,4 @@
-"""What is still taken for a server that takes nothing itself."""
+"""Tests of Streamable HTTP with a server that does not read: some messages are accepted all the same."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ BIG = json.dumps({"x": "y" * 3000})
         (request("1", "tools/list"), False),
     ],
 )
-def test_what_makes_for_less_work_is_always_welcome(message: bytes, is_taken: bool, in_batch: bool) -> None:
-    """Answers, cancellations and what the proxy answers itself; all else is refused until there is room."""
+def test_messages_that_need_no_room_are_always_accepted(message: bytes, is_taken: bool, in_batch: bool) -> None:
+    """Answers, cancellations and requests that the proxy itself answers are accepted. All other messages are refused
+    until there is room."""
     limits = Limits(outbox_max_bytes=1000, outbox_high_bytes=1000, outbox_low_bytes=1000)
     world = driver(limits=limits)
     client = connect(world, "http", "pipe", revision="2025-03-26")

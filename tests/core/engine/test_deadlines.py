@@ -1,4 +1,4 @@
-"""Deadlines of every kind are kept by whoever set them: what happens when one is due, with nobody saying anything."""
+"""Tests of deadlines: what happens when one of each kind is due, without any input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from driving import DONE, connect, driver, error, result
 from file_scenes import Scene as FileScene
 from file_scenes import names
-from isthmus.core.base.effects import Connected
+from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan
 from isthmus.core.base.revisions import Era
@@ -18,8 +18,8 @@ LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_a_task_of_a_server_is_looked_at_again_and_again(up: Era) -> None:
-    """By a client that waits for what comes of it."""
+def test_a_task_of_a_server_is_polled(up: Era) -> None:
+    """A task whose client waits for the result is polled, or its result is being fetched."""
     world = scene(up, has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -27,7 +27,7 @@ def test_a_task_of_a_server_is_looked_at_again_and_again(up: Era) -> None:
     world.wait(10.0)
     seen = work.polls + work.fetches
     world.wait(60.0)
-    assert work.polls + work.fetches > seen or work.fetching, "or it is told when it is over"
+    assert work.polls + work.fetches > seen or work.fetching, "or it waits for the end"
     world.server.finish(work, {"content": []})
     world.wait(60.0)
     assert asked.result
@@ -54,48 +54,49 @@ def test_a_resource_that_is_not_read_in_time_is_left_out() -> None:
     there = FileScene(plan)
     channel, _ = there.begin("t")
     link = {"type": "resource_link", "uri": "x://a", "name": "a"}
-    there.world.answer(there.heard, json.dumps({"content": [link]}))
-    there.world.hear("resources/read")
+    there.world.answer(there.received, json.dumps({"content": [link]}))
+    there.world.take_sent("resources/read")
     there.world.wait(Limits().lookup_s + 0.1)
     there.disk.settle()
-    said = there.said(channel)
-    assert names(said) == []
-    assert said["_meta"]["artifact_error"] == "x://a could not be read in time"
+    answer = there.only_message(channel)
+    assert names(answer) == []
+    assert answer["_meta"]["artifact_error"] == "x://a could not be read in time"
 
 
 @pytest.mark.parametrize("is_error", [False, True])
 @pytest.mark.parametrize("was_open", [False, True])
-def test_a_response_that_was_learnt_of_at_once_is_over(was_open: bool, is_error: bool) -> None:
-    """Also where its head was known before. Whatever is said on its channel afterwards is said to nobody."""
+def test_a_response_that_arrives_whole_is_over(was_open: bool, is_error: bool) -> None:
+    """A response that arrives whole ends its channel, also if its head was known before. Later input on that channel
+    does nothing."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    said, text = (error, '{"code":-1,"message":"no"}') if is_error else (result, '{"n":1}')
-    body = said(str(heard.id), text)
+    received = world.take_sent("tools/call")
+    build, text = (error, '{"code":-1,"message":"no"}') if is_error else (result, '{"n":1}')
+    body = build(str(received.id), text)
     if was_open:
-        world.open(heard.channel, Connected())
+        world.open(received.channel, Connected())
     opening = None if was_open else Connected()
-    world._note(world.engine.receive_at_once(heard.channel, world.now, opening=opening, message=body, cause=DONE))
-    assert world.messages(channel) == [said("1", text)]
+    world._note(world.engine.receive_at_once(received.channel, world.now, opening=opening, message=body, cause=DONE))
+    assert world.messages(channel) == [build("1", text)]
     before = len(world.log)
-    world.say(heard.channel, body)
-    world.say(heard.channel, b"nonsense")
+    world.send(received.channel, body)
+    world.send(received.channel, b"nonsense")
     assert len(world.log) == before
 
 
-def test_of_a_response_its_head_may_be_learnt_of_with_its_end_or_with_a_message() -> None:
-    """The one is no answer, and the other may come later."""
+def test_a_response_may_arrive_as_head_and_end_or_as_head_and_message() -> None:
+    """A head with an end is no answer; a head with a message may be followed by the end."""
     world = driver()
     client = connect(world, "http", "http")
     first = client.request("1", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    world._note(world.engine.receive_at_once(heard.channel, world.now, opening=Connected(), cause=DONE))
-    assert "its reply ended without an answer" in world.said(first)["error"]["message"]
+    received = world.take_sent("tools/call")
+    world._note(world.engine.receive_at_once(received.channel, world.now, opening=Connected(), cause=DONE))
+    assert "its reply ended without an answer" in world.only_message(first)["error"]["message"]
     second = client.request("2", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    body = result(str(heard.id), '{"n":1}')
-    world._note(world.engine.receive_at_once(heard.channel, world.now, opening=Connected(), message=body))
+    received = world.take_sent("tools/call")
+    body = result(str(received.id), '{"n":1}')
+    world._note(world.engine.receive_at_once(received.channel, world.now, opening=Connected(), message=body))
     assert world.messages(second) == [result("2", '{"n":1}')]
-    world.end(heard.channel)
+    world.end(received.channel)
     assert world.engine.exchange_count == 0

@@ -1,77 +1,28 @@
-"""Events that go into the storage for lack of room in memory, and come back from there.
+"""Tests of the event store: events go into the storage for lack of room in memory, and are read back.
 
-The rule is that of streams: whoever was cut off and says which event it saw last is given exactly the rest, in order,
-wherever the rest is kept. What the storage cannot keep is lost as if there had been no room, and nothing else is.
+The rule is that of streams: a client that was cut off and names the last event that it saw gets exactly the rest, in
+order, wherever the rest is kept. An event that the storage cannot keep is lost as if there had been no room, and no
+other is.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from driving import GONE, Client, Driver, connect, driver, notification, result
+from event_storage import Store, storing
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Effect, Forget, ForgetAll, Load, Loaded, Save, Saved, Send, StorageFailed
+from isthmus.core.base.effects import Effect, Send
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import MIB, Limits
-from streaming import LOG, Call, away, call_of, can_resume, child_of, is_refused, last_id, tags
+from isthmus.core.base.storage import Forget, ForgetAll, Save
+from streaming import LOG, Call, call_of, can_resume, child_of, disconnected_call, is_refused, last_id, tags
 
 ANSWER = json.loads(result("1"))
-FULL = StorageFailed("the disk is full", is_full=True)
-
-
-@dataclass
-class Store:
-    """A storage that does what it was ordered when a test says so, in order or not."""
-
-    world: Driver
-    records: dict[str, bytes] = field(default_factory=dict)
-    seen: int = 0
-    waiting: list[Save | Load] = field(default_factory=list)
-
-    def look(self) -> list[Save | Load]:
-        """What is still to be done, oldest first."""
-        for effect in self.world.log[self.seen :]:
-            if isinstance(effect, Save | Load):
-                self.waiting.append(effect)
-            elif isinstance(effect, Forget):
-                self.records.pop(effect.key, None)
-            elif isinstance(effect, ForgetAll):
-                self.records = {key: v for key, v in self.records.items() if not key.startswith(effect.prefix)}
-        self.seen = len(self.world.log)
-        return self.waiting
-
-    def do(self, order: Save | Load) -> list[Effect]:
-        self.look().remove(order)
-        if isinstance(order, Load):
-            return self.world.store(order.ticket, Loaded(self.records.get(order.key)))
-        self.records[order.key] = order.value
-        return self.world.store(order.ticket, Saved())
-
-    def fail(self, order: Save | Load) -> list[Effect]:
-        self.look().remove(order)
-        return self.world.store(order.ticket, FULL)
-
-    def do_all(self) -> None:
-        while self.look():
-            self.do(self.waiting[0])
-        self.look()
-
-    def saves(self) -> list[str]:
-        """The keys of what is on its way in."""
-        return [order.key for order in self.look() if isinstance(order, Save)]
-
-    def loads(self) -> list[Load]:
-        return [order for order in self.look() if isinstance(order, Load)]
-
-
-def storing(**limits: Any) -> tuple[Driver, Store]:
-    world = driver(limits=Limits(**limits), stores_events=True)
-    return world, Store(world)
 
 
 def cut_off(world: Driver, client: Client, id_raw: str = "1") -> Call:
@@ -92,7 +43,7 @@ def missing(**limits: Any) -> tuple[Driver, Store, Client, Call]:
 # --- Nothing is lost --------------------------------------------------------------------------------------------------
 
 
-def test_what_goes_beyond_memory_comes_back_in_order() -> None:
+def test_events_beyond_memory_come_back_in_order() -> None:
     world, store, client, call = missing(events_max=2)
     for number in range(1, 9):
         call.progress(number)
@@ -107,7 +58,7 @@ def test_what_goes_beyond_memory_comes_back_in_order() -> None:
     assert world.sent[again][-1].is_last
 
 
-def test_what_is_on_its_way_in_need_not_be_read() -> None:
+def test_an_event_that_is_being_saved_is_not_read_back() -> None:
     world, store, client, call = missing(events_max=1)
     call.progress(1)
     call.progress(2)
@@ -117,7 +68,7 @@ def test_what_is_on_its_way_in_need_not_be_read() -> None:
 
 
 def test_one_record_is_read_at_a_time() -> None:
-    """However much a client missed: what it is told is in memory once."""
+    """Records of a long replay are in memory one at a time."""
     world, store, client, call = missing(events_max=1)
     for number in range(1, 6):
         call.progress(number)
@@ -131,7 +82,7 @@ def test_one_record_is_read_at_a_time() -> None:
     assert tags(world, again) == [1, 2, 3, 4, 5]
 
 
-def test_what_comes_meanwhile_waits_for_its_turn() -> None:
+def test_an_event_during_a_replay_waits_for_its_turn() -> None:
     world, store, client, call = missing(events_max=1)
     call.progress(1)
     call.progress(2)
@@ -145,7 +96,7 @@ def test_what_comes_meanwhile_waits_for_its_turn() -> None:
     assert world.sent[again][-1].is_last
 
 
-def test_what_comes_after_a_replay_is_sent_at_once() -> None:
+def test_an_event_after_a_replay_is_sent_at_once() -> None:
     world, store, client, call = missing(events_max=1)
     call.progress(1)
     call.progress(2)
@@ -156,8 +107,8 @@ def test_what_comes_after_a_replay_is_sent_at_once() -> None:
     assert tags(world, again) == [1, 2, 3]
 
 
-def test_a_reader_is_sent_what_it_takes() -> None:
-    """Records are read when there is room for them on the way to the client."""
+def test_a_client_is_sent_as_many_records_as_it_takes() -> None:
+    """Records are read when there is room for them in the client's outbox."""
     world, store, client, call = missing(outbox_high_bytes=3000, outbox_low_bytes=1000, events_max=1)
     for number in range(1, 9):
         call.log(number, 1000)
@@ -167,13 +118,13 @@ def test_a_reader_is_sent_what_it_takes() -> None:
     assert tags(world, again) == [1, 2, 3]
     size_bytes = sum(map(len, world.messages(again)))
     world.engine.receive_sent(again, size_bytes - 1001, world.now)
-    assert not store.look(), "too much waits still"
-    world._note(world.engine.receive_sent(again, 1, world.now))
+    assert not store.look(), "too much is still to be sent"
+    world.take(again, 1)
     store.do_all()
     assert tags(world, again) == [1, 2, 3, 4, 5]
 
 
-def test_a_reader_is_sent_what_it_takes_of_what_is_in_memory_too() -> None:
+def test_a_client_is_sent_as_many_events_in_memory_as_it_takes() -> None:
     world, _ = storing(outbox_high_bytes=3000, outbox_low_bytes=1000)
     client = connect(world, "http", "pipe")
     call = cut_off(world, client)
@@ -181,7 +132,7 @@ def test_a_reader_is_sent_what_it_takes_of_what_is_in_memory_too() -> None:
         call.log(number, 1000)
     again = client.resume("1-1")
     assert tags(world, again) == [1, 2, 3]
-    world._note(world.engine.receive_sent(again, sum(map(len, world.messages(again))), world.now))
+    world.take(again, sum(map(len, world.messages(again))))
     assert tags(world, again) == [1, 2, 3, 4, 5, 6]
 
 
@@ -201,7 +152,7 @@ def test_a_client_that_is_cut_off_while_it_catches_up_goes_on_from_there() -> No
     assert tags(world, again) == [2, 3, 4, 5]
 
 
-def test_the_newer_of_two_connections_is_told() -> None:
+def test_the_newer_of_two_connections_gets_the_events() -> None:
     world, store, client, call = missing(events_max=1)
     for number in range(1, 4):
         call.progress(number)
@@ -217,32 +168,32 @@ def test_the_newer_of_two_connections_is_told() -> None:
     events_max=st.integers(1, 3),
     steps=st.lists(st.sampled_from(["say", "say", "ask", "store", "late", "cut", "resume", "rewind"]), max_size=40),
 )
-def test_nothing_is_missed_whatever_is_stored_when(events_max: int, steps: list[str]) -> None:
-    """However a call's messages, its client's connections and the storage's answers fall: whoever resumes is told
-    what followed, once and in order, and at the end everything was."""
+def test_nothing_is_missed_in_any_order_of_storage_answers(events_max: int, steps: list[str]) -> None:
+    """A client that resumes gets what followed, once and in order, and in the end everything, in any order of messages,
+    connections and storage answers."""
     world, store, client, call = missing(events_max=events_max)
-    said: list[Any] = [0]
+    sent: list[Any] = [0]
     known: list[tuple[str, Any]] = [("1-1", 0)]
     channel: ChannelId | None = None
 
     def read() -> None:
-        """What has come on the connection is what follows, as far as it goes."""
+        """The events on the connection are the next ones, without a gap."""
         nonlocal known
         if channel is not None:
             since = known[: [name for name, _ in known].index(seen) + 1]
             come = zip(world.event_ids(channel), tags(world, channel), strict=True)
             now = since + [(name, what) for name, what in come if name is not None]
-            assert [what for _, what in now] == said[: len(now)]
+            assert [what for _, what in now] == sent[: len(now)]
             known = max(known, now, key=len)
 
     seen = "1-1"
     for number, step in enumerate([*steps, "cut", "resume"], 1):
         if step == "say":
             call.progress(number)
-            said.append(number)
+            sent.append(number)
         elif step == "ask":
             call.ask(number)
-            said.append(number)
+            sent.append(number)
         elif step in ("store", "late") and store.look():
             store.do(store.waiting[0 if step == "store" else -1])
         elif step == "cut" and channel is not None:
@@ -256,16 +207,16 @@ def test_nothing_is_missed_whatever_is_stored_when(events_max: int, steps: list[
         read()
     call.answer()
     store.do_all()
-    said.append(ANSWER)
+    sent.append(ANSWER)
     read()
-    assert [what for _, what in known] == said
+    assert [what for _, what in known] == sent
     assert sum(len(send.message) for send in world.every(Send)) > 0
     client.delete()
     store.do_all()
     assert not store.records
 
 
-# --- What the storage does not keep -----------------------------------------------------------------------------------
+# --- Lost events ------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_stored_unless_the_plan_says_so() -> None:
@@ -282,7 +233,7 @@ def lost(world: Driver) -> list[str]:
     return [text for text in world.notes("warning") if "was lost" in text]
 
 
-def test_what_could_not_be_saved_is_left_out() -> None:
+def test_an_event_that_could_not_be_saved_is_left_out() -> None:
     world, store, client, call = missing(events_max=1)
     for number in range(1, 5):
         call.progress(number)
@@ -292,7 +243,9 @@ def test_what_could_not_be_saved_is_left_out() -> None:
     store.do_all()
     assert tags(world, again) == [2, 3, 4]
     assert lost(world) == ["an event kept for a client was lost: the disk is full"]
-    assert [order.key.rpartition("/")[2] for order in world.every(Forget)] == ["2"], "it may be there all the same"
+    assert [order.key.rpartition("/")[2] for order in world.every(Forget)] == ["2"], (
+        "the record may be there all the same"
+    )
 
 
 def test_a_storage_that_loses_every_event_does_not_fill_the_log() -> None:
@@ -302,13 +255,13 @@ def test_a_storage_that_loses_every_event_does_not_fill_the_log() -> None:
         call.log(number)
         for order in list(store.look()):
             store.fail(order)
-    said = [note.rpartition("full")[2] for note in world.notes("warning")]
-    assert said == ["", "", "", "", "", " (8 events by now)", *(f" ({2**n} events by now)" for n in range(4, 7))]
+    endings = [note.rpartition("full")[2] for note in world.notes("warning")]
+    assert endings == ["", "", "", "", "", " (8 events by now)", *(f" ({2**n} events by now)" for n in range(4, 7))]
 
 
 @pytest.mark.parametrize("how", ["save", "load", "gone"])
 def test_a_question_that_was_lost_is_refused(how: str) -> None:
-    """The server is not left to wait for an answer to what nobody was asked; what follows is told."""
+    """The server does not wait for an answer to a question that no client saw; later events are sent."""
     world, store, client, call = missing(events_max=1)
     call.ask(1)
     call.ask(2)
@@ -330,7 +283,7 @@ def test_a_question_that_was_lost_is_refused(how: str) -> None:
         store.records[third.key] = third.value if isinstance(third, Save) else b""
     store.do_all()
     assert tags(world, again) == [2, 3]
-    refused = [heard.frame for heard in world.heard if "error" in heard.frame]
+    refused = [received.frame for received in world.unread if "error" in received.frame]
     assert [frame["id"] for frame in refused] == ["q1"]
     assert "the question was lost" in refused[0]["error"]["message"]
     assert len(lost(world)) == 1
@@ -391,7 +344,7 @@ def test_events_stored_max_drops_as_memory_does() -> None:
 
 def filled(world: Driver, store: Store, client: Client, id_raw: str, *, is_over: bool, size: int = 1000) -> Call:
     """A stream with one event of that size in the storage, and a small one in memory."""
-    call = away(world, client, id_raw, size=size)
+    call = disconnected_call(world, client, id_raw, size=size)
     if is_over:
         call.answer()
     else:
@@ -400,7 +353,7 @@ def filled(world: Driver, store: Store, client: Client, id_raw: str, *, is_over:
     return call
 
 
-def test_events_stored_per_session_max_bytes_forgets_what_is_over_first() -> None:
+def test_events_stored_per_session_max_bytes_forgets_finished_streams_first() -> None:
     world, store = storing(events_max=1, events_stored_per_session_max_bytes=2500)
     client = connect(world, "http", "pipe")
     filled(world, store, client, "1", is_over=False)
@@ -410,7 +363,7 @@ def test_events_stored_per_session_max_bytes_forgets_what_is_over_first() -> Non
     assert is_refused(world, client.resume("2-1"), 400)
 
 
-def test_events_stored_per_session_max_bytes_drops_from_what_goes_on_then() -> None:
+def test_events_stored_per_session_max_bytes_then_drops_from_open_streams() -> None:
     world, store = storing(events_max=1, events_stored_per_session_max_bytes=2500)
     client = connect(world, "http", "pipe")
     for number in range(1, 4):
@@ -426,7 +379,7 @@ def test_events_stored_per_session_max_bytes_drops_from_what_goes_on_then() -> N
 def test_events_stored_max_bytes_forgets_the_oldest_that_is_over_in_any_session() -> None:
     world, store = storing(events_max=1, events_stored_max_bytes=4000)
     clients = [connect(world, "http", "pipe") for _ in range(4)]
-    calls = [away(world, client, "1", size=1000) for client in clients[:3]]
+    calls = [disconnected_call(world, client, "1", size=1000) for client in clients[:3]]
     for n in (1, 0, 2):
         calls[n].answer()
         store.do_all()
@@ -434,13 +387,13 @@ def test_events_stored_max_bytes_forgets_the_oldest_that_is_over_in_any_session(
     assert [can_resume(world, client, 1) for client in clients] == [True, False, True, True]
 
 
-def test_room_that_is_not_enough_costs_what_is_over_all_the_same() -> None:
-    """What was over was forgotten for room in the storage, in vain: then it is gone from memory as well, once."""
+def test_a_finished_stream_that_was_forgotten_in_vain_is_gone_from_memory_too() -> None:
+    """A finished stream that was forgotten in vain, to make room in the storage, is gone from memory as well."""
     world, store = storing(events_per_session_max_bytes=1000, events_stored_per_session_max_bytes=1000)
     client = connect(world, "http", "pipe")
-    going = away(world, client, "1")
+    going = disconnected_call(world, client, "1")
     going.log(1, 500)
-    over = away(world, client, "2")
+    over = disconnected_call(world, client, "2")
     over.log(2, 400)
     over.answer()
     store.do_all()
@@ -483,7 +436,7 @@ def keys_of(effects: Iterator[Effect]) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["deleted", "in time"])
-def test_what_is_stored_goes_with_its_stream(how: str) -> None:
+def test_stored_events_go_with_their_stream(how: str) -> None:
     world, store, client, call = missing(events_max=1, stream_ttl_s=10.0)
     call.progress(1)
     call.answer()
@@ -498,13 +451,13 @@ def test_what_is_stored_goes_with_its_stream(how: str) -> None:
     assert len(keys_of(iter(world.log))) == 1
 
 
-def test_what_a_get_stream_has_stored_goes_in_time() -> None:
-    """Record by record: the stream may go on, and store more."""
+def test_stored_events_of_a_get_stream_expire() -> None:
+    """Records expire one by one: the stream may go on, and store more."""
     world, store = storing(events_max=1, stream_ttl_s=10.0)
     client = connect(world, "http", "pipe")
     stream = client.listen()
     for number in range(4):
-        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+        world.send(child_of(world), notification(LOG, f'{{"data":{number}}}'))
     store.do_all()
     assert len(store.records) == 3
     seen = last_id(world, stream)
@@ -514,13 +467,13 @@ def test_what_a_get_stream_has_stored_goes_in_time() -> None:
     assert not store.records
     stream = client.resume(seen)
     for number in range(4, 8):
-        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+        world.send(child_of(world), notification(LOG, f'{{"data":{number}}}'))
     store.do_all()
     assert tags(world, stream) == [4, 5, 6, 7]
     assert len(store.records) == 3
 
 
-def test_the_room_of_what_has_gone_is_there_again() -> None:
+def test_the_room_of_forgotten_events_is_free_again() -> None:
     world, store = storing(events_max=1, events_stored_max_bytes=2500)
     for _ in range(20):
         client = connect(world, "http", "pipe")
@@ -530,7 +483,7 @@ def test_the_room_of_what_has_gone_is_there_again() -> None:
         client.delete()
         store.look()
         assert not store.records
-        world.heard.clear()
+        world.unread.clear()
 
 
 def test_a_stream_that_is_over_is_kept_while_its_client_catches_up() -> None:
@@ -549,7 +502,7 @@ def test_a_stream_that_is_over_is_kept_while_its_client_catches_up() -> None:
 
 
 def test_a_client_whose_stream_is_forgotten_while_it_catches_up_is_cut_off() -> None:
-    """It may not take silence for all there is."""
+    """The connection is closed, so that its client does not take silence for the end."""
     world, store, client, call = missing(events_max=1, resumable_per_session_max=1)
     call.progress(1)
     call.answer()

@@ -1,6 +1,6 @@
-"""Event streams of clients, which outlive their connections: when they are named, how they go on, what is kept of them.
+"""Tests of event streams of clients, which outlive their connections: event ids, resumption, and what is kept of them.
 
-The rule above all: whoever was cut off and says which event it saw last is given exactly the rest, in order.
+The main rule: a client that was cut off and names the last event that it saw gets exactly the rest, in order.
 
 Source: 2025-03-26 to 2025-11-25 basic/transports, "Sending Messages to the Server" and "Resumability and Redelivery".
 """
@@ -18,14 +18,15 @@ from driving import (
     Driver,
     connect,
     driver,
-    newcomer,
+    new_client,
     notification,
     request,
     result,
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Cause, Connected, End, GetOpening, Listen, Primed, Send
+from isthmus.core.base.effects import Listen, Send
+from isthmus.core.base.events import Cause, Connected, End, GetOpening, Primed
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
@@ -33,10 +34,10 @@ from streaming import (
     LOG,
     WITH_TOKEN,
     Call,
-    away,
     call_of,
     can_resume,
     child_of,
+    disconnected_call,
     is_refused,
     last_id,
     tag,
@@ -58,7 +59,7 @@ def test_a_get_stream_is_primed_at_once() -> None:
     stream = client.listen()
     primed = world.primed[stream]
     assert (primed.event_id, primed.retry_ms, primed.is_last) == ("1-1", 1000, False)
-    world.say(child_of(world), notification(CHANGED))
+    world.send(child_of(world), notification(CHANGED))
     (send,) = world.sent[stream]
     assert (send.event_id, send.retry_ms) == ("1-2", None)
 
@@ -67,7 +68,7 @@ def test_a_reply_is_primed_when_the_servers_own_can_be_resumed() -> None:
     world = driver()
     call = call_of(world, connect(world, "http", "http"))
     assert not world.every(Send)[1:]
-    world.open(call.heard.channel, Primed())
+    world.open(call.received.channel, Primed())
     assert world.primed[call.channel].event_id == "1-1"
     assert world.primed[call.channel].retry_ms == 1000
     assert not world.sent[call.channel]
@@ -119,10 +120,10 @@ def test_nothing_is_primed_twice() -> None:
     client = connect(world, "http", "http")
     call = call_of(world, client)
     for _ in range(2):
-        world.open(call.heard.channel, Primed())
+        world.open(call.received.channel, Primed())
         world.wait(6.0)
     call.progress()
-    world.open(call.heard.channel, Primed())
+    world.open(call.received.channel, Primed())
     assert len([send for send in world.every(Send) if not send.message]) == 1
     assert world.event_ids(call.channel) == ["1-2"]
 
@@ -130,20 +131,20 @@ def test_nothing_is_primed_twice() -> None:
 @pytest.mark.parametrize("revision", OLD)
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_clients_of_old_revisions_are_never_primed(revision: str, up: str) -> None:
-    """They choke on an event without data. Some of them know ids."""
+    """Old clients fail on an event without data. Some of them know ids."""
     world = driver()
     client = connect(world, "http", up, revision=revision)
     stream = client.listen()
     call = call_of(world, client)
     if up == "http":
-        world.open(call.heard.channel, Primed())
+        world.open(call.received.channel, Primed())
     world.wait(60.0)
     assert not world.primed
     call.progress(1)
     call.ask(2)
     call.answer()
     if up == "pipe":
-        call.say(notification(CHANGED))
+        call.send(notification(CHANGED))
     sends = world.sent[call.channel] + world.sent[stream]
     assert [send.retry_ms for send in sends] == [None] * len(sends)
     assert [send.event_id is not None for send in sends] == [revision != "2024-11-05"] * len(sends)
@@ -154,11 +155,11 @@ def test_clients_of_old_revisions_are_never_primed(revision: str, up: str) -> No
 def test_a_client_that_takes_no_events_is_never_primed(up: str) -> None:
     world = driver()
     client = connect(world, "http", up)
-    channel = client.say(request("1", "tools/call", WITH_TOKEN), takes_events=False)
-    call = Call(world, channel, world.hear("tools/call"))
+    channel = client.send(request("1", "tools/call", WITH_TOKEN), takes_events=False)
+    call = Call(world, channel, world.take_sent("tools/call"))
     if up == "http":
-        world.open(call.heard.channel, Connected())
-        world.open(call.heard.channel, Primed())
+        world.open(call.received.channel, Connected())
+        world.open(call.received.channel, Primed())
     world.wait(60.0)
     call.progress(1)
     assert not world.sent[channel]
@@ -171,7 +172,7 @@ def test_messages_on_pipes_have_no_ids() -> None:
     world = driver()
     client = connect(world, "pipe", "http")
     call = call_of(world, client)
-    world.open(call.heard.channel, Primed())
+    world.open(call.received.channel, Primed())
     world.wait(60.0)
     call.progress()
     call.answer()
@@ -180,26 +181,26 @@ def test_messages_on_pipes_have_no_ids() -> None:
 
 
 def test_the_answer_to_initialize_is_never_a_stream() -> None:
-    """The session id travels in its head, which is not known earlier."""
+    """The session id travels in the head of that response, and is not known earlier."""
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     channel = client.initialize()
-    post = world.hear("initialize")
+    post = world.take_sent("initialize")
     world.open(post.channel, Connected(session="S1"))
     world.open(post.channel, Primed())
     world.wait(50.0)
     assert not world.primed
-    world.say(post.channel, result(str(post.id), f'{{"protocolVersion":"{LATEST}"}}'))
+    world.send(post.channel, result(str(post.id), f'{{"protocolVersion":"{LATEST}"}}'))
     (send,) = world.sent[channel]
     assert send.session is not None
     assert send.event_id is None
 
 
-def test_a_reply_nobody_reads_any_more_is_not_primed() -> None:
+def test_a_reply_whose_client_is_gone_is_not_primed() -> None:
     world = driver()
     call = call_of(world, connect(world, "http", "http"))
     world.end(call.channel, GONE)
-    world.open(call.heard.channel, Primed())
+    world.open(call.received.channel, Primed())
     world.wait(60.0)
     call.progress()
     call.answer()
@@ -215,36 +216,36 @@ STEPS = st.lists(
 
 
 class Reader:
-    """The client of one stream, and what it is owed.
+    """The client of one stream, and the events that it must get.
 
     Attributes:
-        said: what the server has said on the stream, in order.
-        named: the ids of what the client has seen of it, that of the priming event first.
-        since: the place in `said` that the connection was taken up at.
+        sent: the messages of the server on the stream, in order.
+        ids: the ids of the events that the client has seen, that of the priming event first.
+        since: the place in `sent` at which the connection was resumed.
     """
 
     def __init__(self, world: Driver, client: Client, channel: ChannelId) -> None:
         self.world = world
         self.client = client
         self.channel: ChannelId | None = channel
-        self.said: list[Any] = []
-        self.named = [last_id(world, channel)]
+        self.sent: list[Any] = []
+        self.ids = [last_id(world, channel)]
         self.since = 0
 
     @property
     def seen(self) -> list[Any]:
-        return self.said[: len(self.named) - 1]
+        return self.sent[: len(self.ids) - 1]
 
     def read(self) -> None:
-        """What has come on the connection is exactly what was said since the place it was taken up at."""
+        """The events on the connection are exactly those that were sent since the place where it was resumed."""
         if self.channel is None:
             return
         sends = self.world.sent[self.channel]
-        assert [tag(send.message) for send in sends] == self.said[self.since :]
+        assert [tag(send.message) for send in sends] == self.sent[self.since :]
         ids = [send.event_id for send in sends]
-        self.named[self.since + 1 :] = [*self.named[self.since + 1 :], *ids[len(self.named) - self.since - 1 :]]
-        assert ids == self.named[self.since + 1 :], "an event has one id for ever"
-        assert len(set(self.named)) == len(self.named), "no two events have the same"
+        self.ids[self.since + 1 :] = [*self.ids[self.since + 1 :], *ids[len(self.ids) - self.since - 1 :]]
+        assert ids == self.ids[self.since + 1 :], "an event has one id for ever"
+        assert len(set(self.ids)) == len(self.ids), "no two events have the same"
 
     def hang_up(self) -> None:
         if self.channel is not None and self.channel not in self.world.over:
@@ -252,9 +253,9 @@ class Reader:
         self.channel = None
 
     def take_up(self, place: int) -> None:
-        """Resume after an event it has seen, whether or not the older connection is still there."""
+        """Resumes after an event that the client has seen, whether or not the older connection is still there."""
         before, self.since = self.channel, place
-        self.channel = self.client.resume(self.named[place])
+        self.channel = self.client.resume(self.ids[place])
         assert before is None or before in self.world.over, "the older connection is closed"
         self.read()
 
@@ -272,31 +273,31 @@ def test_a_reply_cut_anywhere_goes_on_after_any_event_the_client_has_seen(
     for number, step in enumerate(steps):
         if step in ("progress", "log", "ask"):
             {"progress": call.progress, "log": call.log, "ask": call.ask}[step](number)
-            reader.said.append(number)
+            reader.sent.append(number)
         elif step == "cut":
             reader.hang_up()
         elif step == "resume":
-            reader.take_up(data.draw(st.integers(0, len(reader.named) - 1), label="after"))
+            reader.take_up(data.draw(st.integers(0, len(reader.ids) - 1), label="after"))
         elif step == "wait":
             world.wait(1.0)
         elif questions := [n for n in reader.seen if steps[n] == "ask" and n not in replied]:
             replied.add(questions[0])
             (id,) = {f["id"] for c in [*world.sent] for f in world.frames(c) if f.get("params") == {"q": questions[0]}}
             for _ in range(2):
-                client.say(result(str(id)))
-            assert world.hear("").frame["id"] == f"q{questions[0]}"
+                client.send(result(str(id)))
+            assert world.take_sent("").frame["id"] == f"q{questions[0]}"
         reader.read()
     if data.draw(st.booleans(), label="cut before the end"):
         reader.hang_up()
     call.answer('{"done":1}')
-    reader.said.append(json.loads(result("1", '{"done":1}')))
+    reader.sent.append(json.loads(result("1", '{"done":1}')))
     if reader.channel is None:
-        reader.take_up(len(reader.named) - 1)
+        reader.take_up(len(reader.ids) - 1)
     for _ in range(2):
         reader.read()
         assert reader.channel in world.over, "the answer is the end"
-        reader.take_up(data.draw(st.integers(0, len(reader.named) - 1), label="once more after"))
-    assert not world.heard, "nothing was said to the server twice"
+        reader.take_up(data.draw(st.integers(0, len(reader.ids) - 1), label="once more after"))
+    assert not world.unread, "nothing was sent to the server twice"
 
 
 @given(
@@ -305,8 +306,7 @@ def test_a_reply_cut_anywhere_goes_on_after_any_event_the_client_has_seen(
 def test_a_get_stream_cut_anywhere_goes_on_after_any_event_the_client_has_seen(
     steps: list[str], data: st.DataObject
 ) -> None:
-    """What the server says while there is no connection waits, and equal news that a list has changed need only be
-    told once."""
+    """Messages of the server without a connection wait. Equal `list_changed` notifications among them are sent once."""
     world = driver()
     client = connect(world, "http", "pipe")
     reader = Reader(world, client, client.listen())
@@ -318,21 +318,21 @@ def test_a_get_stream_cut_anywhere_goes_on_after_any_event_the_client_has_seen(
                 "log": notification(LOG, f'{{"data":{number}}}'),
                 "ask": request(f'"q{number}"', "elicitation/create", f'{{"q":{number}}}'),
             }[step]
-            world.say(child_of(world), message)
+            world.send(child_of(world), message)
             if reader.channel is not None:
-                reader.said.append(tag(message))
+                reader.sent.append(tag(message))
             elif step != "change" or CHANGED not in held:
                 held.append(tag(message))
         elif step == "cut":
             reader.hang_up()
         elif step == "resume":
-            reader.said += held
+            reader.sent += held
             held.clear()
-            reader.take_up(data.draw(st.integers(0, len(reader.named) - 1), label="after"))
+            reader.take_up(data.draw(st.integers(0, len(reader.ids) - 1), label="after"))
         reader.read()
 
 
-def test_of_two_resumptions_the_newest_wins_and_the_other_is_closed() -> None:
+def test_the_newer_of_two_resumptions_wins_and_the_other_is_closed() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
@@ -379,7 +379,7 @@ def test_an_answer_that_was_missed_can_be_had_until_it_is_too_old() -> None:
     assert is_refused(world, client.resume("1-2"), 400)
 
 
-def test_a_stream_that_is_over_and_was_seen_to_its_end_is_an_empty_one() -> None:
+def test_a_finished_stream_that_was_seen_to_its_end_resumes_empty() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
@@ -464,7 +464,7 @@ def test_sessions_of_2024_11_05_have_nothing_to_resume() -> None:
 
 
 @pytest.mark.parametrize("revision", [LATEST, *NAMED_ONLY])
-def test_all_that_know_ids_can_resume(revision: str) -> None:
+def test_all_revisions_with_event_ids_can_resume(revision: str) -> None:
     world = driver()
     client = connect(world, "http", "pipe", revision=revision)
     call = call_of(world, client)
@@ -486,7 +486,7 @@ def test_a_reply_cut_off_before_it_named_an_id_is_lost_and_costs_nothing_more() 
     assert world.engine.exchange_count == 0
 
 
-def test_a_call_nobody_listens_to_keeps_its_session() -> None:
+def test_a_call_without_connection_keeps_its_session() -> None:
     world = driver(limits=Limits(session_idle_ttl_s=60.0))
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
@@ -497,7 +497,7 @@ def test_a_call_nobody_listens_to_keeps_its_session() -> None:
     world.wait(59.0)
     assert tags(world, client.resume("1-1")) == [json.loads(result("1"))]
     world.wait(59.0)
-    assert world.engine.session_count == 1, "whoever resumes is there"
+    assert world.engine.session_count == 1, "a client that resumes is active"
     world.wait(1.1)
     assert world.engine.session_count == 0
 
@@ -509,12 +509,12 @@ def test_a_get_stream_that_is_resumed_goes_on_live() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     stream = client.listen()
-    world.say(child_of(world), notification(LOG, '{"data":1}'))
+    world.send(child_of(world), notification(LOG, '{"data":1}'))
     seen = last_id(world, stream)
-    world.say(child_of(world), notification(LOG, '{"data":2}'))
+    world.send(child_of(world), notification(LOG, '{"data":2}'))
     world.end(stream, GONE)
     resumed = client.resume(seen)
-    world.say(child_of(world), notification(LOG, '{"data":3}'))
+    world.send(child_of(world), notification(LOG, '{"data":3}'))
     assert tags(world, resumed) == [2, 3]
     assert resumed not in world.closed
 
@@ -526,7 +526,7 @@ def test_a_get_stream_that_is_resumed_is_the_newest() -> None:
     again = client.resume(last_id(world, first))
     assert first in world.closed
     world.end(first)
-    world.say(child_of(world), notification(CHANGED))
+    world.send(child_of(world), notification(CHANGED))
     assert (tags(world, again), tags(world, second)) == ([CHANGED], [])
 
 
@@ -550,20 +550,20 @@ def test_get_streams_that_are_resumed_count_among_those_a_session_may_have() -> 
     assert streams[0] in world.closed
     again = client.resume(last_id(world, streams[0]))
     assert [stream in world.closed for stream in (*streams[1:], again)] == [True, False, False]
-    world.say(child_of(world), notification(CHANGED))
+    world.send(child_of(world), notification(CHANGED))
     assert tags(world, again) == [CHANGED]
 
 
-def test_what_waited_for_a_stream_comes_in_its_order_after_what_was_missed() -> None:
+def test_waiting_messages_come_in_their_order_after_missed_events() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     stream = client.listen()
-    world.say(child_of(world), notification(LOG, '{"data":1}'))
+    world.send(child_of(world), notification(LOG, '{"data":1}'))
     world.end(stream, GONE)
     for number in (2, 3):
-        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
-        world.say(child_of(world), notification(CHANGED))
-    world.say(child_of(world), request('"q4"', "roots/list", '{"q":4}'))
+        world.send(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+        world.send(child_of(world), notification(CHANGED))
+    world.send(child_of(world), request('"q4"', "roots/list", '{"q":4}'))
     assert tags(world, client.resume("1-1")) == [1, 2, CHANGED, 3, 4]
 
 
@@ -575,13 +575,13 @@ def test_the_reply_to_a_post_does_not_become_the_sessions_own_stream_by_being_re
     call.progress(1)
     world.end(call.channel, GONE)
     resumed = client.resume("1-1")
-    call.say(notification(CHANGED))
+    call.send(notification(CHANGED))
     assert tags(world, resumed) == []
     assert tags(world, client.listen()) == [CHANGED]
 
 
-def test_what_belongs_to_a_call_waits_on_its_stream_while_that_is_cut_off() -> None:
-    """It has a place of its own, so it is not held for another stream."""
+def test_messages_of_a_call_wait_on_its_stream_while_that_is_cut_off() -> None:
+    """A message of a call is not sent on another stream."""
     world = driver()
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
@@ -593,23 +593,23 @@ def test_what_belongs_to_a_call_waits_on_its_stream_while_that_is_cut_off() -> N
     assert tags(world, client.resume("1-1")) == [2, 3]
 
 
-def test_news_that_something_changed_survives_a_flood_of_logs() -> None:
+def test_list_changed_survives_a_flood_of_logs() -> None:
     world = driver(limits=Limits(events_max=4, held_per_session_max=4))
     client = connect(world, "http", "pipe")
     stream = client.listen()
-    world.say(child_of(world), notification(CHANGED))
+    world.send(child_of(world), notification(CHANGED))
     for number in range(10):
-        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+        world.send(child_of(world), notification(LOG, f'{{"data":{number}}}'))
     world.end(stream, GONE)
-    world.say(child_of(world), notification("notifications/prompts/list_changed"))
+    world.send(child_of(world), notification("notifications/prompts/list_changed"))
     for number in range(10, 20):
-        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+        world.send(child_of(world), notification(LOG, f'{{"data":{number}}}'))
     came = tags(world, client.resume("1-1"))
     assert came == [CHANGED, 7, 8, 9, "notifications/prompts/list_changed", 17, 18, 19]
 
 
-def test_what_belongs_to_one_of_several_calls_comes_on_its_own_stream() -> None:
-    """Not on the session's, nor on that of another call."""
+def test_messages_of_one_of_several_calls_come_on_its_own_stream() -> None:
+    """A message of a call comes neither on the session's own stream nor on that of another call."""
     world = driver()
     client = connect(world, "http", "http")
     stream = client.listen()
@@ -637,16 +637,16 @@ def test_a_question_on_a_stream_without_connection_is_asked_when_it_is_resumed(u
     (asked,) = world.frames(resumed)
     assert asked["params"] == {"q": 2}
     world.wait(1000.0)
-    assert not world.heard, "people fill forms"
+    assert not world.unread, "a form takes its time"
     for _ in range(2):
-        client.say(result(str(asked["id"]), '{"action":"accept"}'))
-    answer = world.hear("")
+        client.send(result(str(asked["id"]), '{"action":"accept"}'))
+    answer = world.take_sent("")
     assert answer.raw == result('"q2"', '{"action":"accept"}')
-    assert not world.heard
+    assert not world.unread
     again = client.resume("1-1")
-    assert tags(world, again) == [2], "it is said again, to whoever asks for it"
-    client.say(result(str(asked["id"])))
-    assert not world.heard
+    assert tags(world, again) == [2], "it is sent again to a client that resumes"
+    client.send(result(str(asked["id"])))
+    assert not world.unread
 
 
 def test_a_question_whose_client_does_not_come_back_is_refused() -> None:
@@ -657,32 +657,32 @@ def test_a_question_whose_client_does_not_come_back_is_refused() -> None:
     world.end(call.channel, GONE)
     call.ask(2)
     world.wait(29.9)
-    assert not world.heard
+    assert not world.unread
     world.wait(0.2)
-    refused = world.hear("")
+    refused = world.take_sent("")
     assert (refused.frame["id"], refused.frame["error"]["code"]) == ("q2", -32603)
     resumed = client.resume("1-1")
     asked, withdrawn = world.frames(resumed)
     assert withdrawn["params"]["requestId"] == asked["id"]
-    client.say(result(str(asked["id"])))
+    client.send(result(str(asked["id"])))
     world.wait(1000.0)
-    assert not world.heard
+    assert not world.unread
 
 
 def test_a_question_that_was_seen_has_its_own_time_whatever_becomes_of_the_connection() -> None:
-    world = driver(limits=Limits(held_timeout_s=30.0, ask_timeout_s=100.0))
+    world = driver(limits=Limits(held_timeout_s=30.0, question_timeout_s=100.0))
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
     call.ask(1)
     (asked,) = world.frames(call.channel)
     world.end(call.channel, GONE)
     world.wait(99.0)
-    client.say(result(str(asked["id"])))
-    assert world.hear("").raw == result('"q1"')
+    client.send(result(str(asked["id"])))
+    assert world.take_sent("").raw == result('"q1"')
 
 
 def test_a_resumption_gives_a_question_its_time_anew() -> None:
-    world = driver(limits=Limits(held_timeout_s=30.0, ask_timeout_s=100.0))
+    world = driver(limits=Limits(held_timeout_s=30.0, question_timeout_s=100.0))
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
     call.progress(0)
@@ -691,27 +691,28 @@ def test_a_resumption_gives_a_question_its_time_anew() -> None:
     world.wait(20.0)
     client.resume("1-1")
     world.wait(99.0)
-    assert not world.heard
+    assert not world.unread
     world.wait(1.1)
-    assert world.hear("").frame["error"]["code"] == -31008
+    assert world.take_sent("").frame["error"]["code"] == -31008
 
 
-def test_a_question_withdrawn_while_its_client_is_away_is_said_to_be() -> None:
+def test_a_question_withdrawn_while_its_client_is_away_is_sent_with_its_withdrawal() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
     call.progress(0)
     world.end(call.channel, GONE)
     call.ask(1)
-    call.say(notification("notifications/cancelled", '{"requestId":"q1"}'))
+    call.send(notification("notifications/cancelled", '{"requestId":"q1"}'))
     asked, withdrawn = world.frames(client.resume("1-1"))
     assert withdrawn == {**withdrawn, "method": "notifications/cancelled", "params": {"requestId": asked["id"]}}
 
 
 @pytest.mark.parametrize("was_back", [False, True])
-def test_of_a_question_that_no_client_has_seen_none_is_told_elsewhere(was_back: bool) -> None:
-    """It is kept for a call that ends without it: then there is no place for more, and nobody knows of it."""
-    world = driver(limits=Limits(held_timeout_s=30.0, ask_timeout_s=30.0))
+def test_a_question_that_its_client_has_not_seen_is_not_withdrawn_elsewhere(was_back: bool) -> None:
+    """A question is kept on the stream of its call. After the answer there is no place for its withdrawal, and a client
+    that has not seen the question gets none."""
+    world = driver(limits=Limits(held_timeout_s=30.0, question_timeout_s=30.0))
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
     call.progress(0)
@@ -722,9 +723,9 @@ def test_of_a_question_that_no_client_has_seen_none_is_told_elsewhere(was_back: 
     call.answer()
     stream = client.listen()
     world.wait(31.0)
-    assert world.hear("").frame["id"] == "q1", "it is refused"
-    told = [frame["method"] for frame in world.frames(stream)]
-    assert told == ["notifications/cancelled"] * was_back
+    assert world.take_sent("").frame["id"] == "q1", "it is refused"
+    methods = [frame["method"] for frame in world.frames(stream)]
+    assert methods == ["notifications/cancelled"] * was_back
 
 
 # --- Cancelling -------------------------------------------------------------------------------------------------------
@@ -734,12 +735,12 @@ CANCEL = '{"requestId":1}'
 
 @pytest.mark.parametrize("revision", [LATEST, *NAMED_ONLY])
 def test_a_cancelled_call_whose_stream_has_named_an_id_ends_with_an_answer(revision: str) -> None:
-    """If it just ended, its client would come back for the rest."""
+    """The client of a stream that just ended would resume it."""
     world = driver()
     client = connect(world, "http", "http", revision=revision)
     call = call_of(world, client)
     if revision == LATEST:
-        world.open(call.heard.channel, Primed())
+        world.open(call.received.channel, Primed())
     else:
         call.progress()
     client.notify("notifications/cancelled", CANCEL)
@@ -783,8 +784,8 @@ def test_a_call_cancelled_while_its_client_is_away_is_over_when_it_is_back() -> 
 
 def batch_of(world: Driver, client: Client) -> tuple[Call, Call]:
     body = b"[" + request("1", "tools/call", WITH_TOKEN) + b"," + request("2", "tools/call", WITH_TOKEN) + b"]"
-    channel = client.say(body)
-    first, second = (Call(world, channel, world.hear("tools/call")) for _ in range(2))
+    channel = client.send(body)
+    first, second = (Call(world, channel, world.take_sent("tools/call")) for _ in range(2))
     return first, second
 
 
@@ -804,7 +805,7 @@ def test_a_batch_that_is_cut_off_is_resumed_like_any_other_reply() -> None:
     assert world.messages(client.resume("1-2")) == world.messages(resumed)[1:]
 
 
-def test_of_a_batch_that_can_be_resumed_the_cancelled_are_answered_too() -> None:
+def test_cancelled_requests_of_a_batch_that_can_be_resumed_are_answered_too() -> None:
     world = driver()
     client = connect(world, "http", "pipe", revision="2025-03-26")
     first, second = batch_of(world, client)
@@ -841,8 +842,8 @@ def by_shutdown(world: Driver, client: Client) -> None:
 
 
 @pytest.mark.parametrize("end", [by_delete, by_idleness, by_shutdown])
-def test_with_the_session_its_streams_end(end: Any) -> None:
-    """Also those that are resumed, over, and without a connection; nothing is due any more afterwards."""
+def test_streams_end_with_their_session(end: Any) -> None:
+    """Streams that are resumed, over, or without a connection end too; no deadline is left afterwards."""
     world = driver(limits=Limits(session_idle_ttl_s=60.0))
     client = connect(world, "http", "pipe")
     over, cut = call_of(world, client, "1"), call_of(world, client, "2")
@@ -868,7 +869,7 @@ def test_with_the_session_its_streams_end(end: Any) -> None:
     assert world.engine.next_timeout() is None
 
 
-def test_delete_tells_a_client_that_is_away_nothing() -> None:
+def test_delete_sends_nothing_to_a_client_that_is_away() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
@@ -876,24 +877,24 @@ def test_delete_tells_a_client_that_is_away_nothing() -> None:
     world.end(call.channel, GONE)
     client.delete()
     assert tags(world, call.channel) == [0]
-    assert world.hears("notifications/cancelled")
+    assert world.was_sent("notifications/cancelled")
 
 
 # --- Bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_resumable_per_session_max_forgets_what_is_over_first_then_what_is_cut_off() -> None:
+def test_resumable_per_session_max_forgets_finished_streams_then_those_cut_off() -> None:
     world = driver(limits=Limits(resumable_per_session_max=3))
     client = connect(world, "http", "pipe")
     connected = call_of(world, client, "1")
     connected.progress()
-    cut = away(world, client, "2")
+    cut = disconnected_call(world, client, "2")
     over = call_of(world, client, "3")
     over.progress()
     over.answer()
-    away(world, client, "4")
+    disconnected_call(world, client, "4")
     assert is_refused(world, client.resume("3-1"), 400), "that which is over"
-    away(world, client, "5")
+    disconnected_call(world, client, "5")
     assert is_refused(world, client.resume("2-1"), 400), "the oldest that is cut off"
     cut.answer()
     connected.progress(1)
@@ -918,7 +919,7 @@ def test_resumable_per_session_max_lets_a_connected_stream_go_on_without_ids() -
 def test_events_max_drops_progress_and_never_a_question_or_the_answer() -> None:
     world = driver(limits=Limits(events_max=4))
     client = connect(world, "http", "pipe")
-    call = away(world, client, "1")
+    call = disconnected_call(world, client, "1")
     for number in range(1, 4):
         call.progress(number)
     call.ask(4)
@@ -932,19 +933,19 @@ def test_events_max_drops_progress_and_never_a_question_or_the_answer() -> None:
 def test_events_max_keeps_at_least_what_came_last(count: int) -> None:
     world = driver(limits=Limits(events_max=count))
     client = connect(world, "http", "pipe")
-    call = away(world, client, "1")
+    call = disconnected_call(world, client, "1")
     for number in range(9):
         call.ask(number)
     call.answer()
     assert tags(world, client.resume("1-1")) == [*range(10 - count, 9), json.loads(result("1"))]
 
 
-def test_events_per_session_max_bytes_forgets_what_is_over_before_it_drops_from_what_goes_on() -> None:
+def test_events_per_session_max_bytes_forgets_finished_streams_before_it_drops_from_open_ones() -> None:
     world = driver(limits=Limits(events_per_session_max_bytes=5000))
     client = connect(world, "http", "pipe")
-    over = away(world, client, "1", size=2000)
+    over = disconnected_call(world, client, "1", size=2000)
     over.answer()
-    call = away(world, client, "2", size=2000)
+    call = disconnected_call(world, client, "2", size=2000)
     assert can_resume(world, client, 1)
     call.log(3, 2000)
     assert is_refused(world, client.resume("1-1"), 400)
@@ -953,10 +954,10 @@ def test_events_per_session_max_bytes_forgets_what_is_over_before_it_drops_from_
 
 
 def test_events_per_session_max_bytes_is_for_all_streams_of_a_session_together() -> None:
-    """A single larger event is kept, and it alone. What goes on can be resumed all the same."""
+    """A single larger event is kept, and no other. Open streams can be resumed all the same."""
     world = driver(limits=Limits(events_per_session_max_bytes=5000))
     client = connect(world, "http", "pipe")
-    calls = [away(world, client, str(n), size=4000) for n in range(1, 4)]
+    calls = [disconnected_call(world, client, str(n), size=4000) for n in range(1, 4)]
     assert [tags(world, client.resume(f"{n}-1")) for n in range(1, 4)] == [[], [], [3]]
     calls[2].log(9, 9000)
     assert tags(world, client.resume("3-1")) == [9]
@@ -968,65 +969,65 @@ def test_events_max_bytes_is_for_all_sessions_together() -> None:
     world = driver(limits=Limits(events_max_bytes=5000))
     clients = [connect(world, "http", "pipe") for _ in range(3)]
     for client in clients:
-        away(world, client, "1", size=4000)
+        disconnected_call(world, client, "1", size=4000)
     assert [tags(world, client.resume("1-1")) for client in clients] == [[], [], [1]]
 
 
-def test_events_max_bytes_takes_from_whoever_was_told_something_longest_ago() -> None:
+def test_events_max_bytes_takes_from_the_session_that_was_sent_nothing_for_longest() -> None:
     world = driver(limits=Limits(events_max_bytes=10_000))
     clients = [connect(world, "http", "pipe") for _ in range(3)]
-    calls = [away(world, client, "1", size=4000) for client in clients[:2]]
+    calls = [disconnected_call(world, client, "1", size=4000) for client in clients[:2]]
     calls[0].ask(7)
-    away(world, clients[2], "1", size=4000)
+    disconnected_call(world, clients[2], "1", size=4000)
     assert [tags(world, client.resume("1-1")) for client in clients] == [[1, 7], [], [1]]
 
 
-def test_events_max_bytes_forgets_the_oldest_of_what_is_over_in_any_session() -> None:
+def test_events_max_bytes_forgets_the_oldest_finished_stream_of_any_session() -> None:
     world = driver(limits=Limits(events_max_bytes=10_000))
     clients = [connect(world, "http", "pipe") for _ in range(4)]
-    calls = [away(world, client, "1", size=3000) for client in clients[:3]]
+    calls = [disconnected_call(world, client, "1", size=3000) for client in clients[:3]]
     for n in (1, 0, 2):
         calls[n].answer()
-    away(world, clients[3], "1", size=3000)
+    disconnected_call(world, clients[3], "1", size=3000)
     assert [can_resume(world, client, 1) for client in clients] == [True, False, True, True]
 
 
-def test_what_is_kept_is_given_up_with_its_session() -> None:
-    """The room of sessions that ended, however, is there for later ones."""
+def test_kept_events_go_with_their_session() -> None:
+    """The room of ended sessions is there for later ones."""
     world = driver(limits=Limits(events_max_bytes=10_000))
     for _ in range(20):
         client = connect(world, "http", "pipe")
-        away(world, client, "1", size=3000)
-        away(world, client, "2", size=3000).answer()
+        disconnected_call(world, client, "1", size=3000)
+        disconnected_call(world, client, "2", size=3000).answer()
         client.delete()
-        world.heard.clear()
+        world.unread.clear()
     client = connect(world, "http", "pipe")
-    away(world, client, "1", size=4500)
-    away(world, client, "2", size=4500)
+    disconnected_call(world, client, "1", size=4500)
+    disconnected_call(world, client, "2", size=4500)
     assert [tags(world, client.resume(f"{n}-1")) for n in (1, 2)] == [[1], [2]]
 
 
-def test_what_is_kept_is_given_up_with_its_time() -> None:
+def test_kept_events_expire() -> None:
     world = driver(limits=Limits(events_per_session_max_bytes=10_000, stream_ttl_s=10.0))
     client = connect(world, "http", "pipe")
     for n in range(1, 20):
-        away(world, client, str(n), size=4000).answer()
+        disconnected_call(world, client, str(n), size=4000).answer()
         world.wait(6.0)
     assert [can_resume(world, client, n) for n in (18, 19)] == [False, True]
     world.wait(10.1)
     for n in (20, 21):
-        away(world, client, str(n), size=4500)
+        disconnected_call(world, client, str(n), size=4500)
     assert [tags(world, client.resume(f"{n}-1")) for n in (20, 21)] == [[20], [21]]
 
 
-def test_what_a_get_stream_has_said_can_be_had_until_it_is_too_old() -> None:
-    """Whoever has seen it all may come back at any time; and what comes in the meantime waits as it always does."""
+def test_events_of_a_get_stream_can_be_resumed_until_they_expire() -> None:
+    """A client that has seen everything may come back at any time; messages in the meantime wait as always."""
     world = driver(limits=Limits(stream_ttl_s=10.0, held_timeout_s=100.0))
     client = connect(world, "http", "pipe")
     stream = client.listen()
     ids = [last_id(world, stream)]
     for number in (1, 2):
-        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+        world.send(child_of(world), notification(LOG, f'{{"data":{number}}}'))
         ids.append(last_id(world, stream))
     world.end(stream, GONE)
     world.wait(9.9)
@@ -1039,23 +1040,23 @@ def test_what_a_get_stream_has_said_can_be_had_until_it_is_too_old() -> None:
     stream = client.resume(ids[1])
     assert tags(world, stream) == [2]
     world.end(stream, GONE)
-    world.say(child_of(world), notification(LOG, '{"data":3}'))
-    world.say(child_of(world), request('"q4"', "elicitation/create", '{"q":4}'))
+    world.send(child_of(world), notification(LOG, '{"data":3}'))
+    world.send(child_of(world), request('"q4"', "elicitation/create", '{"q":4}'))
     world.wait(10.1)
     for id in ids[:2]:
         assert is_refused(world, client.resume(id), 400)
     stream = client.resume(ids[2])
     assert tags(world, stream) == [3, 4]
-    world.say(child_of(world), notification(LOG, '{"data":5}'))
+    world.send(child_of(world), notification(LOG, '{"data":5}'))
     assert tags(world, stream) == [3, 4, 5]
 
 
-def test_what_is_said_to_a_stream_that_nobody_listens_to_goes_in_time_too() -> None:
-    """That a question asked there is withdrawn: its client may have seen it."""
-    world = driver(limits=Limits(stream_ttl_s=10.0, ask_timeout_s=15.0, session_idle_ttl_s=1000.0))
+def test_messages_to_a_stream_without_connection_expire_too() -> None:
+    """The withdrawal of a question is kept for a while: the client may have seen the question."""
+    world = driver(limits=Limits(stream_ttl_s=10.0, question_timeout_s=15.0, session_idle_ttl_s=1000.0))
     client = connect(world, "http", "pipe")
     stream = client.listen()
-    world.say(child_of(world), request('"q1"', "elicitation/create", '{"q":1}'))
+    world.send(child_of(world), request('"q1"', "elicitation/create", '{"q":1}'))
     seen = last_id(world, stream)
     world.end(stream, GONE)
     world.wait(15.1)
@@ -1066,12 +1067,12 @@ def test_what_is_said_to_a_stream_that_nobody_listens_to_goes_in_time_too() -> N
     assert is_refused(world, client.resume(seen), 400)
 
 
-def test_where_the_plan_says_so_a_client_is_polled_like_its_server() -> None:
-    """The server ends its stream; ours to the client ends too, and both are taken up again."""
+def test_with_mirrors_polling_a_client_is_polled_like_its_server() -> None:
+    """The server ends its stream; the proxy ends the client's too, and both are resumed."""
     world = driver(ServerPlan(id="http", kind=Kind.HTTP), mirrors_polling=True)
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.open(call.channel, Connected())
     world.open(call.channel, Primed())
     primed = world.primed[channel]
@@ -1085,28 +1086,28 @@ def test_where_the_plan_says_so_a_client_is_polled_like_its_server() -> None:
     world.wait(0.1)
     resumed = world.last_dial(Listen)
     world.open(resumed.channel, Connected())
-    world.say(resumed.channel, result(str(call.id), '{"n":1}'))
-    assert world.said(again)["result"] == {"n": 1}
+    world.send(resumed.channel, result(str(call.id), '{"n":1}'))
+    assert world.only_message(again)["result"] == {"n": 1}
     assert world.sent[again][-1].is_last
 
 
 def test_a_question_that_was_dropped_while_its_client_was_away_is_refused() -> None:
-    """Six questions, room for four events: the two that nobody will ever hear are answered at once."""
+    """Six questions with room for four events: the two that were dropped are refused at once."""
     world = driver(ServerPlan(id="http", kind=Kind.HTTP), limits=Limits(events_max=4))
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.open(call.channel, Connected())
     world.open(call.channel, Primed())
     primed = world.primed[channel]
     world.end(channel, GONE)
     for number in range(6):
-        world.say(call.channel, request(f'"q{number}"', "elicitation/create", "{}"))
+        world.send(call.channel, request(f'"q{number}"', "elicitation/create", "{}"))
     again = world.engine.new_channel()
     opening = GetOpening(server="http", session=client.session, last_event_id=primed.event_id)
     world.open(again, opening)
     questions = [frame for frame in world.frames(again) if frame.get("method") == "elicitation/create"]
     assert len(questions) == 4
-    refused = [heard.frame for heard in world.heard if "error" in heard.frame]
+    refused = [received.frame for received in world.unread if "error" in received.frame]
     assert [frame["id"] for frame in refused] == ["q0", "q1"]
     assert all("the question was lost" in frame["error"]["message"] for frame in refused)

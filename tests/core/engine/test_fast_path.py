@@ -1,4 +1,4 @@
-"""A plain call comes to the same by the short way and by the long one: equal inputs, equal effects, equal deadlines."""
+"""Tests of the fast path: a plain call has equal effects and deadlines with it and without it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,9 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.base.effects import (
-    Cause,
-    Connected,
-    DeleteOpening,
-    Dial,
-    Effect,
-    End,
-    Post,
-    PostOpening,
-    Send,
-    Spawn,
-)
+from isthmus.core.base.effects import Dial, Effect, Post, Send, Spawn
 from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
@@ -130,36 +120,37 @@ SENDERS: Final = (
     {"beside": {"com.example/trace": 1}},
     {"token": 5},
 )
-"""What a client without sessions may say of itself."""
+"""Members of `_meta` that a client of the stateless era may send."""
 ODD_HEADERS: Final = (None, "method", "name", "none", "revision", "more")
-"""What such a client may say wrongly in its headers."""
+"""Ways in which the headers of such a client may be wrong."""
 
 
 class Half:
-    """One of two engines that hear the same."""
+    """One of two engines that get the same inputs."""
 
-    def __init__(self, kind: Kind, era: Era, *, is_short: bool) -> None:
+    def __init__(self, kind: Kind, era: Era, *, is_fast: bool) -> None:
         random = Random(1)
         plan = Plan(servers=(ServerPlan(id="s", kind=kind, era=era),))
         self.engine = Engine(plan, entropy=random.randbytes, unix_at_zero=1.7e9, limits=LIMITS)
         self.taken = 0
-        short: Any = self.engine._short
+        fast_path: Any = self.engine._fast_path
         for name in ("receive_call", "receive_reply", "receive_answer"):
-            way = getattr(short, name)
+            method = getattr(fast_path, name)
 
-            def take(*given: Any, way: Any = way) -> bool:
-                went = is_short and way(*given)
-                self.taken += went
-                return bool(went)
+            def take(*given: Any, method: Any = method) -> bool:
+                taken = is_fast and method(*given)
+                self.taken += taken
+                return bool(taken)
 
-            setattr(short, name, take)
+            setattr(fast_path, name, take)
 
 
 class Pair:
-    """Both, and what is open: clients' POSTs by their channels, and requests to the server."""
+    """Two engines with the same inputs, and what is open: clients' POSTs by their channels, and requests to the
+    server."""
 
     def __init__(self, kind: Kind = Kind.HTTP, client: Era = Era.HANDSHAKE, server: Era = Era.HANDSHAKE) -> None:
-        self.halves = (Half(kind, server, is_short=True), Half(kind, server, is_short=False))
+        self.halves = (Half(kind, server, is_fast=True), Half(kind, server, is_fast=False))
         self.client, self.server = client, server
         self.now = 0.0
         self.session: str | None = None
@@ -171,13 +162,13 @@ class Pair:
 
     def both(self, method: str, *given: Any, **named: Any) -> list[Effect]:
         self.now += 0.001
-        short, long = [getattr(half.engine, method)(*given, self.now, **named) for half in self.halves]
-        assert short == long
+        fast, slow = [getattr(half.engine, method)(*given, self.now, **named) for half in self.halves]
+        assert fast == slow
         engines = [half.engine for half in self.halves]
         assert engines[0].next_timeout() == engines[1].next_timeout()
         assert engines[0].exchange_count == engines[1].exchange_count
-        self.learn(short)
-        return short  # type: ignore[no-any-return]
+        self.learn(fast)
+        return fast  # type: ignore[no-any-return]
 
     def learn(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -195,10 +186,10 @@ class Pair:
                 self.both("receive_close", effect.channel, Cause(End.REFUSED, status=405))
 
     def note_request(self, channel: ChannelId, message: bytes) -> bool:
-        said = json.loads(message)
-        is_request = "id" in said and "method" in said
+        frame = json.loads(message)
+        is_request = "id" in frame and "method" in frame
         if is_request:
-            self.dials.append((channel, said["id"], said["method"]))
+            self.dials.append((channel, frame["id"], frame["method"]))
         return is_request
 
     def new_channel(self) -> ChannelId:
@@ -206,17 +197,17 @@ class Pair:
         assert first == second
         return first
 
-    def post(self, said: bytes, **extra: Any) -> ChannelId:
+    def post(self, message: bytes, **extra: Any) -> ChannelId:
         channel = self.new_channel()
         extra = {"revision": REVISION if self.session else None, **extra}
         opening = PostOpening("s", session=self.session, **extra)
-        self.both("receive_at_once", channel, opening=opening, message=said)
+        self.both("receive_at_once", channel, opening=opening, message=message)
         self.posts.append(channel)
         return channel
 
-    def answer(self, index: int, said: bytes, *, is_streamed: bool = False) -> None:
+    def answer(self, index: int, template: bytes, *, is_streamed: bool = False) -> None:
         channel, number, _ = self.dials.pop(index)
-        message = said % number
+        message = template % number
         if channel == self.child:
             self.both("receive_messages", channel, [message])
         elif is_streamed:
@@ -227,19 +218,19 @@ class Pair:
             self.both("receive_at_once", channel, opening=Connected(), message=message, cause=DONE)
 
     def call(self, method: str, params: bytes, id: int, sender: dict[str, Any], odd: str | None) -> None:
-        """A request, or a notification, as such a client says it."""
+        """A request, or a notification, of a client of this era."""
         end = b"}" if method.startswith("notifications") else b',"id":%d}' % id
         if self.client is Era.HANDSHAKE:
             self.post(b'{"jsonrpc":"2.0","method":"%b","params":%b%b' % (method.encode(), params, end))
             return
         revision = sender.get("revision", MODERN)
-        said = {K + "protocolVersion": revision, K + "clientCapabilities": sender.get("capabilities", {})}
-        said |= sender.get("beside", {})
+        meta_members = {K + "protocolVersion": revision, K + "clientCapabilities": sender.get("capabilities", {})}
+        meta_members |= sender.get("beside", {})
         if "level" in sender:
-            said[K + "logLevel"] = sender["level"]
+            meta_members[K + "logLevel"] = sender["level"]
         if "token" in sender:
-            said["progressToken"] = sender["token"]
-        meta = json.dumps(said, separators=(",", ":")).encode()
+            meta_members["progressToken"] = sender["token"]
+        meta = json.dumps(meta_members, separators=(",", ":")).encode()
         if params.startswith(b"{"):
             params = b'{"_meta":%b%b' % (meta, b"," + params[1:] if params != b"{}" else b"}")
         headers = {"mcp-method": method}
@@ -265,29 +256,29 @@ class Pair:
             while self.session is None:
                 self.introduce()
             self.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        for _ in range(2):  # with which it is found out what is asked of this server
+        for _ in range(2):  # the first finds out the server's tools
             self.call("tools/call", PARAMS[0], 1, {}, None)
             while self.dials[-1:] == [] or self.dials[-1][2] != "tools/call":
                 self.introduce()
             self.answer(0, ANSWERS[0])
 
-    def is_at_rest(self, said: bytes, *, is_streamed: bool) -> bool:
-        """Whether all is over once the server has answered."""
+    def is_at_rest(self, template: bytes, *, is_streamed: bool) -> bool:
+        """True if nothing is open once the server has answered."""
         for _ in range(4):
             if self.dials and self.dials[-1][2] in KNOWN[self.server]:
                 self.introduce()
             elif self.dials:
-                self.answer(-1, said, is_streamed=is_streamed)
+                self.answer(-1, template, is_streamed=is_streamed)
         return not self.dials and self.halves[0].engine.exchange_count == 0
 
     def introduce(self) -> None:
-        """The server says who it is, and what it has."""
+        """The server answers `initialize`, `server/discover` or `tools/list`."""
         if self.child is not None and not self.dials:
             self.both("receive_open", self.child, Connected())
         method = self.dials[-1][2]
         known = KNOWN[self.server]
-        said = b'"result":%b}' % json.dumps(known[method]).encode() if method in known else UNKNOWN
-        self.answer(-1, b'{"jsonrpc":"2.0","id":%d,' + said)
+        member = b'"result":%b}' % json.dumps(known[method]).encode() if method in known else UNKNOWN
+        self.answer(-1, b'{"jsonrpc":"2.0","id":%d,' + member)
 
 
 CALLS = st.tuples(
@@ -314,13 +305,13 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([0.5, 29.0, 31.0])),
     st.tuples(st.sampled_from(["cancel", "end", "drain", "level"])),
 )
-WAYS: Final = [(kind, client, server) for kind in (Kind.HTTP, Kind.PIPE) for client in Era for server in Era]
+COMBINATIONS: Final = [(kind, client, server) for kind in (Kind.HTTP, Kind.PIPE) for client in Era for server in Era]
 
 
-@pytest.mark.parametrize(("kind", "client", "server"), WAYS)
+@pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
 @settings(deadline=None, max_examples=60)
 @given(operations=st.lists(OPERATIONS, max_size=14))
-def test_the_short_way_leads_where_the_long_one_does(
+def test_the_fast_path_has_the_same_effects_as_the_slow_one(
     kind: Kind, client: Era, server: Era, operations: list[tuple[Any, ...]]
 ) -> None:
     pair = Pair(kind, client, server)
@@ -358,31 +349,33 @@ def play(pair: Pair, name: str, *given: Any) -> None:
 
 
 CASES: Final = (
-    ("logging/setLevel", b'{"level":"info"}', {}, None, 0),  # said with each request from then on, in one era
+    # In one era, the level is sent with each request from then on.
+    ("logging/setLevel", b'{"level":"info"}', {}, None, 0),
     *((method, PARAMS[0], {}, None, n) for method in ("tools/call", "resources/read") for n in range(len(ANSWERS))),
     *(("tools/call", PARAMS[0], sender, None, 0) for sender in SENDERS),
     *(("tools/call", PARAMS[0], {}, odd, 0) for odd in ODD_HEADERS),
     *((method, params, {}, None, 0) for method in METHODS[:5] for params in PARAMS),
-    *(("tools/call", params, {}, None, 6) for params in PARAMS),  # wrapped for some of them, once they are listed
+    # Structured content is wrapped for one tool, once the tools are listed.
+    *(("tools/call", params, {}, None, 6) for params in PARAMS),
 )
-"""What may be odd about a call or its answer, one thing at a time."""
+"""Unusual calls and answers, each with one oddity."""
 
 
-@pytest.mark.parametrize(("kind", "client", "server"), WAYS)
-def test_whatever_is_odd_leads_to_the_same(kind: Kind, client: Era, server: Era) -> None:
+@pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
+def test_unusual_calls_have_the_same_effects(kind: Kind, client: Era, server: Era) -> None:
     pair = Pair(kind, client, server)
     for method, params, sender, odd, answer in CASES:
-        for said, is_streamed in ((ANSWERS[answer], False), (ANSWERS[answer], True), (ANSWERS[0], False)):
+        for template, is_streamed in ((ANSWERS[answer], False), (ANSWERS[answer], True), (ANSWERS[0], False)):
             if is_streamed and (answer == 0 or kind is Kind.PIPE):
                 continue
             pair.call(method, params, 1, sender, odd)
-            if not pair.is_at_rest(said, is_streamed=is_streamed):
+            if not pair.is_at_rest(template, is_streamed=is_streamed):
                 pair = Pair(kind, client, server)
 
 
-@pytest.mark.parametrize(("kind", "client", "server"), WAYS)
-def test_plain_calls_take_it(kind: Kind, client: Era, server: Era) -> None:
-    """Else the test above compares the long way with itself."""
+@pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
+def test_plain_calls_take_the_fast_path(kind: Kind, client: Era, server: Era) -> None:
+    """The fast path is taken; without this, the test above would compare the slow path with itself."""
     pair = Pair(kind, client, server)
     before = pair.halves[0].taken
     pair.call("tools/call", PARAMS[0], 2, {}, None)
@@ -392,8 +385,8 @@ def test_plain_calls_take_it(kind: Kind, client: Era, server: Era) -> None:
     assert [half.taken for half in pair.halves] == [before + 4, 0]
 
 
-def test_what_is_odd_about_one_message_is_taken_out_as_it_stands() -> None:
-    """Where nothing stands beside, before or after it."""
+def test_members_are_cut_out_of_the_bytes() -> None:
+    """Members are cut out of the bytes, also first, last or only ones."""
     assert plain.to_modern("prompts/get", b"{}", None) == b'{"resultType":"complete"}'
     for params, left in (
         (b'{"_meta":{}}', b"{}"),
@@ -406,16 +399,16 @@ def test_what_is_odd_about_one_message_is_taken_out_as_it_stands() -> None:
         assert plain.without_envelope(params, spans, b"") == left
 
 
-def test_headers_of_a_request_do_not_tell_who_makes_it() -> None:
+def test_trace_headers_do_not_identify_a_client() -> None:
     headers = (("Traceparent", "1"), ("tracestate", "2"), ("baggage", "3"), ("x-tenant", "4"))
     assert audience_of(PostOpening("s", headers=headers)).headers == (("x-tenant", "4"),)
 
 
-def test_only_so_many_are_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another takes the place of the first; both are answered."""
-    monkeypatch.setattr("isthmus.core.endpoints.known_clients.ACQUAINTANCES_MAX", 1)
+def test_only_so_many_clients_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more client takes the place of the first; both are answered."""
+    monkeypatch.setattr("isthmus.core.endpoints.known_clients.KNOWN_CLIENTS_MAX", 1)
     pair = Pair(Kind.HTTP, Era.STATELESS, Era.STATELESS)
-    known: Any = pair.halves[0].engine._short
+    known: Any = pair.halves[0].engine._fast_path
     (before,) = known._known._known
     pair.call("tools/call", PARAMS[0], 2, {"beside": {"com.example/trace": 1}}, None)
     assert pair.is_at_rest(ANSWERS[1], is_streamed=False)
@@ -423,7 +416,7 @@ def test_only_so_many_are_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after != before
 
 
-LONG_WAYS: Final = {
+SLOW_PARAMS: Final = {
     Era.HANDSHAKE: (
         b'{"name":"echo","_meta":{"progressToken":7}}',
         b'{"name":"echo","task":{"ttl":1000}}',
@@ -437,13 +430,15 @@ LONG_WAYS: Final = {
         b'{"name":"\\u0065cho"}',
     ),
 }
-"""What may hold a token, a wish, what came before, or any of them, spelled out."""
+"""Params that may hold a progress token, a `task` member or a state of `input_required`, also with escapes."""
 
 
 @pytest.mark.parametrize("kind", [Kind.HTTP, Kind.PIPE])
-@pytest.mark.parametrize(("client", "params"), [(era, params) for era, every in LONG_WAYS.items() for params in every])
-def test_what_may_want_more_than_an_answer_goes_the_long_way(kind: Kind, client: Era, params: bytes) -> None:
-    """Nothing of it is done on the short one."""
+@pytest.mark.parametrize(
+    ("client", "params"), [(era, params) for era, every in SLOW_PARAMS.items() for params in every]
+)
+def test_calls_that_may_need_more_than_an_answer_take_the_slow_path(kind: Kind, client: Era, params: bytes) -> None:
+    """The fast path takes none of these calls."""
     for server in Era:
         pair = Pair(kind, client, server)
         before = pair.halves[0].taken
@@ -451,7 +446,7 @@ def test_what_may_want_more_than_an_answer_goes_the_long_way(kind: Kind, client:
         assert pair.halves[0].taken == before
 
 
-@pytest.mark.parametrize(("kind", "client", "server"), WAYS)
+@pytest.mark.parametrize(("kind", "client", "server"), COMBINATIONS)
 def test_no_more_calls_are_taken_than_may_be_open(kind: Kind, client: Era, server: Era) -> None:
     pair = Pair(kind, client, server)
     before = pair.halves[0].taken

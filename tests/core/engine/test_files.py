@@ -1,4 +1,4 @@
-"""Files on their way through the engine: links, uploads, calls that take and make files, artifacts, and their ends."""
+"""Tests of files in the engine: links, uploads, calls that take and make files, artifacts, and their ends."""
 
 from __future__ import annotations
 
@@ -19,25 +19,32 @@ from driving import (
     driver,
     error,
     manifest,
-    newcomer,
+    new_client,
     request,
     result,
     send_in,
     upload,
 )
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Close, Effect, Spawn
+from isthmus.core.base.events import Cause, Connected, DownloadOpening, End, UploadOpening
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import (
+    ArtifactProducer,
+    Deliver,
+    Kind,
+    LocatorMode,
+    OutputLocator,
+    ServerPlan,
+    UploadConsumer,
+)
+from isthmus.core.base.storage import (
     Allocate,
     Allocated,
-    Cause,
-    Close,
     Collect,
     Collected,
     CollectedFile,
-    Connected,
     Discard,
-    DownloadOpening,
-    Effect,
-    End,
     Fetch,
     Fetched,
     FileSource,
@@ -51,22 +58,9 @@ from isthmus.core.base.effects import (
     Save,
     Saved,
     Serve,
-    Spawn,
     StorageFailed,
     Survey,
     Sweep,
-    UploadOpening,
-)
-from isthmus.core.base.ids import ChannelId
-from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import (
-    ArtifactProducer,
-    Deliver,
-    Kind,
-    LocatorMode,
-    OutputLocator,
-    ServerPlan,
-    UploadConsumer,
 )
 from isthmus.core.files.calls.uris import link_to
 
@@ -113,7 +107,7 @@ def call(client: Client, tool: str, **arguments: object) -> ChannelId:
 
 
 def outcome(world: Driver, channel: ChannelId) -> dict[str, Any]:
-    found = world.said(channel)["result"]
+    found = world.only_message(channel)["result"]
     assert isinstance(found, dict)
     return found
 
@@ -127,9 +121,9 @@ def complaint(world: Driver, channel: ChannelId) -> str:
 
 
 def finish(world: Driver, structured: str = '{"file":"/out/a.txt"}') -> bytes:
-    """The tool is done. Returns the result it gave."""
+    """The tool answers. Returns its result."""
     text = f'{{"content": [],"structuredContent":{structured}}}'
-    world.answer(world.hear("tools/call"), text)
+    world.answer(world.take_sent("tools/call"), text)
     return text.encode()
 
 
@@ -145,7 +139,7 @@ def save_all(world: Driver, effects: list[Effect]) -> None:
 
 
 def make(world: Driver, client: Client, tool: str = "point", **more: Any) -> dict[str, Any]:
-    """Have a tool make one file. Returns what its `_meta.artifact` says."""
+    """Has a tool make one file. Returns `_meta.artifact` of its result."""
     channel = call(client, tool)
     finish(world)
     save_all(world, world.store(world.last(Collect).ticket, Collected(files=(taken(**more),))))
@@ -159,7 +153,7 @@ def make(world: Driver, client: Client, tool: str = "point", **more: Any) -> dic
 
 def tools(world: Driver, client: Client, params: str | None = None, listed: str = '{"tools":[]}') -> list[str]:
     channel = client.request("1", "tools/list", params)
-    world.answer(world.hear("tools/list"), listed)
+    world.answer(world.take_sent("tools/list"), listed)
     return [tool["name"] for tool in outcome(world, channel)["tools"]]
 
 
@@ -185,10 +179,10 @@ def test_without_uploads_there_is_no_helper_tool_and_its_name_is_the_servers(
     world, client = filing(plan, **more)
     assert tools(world, client) == []
     call(client, HELPER)
-    assert world.hears("tools/call")
+    assert world.was_sent("tools/call")
 
 
-def test_the_helper_gives_a_link_and_all_that_is_needed_to_use_it() -> None:
+def test_the_helper_tool_gives_a_link_and_how_to_use_it() -> None:
     world, client = filing()
     found = outcome(world, call(client, HELPER))
     offer = found["structuredContent"]
@@ -212,7 +206,7 @@ def test_the_helper_gives_a_link_and_all_that_is_needed_to_use_it() -> None:
     }
     assert {key: offer[key] for key in expected} == expected
     assert offer["session_id"] != client.session, "the secret is not shown to a model"
-    assert not world.heard, "the server knows nothing of it"
+    assert not world.unread, "nothing goes to the server"
 
 
 @pytest.mark.parametrize(
@@ -230,15 +224,15 @@ def test_two_links_are_never_equal() -> None:
 
 
 @pytest.mark.parametrize("given", ["{}", '{"tools":{"listChanged":true},"resources":{}}'])
-def test_what_is_offered_is_declared_and_what_was_declared_stays(given: str) -> None:
+def test_the_proxys_capabilities_are_declared_and_the_servers_stay(given: str) -> None:
     world = driver(server())
-    client = newcomer(world, "http", "files-1")
+    client = new_client(world, "http", "files-1")
     init = client.initialize()
-    world.shake_hands(capabilities=given)
+    world.start_server(capabilities=given)
     declared = outcome(world, init)["capabilities"]
     assert set(declared) >= {"tools", "resources"}
-    told = {"subscribe": True, "listChanged": True}  # of artifacts, whatever the server tells of
-    assert declared["resources"] == json.loads(given).get("resources", {}) | told
+    own = {"subscribe": True, "listChanged": True}  # for artifacts, whatever the server declares
+    assert declared["resources"] == json.loads(given).get("resources", {}) | own
     assert {name: declared[name] for name in json.loads(given)} | {"resources": 0} == json.loads(given) | {
         "resources": 0
     }
@@ -252,8 +246,8 @@ def test_lists_the_server_does_not_have_are_answered_without_it() -> None:
     assert [entry["uri"] for entry in listed["resources"]] == ["doc://upload_workflow.md"]
     assert outcome(world, client.request("3", "resources/templates/list")) == {"resourceTemplates": []}
     read = client.request("4", "resources/read", '{"uri":"file:///etc/passwd"}')
-    assert world.said(read)["error"]["code"] == -32002
-    assert not world.heard
+    assert world.only_message(read)["error"]["code"] == -32002
+    assert not world.unread
 
 
 def test_the_upload_guide_can_be_read() -> None:
@@ -269,19 +263,19 @@ def test_the_upload_guide_can_be_read() -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_roots_are_the_sessions_own_folders_and_the_client_is_not_asked(kind: Kind) -> None:
     world = driver(server(kind=kind))
-    client = newcomer(world, "http", "files-1")
+    client = new_client(world, "http", "files-1")
     init = client.initialize('{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"x":1.0}')
     if kind is not Kind.HTTP:
         world.open(world.dials[0].channel, Connected())
-    declared = world.heard[0].frame["params"]
+    declared = world.unread[0].frame["params"]
     assert declared["capabilities"] == {"sampling": {}, "roots": {}}
-    stream = world.shake_hands(listens=True)
+    stream = world.start_server(listens=True)
     client.session = world.sent[init][-1].session
     client.notify("notifications/initialized")
-    heard_on = client.listen()
+    stream_of_client = client.listen()
     channel = world.dials[0].channel if stream is None else stream
-    world.say(channel, request('"r"', "roots/list"))
-    answer = world.hear("").frame
+    world.send(channel, request('"r"', "roots/list"))
+    answer = world.take_sent("").frame
     assert answer["id"] == "r"
     roots = answer["result"]["roots"]
     if kind is Kind.PIPE:
@@ -291,26 +285,26 @@ def test_roots_are_the_sessions_own_folders_and_the_client_is_not_asked(kind: Ki
         assert [root["uri"] for root in roots] == [f"{base}/ws", f"{base}/in", f"{base}/out"]
     assert [root["name"] for root in roots] == ["ws", "in", "out"]
     assert [root["uri"].rpartition("/")[2] for root in roots] == ["ws", "in", "out"]
-    assert not world.sent[heard_on]
+    assert not world.sent[stream_of_client]
     client.notify("notifications/roots/list_changed")
-    assert not world.heard, "nor does the server hear of the client's"
+    assert not world.unread, "the server is not notified of the client's roots"
 
 
 def test_roots_go_to_the_client_where_the_plan_says_so() -> None:
     world = driver(server(forwards_roots=True))
-    client = newcomer(world, "http", "files-1")
+    client = new_client(world, "http", "files-1")
     params = '{"protocolVersion":"2025-11-25","capabilities":{"x":1.0}}'
     init = client.initialize(params)
     world.open(world.dials[0].channel, Connected())
-    assert world.heard[0].raw.endswith(b'"params":' + params.encode() + b"}")
-    world.shake_hands()
+    assert world.unread[0].raw.endswith(b'"params":' + params.encode() + b"}")
+    world.start_server()
     client.session = world.sent[init][-1].session
     client.notify("notifications/initialized")
     stream = client.listen()
-    world.say(world.dials[0].channel, request("1", "roots/list"))
-    assert world.said(stream)["method"] == "roots/list"
+    world.send(world.dials[0].channel, request("1", "roots/list"))
+    assert world.only_message(stream)["method"] == "roots/list"
     client.notify("notifications/roots/list_changed")
-    assert world.hears("notifications/roots/list_changed")
+    assert world.was_sent("notifications/roots/list_changed")
 
 
 def test_two_sessions_have_folders_of_their_own() -> None:
@@ -324,7 +318,7 @@ def test_two_sessions_have_folders_of_their_own() -> None:
 
 
 def refused(world: Driver, channel: ChannelId) -> tuple[int, str]:
-    """(status, code) of a file request that was refused."""
+    """Status and code of a file request that was refused."""
     (send,) = world.sent[channel]
     assert send.is_last
     body = json.loads(send.message)
@@ -336,21 +330,21 @@ def post(world: Driver, query: dict[str, str], *, to: str = "files-1", session: 
     return send_in(world, UploadOpening(server=to, query=query, session=session))
 
 
-def test_a_good_link_lets_a_body_in_and_its_files_become_handles() -> None:
+def test_a_valid_link_takes_an_upload_and_returns_handles() -> None:
     world, client = filing()
     channel = post(world, ask_link(client, HELPER))
     assert not world.sent[channel]
     order = world.only(Receive)
     assert order.channel == channel
     assert len(set(order.blobs)) == 32
-    effects = world.say(channel, manifest(("../b/a b.txt", 11), ("é.PDF", 3)))
+    effects = world.send(channel, manifest(("../b/a b.txt", 11), ("é.PDF", 3)))
     saves = [effect for effect in effects if isinstance(effect, Save)]
     assert effects == saves
     assert len(saves) == 2
     world.store(saves[1].ticket, Saved())
     assert not world.sent[channel], "not before all are saved"
     world.store(saves[0].ticket, Saved())
-    reply = world.said(channel)
+    reply = world.only_message(channel)
     assert (reply["server_id"], reply["count"]) == ("files-1", 2)
     sid = reply["session_id"]
     assert [file["filename"] for file in reply["uploads"]] == ["a b.txt", "é.PDF"]
@@ -366,8 +360,8 @@ def test_a_good_link_lets_a_body_in_and_its_files_become_handles() -> None:
 def test_a_single_file_is_named_in_the_singular_too() -> None:
     world, client = filing()
     channel = post(world, ask_link(client, HELPER))
-    save_all(world, world.say(channel, manifest(("a.txt", 1))))
-    reply = world.said(channel)
+    save_all(world, world.send(channel, manifest(("a.txt", 1))))
+    reply = world.only_message(channel)
     assert reply["upload_handle"] == reply["upload_handles"][0]
     assert reply["upload"]["filename"] == "a.txt"
 
@@ -396,7 +390,7 @@ def test_an_expired_link_is_refused() -> None:
     world.wait(2.0)
     channel = post(world, query)
     assert refused(world, channel) == (403, "bad_credential")
-    assert HELPER in world.said(channel)["detail"], "what to do about it"
+    assert HELPER in world.only_message(channel)["detail"], "it says what to do about it"
 
 
 @pytest.mark.parametrize("name", ["mcp_upload_exp", "mcp_upload_nonce", "mcp_upload_sig"])
@@ -426,20 +420,20 @@ def test_a_link_works_for_one_upload() -> None:
     world, client = filing()
     query = ask_link(client, HELPER)
     early = post(world, query)
-    save_all(world, world.say(post(world, query), manifest(("a", 1))))
+    save_all(world, world.send(post(world, query), manifest(("a", 1))))
     assert refused(world, post(world, query)) == (403, "bad_credential")
-    effects = world.say(early, manifest(("b", 1)))
+    effects = world.send(early, manifest(("b", 1)))
     assert effects[0] == Discard(blob=world.every(Receive)[0].blobs[0]), "one that had begun is too late"
     assert refused(world, early) == (403, "bad_credential")
 
 
 def test_a_link_is_not_used_up_by_an_upload_that_failed() -> None:
-    """A request that was refused may be mended and sent again."""
+    """A refused request may be corrected and sent again."""
     world, client = filing()
     query = ask_link(client, HELPER)
     world.end(post(world, query), Cause(End.GONE))
     channel = post(world, query)
-    (first, second) = world.say(channel, manifest(("a", 1), ("b", 1)))
+    (first, second) = world.send(channel, manifest(("a", 1), ("b", 1)))
     assert isinstance(first, Save)
     assert isinstance(second, Save)
     world.store(first.ticket, Saved())
@@ -453,20 +447,20 @@ def test_a_link_is_not_used_up_by_an_upload_that_failed() -> None:
         Discard(blob=blobs[1]),
     ]
     again = post(world, query)
-    save_all(world, world.say(again, manifest(("a", 1))))
-    assert world.said(again)["count"] == 1
+    save_all(world, world.send(again, manifest(("a", 1))))
+    assert world.only_message(again)["count"] == 1
 
 
 def test_two_uploads_on_one_link_at_once_do_not_both_succeed() -> None:
     world, client = filing()
     query = ask_link(client, HELPER)
     channels = [post(world, query) for _ in range(2)]
-    (save,) = world.say(channels[0], manifest(("a", 1)))
+    (save,) = world.send(channels[0], manifest(("a", 1)))
     assert isinstance(save, Save)
-    world.say(channels[1], manifest(("b", 1)))
+    world.send(channels[1], manifest(("b", 1)))
     assert refused(world, channels[1]) == (403, "bad_credential")
     world.store(save.ticket, Saved())
-    assert world.said(channels[0])["count"] == 1
+    assert world.only_message(channels[0])["count"] == 1
 
 
 def test_a_link_of_a_session_that_has_ended_is_refused() -> None:
@@ -475,14 +469,14 @@ def test_a_link_of_a_session_that_has_ended_is_refused() -> None:
     late = post(world, query)
     client.delete()
     assert refused(world, post(world, query)) == (409, "session_gone")
-    assert isinstance(world.say(late, manifest(("a", 1)))[0], Discard)
+    assert isinstance(world.send(late, manifest(("a", 1)))[0], Discard)
     assert refused(world, late) == (409, "session_gone")
 
 
 def test_an_upload_whose_session_ends_while_it_is_saved_leaves_nothing() -> None:
     world, client = filing()
     channel = post(world, ask_link(client, HELPER))
-    (save,) = world.say(channel, manifest(("a", 1)))
+    (save,) = world.send(channel, manifest(("a", 1)))
     assert isinstance(save, Save)
     client.delete()
     effects = world.store(save.ticket, Saved())
@@ -490,7 +484,7 @@ def test_an_upload_whose_session_ends_while_it_is_saved_leaves_nothing() -> None
     assert world.sent[channel][0].status == 409
 
 
-def test_the_log_never_shows_what_a_link_is_made_of() -> None:
+def test_the_log_never_shows_the_secrets_of_a_link() -> None:
     world, client = filing()
     query = ask_link(client, HELPER)
     post(world, {**query, "mcp_upload_sig": "0" * 64})
@@ -502,7 +496,7 @@ def test_the_log_never_shows_what_a_link_is_made_of() -> None:
 
 
 def place(world: Driver, *paths: str) -> None:
-    """Answer the Materialize orders of the last call, in order."""
+    """Answers the Materialize orders of the last call, in order."""
     orders = world.every(Materialize)[-len(paths) :]
     for order, path in zip(orders, paths, strict=True):
         world.store(order.ticket, Materialized(path=path))
@@ -512,13 +506,13 @@ def test_a_handle_becomes_the_path_where_the_server_finds_the_file() -> None:
     world, client = filing()
     (handle,) = upload(client, HELPER, ("a b.txt", 5))
     channel = client.request("1", "tools/call", f'{{"x":1.0,"arguments":{{"n": 1.0,"path":"{handle}"}},"name":"eat"}}')
-    assert not world.heard, "not before the file is there"
+    assert not world.unread, "not before the file is there"
     order = world.only(Materialize)
     spawned = world.dials[0].target
     assert isinstance(spawned, Spawn)
     assert (order.workspace, order.blob, order.filename) == (spawned.workspace, world.last(Receive).blobs[0], "a b.txt")
     world.store(order.ticket, Materialized(path="/w/in/a b.txt"))
-    sent = world.hear("tools/call")
+    sent = world.take_sent("tools/call")
     assert sent.raw.endswith(b'"params":{"x":1.0,"arguments":{"n": 1.0,"path":"/w/in/a b.txt"},"name":"eat"}}')
     world.answer(sent, '{"content":[]}')
     assert world.messages(channel) == [result("1", '{"content":[]}')]
@@ -529,15 +523,15 @@ def test_lists_nested_arguments_and_uris() -> None:
     one, two = upload(client, HELPER, ("1", 1), ("2", 2))
     call(client, "eat", path=[one, two])
     place(world, "/in/1", "/in/2")
-    assert world.hear("tools/call").frame["params"]["arguments"] == {"path": ["/in/1", "/in/2"]}
+    assert world.take_sent("tools/call").frame["params"]["arguments"] == {"path": ["/in/1", "/in/2"]}
     call(client, "eat_deep", options={"files": [{"path": two, "as": "x"}, {"path": one + "/1.txt"}, {"as": "y"}]})
     place(world, "/in/2", "/in/1")
-    assert world.hear("tools/call").frame["params"]["arguments"] == {
+    assert world.take_sent("tools/call").frame["params"]["arguments"] == {
         "options": {"files": [{"path": "/in/2", "as": "x"}, {"path": "/in/1"}, {"as": "y"}]}
     }
     call(client, "eat_uri", path=one)
     place(world, "/in/1 é")
-    assert world.hear("tools/call").frame["params"]["arguments"] == {"path": "file:///in/1%20%C3%A9"}
+    assert world.take_sent("tools/call").frame["params"]["arguments"] == {"path": "file:///in/1%20%C3%A9"}
 
 
 def test_one_handle_in_several_places_is_placed_once() -> None:
@@ -545,7 +539,7 @@ def test_one_handle_in_several_places_is_placed_once() -> None:
     (handle,) = upload(client, HELPER, ("1", 1))
     call(client, "eat", path=[handle, handle])
     place(world, "/in/1")
-    assert world.hear("tools/call").frame["params"]["arguments"] == {"path": ["/in/1", "/in/1"]}
+    assert world.take_sent("tools/call").frame["params"]["arguments"] == {"path": ["/in/1", "/in/1"]}
     assert len(world.every(Materialize)) == 1
 
 
@@ -553,7 +547,7 @@ def test_one_handle_in_several_places_is_placed_once() -> None:
 def test_a_call_without_its_file_argument_passes(arguments: dict[str, object]) -> None:
     world, client = filing()
     call(client, "eat", **arguments)
-    assert world.hear("tools/call").frame["params"]["arguments"] == arguments
+    assert world.take_sent("tools/call").frame["params"]["arguments"] == arguments
 
 
 def test_a_call_of_another_tool_passes_byte_for_byte() -> None:
@@ -561,18 +555,18 @@ def test_a_call_of_another_tool_passes_byte_for_byte() -> None:
     (handle,) = upload(client, HELPER, ("1", 1))
     params = f'{{ "name":"plain","arguments":{{"path":"{handle}","n":1.0}}}}'
     client.request("1", "tools/call", params)
-    assert world.hear("tools/call").raw.endswith(b'"params":' + params.encode() + b"}")
+    assert world.take_sent("tools/call").raw.endswith(b'"params":' + params.encode() + b"}")
 
 
 @pytest.mark.parametrize(
     "value", ["/etc/passwd", "", 7, {"a": 1}, [7], "upload://sessions/../..", "artifact://sessions/a/b/c", ["x", "y"]]
 )
-def test_what_is_no_handle_is_refused_with_advice(value: object) -> None:
+def test_a_value_that_is_no_handle_is_refused_with_advice(value: object) -> None:
     world, client = filing()
     text = complaint(world, call(client, "eat", path=value))
     assert "path" in text
     assert HELPER in text
-    assert not world.heard
+    assert not world.unread
     assert not world.every(Materialize)
 
 
@@ -592,10 +586,10 @@ def test_unknown_and_foreign_handles_are_refused_alike() -> None:
     assert len(texts) == 1
     assert HELPER in texts.pop()
     assert not world.every(Materialize)
-    assert not world.heard
+    assert not world.unread
 
 
-def test_a_file_that_cannot_be_placed_is_said_and_nothing_is_sent() -> None:
+def test_a_file_that_cannot_be_placed_fails_the_call_and_nothing_is_sent() -> None:
     world, client = filing()
     one, two = upload(client, HELPER, ("one.txt", 1), ("two.txt", 1))
     channel = call(client, "eat", path=[one, two])
@@ -606,7 +600,7 @@ def test_a_file_that_cannot_be_placed_is_said_and_nothing_is_sent() -> None:
     text = complaint(world, channel)
     assert "one.txt" in text
     assert "it is gone" in text
-    assert not world.heard
+    assert not world.unread
 
 
 def test_a_handle_in_use_does_not_expire_while_the_call_runs() -> None:
@@ -614,7 +608,7 @@ def test_a_handle_in_use_does_not_expire_while_the_call_runs() -> None:
     (handle,) = upload(client, HELPER, ("a", 1))
     call(client, "eat", path=handle)
     place(world, "/in/a")
-    sent = world.hear("tools/call")
+    sent = world.take_sent("tools/call")
     world.wait(1000.0)
     assert not world.every(Discard)
     world.answer(sent)
@@ -630,7 +624,7 @@ def test_a_call_cancelled_while_its_file_is_placed_is_never_written() -> None:
     client.notify("notifications/cancelled", '{"requestId":1}')
     assert channel in world.closed
     place(world, "/in/a")
-    assert not world.heard
+    assert not world.unread
     assert not world.sent[channel]
 
 
@@ -640,15 +634,15 @@ def test_a_file_call_waits_for_a_server_that_must_be_made_anew() -> None:
     world.end(world.dials[0].channel, Cause(End.BROKEN))
     call(client, "eat", path=handle)
     place(world, "/in/a")
-    world.shake_hands(capabilities=BOTH)
-    assert world.hear("tools/call").frame["params"]["arguments"] == {"path": "/in/a"}
+    world.start_server(capabilities=BOTH)
+    assert world.take_sent("tools/call").frame["params"]["arguments"] == {"path": "/in/a"}
 
 
-def test_a_repeated_member_in_a_file_call_is_refused_and_not_guessed_at() -> None:
+def test_a_repeated_member_in_a_file_call_is_refused() -> None:
     world, client = filing()
     channel = client.request("1", "tools/call", '{"name":"plain","name":"eat"}')
-    assert world.said(channel)["error"]["code"] == -32602
-    assert not world.heard
+    assert world.only_message(channel)["error"]["code"] == -32602
+    assert not world.unread
 
 
 # --- Tools that make files --------------------------------------------------------------------------------------------
@@ -728,12 +722,12 @@ def test_several_artifacts_are_all_described_and_one_file_is_taken_once() -> Non
 def test_an_output_argument_is_given_a_place_and_what_is_there_is_taken(wanted: str | None) -> None:
     world, client = filing()
     channel = call(client, "write", **({"out": wanted} if wanted else {}), n=1)
-    assert not world.heard
+    assert not world.unread
     allocate = world.only(Allocate)
     expected = {None: f"artifact-{allocate.artifact[:8]}", "shots/ü.png": "ü.png", "/etc/passwd.png": "passwd.png"}
     assert allocate.filename == expected[wanted]
     world.store(allocate.ticket, Allocated(path="/w/out/x/ü.png"))
-    sent = world.hear("tools/call")
+    sent = world.take_sent("tools/call")
     assert sent.frame["params"]["arguments"] == {"out": "/w/out/x/ü.png", "n": 1}
     world.answer(sent, '{"content":[]}')
     collect = world.only(Collect)
@@ -744,19 +738,19 @@ def test_an_output_argument_is_given_a_place_and_what_is_there_is_taken(wanted: 
     assert described["filename"] == "ü.png"
 
 
-def test_no_place_for_an_output_is_said_and_nothing_is_sent() -> None:
+def test_an_output_without_a_place_fails_the_call_and_nothing_is_sent() -> None:
     world, client = filing()
     channel = call(client, "write")
     world.store(world.only(Allocate).ticket, FULL)
     assert "the disk is full" in complaint(world, channel)
-    assert not world.heard
+    assert not world.unread
 
 
 def test_each_path_in_the_text_is_looked_at() -> None:
     world, client = filing()
     call(client, "say")
     blocks = json.dumps([{"type": "text", "text": "Saved to /out/a.txt and [b](/out/b.txt)"}])
-    world.answer(world.hear("tools/call"), f'{{"content":{blocks}}}')
+    world.answer(world.take_sent("tools/call"), f'{{"content":{blocks}}}')
     first = {paths[0] for paths in world.only(Survey).named}
     assert {"/out/a.txt", "/out/b.txt"} <= first
 
@@ -770,7 +764,7 @@ def test_embedded_content_is_taken_in_block_by_block() -> None:
         {"type": "image", "data": png, "mimeType": "image/png"},
         {"type": "resource", "resource": {"uri": "x:///notes.md", "text": "# hi"}},
     ]
-    world.answer(world.hear("tools/call"), json.dumps({"content": blocks}))
+    world.answer(world.take_sent("tools/call"), json.dumps({"content": blocks}))
     collect = world.only(Collect)
     image, note = collect.sources
     assert isinstance(image, InlineSource)
@@ -809,7 +803,7 @@ def test_the_content_itself_is_added_where_the_adapter_says_so() -> None:
 def test_nothing_found_leaves_the_result_as_it_is_and_says_why(text: str, reason: str) -> None:
     world, client = filing()
     channel = call(client, "say")
-    world.answer(world.hear("tools/call"), text)
+    world.answer(world.take_sent("tools/call"), text)
     for order in world.every(Collect):
         world.store(order.ticket, Collected(files=(CollectedFile(problem=reason),)))
     found = outcome(world, channel)
@@ -823,19 +817,19 @@ def test_nothing_found_leaves_the_result_as_it_is_and_says_why(text: str, reason
 def test_an_artifact_that_is_required_and_not_found_fails_the_call() -> None:
     world, client = filing()
     channel = call(client, "must")
-    world.answer(world.hear("tools/call"), '{"content":[{"type":"text","text":"done"}]}')
+    world.answer(world.take_sent("tools/call"), '{"content":[{"type":"text","text":"done"}]}')
     assert "the result names no file" in complaint(world, channel)
 
 
 @pytest.mark.parametrize("tool", ["say", "must", "point", "write"])
 def test_a_failed_tool_result_passes_byte_for_byte(tool: str) -> None:
-    """The paths in it are those it complains about."""
+    """Paths in a failed result are not looked at: they may be those that the tool could not use."""
     world, client = filing()
     channel = call(client, tool)
     for order in world.every(Allocate):
         world.store(order.ticket, Allocated(path="/w/out/x"))
     text = '{"content":[{"type":"text","text":"cannot write /out/a.txt"}], "isError":true}'
-    world.answer(world.hear("tools/call"), text)
+    world.answer(world.take_sent("tools/call"), text)
     assert world.messages(channel) == [result("1", text)]
     assert not world.every(Collect)
 
@@ -843,7 +837,7 @@ def test_a_failed_tool_result_passes_byte_for_byte(tool: str) -> None:
 def test_an_error_of_the_server_passes_byte_for_byte() -> None:
     world, client = filing()
     channel = call(client, "point")
-    sent = world.hear("tools/call")
+    sent = world.take_sent("tools/call")
     world.reply(sent, error(str(sent.id), '{"code":-1,"message":"no","data":1.0}'))
     assert world.messages(channel) == [error("1", '{"code":-1,"message":"no","data":1.0}')]
 
@@ -879,7 +873,7 @@ def workflow() -> dict[str, str]:
 
 @pytest.mark.parametrize("stage", ["collect", "save", "fetch"])
 @pytest.mark.parametrize("how", ["cancel", "delete"])
-def test_what_storage_says_of_a_call_that_is_over_is_discarded(stage: str, how: str) -> None:
+def test_storage_answers_for_a_call_that_is_over_are_discarded(stage: str, how: str) -> None:
     world, client = filing()
     channel = call(client, "show")
     finish(world)
@@ -899,7 +893,7 @@ def test_what_storage_says_of_a_call_that_is_over_is_discarded(stage: str, how: 
         client.notify("notifications/cancelled", '{"requestId":1}')
     else:
         client.delete()
-    said = len(world.sent[channel])
+    sent_before = len(world.sent[channel])
     if stage == "collect":
         collected()
         assert world.last(Discard).blob == collect.blobs[0]
@@ -910,7 +904,7 @@ def test_what_storage_says_of_a_call_that_is_over_is_discarded(stage: str, how: 
     else:
         world.store(world.only(Fetch).ticket, Fetched(data=b"hello"))
         assert not world.every(Discard), "it was saved: it lives until its deadline"
-    assert len(world.sent[channel]) == said
+    assert len(world.sent[channel]) == sent_before
 
 
 # --- Reading artifacts ------------------------------------------------------------------------------------------------
@@ -918,7 +912,7 @@ def test_what_storage_says_of_a_call_that_is_over_is_discarded(stage: str, how: 
 
 def list_resources(world: Driver, client: Client, listed: str = '{"resources":[]}') -> ChannelId:
     channel = client.request('"l"', "resources/list")
-    world.answer(world.hear("resources/list"), listed)
+    world.answer(world.take_sent("resources/list"), listed)
     return channel
 
 
@@ -975,7 +969,7 @@ def test_only_ones_own_exposed_artifacts_can_be_read() -> None:
     seen = json.loads(answers.pop())["error"]
     assert (seen["code"], seen["data"]) == (-32002, {"uri": "<uri>"})
     assert not world.every(Fetch)
-    assert not world.heard
+    assert not world.unread
     for who in (neighbour, elsewhere):
         assert mine not in world.messages(list_resources(world, who))[0].decode()
 
@@ -983,7 +977,7 @@ def test_only_ones_own_exposed_artifacts_can_be_read() -> None:
 def test_other_resources_are_read_from_the_server() -> None:
     world, client = filing()
     client.request("1", "resources/read", '{ "uri":"file:///a","x":1.0}')
-    assert world.hear("resources/read").raw.endswith(b'"params":{ "uri":"file:///a","x":1.0}}')
+    assert world.take_sent("resources/read").raw.endswith(b'"params":{ "uri":"file:///a","x":1.0}}')
 
 
 def test_an_artifact_that_cannot_be_read_is_an_error() -> None:
@@ -991,7 +985,7 @@ def test_an_artifact_that_cannot_be_read_is_an_error() -> None:
     described = make(world, client)
     channel = client.request("1", "resources/read", json.dumps({"uri": described["artifact_uri"]}))
     world.store(world.only(Fetch).ticket, StorageFailed(reason="lost", is_missing=True))
-    assert world.said(channel)["error"]["code"] == -32603
+    assert world.only_message(channel)["error"]["code"] == -32603
 
 
 def test_a_read_that_is_cancelled_is_not_answered() -> None:
@@ -1001,7 +995,7 @@ def test_a_read_that_is_cancelled_is_not_answered() -> None:
     client.notify("notifications/cancelled", '{"requestId":1}')
     assert world.store(world.only(Fetch).ticket, Fetched(data=b"hello")) == []
     assert not world.sent[channel]
-    assert not world.heard
+    assert not world.unread
 
 
 def test_artifacts_go_at_their_deadline() -> None:
@@ -1013,7 +1007,7 @@ def test_artifacts_go_at_their_deadline() -> None:
     effects = world.wait(0.2)
     assert effects == [Forget(key=record), Discard(blob=world.only(Collect).blobs[0])]
     channel = client.request("1", "resources/read", json.dumps({"uri": described["artifact_uri"]}))
-    assert world.said(channel)["error"]["code"] == -32002
+    assert world.only_message(channel)["error"]["code"] == -32002
 
 
 # --- Downloads --------------------------------------------------------------------------------------------------------
@@ -1034,7 +1028,7 @@ def download(world: Driver, opening: DownloadOpening) -> ChannelId:
     return channel
 
 
-def test_a_good_link_serves_the_blob_even_to_somebody_without_a_session() -> None:
+def test_a_valid_link_serves_the_blob_without_a_session() -> None:
     world, client = filing()
     described = make(world, client)
     channel = download(world, opening_of(described["download_url"]))
@@ -1055,10 +1049,10 @@ def test_a_link_to_an_upload_serves_it_too() -> None:
     world, client = filing()
     (uri,) = upload(client, HELPER, ("a.txt", 5))
     sid, uid = uri.split("/")[3:]
-    entry = world.engine._shelf.find_any(sid, uid)
+    entry = world.engine._file_store.find_any(sid, uid)
     assert entry is not None
-    (session,) = world.engine._clients.sessions.values()
-    url = link_to(world.engine._desk, session, entry.record)
+    (session,) = world.engine._sessions.sessions.values()
+    url = link_to(world.engine._context, session, entry.record)
     assert url is not None
     channel = download(world, opening_of(url))
     order = world.only(Serve)
@@ -1105,7 +1099,7 @@ def test_switched_off_downloads_serve_nothing_and_are_not_offered() -> None:
 
 
 def test_a_record_of_an_earlier_run_is_loaded() -> None:
-    """A link that was handed out keeps working when the proxy was started anew."""
+    """A link that was handed out keeps working after a restart of the proxy."""
     world, client = filing()
     described = make(world, client)
     saved = world.only(Save)
@@ -1177,7 +1171,7 @@ def test_a_session_takes_its_uploads_with_it_and_its_folders_once_the_process_is
 
 def test_folders_are_kept_while_a_process_that_was_given_up_still_runs() -> None:
     world = driver(server(), limits=Limits(start_timeout_s=5.0))
-    client = newcomer(world, "http", "files-1")
+    client = new_client(world, "http", "files-1")
     client.initialize()
     world.wait(5.1)
     child = world.dials[0]
@@ -1198,7 +1192,7 @@ def test_folders_outlive_a_process_that_died_within_its_session() -> None:
 
 def test_a_process_that_cannot_be_started_leaves_no_folders() -> None:
     world = driver(server())
-    newcomer(world, "http", "files-1").initialize()
+    new_client(world, "http", "files-1").initialize()
     world.end(world.dials[0].channel, Cause(End.UNREACHABLE))
     assert len(world.every(Sweep)) == 1
 
@@ -1232,11 +1226,11 @@ def test_nothing_of_the_file_plane_is_done_for_other_servers() -> None:
     plain = connect(world, "http", "plain")
     listed = '{"tools":[{"name":"eat"}]}'
     channel = plain.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), listed)
+    world.answer(world.take_sent("tools/list"), listed)
     assert world.messages(channel) == [result("1", listed)]
     plain.request("2", "tools/call", '{"name":"eat","arguments":{"path":"upload://x"}}')
-    assert world.hear("tools/call").frame["params"]["arguments"] == {"path": "upload://x"}
+    assert world.take_sent("tools/call").frame["params"]["arguments"] == {"path": "upload://x"}
     stream = plain.listen()
-    plain.request("3", "tools/call", "{}")  # two are open: what belongs to neither goes to the stream
-    world.say(world.last_dial(Spawn).channel, request("1", "roots/list"))
-    assert world.said(stream)["method"] == "roots/list", "the client's roots"
+    plain.request("3", "tools/call", "{}")  # two are open: a message of neither goes to the stream
+    world.send(world.last_dial(Spawn).channel, request("1", "roots/list"))
+    assert world.only_message(stream)["method"] == "roots/list", "the client's roots"

@@ -1,4 +1,5 @@
-"""Files over a restart: what one engine saved the next one has, for those whose it was and for nobody else."""
+"""Tests of files after a restart: the next engine has the uploads that were saved, for their owners and for no other
+client."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ import json
 import msgspec
 import pytest
 from driving import Client, Driver, connect, driver, upload
-from isthmus.core.base.effects import Discard, Forget, Materialize, Materialized, Save
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, UploadConsumer
+from isthmus.core.base.storage import Discard, Forget, Materialize, Materialized, Save
 from isthmus.core.files.store.records import StoredUpload
 
 HELPER = "f_get_upload_url"
@@ -19,28 +20,28 @@ LIMITS = Limits(upload_ttl_s=100.0)
 
 
 def stored(world: Driver) -> list[StoredUpload]:
-    """What the storage has of uploads, once all that was ordered is done."""
+    """The upload records in the storage, once all orders are carried out."""
     forgotten = {effect.key for effect in world.log if isinstance(effect, Forget)}
     saved = {effect.key: effect.value for effect in world.log if isinstance(effect, Save)}
     return [msgspec.json.decode(saved[key], type=StoredUpload) for key in saved if key not in forgotten]
 
 
 def eat(client: Client, handle: str) -> str | None:
-    """What a tool says that is given the file; None if it is given it."""
+    """Calls a tool with the file. Returns the error text, or None if the tool is given the file."""
     world = client.driver
     channel = client.request("1", "tools/call", json.dumps({"name": "eat", "arguments": {"path": handle}}))
     if world.messages(channel):
-        text: str = world.said(channel)["result"]["content"][0]["text"]
+        text: str = world.only_message(channel)["result"]["content"][0]["text"]
         return text
     order = world.last(Materialize)
     world.store(order.ticket, Materialized(path=f"/w/in/{order.upload}"))
-    assert order.upload in world.hear("tools/call").raw.decode()
+    assert order.upload in world.take_sent("tools/call").raw.decode()
     return None
 
 
 @pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "killed"])
-def test_a_handle_of_an_earlier_run_is_taken_from_whom_it_was_given_to(is_stopped: bool) -> None:
-    """By whoever of its principal names it: their session ended with that run."""
+def test_a_handle_of_an_earlier_run_is_valid_for_its_principal(is_stopped: bool) -> None:
+    """Any session of the same principal may pass the handle: the session of the upload ended with its run."""
     first = driver(FILES, limits=LIMITS)
     (handle,) = upload(connect(first, "http", "f", principal="ann"), HELPER, ("a.txt", 5))
     if is_stopped:
@@ -50,8 +51,8 @@ def test_a_handle_of_an_earlier_run_is_taken_from_whom_it_was_given_to(is_stoppe
     assert Discard(blob=records[0].blob) not in first.log
 
     second = driver(FILES, limits=LIMITS, seed=2, stored_uploads=records)
-    said = eat(connect(second, "http", "f", principal="eve"), handle)
-    assert said is not None and "it has expired, or belongs to another session" in said
+    refusal = eat(connect(second, "http", "f", principal="eve"), handle)
+    assert refusal is not None and "it has expired, or belongs to another session" in refusal
     ann = connect(second, "http", "f", principal="ann")
     assert eat(ann, handle) is None
     second.stop()
@@ -67,22 +68,22 @@ def test_a_session_that_ends_by_itself_leaves_no_uploads() -> None:
     assert stored(world) == []
 
 
-def test_what_expired_while_nothing_ran_is_not_served() -> None:
-    """Nor does it stay: it goes with the first deadline."""
+def test_an_upload_that_expired_between_two_runs_is_not_served() -> None:
+    """An expired upload is discarded at the first deadline."""
     first = driver(FILES, limits=LIMITS)
     (handle,) = upload(connect(first, "http", "f"), HELPER, ("a.txt", 5))
     first.stop()
     (record,) = stored(first)
     late = msgspec.structs.replace(record, expires_at_unix=record.expires_at_unix - 200)
     second = driver(FILES, limits=LIMITS, seed=2, stored_uploads=[late])
-    said = eat(connect(second, "http", "f"), handle)
-    assert said is not None and "it expired just now" in said
+    refusal = eat(connect(second, "http", "f"), handle)
+    assert refusal is not None and "it expired just now" in refusal
     assert Discard(blob=record.blob) in second.log
     assert second.engine.files() == ()
 
 
-def test_who_names_a_file_that_is_gone_is_told_why() -> None:
-    """An operator may remove any that no call uses, once."""
+def test_a_handle_of_a_deleted_file_says_why_it_is_gone() -> None:
+    """An operator may delete any file that no call uses, once."""
     world = driver(FILES, limits=LIMITS)
     client = connect(world, "http", "f")
     (handle,) = upload(client, HELPER, ("a.txt", 5))
@@ -93,10 +94,10 @@ def test_who_names_a_file_that_is_gone_is_told_why() -> None:
     with pytest.raises(LocalProtocolError, match="there is no file"):
         world.engine.receive_file_delete(file.id, world.now)
     world.wait(90)
-    said = eat(client, handle)
-    assert said is not None and "an operator deleted it 1 minute ago" in said
+    refusal = eat(client, handle)
+    assert refusal is not None and "an operator deleted it 1 minute ago" in refusal
     other = eat(connect(world, "http", "f"), handle)
-    assert other is not None and "operator" not in other, "what became of it is not for everybody to know"
+    assert other is not None and "operator" not in other, "another session is not told what became of it"
 
 
 def test_a_file_that_a_call_uses_is_not_deleted_before_that_is_over() -> None:
@@ -114,8 +115,8 @@ def test_a_file_that_a_call_uses_is_not_deleted_before_that_is_over() -> None:
     assert world.engine.files() == ()
 
 
-def test_what_is_more_than_the_bounds_are_now_makes_room_before_anything_happens() -> None:
-    """An operator has made them narrower: what was stored first goes, and what it was is known."""
+def test_uploads_beyond_narrower_limits_are_evicted_at_the_start() -> None:
+    """Files beyond narrower limits are evicted at the start, the oldest first, and their handles say so."""
     first = driver(FILES, limits=LIMITS)
     handles = upload(connect(first, "http", "f"), HELPER, ("a.txt", 500), ("b.txt", 600))
     first.stop()
@@ -124,8 +125,8 @@ def test_what_is_more_than_the_bounds_are_now_makes_room_before_anything_happens
     second.wait(0.0)
     (gone,) = [effect.blob for effect in second.log if isinstance(effect, Discard)]
     client = connect(second, "http", "f")
-    said = [eat(client, handle) for handle in handles]
-    (text,) = [each for each in said if each is not None]
+    refusals = [eat(client, handle) for handle in handles]
+    (text,) = [each for each in refusals if each is not None]
     assert "room" in text
     (lost,) = [record for record in stored(first) if record.blob == gone]
-    assert [lost.uid in handle for handle in handles] == [each is not None for each in said]
+    assert [lost.uid in handle for handle in handles] == [each is not None for each in refusals]

@@ -1,4 +1,5 @@
-"""`files: auto` through the engine: handles anywhere, outputs found without being told where, text that can be used."""
+"""Tests of `files: auto`: handles in any argument, outputs found without configuration, paths in text replaced by
+URIs."""
 
 from __future__ import annotations
 
@@ -30,17 +31,17 @@ TOOLS = json.dumps(
 
 
 class Scene(file_scenes.Scene):
-    """One client of a server whose files nobody has described."""
+    """One client of a server whose files no adapter describes."""
 
     def __init__(self, *, limits: Limits | None = None, roots: tuple[str, ...] = (), **more: Any) -> None:
         auto = more.pop("auto", AutoFiles())
         super().__init__(ServerPlan(id="auto", kind=Kind.PIPE, auto_files=auto, **more), limits=limits, roots=roots)
         channel = self.client.request('"tools"', "tools/list")
-        self.world.answer(self.world.hear("tools/list"), TOOLS)
-        assert self.said(channel)
+        self.world.answer(self.world.take_sent("tools/list"), TOOLS)
+        assert self.only_message(channel)
 
 
-# --- In ---------------------------------------------------------------------------------------------------------------
+# --- Inputs -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_handle_becomes_a_path_wherever_it_stands() -> None:
@@ -67,30 +68,30 @@ def test_a_tool_that_wants_a_uri_gets_one() -> None:
     assert got["uri"].endswith("/a%20b.txt")
 
 
-def test_a_refusal_teaches_and_a_harmless_call_is_made_again() -> None:
+def test_a_refused_path_becomes_a_uri_and_a_read_only_call_is_repeated() -> None:
     scene = Scene()
     handle = scene.upload("a.txt", b"hello")
     channel, got = scene.begin("look", source=handle)
     refusal = {"content": [{"type": "text", "text": f"Unsupported URI scheme: {got['source']}. Supported: file:"}]}
-    scene.world.answer(scene.heard, json.dumps({**refusal, "isError": True}))
+    scene.world.answer(scene.received, json.dumps({**refusal, "isError": True}))
     scene.disk.settle()
-    scene.heard = scene.world.hear("tools/call")
-    again = scene.heard.frame["params"]["arguments"]
+    scene.received = scene.world.take_sent("tools/call")
+    again = scene.received.frame["params"]["arguments"]
     assert again == {"source": "file://" + got["source"]}
     assert texts(scene.end(channel, "fine")) == "fine"
     _, got = scene.begin("look", source=handle)
     assert got["source"].startswith("file://")
 
 
-def test_a_call_that_may_have_done_something_is_not_made_again() -> None:
+def test_a_call_that_may_have_side_effects_is_not_repeated() -> None:
     scene = Scene()
     handle = scene.upload("a.txt", b"hello")
     channel, got = scene.begin("touch", source=handle)
     result = scene.end(channel, f"Unsupported URI scheme: {got['source']}. Supported: file:", isError=True)
     assert result["isError"] is True
-    assert not scene.world.hears("tools/call")
+    assert not scene.world.was_sent("tools/call")
     _, got = scene.begin("touch", source=handle)
-    assert got["source"].startswith("file://")  # but the agent's next try is
+    assert got["source"].startswith("file://")  # the agent's next try gets a URI
 
 
 def test_an_unknown_handle_is_explained_and_nothing_is_sent() -> None:
@@ -98,16 +99,16 @@ def test_an_unknown_handle_is_explained_and_nothing_is_sent() -> None:
     foreign = f"upload://sessions/{'a' * 32}/{'b' * 32}"
     channel, got = scene.begin("run", path=f"see {foreign}")
     assert got == {}
-    said = scene.said(channel)
-    assert said["isError"] is True
-    assert foreign in texts(said)
-    assert HELPER in texts(said)
+    answer = scene.only_message(channel)
+    assert answer["isError"] is True
+    assert foreign in texts(answer)
+    assert HELPER in texts(answer)
 
 
-# --- Out --------------------------------------------------------------------------------------------------------------
+# --- Outputs ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_changed_is_taken_in_whether_named_or_not() -> None:
+def test_changed_files_are_collected_whether_named_or_not() -> None:
     scene = Scene()
     result = scene.call("run", "done", writes={"report.docx": b"PK", "sub/b.csv": b"a,b"})
     assert sorted(names(result)) == ["b.csv", "report.docx"]
@@ -127,7 +128,7 @@ def test_what_changed_is_taken_in_whether_named_or_not() -> None:
         "e.db-wal",
     ],
 )
-def test_what_is_nobodys_output_is_left(name: str) -> None:
+def test_caches_and_unfinished_files_are_no_outputs(name: str) -> None:
     scene = Scene()
     assert artifacts(scene.call("run", writes={name: b"x"})) == []
 
@@ -146,7 +147,7 @@ def test_temporary_files_are_taken_only_when_named() -> None:
     assert names(result) == ["out.png"]
 
 
-def test_text_names_what_the_agent_can_use() -> None:
+def test_paths_in_text_are_replaced_by_uris() -> None:
     scene = Scene()
     text = "- [Snapshot](../out/page.yml)\n- Log: ../out/console.log#L1-L2\npath: './named.png'"
     writes = {
@@ -159,11 +160,11 @@ def test_text_names_what_the_agent_can_use() -> None:
     assert set(uris) == {"page.yml", "console.log", "named.png"}
     first = result["content"][0]["text"]
     assert first == f"- [Snapshot]({uris['page.yml']})\n- Log: {uris['console.log']}#L1-L2\npath: '{uris['named.png']}'"
-    assert "- heading" in json.dumps(result["content"])  # small and text: it is there to be read
+    assert "- heading" in json.dumps(result["content"])  # small text is embedded
     assert scene.base not in json.dumps(result["content"])
 
 
-def test_an_uploads_path_is_told_as_its_handle() -> None:
+def test_an_uploads_path_is_replaced_by_its_handle() -> None:
     scene = Scene()
     handle = scene.upload("logo.png", b"\x89PNG\r\n\x1a\n")
     channel, got = scene.begin("run", path=handle)
@@ -191,7 +192,7 @@ def test_an_artifact_is_the_next_calls_input() -> None:
     assert got["path"].endswith("/a.txt")
 
 
-def test_what_was_not_finished_is_taken_by_a_later_call() -> None:
+def test_an_unfinished_file_is_collected_by_a_later_call() -> None:
     scene = Scene()
     channel, _ = scene.begin("run")
     path = scene.disk.write(f"{scene.ws}/slow.bin", b"xx", is_busy=True)
@@ -220,14 +221,14 @@ def test_a_file_that_was_moved_is_new() -> None:
     assert names(scene.end(channel, "moved a.txt to b.txt")) == ["b.txt"]
 
 
-def test_a_folder_that_is_named_is_its_files() -> None:
+def test_the_files_of_a_named_folder_are_collected() -> None:
     scene = Scene()
     writes = {f"{scene.base}/out/traces/resources/{name}": b"x" for name in "abc"}
     result = scene.call("run", "- [Resources](../out/traces/resources)", writes=writes)
     assert sorted(names(result)) == ["a", "b", "c"]
 
 
-def test_an_error_takes_nothing_and_leaks_nothing() -> None:
+def test_a_failed_result_collects_no_file_and_leaks_no_path() -> None:
     scene = Scene()
     channel, _ = scene.begin("run", path="/etc/passwd")
     scene.disk.write(f"{scene.ws}/half.txt", b"x")
@@ -237,8 +238,8 @@ def test_an_error_takes_nothing_and_leaks_nothing() -> None:
     assert names(scene.call("run")) == ["half.txt"]
 
 
-def test_where_temporary_files_are_is_not_told() -> None:
-    """The session's own folder for them lies elsewhere; another's, which nobody should know, stays as it is."""
+def test_the_path_of_the_temporary_folder_is_hidden() -> None:
+    """The path of the session's own temporary folder is replaced; that of another session stays as it is."""
     scene = file_scenes.Scene(ServerPlan(id="auto", kind=Kind.PIPE, auto_files=AutoFiles()), tmp_prefix="/var/i-")
     channel, _ = scene.begin("run")
     own = f"/var/i-{scene.base.removeprefix('/w/')}"
@@ -254,7 +255,7 @@ def test_outside_of_the_session_only_what_the_call_wrote_is_taken() -> None:
     assert names(result) == ["new.txt"]
 
 
-def test_structure_is_reworded_as_text_is() -> None:
+def test_paths_in_structured_content_are_replaced_as_in_text() -> None:
     scene = Scene()
     path = f"{scene.ws}/a.txt"
     result = scene.call("run", f"wrote {path}", writes={"a.txt": b"x"}, structuredContent={"file": path, "n": 1.50})
@@ -262,7 +263,7 @@ def test_structure_is_reworded_as_text_is() -> None:
     assert result["structuredContent"] == {"file": artifact["artifact_uri"], "n": 1.5}
 
 
-def test_a_server_that_sees_the_disk_elsewhere() -> None:
+def test_paths_of_a_server_that_sees_the_disk_elsewhere_are_translated() -> None:
     scene = Scene(shared=(SharedFolder("/w", "/data/w"),))
     handle = scene.upload("a.txt", b"x")
     channel, got = scene.begin("run", path=handle)
@@ -284,11 +285,11 @@ def test_no_more_files_than_are_allowed_at_once() -> None:
 def test_calls_side_by_side_share_what_they_both_name() -> None:
     scene = Scene()
     first, _ = scene.begin("run")
-    one = scene.heard
+    one = scene.received
     second, _ = scene.begin("run")
     scene.disk.write(f"{scene.ws}/a.txt", b"x")
     taken = artifacts(scene.end(second, "wrote a.txt"))
-    scene.heard = one
+    scene.received = one
     assert artifacts(scene.end(first, "wrote a.txt")) == taken
 
 
@@ -304,11 +305,11 @@ def test_without_artifacts_no_path_of_ours_is_shown_either() -> None:
     plan = ServerPlan(id="auto", kind=Kind.PIPE, auto_files=AutoFiles())
     scene = file_scenes.Scene(plan, artifacts_enabled=False)
     handle = scene.upload("a.txt", b"x")
-    channel, _ = scene.begin("run", path=handle)  # the list of its tools is read first
-    if scene.world.hears("tools/list"):
-        scene.world.answer(scene.world.hear("tools/list"), TOOLS)
-    scene.heard = scene.world.hear("tools/call")
-    path = scene.heard.frame["params"]["arguments"]["path"]
+    channel, _ = scene.begin("run", path=handle)  # the tools are listed first
+    if scene.world.was_sent("tools/list"):
+        scene.world.answer(scene.world.take_sent("tools/list"), TOOLS)
+    scene.received = scene.world.take_sent("tools/call")
+    path = scene.received.frame["params"]["arguments"]["path"]
     result = scene.end(channel, f"read {path}")
     assert texts(result) == f"read {handle}"
     assert artifacts(result) == []

@@ -1,6 +1,7 @@
-"""Hostile clients and servers of the file plane: nothing gets in, nothing gets out, and the engine goes on.
+"""Tests of hostile clients and servers of the file plane: no foreign file gets in or out, and the engine goes on.
 
-The disk is the tests' own: whatever the engine orders of it is seen, and what it permits is a session's own.
+The disk is simulated, so that the tests see every storage order of the engine. Only a session's own files are
+permitted.
 """
 
 from __future__ import annotations
@@ -17,18 +18,7 @@ from driving import UNIX_AT_ZERO, ask_link, connect
 from file_scenes import Scene, artifacts, names, texts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from isthmus.core.base.effects import (
-    Collect,
-    DownloadOpening,
-    Fetch,
-    FileSource,
-    Materialize,
-    Receive,
-    Save,
-    Serve,
-    Survey,
-    UploadOpening,
-)
+from isthmus.core.base.events import DownloadOpening, UploadOpening
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
     ArtifactProducer,
@@ -39,6 +29,7 @@ from isthmus.core.base.plan import (
     ServerPlan,
     UploadConsumer,
 )
+from isthmus.core.base.storage import Collect, Fetch, FileSource, Materialize, Receive, Save, Serve, Survey
 
 AUTO = ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles())
 EVERY = tuple(mode for mode in LocatorMode if mode is not LocatorMode.NONE)
@@ -59,7 +50,7 @@ ADAPTED = ServerPlan(
 A, B = "a" * 32, "b" * 32
 TOOLS = '{"tools":[{"name":"run","inputSchema":{"type":"object"}}]}'
 
-# Names of what is not the caller's, or is nothing at all.
+# Paths that are not the caller's, or are no paths at all.
 PATHS = (
     "/etc/passwd",
     "/data/state/records.sqlite",
@@ -107,18 +98,18 @@ HANDLES = (
 
 
 def scene_of(plan: ServerPlan, **more: Any) -> Scene:
-    """A scene in which the tools of an automatic server were listed."""
+    """A scene in which the tools of a server with `files: auto` were listed."""
     scene = Scene(plan, **more)
     if plan.auto_files is not None:
         scene.client.request('"tools"', "tools/list")
-        scene.world.answer(scene.world.hear("tools/list"), TOOLS)
+        scene.world.answer(scene.world.take_sent("tools/list"), TOOLS)
     scene.disk.write("/w/other/ws/secret.txt", b"secret")
     scene.disk.write("/data/state/records.sqlite", b"secret")
     return scene
 
 
 def check_nothing_taken(scene: Scene, result: dict[str, Any]) -> None:
-    """Of what was not the session's own."""
+    """Fails if a file was collected that was not the session's own."""
     base = scene.base + "/"
     for order in scene.world.every(Collect):
         for source in order.sources:
@@ -131,7 +122,7 @@ def check_nothing_taken(scene: Scene, result: dict[str, Any]) -> None:
 
 def check_works(scene: Scene) -> None:
     handle = scene.upload("fine.txt", b"fine")
-    tool = "run" if scene.world.engine._desk.servers["s"].auto_files else "take"
+    tool = "run" if scene.world.engine._context.servers["s"].auto_files else "take"
     channel, got = scene.begin(tool, path=handle)
     assert scene.disk.files[got["path"]].data == b"fine"
     assert texts(scene.end(channel, "went well")).startswith("went well")
@@ -143,7 +134,7 @@ def check_works(scene: Scene) -> None:
 @pytest.mark.parametrize("text", HANDLES)
 @pytest.mark.parametrize("plan", [AUTO, ADAPTED], ids=["auto", "adapted"])
 def test_a_handle_that_is_not_the_callers_names_nothing(plan: ServerPlan, text: str) -> None:
-    """Wherever it stands, no file is laid out for it, and it is told from no other that does not exist."""
+    """A foreign handle is handled like one that does not exist, wherever it stands, and no file is placed for it."""
     scene = scene_of(plan)
     mine = scene.upload("mine.txt", b"mine")
     for tool in ("run",) if plan is AUTO else ("take", "open"):
@@ -156,20 +147,20 @@ def test_a_handle_that_is_not_the_callers_names_nothing(plan: ServerPlan, text: 
                 scene.end(channel, "done")
                 assert text in json.dumps(got, ensure_ascii=False).replace("\\u0000", "\0") or mine in text
             else:
-                assert scene.said(channel)["isError"]
+                assert scene.only_message(channel)["isError"]
     check_works(scene)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_path_is_no_handle(path: str) -> None:
-    """Where files are wanted, no path passes for one: not as it is, in a list, or deeper."""
+def test_a_path_is_refused_as_a_handle(path: str) -> None:
+    """A path passes for a file neither as it is, nor in a list, nor deeper."""
     scene = scene_of(ADAPTED)
     for arguments in ({"path": path}, {"many": [path]}, {"deep": {"path": path}}, {"path": [path]}):
         channel, got = scene.begin("take", **arguments)
         assert got == {}
-        assert scene.said(channel)["isError"]
+        assert scene.only_message(channel)["isError"]
     channel, got = scene.begin("open", path=path)
-    assert got == {"path": path}, "unless its adapter says that others pass, and then as it is"
+    assert got == {"path": path}, "with `accept_other` it passes unchanged"
     check_works(scene)
 
 
@@ -190,14 +181,14 @@ def test_an_output_goes_into_a_folder_of_its_own_whatever_it_is_to_be_called(pat
 
 @pytest.mark.parametrize("arguments", [b"upload://sessions/ " * 50_000, b"[" * 5000 + b"]" * 5000, b"\\u0000" * 50_000])
 def test_arguments_of_any_shape_are_answered(arguments: bytes) -> None:
-    """Many beginnings of handles, deep nests, and nothing but escapes: passed on, or refused."""
+    """Many beginnings of handles, deep nests, and nothing but escapes are passed on, or refused."""
     scene = scene_of(AUTO)
     value = arguments if arguments.startswith(b"[") else b'"' + arguments + b'"'
     params = b'{"name":"run","arguments":{"path":' + value + b"}}"
     message = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":' + params + b"}"
-    channel = scene.client.say(message)
+    channel = scene.client.send(message)
     scene.disk.settle()
-    assert scene.world.sent[channel] or scene.world.hears("tools/call")
+    assert scene.world.sent[channel] or scene.world.was_sent("tools/call")
     check_works(scene_of(AUTO))
 
 
@@ -207,7 +198,7 @@ def test_a_thousand_handles_are_too_many_for_one_call() -> None:
     before = len(scene.world.every(Materialize))
     channel, got = scene.begin("run", paths=[mine] * 2000)
     assert got == {}
-    assert scene.said(channel)["isError"]
+    assert scene.only_message(channel)["isError"]
     assert len(scene.world.every(Materialize)) == before
     check_works(scene)
 
@@ -222,22 +213,22 @@ values = st.recursive(
 
 @settings(max_examples=60)
 @given(value=values)
-def test_whatever_the_arguments_only_own_handles_are_replaced(value: object) -> None:
-    """What goes up is what was said, but for handles of the caller's own; what is refused was not sent."""
-    # What a name goes on with is the name too.
+def test_only_own_handles_are_replaced_in_any_arguments(value: object) -> None:
+    """Arguments go up unchanged but for the caller's own handles; a refused call is not sent."""
+    # Characters right after a file name would belong to the name.
     assume(not re.search(r"x\.txt[\w{]", json.dumps(value, ensure_ascii=False)))
     scene = scene_of(AUTO)
     mine = scene.upload("mine.txt", b"mine")
-    said = json.loads(json.dumps(value).replace("{mine}", mine))
-    channel, got = scene.begin("run", value=said)
+    given_value = json.loads(json.dumps(value).replace("{mine}", mine))
+    channel, got = scene.begin("run", value=given_value)
     laid = scene.world.every(Materialize)
     assert {order.upload for order in laid} <= {mine.rpartition("/")[2]}
     if not got:
-        assert scene.said(channel)["isError"]
-        assert any(scheme in json.dumps(said) for scheme in ("upload://", "artifact://"))
+        assert scene.only_message(channel)["isError"]
+        assert any(scheme in json.dumps(given_value) for scheme in ("upload://", "artifact://"))
         return
     path = next((name for name in scene.disk.files if name.startswith(scene.base)), "")
-    assert strip(strip(got["value"], path), mine) == strip(said, mine)
+    assert strip(strip(got["value"], path), mine) == strip(given_value, mine)
 
 
 def strip(value: object, *texts: str) -> object:
@@ -259,7 +250,7 @@ def strip(value: object, *texts: str) -> object:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("plan", [AUTO, ADAPTED], ids=["auto", "adapted"])
 def test_a_result_takes_nothing_that_is_not_the_sessions(plan: ServerPlan, path: str) -> None:
-    """Named in text, structure, links, embedded resources or the call's own arguments, and after its name again."""
+    """A foreign file is not collected, named in text, structure, links, embedded resources, arguments, or twice."""
     scene = scene_of(plan)
     uri = path if ":" in path else f"file://{path}"
     content = [
@@ -270,21 +261,21 @@ def test_a_result_takes_nothing_that_is_not_the_sessions(plan: ServerPlan, path:
     tool = "run" if plan is AUTO else "make"
     channel, _ = scene.begin(tool, output=path, paths=[path])
     result = {"content": content, "structuredContent": {"path": path, "also": [path]}}
-    scene.world.answer(scene.heard, json.dumps(result))
+    scene.world.answer(scene.received, json.dumps(result))
     scene.disk.settle()
-    while scene.world.hears("resources/read"):
-        scene.world.answer(scene.world.hear("resources/read"), '{"contents":[]}')
+    while scene.world.was_sent("resources/read"):
+        scene.world.answer(scene.world.take_sent("resources/read"), '{"contents":[]}')
         scene.disk.settle()
-    said = scene.said(channel)
-    check_nothing_taken(scene, said)
-    for made in artifacts(said):
-        assert made["size_bytes"] == 5, "what was in the message itself"
+    answer = scene.only_message(channel)
+    check_nothing_taken(scene, answer)
+    for made in artifacts(answer):
+        assert made["size_bytes"] == 5, "only the embedded text is collected"
         assert not set(made["filename"]) & set("/\\\0\n\u202e")
     check_works(scene)
 
 
 def test_a_result_of_ten_megabytes_of_paths_is_bounded_work() -> None:
-    """No more of them are looked at than there may be, in text or structure, and the text passes."""
+    """The number of paths that are looked at is bounded, in text or structure, and the text passes."""
     scene = scene_of(AUTO)
     text = " ".join(f"/etc/{number}.txt" for number in range(500_000))
     result = scene.call("run", text, structuredContent={"paths": [f"/tmp/{number}" for number in range(20_000)]})
@@ -296,7 +287,7 @@ def test_a_result_of_ten_megabytes_of_paths_is_bounded_work() -> None:
 
 
 def test_a_text_that_repeats_a_known_name_is_not_blown_up_without_bound() -> None:
-    """Each replacement is longer than what it replaces; there are only so many of them."""
+    """Each replacement is longer than what it replaces, so their number is bounded."""
     scene = scene_of(AUTO)
     result = scene.call("run", "f0.txt " * 300_000, writes={f"f{number}.txt": b"x" for number in range(8)})
     assert len(artifacts(result)) == 8
@@ -309,36 +300,40 @@ def test_a_thousand_embedded_files_are_too_many_for_one_result() -> None:
     blob = base64.b64encode(b"x").decode()
     block = {"type": "resource", "resource": {"uri": "file:///../../etc/cron.d/x", "blob": blob}}
     channel, _ = scene.begin("make")
-    scene.world.answer(scene.heard, json.dumps({"content": [block] * 1000}))
+    scene.world.answer(scene.received, json.dumps({"content": [block] * 1000}))
     scene.disk.settle()
-    made = artifacts(scene.said(channel))
+    made = artifacts(scene.only_message(channel))
     assert len(made) == Limits().artifacts_per_call_max
     assert {"/" in one["filename"] for one in made} == {False}
     check_works(scene)
 
 
 def test_a_thousand_links_are_not_all_followed() -> None:
-    """And none of them is one of ours, or a file."""
+    """Links that are followed are neither the proxy's own URIs nor files."""
     scene = scene_of(ADAPTED)
     channel, _ = scene.begin("make")
     uris = [f"demo://{number}" for number in range(1000)] + [f"artifact://sessions/{A}/{B}/x", "file:///etc/passwd"]
     links = [{"type": "resource_link", "name": "x", "uri": uri} for uri in reversed(uris)]
-    scene.world.answer(scene.heard, json.dumps({"content": links}))
+    scene.world.answer(scene.received, json.dumps({"content": links}))
     scene.disk.settle()
-    asked = [heard.frame["params"]["uri"] for heard in scene.world.heard if heard.frame["method"] == "resources/read"]
+    asked = [
+        received.frame["params"]["uri"]
+        for received in scene.world.unread
+        if received.frame["method"] == "resources/read"
+    ]
     assert 0 < len(asked) <= Limits().artifacts_per_call_max
     assert all(uri.startswith("demo://") for uri in asked)
     for _ in asked:
-        heard = scene.world.hear("resources/read")
+        received = scene.world.take_sent("resources/read")
         evil = {"uri": "file:///../../etc/passwd", "text": "x", "mimeType": "../../x"}
-        scene.world.answer(heard, json.dumps({"contents": [evil] * 5}))
+        scene.world.answer(received, json.dumps({"contents": [evil] * 5}))
     scene.disk.settle()
-    assert len(artifacts(scene.said(channel))) <= Limits().artifacts_per_call_max
+    assert len(artifacts(scene.only_message(channel))) <= Limits().artifacts_per_call_max
     check_works(scene)
 
 
 def test_a_server_that_makes_fifty_thousand_files() -> None:
-    """So many are taken as may be at once, the rest is said and left, and each look at the disk is bounded."""
+    """The result says that files beyond the limit are left for later, and each survey of the disk is bounded."""
     scene = scene_of(AUTO)
     channel, _ = scene.begin("run")
     for number in range(50_000):
@@ -349,12 +344,12 @@ def test_a_server_that_makes_fifty_thousand_files() -> None:
     assert "left for later calls" in result["_meta"]["artifact_error"]
     assert "more files in the session's folders than are watched" in result["_meta"]["artifact_error"]
     assert all(order.entries_max <= limits.files_known_max for order in scene.world.every(Survey))
-    assert len(scene.world.engine._plane._calls._ledgers[scene.base[3:]]) <= 2 * limits.files_known_max
+    assert len(scene.world.engine._plane._calls._known_files_by_workspace[scene.base[3:]]) <= 2 * limits.files_known_max
     check_works(scene)
 
 
-def test_what_was_there_before_is_no_output_even_if_not_all_of_it_is_seen() -> None:
-    """More files than are watched lie there from the start; some of them are deleted, others are made."""
+def test_files_from_before_the_call_are_no_outputs_even_if_too_many_to_watch() -> None:
+    """More files than are watched exist from the start; some of them are deleted, others are made."""
     scene = scene_of(AUTO, limits=Limits(files_known_max=10))
     for number in range(30):
         scene.disk.write(f"{scene.ws}/{number:03}.txt", b"old")
@@ -368,24 +363,24 @@ def test_what_was_there_before_is_no_output_even_if_not_all_of_it_is_seen() -> N
     assert names(scene.call("run")) == []
 
 
-def test_a_call_that_begins_beside_the_first_hides_nothing_of_it() -> None:
-    """Both look at what is there before they go up; what one wrote meanwhile is news all the same."""
+def test_a_concurrent_call_hides_no_output_of_the_first() -> None:
+    """Two calls survey the folders before they go up; a file that one wrote between the surveys is still new."""
     scene = scene_of(AUTO)
-    ask = '{"name":"run","arguments":{}}'
-    first = scene.client.request("1", "tools/call", ask)
-    scene.client.request("2", "tools/call", ask)
+    params = '{"name":"run","arguments":{}}'
+    first = scene.client.request("1", "tools/call", params)
+    scene.client.request("2", "tools/call", params)
     orders = scene.world.every(Survey)
     assert len(orders) == 2
     scene.world.store(orders[0].ticket, scene.disk._carry_out(orders[0]))  # type: ignore[arg-type]
-    scene.heard = scene.world.hear("tools/call")
+    scene.received = scene.world.take_sent("tools/call")
     scene.disk.write(f"{scene.ws}/a.txt", b"x")
     scene.world.store(orders[1].ticket, scene.disk._carry_out(orders[1]))  # type: ignore[arg-type]
     scene.disk._read = len(scene.world.log)
     assert names(scene.end(first, "done")) == ["a.txt"]
 
 
-def test_a_file_that_is_always_too_large_is_said_once() -> None:
-    """And does not take the place of those that can be taken."""
+def test_a_file_that_is_too_large_is_reported_once() -> None:
+    """A file that is too large does not take the place of others."""
     scene = scene_of(AUTO, limits=Limits(artifact_size_max_bytes=10, artifacts_per_call_max=2))
     writes = {f"{number}.bin": b"x" * 11 for number in range(2)}
     assert "too large" in scene.call("run", writes=writes)["_meta"]["artifact_error"]
@@ -410,7 +405,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_file_name_smuggles_anything_into_a_result(name: str) -> None:
-    """Its URI is one of ours, with the name escaped; nothing is added to the result but what was taken in."""
+    """The artifact's URI has the name escaped, and nothing else is added to the result."""
     scene = scene_of(AUTO)
     path = posixpath.normpath(f"{scene.ws}/{name}")
     result = scene.call("run", f"wrote {path}; wrote '{name}'", writes={path: b"x"}, structuredContent={"path": path})
@@ -434,29 +429,29 @@ fragments = st.sampled_from(
 
 @settings(max_examples=60)
 @given(pieces=st.lists(fragments, max_size=8), structured=st.lists(fragments, max_size=4))
-def test_whatever_a_result_says_only_own_uris_are_added(pieces: list[str], structured: list[str]) -> None:
-    """A URI of ours in the answer was in the server's words, or is that of the file that was taken in."""
+def test_only_own_uris_are_added_to_any_result(pieces: list[str], structured: list[str]) -> None:
+    """A file URI in the answer was in the server's result, or is that of the collected file."""
     scene = scene_of(AUTO)
     text = "".join(pieces).replace("{ws}", scene.ws)
     structure = {"of": "".join(structured).replace("{ws}", scene.ws)}
     result = scene.call("run", text, writes={"own.txt": b"own"}, structuredContent=structure)
     (made,) = artifacts(result)
-    said = text + " " + structure["of"]
+    original = text + " " + structure["of"]
     for uri in re.findall(r"(?:artifact|upload)://sessions/[0-9a-f]{32}/[0-9a-f]{32}", json.dumps(result)):
-        assert uri in said or made["artifact_uri"].startswith(uri)
+        assert uri in original or made["artifact_uri"].startswith(uri)
     assert scene.base not in json.dumps(result["_meta"])
     foreign = f"artifact://sessions/{A}/{B}/own.txt"
     assert result["content"][0]["text"].count(foreign) == text.count(foreign)
 
 
-# --- Other doors ----------------------------------------------------------------------------------------------------
+# --- Links, reads and cursors ---------------------------------------------------------------------------------------
 
 IDS = ("", ".", "..", "../s", "s/../s", "S", "s\0", "s" * 4096, "\u202es", "/etc", A)
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_no_door_opens_for_a_name_that_is_none(id: str) -> None:
-    """Server, session, handle and file names of links: each in turn is none, where all else is good."""
+def test_links_with_a_bad_name_are_refused(id: str) -> None:
+    """Links with a bad server, session, handle or file name are refused, each with all else valid."""
     scene = scene_of(AUTO)
     (made,) = artifacts(scene.call("run", writes={"a.txt": b"x"}))
     sid, aid, name = made["artifact_uri"].split("/")[3:]
@@ -489,8 +484,8 @@ def test_reading_and_subscribing_find_nothing_that_is_not_ones_own(uri: str) -> 
         channel = scene.client.request("5", method, json.dumps({"uri": uri}))
         scene.disk.settle()
         if uri.startswith("artifact://"):
-            assert "error" in scene.world.said(channel)
-    assert len(scene.world.every(Fetch)) == before, "what is not ours is the server's to answer"
+            assert "error" in scene.world.only_message(channel)
+    assert len(scene.world.every(Fetch)) == before, "other URIs go to the server"
     check_works(scene)
 
 
@@ -500,16 +495,16 @@ def test_a_cursor_is_ours_or_refused(rest: str) -> None:
     scene.call("run", writes={"a.txt": b"x", "b.txt": b"x"})
     channel = scene.client.request("5", "resources/list", json.dumps({"cursor": "isthmus-artifact:" + rest}))
     scene.disk.settle()
-    said = scene.world.said(channel)
-    if "result" in said:
-        listed = said["result"]["resources"]
+    answer = scene.world.only_message(channel)
+    if "result" in answer:
+        listed = answer["result"]["resources"]
         assert len(listed) <= 1
         assert all(scene.client.session not in one["uri"] for one in listed)
     check_works(scene)
 
 
-def test_another_persons_files_do_not_exist() -> None:
-    """Neither in arguments, nor to be read; not even for whoever has their session's id."""
+def test_files_of_another_principal_do_not_exist() -> None:
+    """Files of another principal can be neither passed nor read, even with the id of the other's session."""
     scene = scene_of(AUTO)
     handle = scene.upload("mine.txt", b"mine")
     (made,) = artifacts(scene.call("run", writes={"a.txt": b"x"}))
@@ -520,15 +515,15 @@ def test_another_persons_files_do_not_exist() -> None:
         call = json.dumps({"name": "run", "arguments": {"path": text}})
         channel = stranger.request("5", "tools/call", call)
         scene.disk.settle()
-        said = scene.world.said(channel)["result"]
-        assert said["isError"]
-        assert "mine.txt" not in texts(said)
+        refusal = scene.world.only_message(channel)["result"]
+        assert refusal["isError"]
+        assert "mine.txt" not in texts(refusal)
     channel = stranger.request("6", "resources/read", json.dumps({"uri": made["artifact_uri"]}))
     scene.disk.settle()
     unknown = made["artifact_uri"].replace(made["artifact_id"], "c" * 32)
     other = stranger.request("6", "resources/read", json.dumps({"uri": unknown}))
-    told, like = json.dumps(scene.world.said(channel)), json.dumps(scene.world.said(other))
-    assert told.replace(made["artifact_id"], "c" * 32) == like, "as one that never was"
+    foreign, missing = json.dumps(scene.world.only_message(channel)), json.dumps(scene.world.only_message(other))
+    assert foreign.replace(made["artifact_id"], "c" * 32) == missing, "as one that never existed"
     stranger.session = scene.client.session
     taken = stranger.request("7", "tools/call", json.dumps({"name": "run", "arguments": {"path": handle}}))
     scene.disk.settle()
@@ -538,7 +533,7 @@ def test_another_persons_files_do_not_exist() -> None:
 
 
 def test_time_that_a_server_claims_proves_nothing() -> None:
-    """A file elsewhere that says it is from tomorrow is taken only where artifacts may lie."""
+    """A file elsewhere with a modification time in the future is collected only where artifacts may lie."""
     scene = scene_of(AUTO, roots=("/shared",))
     scene.disk.write("/shared/old.txt", b"old")
     scene.disk.files["/w/other/ws/secret.txt"].changed_at_unix = UNIX_AT_ZERO + 10**9

@@ -1,16 +1,16 @@
-"""Files against a plain model: which bytes each client was promised, under which name, and how long.
+"""A model of files: the bytes that each client was promised, under which name, and for how long.
 
 Clients of both eras, of two principals and two servers, put files in at once or piece by piece, call tools with handles
 of their own and of others, of now, of long ago and of an earlier run; tools write, overwrite, move and leave half of a
 file, and answer, fail, are cancelled or die; time passes, sessions end, room runs out, an operator deletes, the disk
-fails or is late, and the proxy is started again. The model reads what clients, servers and a disk would. It holds that
+fails or is late, and the proxy is started again. The model sees what clients, servers and a disk see. It holds that
 
-- a name gives exactly the bytes it was given for, to whoever may have them, and to nobody else;
-- what tools have written is taken in whole, once, by the first call of its session that ends well;
-- a file goes when its time is over, its session has ended, an operator says so, or when there is no room for another
-  without it, and never while a call uses it;
-- what is stored is what can be found; nothing else is on the disk;
-- when every time is over and everybody is gone, nothing is left of anything.
+- a name gives exactly the bytes it was given for, to those who may have them, and to no other client;
+- files that tools have written are collected whole, once, by the first call of their session that ends well;
+- a file goes when it expires, when its session has ended, when an operator deletes it, or when another needs its room,
+  and never while a call uses it;
+- every stored file can be found, and nothing else is on the disk;
+- when all sessions and files are over, nothing is left.
 
 `ISTHMUS_FILES_EXAMPLES` asks for more examples than usual.
 """
@@ -27,12 +27,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
-from driving import GONE, UNIX_AT_ZERO, Heard
-from file_parties import Asked, Party, Scene
+from driving import GONE, UNIX_AT_ZERO, SentMessage
+from file_clients import ClientRequest, Party, Scene
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from isthmus.core.base.effects import Append, Appended, DraftOpening, RawFile, Receive, UploadOpening, Verb
+from isthmus.core.base.events import DraftOpening, RawFile, UploadOpening, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
@@ -47,11 +47,12 @@ from isthmus.core.base.plan import (
     UploadConsumer,
 )
 from isthmus.core.base.revisions import Era
+from isthmus.core.base.storage import Append, Appended, Receive
 from isthmus.core.files.store.records import FileStatus
 from stateless_driving import assert_empty
 
 SESSION_BYTES, ALL_BYTES, FILE_BYTES = 100, 160, 60
-UPLOAD_S, ARTIFACT_S, DRAFT_S, STORAGE_S, LINK_S = 60, 45, 30, 20, 25
+UPLOAD_S, ARTIFACT_S, RESUMABLE_S, STORAGE_S, LINK_S = 60, 45, 30, 20, 25
 FILES_EACH, FILES_ALL = 6, 16
 LIMITS = Limits(
     session_storage_max_bytes=SESSION_BYTES,
@@ -66,8 +67,8 @@ LIMITS = Limits(
     upload_ttl_s=UPLOAD_S,
     artifact_ttl_s=ARTIFACT_S,
     upload_link_ttl_s=LINK_S,
-    upload_draft_ttl_s=DRAFT_S,
-    upload_draft_max_s=2 * DRAFT_S,
+    upload_draft_ttl_s=RESUMABLE_S,
+    upload_draft_max_s=2 * RESUMABLE_S,
     storage_timeout_s=STORAGE_S,
     session_idle_ttl_s=1e6,
     reply_timeout_s=1e6,
@@ -102,7 +103,7 @@ SERVERS = (
 )
 NAMES = {"auto": ["run"], "box": ["eat", "read", "open", "make", "tell", "show"]}
 TOOLS = {id: [{"name": name, "inputSchema": {"type": "object"}} for name in names] for id, names in NAMES.items()}
-WAYS = [
+CLIENTS = [
     ("auto", "ann", False),
     ("auto", "ann", False),
     ("auto", "bob", False),
@@ -111,14 +112,14 @@ WAYS = [
     ("auto", "bob", True),
     ("box", "ann", True),
 ]
-WAYS_TO_WRITE = ["new", "new", "new", "again", "input", "half", "empty", "hidden", "large", "move"]
+WRITES = ["new", "new", "new", "again", "input", "half", "empty", "hidden", "large", "move"]
 WHO = st.sampled_from([0, 0, 0, 1, 2, 3, 3, 4, 4, 5, 6])
 SIZES = st.sampled_from([20, 20, 35, FILE_BYTES])
 
 
 @dataclass(eq=False)
 class File:
-    """What was promised of one."""
+    """A file that was promised to a client."""
 
     id: str
     kind: str
@@ -147,22 +148,22 @@ class Coming:
     """An upload under way.
 
     Attributes:
-        hold: the room it was given.
-        slots: the files it may be.
-        files: what was sent, once it was, by blob.
-        draft: where it goes on, if it comes piece by piece.
+        reserved: bytes of its reservation.
+        slots: the number of files in its reservation.
+        files: the bytes that were sent, by blob.
+        resume_query: the query of its address, if it is a resumable upload.
     """
 
     party: Party
     sid: str
     link: dict[str, str]
     channel: ChannelId
-    hold: int
+    reserved: int
     slots: int
     blobs: tuple[str, ...]
     files: dict[str, bytes] = field(default_factory=dict)
     data: bytes = b""
-    draft: dict[str, str] | None = None
+    resume_query: dict[str, str] | None = None
     address: str = ""
     offset: int = 0
     ends_at: float = 0.0
@@ -176,13 +177,13 @@ class Space:
     """The folders of one session, and what its tools have done there.
 
     Attributes:
-        dirty: finished files that no call has told of, by path.
-        written: everything that was ever whole.
-        hidden: what is taken only when it is named.
+        dirty: finished files that no result has described, by path.
+        written: the contents of all files that were ever whole.
+        hidden: the contents of files that are collected only when they are named.
         touched: copies of inputs that tools have changed.
-        is_begun: what was there before the first call is known to be nobody's.
-    doubtful: written in the course of a call of which that is not known, since the disk had its troubles: another call
-        may have begun after it, or not.
+        is_begun: True once the files before the first call are known to be no outputs.
+        doubtful: contents that were written before that was known, as the disk failed or was late: they may be
+            collected, or not.
     """
 
     base: str
@@ -203,8 +204,8 @@ class Call:
     is_refused: bool
     space: Space
     troubles: int
-    asked: Asked | None = None
-    heard: Heard | None = None
+    asked: ClientRequest | None = None
+    received: SentMessage | None = None
     got: dict[str, Any] = field(default_factory=dict)
     path: str = ""
     data: bytes = b""
@@ -218,7 +219,7 @@ class FilesWorld(RuleBasedStateMachine):
     def begin(self, eviction: Eviction) -> None:
         self.eviction = eviction
         self.scene = Scene(SERVERS, TOOLS, limits=LIMITS, eviction=eviction)
-        self.parties = [Party(self.scene, server, name, is_modern=modern) for server, name, modern in WAYS]
+        self.parties = [Party(self.scene, server, name, is_modern=modern) for server, name, modern in CLIENTS]
         self.files: dict[str, File] = {}
         self.coming: list[Coming] = []
         self.calls: list[Call] = []
@@ -227,7 +228,8 @@ class FilesWorld(RuleBasedStateMachine):
         self.brought: dict[str, bytes] = {}
         self.spent: set[str] = set()
         self.released = 0
-        self.is_surprised = False  # by what was stored when the process ended, before others could go for it
+        # By files that were stored when the process ended, before others could be evicted for them.
+        self.is_surprised = False
         self.count = 0
         self.troubles = 0
 
@@ -238,7 +240,7 @@ class FilesWorld(RuleBasedStateMachine):
         return self.scene.world.now
 
     def fresh(self, size: int) -> bytes:
-        """Bytes that nobody else has."""
+        """Bytes that no other file has."""
         self.count += 1
         return f"{self.count:05} ".encode().ljust(size, b"x")
 
@@ -257,21 +259,21 @@ class FilesWorld(RuleBasedStateMachine):
         if file.kind == "upload":
             file.ends_at = self.now + UPLOAD_S
 
-    def holds(self, sid: str | None = None) -> tuple[int, int]:
+    def reservations(self, sid: str | None = None) -> tuple[int, int]:
         found = [one for one in self.coming if sid in (None, one.sid)]
-        return sum(one.hold for one in found), sum(one.slots for one in found)
+        return sum(one.reserved for one in found), sum(one.slots for one in found)
 
     def bytes_of(self, sid: str | None = None) -> int:
-        return sum(file.size for file in self.there() if sid in (None, file.sid)) + self.holds(sid)[0]
+        return sum(file.size for file in self.there() if sid in (None, file.sid)) + self.reservations(sid)[0]
 
     def fits(self, sid: str, sizes: list[int]) -> bool:
-        """Whether there is room without anything going for it."""
+        """True if there is room without an eviction."""
         slots = sum(file.sid == sid and file.kind == "artifact" for file in self.there()) + len(sizes)
         return (
             self.bytes_of(sid) + sum(sizes) <= SESSION_BYTES
             and self.bytes_of() + sum(sizes) <= ALL_BYTES
             and slots <= FILES_EACH
-            and len(self.there()) + self.holds()[1] + len(sizes) <= FILES_ALL
+            and len(self.there()) + self.reservations()[1] + len(sizes) <= FILES_ALL
         )
 
     def party(self, index: int) -> Party:
@@ -281,7 +283,7 @@ class FilesWorld(RuleBasedStateMachine):
         return party
 
     def space_of(self, party: Party) -> Space:
-        session = self.scene.world.engine._clients.by_sid(party.sid)
+        session = self.scene.world.engine._sessions.by_sid(party.sid)
         assert session is not None
         return self.spaces.setdefault(party.sid, Space(f"/w/{session.workspace}"))
 
@@ -289,10 +291,10 @@ class FilesWorld(RuleBasedStateMachine):
         disk = self.scene.disk
         return not (disk.is_late or disk.held or disk.failing)
 
-    # --- Looking ----------------------------------------------------------------------------------------------------
+    # --- Checking ---------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Everybody reads what they were told, and the storage is seen through."""
+        """All clients read what they got, and the storage is checked."""
         self.scene.run()
         shown = {status.id: status for status in self.scene.world.engine.files()}
         for status in shown.values():
@@ -311,7 +313,7 @@ class FilesWorld(RuleBasedStateMachine):
         self.look_at_disk()
 
     def take_note(self, status: FileStatus) -> None:
-        """A file is there: its bytes are somebody's who had to do with that session."""
+        """A file is new: its bytes belong to a client of that session."""
         data = self.scene.disk.blobs[status.blob]
         if status.kind == "upload":
             assert self.brought[status.blob] == data
@@ -322,8 +324,8 @@ class FilesWorld(RuleBasedStateMachine):
             found = [path for path, dirty in space.dirty.items() if dirty == data]
             for path in (found := [path for path in found if path.rpartition("/")[2] == status.filename]):
                 del space.dirty[path]
-            is_told_by_name = status.tool != "run" or data in space.hidden
-            assert found or is_told_by_name or not space.is_begun or data in space.doubtful, "each is taken once"
+            is_named = status.tool != "run" or data in space.hidden
+            assert found or is_named or not space.is_begun or data in space.doubtful, "each is collected once"
             space.doubtful.discard(data)
             ttl = ARTIFACT_S
         added_at = status.stored_at_unix - UNIX_AT_ZERO
@@ -364,7 +366,7 @@ class FilesWorld(RuleBasedStateMachine):
             file.gone = "eviction"
             assert not file.pins
         if self.troubles != self.scene.disk.troubles:
-            return  # what they made room for may have come to nothing
+            return  # the files that they made room for may not have been stored
         extra = sum(file.size for file in evicted) + self.released
         for file in evicted:
             own = sum(other.size for other in evicted if other.sid == file.sid) + self.released
@@ -381,12 +383,12 @@ class FilesWorld(RuleBasedStateMachine):
             assert disk.records.keys() == keys
             assert disk.blobs.keys() == blobs.keys()
 
-    # --- Putting in -------------------------------------------------------------------------------------------------
+    # --- Uploading --------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.coming) < 3)
     @rule(index=WHO, form=st.sampled_from(["form", "form", "put", "tus"]), size=SIZES)
     def put_in(self, index: int, form: str, size: int) -> None:
-        """Begin an upload: refused only where nothing could make room."""
+        """Begins an upload: refused only where no eviction could make room."""
         party = self.party(index)
         link = party.link()
         assert link["sid"] == party.sid
@@ -404,25 +406,25 @@ class FilesWorld(RuleBasedStateMachine):
             (sent,) = world.sent[channel]
             if sent.status == 201:
                 parts = urlsplit(dict(sent.headers)["Location"])
-                one.address, one.draft = parts.path.rpartition("/")[2], dict(parse_qsl(parts.query))
-                one.hold, one.slots = size, 1
-                one.ends_at, one.dies_at = self.now + DRAFT_S, self.now + 2 * DRAFT_S
+                one.address, one.resume_query = parts.path.rpartition("/")[2], dict(parse_qsl(parts.query))
+                one.reserved, one.slots = size, 1
+                one.ends_at, one.dies_at = self.now + RESUMABLE_S, self.now + 2 * RESUMABLE_S
         else:
             is_raw = form == "put"
             opening_ = UploadOpening(server=party.server, query=one.link, size_bytes=size, raw=raw if is_raw else None)
             effects = world.open(channel, opening_)
             for order in effects:
                 if isinstance(order, Receive):
-                    one.hold, one.slots, one.blobs = order.total_size_max_bytes, len(order.blobs), order.blobs
-                    assert one.hold <= size
+                    one.reserved, one.slots, one.blobs = order.total_size_max_bytes, len(order.blobs), order.blobs
+                    assert one.reserved <= size
         if self.is_quiet() and not any(one.is_sent for one in self.coming):
-            assert bool(one.hold) == (slots > 0 and room > 0 and (form == "form" or room >= size)), (room, slots)
-        if one.hold:
+            assert bool(one.reserved) == (slots > 0 and room > 0 and (form == "form" or room >= size)), (room, slots)
+        if one.reserved:
             self.coming.append(one)
         self.look()
 
     def room(self, sid: str) -> tuple[int, int]:
-        """Bytes and uploads that a session may still have, with what could go for them."""
+        """Bytes and uploads that a session may still have, with what could be evicted for them."""
 
         def sizes(files: list[File]) -> int:
             may_go = self.eviction is not Eviction.NONE
@@ -432,8 +434,8 @@ class FilesWorld(RuleBasedStateMachine):
         own = sizes([file for file in self.there() if file.sid == sid])
         loose = [file for file in self.there() if file.sid not in {sid, *live} and (file.is_bearer or file.is_restored)]
         own_left, all_left = SESSION_BYTES - self.bytes_of(sid), ALL_BYTES - self.bytes_of()
-        uploads = sum(file.sid == sid and file.kind == "upload" for file in self.there()) + self.holds(sid)[1]
-        slots = min(FILES_EACH - uploads, FILES_ALL - len(self.there()) - self.holds()[1])
+        uploads = sum(file.sid == sid and file.kind == "upload" for file in self.there()) + self.reservations(sid)[1]
+        slots = min(FILES_EACH - uploads, FILES_ALL - len(self.there()) - self.reservations()[1])
         return min(own + own_left, own + sizes(loose) + all_left), slots
 
     @rule(index=WHO, form=st.sampled_from(["form", "form", "put", "tus"]), size=SIZES)
@@ -452,8 +454,8 @@ class FilesWorld(RuleBasedStateMachine):
 
     def send_one(self, one: Coming, *, hangs_up: bool, is_whole: bool) -> None:
         one.troubles = self.scene.disk.troubles
-        self.released = one.hold
-        if one.draft is not None:
+        self.released = one.reserved
+        if one.resume_query is not None:
             self.go_on(one, is_whole=is_whole, is_last=hangs_up)
         elif hangs_up and not is_whole:
             self.scene.world.end(one.channel, GONE)
@@ -463,7 +465,7 @@ class FilesWorld(RuleBasedStateMachine):
         self.look()
 
     def arrive(self, one: Coming, *, is_split: bool) -> None:
-        whole = one.data[: one.hold]
+        whole = one.data[: one.reserved]
         cut = len(whole) // 2 if is_split else len(whole)
         parts = [part for part in (whole[:cut], whole[cut:]) if part]
         one.files = dict(zip(one.blobs, parts, strict=False))
@@ -472,7 +474,7 @@ class FilesWorld(RuleBasedStateMachine):
         stored = [
             {"filename": "a.txt", "size_bytes": len(part), "sha256": hashlib.sha256(part).hexdigest()} for part in parts
         ]
-        self.scene.world.say(one.channel, json.dumps({"files": stored}).encode())
+        self.scene.world.send(one.channel, json.dumps({"files": stored}).encode())
 
     def keep(self, one: Coming) -> None:
         self.scene.disk.blobs.update(one.files)
@@ -480,8 +482,8 @@ class FilesWorld(RuleBasedStateMachine):
 
     def go_on(self, one: Coming, *, is_whole: bool, is_last: bool) -> None:
         world = self.scene.world
-        assert one.draft is not None
-        common: dict[str, Any] = {"server": one.party.server, "query": one.draft, "draft": one.address}
+        assert one.resume_query is not None
+        common: dict[str, Any] = {"server": one.party.server, "query": one.resume_query, "draft": one.address}
         channel = world.engine.new_channel()
         if is_last and not is_whole:
             world.open(channel, DraftOpening(verb=Verb.END, **common))
@@ -500,20 +502,20 @@ class FilesWorld(RuleBasedStateMachine):
         assert (order.offset, order.size_bytes) == (one.offset, len(one.data))
         count = left if is_whole else left // 2
         one.offset += count
-        self.scene.disk.drafts[order.blob] = one.data[: one.offset]
-        one.channel, one.ends_at = channel, min(self.now + DRAFT_S, one.dies_at)
+        self.scene.disk.unfinished_uploads[order.blob] = one.data[: one.offset]
+        one.channel, one.ends_at = channel, min(self.now + RESUMABLE_S, one.dies_at)
         if one.offset < len(one.data):
-            world.say(channel, msgspec.json.encode(Appended(one.offset)))
+            world.send(channel, msgspec.json.encode(Appended(one.offset)))
             assert world.sent[channel][-1].status == 204
             return
         one.is_sent = True
-        one.files = {order.blob: self.scene.disk.drafts.pop(order.blob)}
+        one.files = {order.blob: self.scene.disk.unfinished_uploads.pop(order.blob)}
         self.keep(one)
         report = Appended(one.offset, sha256=hashlib.sha256(one.data).hexdigest())
-        world.say(channel, msgspec.json.encode(report))
+        world.send(channel, msgspec.json.encode(report))
 
     def statuses(self, one: Coming, fine: int) -> list[int]:
-        """What may be said to a request about a draft."""
+        """The statuses with which a request about a resumable upload may be answered."""
         if one.dies_at <= self.now:
             return [403, 404]
         if one.ends_at <= self.now or self.is_orphan(one) or one.link["mcp_upload_nonce"] in self.spent:
@@ -524,9 +526,11 @@ class FilesWorld(RuleBasedStateMachine):
         return not one.party.is_modern and one.sid not in self.live()
 
     def look_at_upload(self, one: Coming) -> None:
-        """Its client hears that it is there, with a handle for each file; or nothing is left of it."""
+        """The client gets a handle for each file; or nothing is left of the upload."""
         if not one.is_sent:
-            if (one.draft is not None and one.ends_at <= self.now) or (self.is_orphan(one) and one.draft is not None):
+            if (one.resume_query is not None and one.ends_at <= self.now) or (
+                self.is_orphan(one) and one.resume_query is not None
+            ):
                 self.coming.remove(one)
             return
         found = self.scene.world.sent[one.channel]
@@ -536,12 +540,12 @@ class FilesWorld(RuleBasedStateMachine):
         sent = found[-1]
         blobs = {file.blob for file in self.files.values()}
         if sent.status in (200, 201, 204):
-            if one.draft is None:
-                told = json.loads(sent.message)["upload_handles"]
+            if one.resume_query is None:
+                handles = json.loads(sent.message)["upload_handles"]
             else:
-                told = [dict(sent.headers)["Upload-Handle"]]
-            assert [f for f in self.files.values() if f.uri in told and f.blob in one.files], "there is what was told"
-            assert len(told) == len(one.files)
+                handles = [dict(sent.headers)["Upload-Handle"]]
+            assert [f for f in self.files.values() if f.uri in handles and f.blob in one.files], "each handle is a file"
+            assert len(handles) == len(one.files)
             assert blobs >= one.files.keys()
             self.spent.add(one.link["mcp_upload_nonce"])
         else:
@@ -553,7 +557,7 @@ class FilesWorld(RuleBasedStateMachine):
     @precondition(lambda self: len(self.calls) < 4)
     @rule(data=st.data(), index=WHO, is_wild=st.booleans())
     def call(self, data: st.DataObject, index: int, is_wild: bool) -> None:
-        """With names of this and that: its server sees the bytes of each, or nothing at all."""
+        """A call names some files: its server gets the bytes of each, or no call at all."""
         party = self.party(index)
         tool = data.draw(st.sampled_from(NAMES[party.server]), label="tool")
         own = [file for file in self.there() if self.may_have(file, party)]
@@ -584,32 +588,32 @@ class FilesWorld(RuleBasedStateMachine):
             call.space.is_begun = True
         self.look()
         if call.is_refused:
-            assert call.heard is None
+            assert call.received is None
             assert call not in self.calls
         elif call.troubles == self.scene.disk.troubles:
-            assert call.heard is not None, (call, call.asked.reply)
+            assert call.received is not None, (call, call.asked.reply)
 
     @rule(
         data=st.data(),
         index=WHO,
-        writes=st.lists(st.tuples(st.sampled_from(WAYS_TO_WRITE), SIZES), min_size=1, max_size=3),
+        writes=st.lists(st.tuples(st.sampled_from(WRITES), SIZES), min_size=1, max_size=3),
         how=st.sampled_from(["fine", "fine", "fine", "isError"]),
         size=SIZES,
     )
     def call_whole(self, data: st.DataObject, index: int, writes: list[tuple[str, int]], how: str, size: int) -> None:
         before = list(self.calls)
         self.call(data, index, False)
-        for call in [call for call in self.calls if call not in before and call.heard is not None]:
-            for way, written in writes:
-                self.write_in(data, call, written, way)
+        for call in [call for call in self.calls if call not in before and call.received is not None]:
+            for how_written, written in writes:
+                self.write_in(data, call, written, how_written)
             self.answer_one(call, how, size)
 
     def look_at_call(self, call: Call) -> None:
         asked = call.asked
         assert asked is not None
-        if call.heard is None and call.tag in self.scene.calls:
-            call.heard = self.scene.calls[call.tag]
-            call.got = call.heard.frame["params"]["arguments"]
+        if call.received is None and call.tag in self.scene.calls:
+            call.received = self.scene.calls[call.tag]
+            call.got = call.received.frame["params"]["arguments"]
             assert not call.is_refused
             self.check_delivery(call)
         if asked.reply is None and not asked.is_over:
@@ -641,32 +645,32 @@ class FilesWorld(RuleBasedStateMachine):
             return
         result = reply["result"]
         text = json.dumps(result)
-        assert call.tool != "run" or call.space.base not in text, "no path of ours leaks"
+        assert call.tool != "run" or call.space.base not in text, "no path of the proxy leaks"
         meta = result.get("_meta", {})
-        told = meta.get("artifacts") or ([meta["artifact"]] if "artifact" in meta else [])
+        described = meta.get("artifacts") or ([meta["artifact"]] if "artifact" in meta else [])
         if call.is_refused or not call.is_answered:
             assert result["isError"] is True
-            assert not told
+            assert not described
             assert call.is_refused or call.troubles != self.scene.disk.troubles
             return
-        ids = [artifact["artifact_id"] for artifact in told]
+        ids = [artifact["artifact_id"] for artifact in described]
         assert len(set(ids)) == len(ids)
-        for artifact in told:
+        for artifact in described:
             file = self.files[artifact["artifact_id"]]
             assert (artifact["artifact_uri"], file.sid) == (file.uri, call.party.sid)
             assert artifact["sha256"] == hashlib.sha256(file.data).hexdigest()
             file.url = artifact["download_url"]
         if call.expected is not None and call.troubles == self.scene.disk.troubles:
             shown = {status.id for status in self.scene.world.engine.files()}
-            assert shown.issuperset(ids), "what was accepted just now is not what goes"
+            assert shown.issuperset(ids), "a file that was just accepted is not evicted"
             found = {self.files[id].data for id in ids}
             assert found >= set(call.expected.values()), (call.expected, meta)
 
-    @precondition(lambda self: any(call.heard and not call.is_answered for call in self.calls))
+    @precondition(lambda self: any(call.received and not call.is_answered for call in self.calls))
     @rule(
         data=st.data(),
         size=SIZES,
-        how=st.sampled_from(WAYS_TO_WRITE),
+        how=st.sampled_from(WRITES),
     )
     def write(self, data: st.DataObject, size: int, how: str) -> None:
         """A tool works in its folders."""
@@ -725,34 +729,35 @@ class FilesWorld(RuleBasedStateMachine):
         return path.rpartition("/")[2].startswith(".")
 
     def pick(self, data: st.DataObject) -> Call:
-        return data.draw(st.sampled_from([c for c in self.calls if c.heard and not c.is_answered]), label="call")
+        return data.draw(st.sampled_from([c for c in self.calls if c.received and not c.is_answered]), label="call")
 
-    @precondition(lambda self: any(call.heard and not call.is_answered for call in self.calls))
+    @precondition(lambda self: any(call.received and not call.is_answered for call in self.calls))
     @rule(data=st.data(), how=st.sampled_from(["fine", "fine", "fine", "isError", "error", "die"]), size=SIZES)
     def answer(self, data: st.DataObject, how: str, size: int) -> None:
-        """A tool is done: what it has written is told of, or it has failed."""
+        """A tool answers with the file that it has written, or fails."""
         self.answer_one(self.pick(data), how, size)
 
     def answer_one(self, call: Call, how: str, size: int) -> None:
-        assert call.heard is not None
+        assert call.received is not None
         world = self.scene.world
         call.is_given_up = how in ("error", "die")
-        if how == "die" and call.heard.post is None:
+        if how == "die" and call.received.post is None:
             for other in self.calls:
-                other.is_given_up |= other.heard is not None and other.heard.channel == call.heard.channel
+                other.is_given_up |= other.received is not None and other.received.channel == call.received.channel
                 other.is_given_up |= other.party is call.party
-            world.end(call.heard.channel, GONE)
+            world.end(call.received.channel, GONE)
             self.scene.wait(1)  # until it is started again
         elif call.is_given_up:
             world.reply(
-                call.heard, f'{{"jsonrpc":"2.0","id":{call.heard.id},"error":{{"code":1,"message":"x"}}}}'.encode()
+                call.received,
+                f'{{"jsonrpc":"2.0","id":{call.received.id},"error":{{"code":1,"message":"x"}}}}'.encode(),
             )
         else:
             self.end_well(call, size, is_error=how == "isError")
         self.look()
 
     def end_well(self, call: Call, size: int, *, is_error: bool) -> None:
-        assert call.heard is not None
+        assert call.received is not None
         call.is_answered = True
         result: dict[str, Any] = {"content": [{"type": "text", "text": f"see {call.path or 'nothing'}"}]}
         expected: dict[str, bytes] = {}
@@ -773,11 +778,11 @@ class FilesWorld(RuleBasedStateMachine):
         if is_error:
             result["isError"] = True
             expected = {}
-        named = self.scene.disk.files.get(call.path)  # a hidden one, which is taken as well
+        named = self.scene.disk.files.get(call.path)  # a hidden file that is named is collected as well
         sizes = [len(found) for found in expected.values()] + ([] if named is None else [len(named.data)])
         fits = self.fits(call.party.sid, sizes)
         call.expected = expected if fits and self.is_quiet() else None
-        self.scene.world.answer(call.heard, json.dumps(result))
+        self.scene.world.answer(call.received, json.dumps(result))
 
     @precondition(lambda self: self.count % 3 == 0 and any(not call.is_given_up for call in self.calls))
     @rule(data=st.data())
@@ -811,7 +816,7 @@ class FilesWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.is_quiet() and any(file.url for file in self.files.values()))
     @rule(data=st.data())
     def download(self, data: st.DataObject) -> None:
-        """Whoever has a link has the file, and no other by it."""
+        """A link gives its file to any holder, and no other file."""
         linked = [file for file in self.files.values() if file.url]
         file = data.draw(st.sampled_from(linked[-8:]), label="file")
         found = self.scene.download(file.url)
@@ -825,13 +830,13 @@ class FilesWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.is_quiet())
     @rule(index=WHO)
     def list_all(self, index: int) -> None:
-        """Page by page: the artifacts of one's own session, and nothing else."""
+        """The pages have the artifacts of the client's own session, and nothing else."""
         party, found, cursor = self.party(index), [], None
         while True:
             params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
-            said = party.ask("resources/list", **params).result
-            found += [entry["uri"] for entry in said["resources"] if entry["uri"].startswith("artifact:")]
-            cursor = said.get("nextCursor")
+            page = party.ask("resources/list", **params).result
+            found += [entry["uri"] for entry in page["resources"] if entry["uri"].startswith("artifact:")]
+            cursor = page.get("nextCursor")
             if cursor is None:
                 break
         own = [file for file in self.there() if file.sid == party.sid and file.kind == "artifact" and file.is_exposed]
@@ -878,15 +883,15 @@ class FilesWorld(RuleBasedStateMachine):
         disk = self.scene.disk
         disk.failing, disk.is_late = 0, False
         if disk.held:
-            self.troubles = -1  # what was under way may have been given up by now
+            self.troubles = -1  # orders under way may have timed out by now
         disk.catch_up()
         self.look()
-        self.wait(1)  # what is accepted at this moment does not go for others
+        self.wait(1)  # files that are accepted at this moment are not evicted for others
 
     @precondition(lambda self: self.count % 6 == 5)
     @rule(is_graceful=st.booleans(), seconds=st.sampled_from([0, 5]))
     def restart(self, is_graceful: bool, seconds: int) -> None:
-        """What was promised is there, for as long as is written down of it."""
+        """Promised files are there, until the expiry in their records."""
         if is_graceful:
             self.scene.world.stop()
             self.scene.run()
@@ -910,7 +915,7 @@ class FilesWorld(RuleBasedStateMachine):
         self.look()
 
     def adopt(self, id: str) -> None:
-        """It was stored when the process ended, and nobody was told."""
+        """A file that was stored when the process ended, before its client got an answer."""
         (status,) = [status for status in self.scene.world.engine.files() if status.id == id]
         self.files[id] = File(
             id,
@@ -955,7 +960,7 @@ class FilesWorld(RuleBasedStateMachine):
         self.scene.disk.catch_up()
         self.scene.run()
         for one in self.coming:
-            if one.draft is None and not one.is_sent:
+            if one.resume_query is None and not one.is_sent:
                 self.scene.world.end(one.channel, GONE)
         for party in self.parties:
             if party.is_there and not party.is_modern:
@@ -968,12 +973,12 @@ class FilesWorld(RuleBasedStateMachine):
         engine: Any = self.scene.world.engine
         assert engine.files() == ()
         disk = self.scene.disk
-        assert not (disk.blobs or disk.records or disk.files or disk.drafts)
-        assert not engine._shelf._accounts._accounts
-        assert (engine._shelf._accounts._total_bytes, engine._shelf._accounts._total_files) == (0, 0)
-        assert not engine._shelf._loose
-        assert not (engine._plane._calls._jobs or engine._plane._calls._ledgers)
-        assert not engine._drafts._drafts
+        assert not (disk.blobs or disk.records or disk.files or disk.unfinished_uploads)
+        assert not engine._file_store._quota._accounts
+        assert (engine._file_store._quota._total_bytes, engine._file_store._quota._total_files) == (0, 0)
+        assert not engine._file_store._loose
+        assert not (engine._plane._calls._jobs or engine._plane._calls._known_files_by_workspace)
+        assert not engine._resumable_uploads._uploads
         assert_empty(self.scene.world)
 
 

@@ -1,4 +1,4 @@
-"""Files through the engine where orders, cancellations and ends cross: nothing is lost, nor kept for good."""
+"""Tests of files where storage orders, cancellations and ends cross: none is lost, and none is kept for ever."""
 
 from __future__ import annotations
 
@@ -11,17 +11,8 @@ import pytest
 from disk import Disk
 from driving import driver
 from file_scenes import Scene, artifacts, names, texts
-from isthmus.core.base.effects import (
-    Collect,
-    Connected,
-    Materialize,
-    Materialized,
-    Save,
-    Spawn,
-    StorageFailed,
-    Survey,
-    Sweep,
-)
+from isthmus.core.base.effects import Spawn
+from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
     ArtifactProducer,
@@ -33,7 +24,8 @@ from isthmus.core.base.plan import (
     ServerPlan,
     UploadConsumer,
 )
-from stateless_driving import emerge, modern, rise
+from isthmus.core.base.storage import Collect, Materialize, Materialized, Save, StorageFailed, Survey, Sweep
+from stateless_driving import modern, start_legacy_server, start_stateless_server, tables
 
 
 def producing(*modes: LocatorMode, **more: Any) -> ServerPlan:
@@ -48,27 +40,22 @@ NAMED = producing(LocatorMode.REGEX, patterns=(r"saved (\S+)",))
 
 
 def listed(scene: Scene) -> Scene:
-    """Its client has asked for the list of tools."""
+    """The client lists the tools."""
     channel = scene.client.request('"tools"', "tools/list")
-    scene.world.answer(scene.world.hear("tools/list"), '{"tools":[]}')
-    assert scene.said(channel)
+    scene.world.answer(scene.world.take_sent("tools/list"), '{"tools":[]}')
+    assert scene.only_message(channel)
     return scene
-
-
-def only_link(scene: Scene) -> Any:
-    (link,) = scene.world.engine._servers.links.values()
-    return link
 
 
 # --- Awaited files ----------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_is_cancelled_while_the_disk_is_looked_at_takes_no_awaited_file_with_it() -> None:
+def test_a_call_that_is_cancelled_during_a_survey_loses_no_awaited_file() -> None:
     scene = Scene(NAMED)
     assert "artifact_error" in scene.call("t", "saved late.txt")["_meta"]
     scene.disk.write(f"{scene.ws}/late.txt", b"done")
     scene.begin("t")
-    scene.world.answer(scene.heard, json.dumps({"content": [{"type": "text", "text": "hm"}]}))
+    scene.world.answer(scene.received, json.dumps({"content": [{"type": "text", "text": "hm"}]}))
     scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
     scene.disk.settle()
     assert names(scene.call("t", "hm")) == ["late.txt"]
@@ -90,7 +77,7 @@ def test_an_awaited_file_that_could_not_be_taken_in_is_awaited_still(monkeypatch
 
 
 @pytest.mark.parametrize("plan", [AUTO, NAMED])
-def test_what_was_finished_between_two_calls_outside_of_the_session_is_taken(plan: ServerPlan) -> None:
+def test_a_file_outside_of_the_session_that_is_finished_between_two_calls_is_collected(plan: ServerPlan) -> None:
     scene = Scene(plan, roots=("/srv",))
     scene.disk.write("/srv/late.txt", b"")
     result = scene.call("t", "saved /srv/late.txt", writes={"/srv/late.txt": b""})
@@ -104,8 +91,8 @@ def test_what_was_finished_between_two_calls_outside_of_the_session_is_taken(pla
 # --- Staged files -----------------------------------------------------------------------------------------------------
 
 
-def test_a_staged_file_that_is_seen_before_it_is_told_of_is_known_by_its_handle() -> None:
-    """The storage may look before it says that the file is laid out."""
+def test_a_staged_file_that_is_surveyed_before_it_is_placed_keeps_its_handle() -> None:
+    """A survey may see the file before the storage says that it is placed."""
     scene = Scene(AUTO)
     handle = scene.upload("a.txt", b"hello")
     channel = scene.client.request("77", "tools/call", json.dumps({"name": "t", "arguments": {"path": handle}}))
@@ -117,25 +104,25 @@ def test_a_staged_file_that_is_seen_before_it_is_told_of_is_known_by_its_handle(
     assert seen is not None
     scene.world.store(looking.ticket, seen)
     scene.world.store(placing.ticket, placed)
-    if scene.world.hears("tools/list"):
-        scene.world.answer(scene.world.hear("tools/list"), '{"tools":[]}')
-    scene.heard = scene.world.hear("tools/call")
-    path = scene.heard.frame["params"]["arguments"]["path"]
+    if scene.world.was_sent("tools/list"):
+        scene.world.answer(scene.world.take_sent("tools/list"), '{"tools":[]}')
+    scene.received = scene.world.take_sent("tools/call")
+    path = scene.received.frame["params"]["arguments"]["path"]
     found = scene.end(channel, f"read {path}")
     assert texts(found) == f"read {handle}/a.txt" or texts(found) == f"read {handle}"
 
 
-def test_a_file_that_is_just_being_staged_is_not_the_output_of_a_call_beside() -> None:
+def test_a_file_that_is_being_staged_is_no_output_of_a_concurrent_call() -> None:
     scene = Scene(AUTO)
     handle = scene.upload("a.txt", b"hello")
     first, _ = scene.begin("t")
-    heard = scene.heard
+    received = scene.received
     scene.client.request("78", "tools/call", json.dumps({"name": "t", "arguments": {"path": handle}}))
     placing = scene.world.last(Materialize)
     placed = scene.disk._carry_out(placing)
     assert placed is not None
     scene.disk._read = len(scene.world.log)
-    scene.heard = heard
+    scene.received = received
     assert not artifacts(scene.end(first, "done"))
     scene.world.store(placing.ticket, placed)
 
@@ -164,18 +151,17 @@ def test_a_custom_scheme_is_what_text_is_reworded_to() -> None:
 def test_a_linked_resource_that_never_comes_is_not_waited_for_for_good(kind: Kind) -> None:
     plan = producing(LocatorMode.RESOURCE_LINK)
     scene = Scene(msgspec.structs.replace(plan, kind=kind))
-    link = only_link(scene)
     block = '{"content":[{"type":"resource_link","uri":"x://a","name":"a"}]}'
     for _ in range(3):
         channel, _ = scene.begin("t")
-        scene.world.answer(scene.heard, block)
-        scene.world.wait(scene.world.engine._desk.limits.lookup_s + 5)
+        scene.world.answer(scene.received, block)
+        scene.world.wait(Limits().lookup_s + 5)
         scene.disk.settle()
-        assert "could not be read in time" in scene.said(channel)["_meta"]["artifact_error"]
+        assert "could not be read in time" in scene.only_message(channel)["_meta"]["artifact_error"]
     scene.begin("t")
-    scene.world.answer(scene.heard, block)
+    scene.world.answer(scene.received, block)
     scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
-    assert not link.pending
+    assert not tables(scene.world.engine)["pending"]
 
 
 # --- Use --------------------------------------------------------------------------------------------------------------
@@ -192,7 +178,7 @@ def test_rewording_a_result_does_not_count_as_use_of_every_artifact() -> None:
     assert {file.filename: file.used_at_unix for file in scene.world.engine.files()} == before
 
 
-def test_an_old_client_gets_the_file_that_structure_names() -> None:
+def test_an_old_client_gets_the_file_that_structured_content_names() -> None:
     locator = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="file")
     plan = ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("*",), output_locator=locator),))
     scene = Scene(plan, revision="2024-11-05")
@@ -200,7 +186,7 @@ def test_an_old_client_gets_the_file_that_structure_names() -> None:
     assert names(scene.call("t", structuredContent={"file": "a.txt"})) == ["a.txt"]
 
 
-def test_a_handle_of_what_is_gone_is_not_told() -> None:
+def test_a_handle_of_an_expired_upload_is_not_put_into_text() -> None:
     scene = listed(Scene(AUTO, limits=Limits(upload_ttl_s=10.0)))
     handle = scene.upload("a.txt", b"hello")
     channel, got = scene.begin("t", path=handle)
@@ -212,8 +198,8 @@ def test_a_handle_of_what_is_gone_is_not_told() -> None:
 # --- Clients and servers without sessions -----------------------------------------------------------------------------
 
 
-def test_a_failure_of_ours_is_complete_for_a_client_without_a_session() -> None:
-    """Its server has none either, so that its results pass as they are; ours are none of its."""
+def test_the_proxys_own_failure_has_a_result_type() -> None:
+    """The proxy's own failure has a `resultType`, although results of a server of the stateless era pass unchanged."""
     plan = msgspec.structs.replace(NAMED, kind=Kind.HTTP)
     plan = msgspec.structs.replace(plan, producers=(msgspec.structs.replace(plan.producers[0], required=True),))
     world = driver(plan)
@@ -221,38 +207,38 @@ def test_a_failure_of_ours_is_complete_for_a_client_without_a_session() -> None:
     client = modern(world, "s")
     channel = client.call("t")
     disk.settle()
-    emerge(world)
-    if world.hears("tools/list"):
-        world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[]}')
+    start_stateless_server(world)
+    if world.was_sent("tools/list"):
+        world.answer(world.take_sent("tools/list"), '{"resultType":"complete","tools":[]}')
     disk.settle()
-    world.answer(world.hear("tools/call"), '{"resultType":"complete","content":[]}')
+    world.answer(world.take_sent("tools/call"), '{"resultType":"complete","content":[]}')
     disk.settle()
-    said = client.answered(channel)["result"]
-    assert said["isError"] is True
-    assert said["resultType"] == "complete"
+    answer = client.answered(channel)["result"]
+    assert answer["isError"] is True
+    assert answer["resultType"] == "complete"
 
 
-# --- Spare processes --------------------------------------------------------------------------------------------------
+# --- Warm processes ---------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_laid_where_the_process_is_that_gets_the_call() -> None:
-    """A client without sessions calls before there is a process: one that waits in reserve has folders of its own."""
+def test_a_file_is_placed_in_the_folders_of_the_process_that_gets_the_call() -> None:
+    """A client of the stateless era calls before it has a process, and a warm process has folders of its own."""
     world = driver(msgspec.structs.replace(AUTO, spares=1))
     disk = Disk(world)
     first = modern(world, "s", principal="one")
     first.request("tools/list")
-    rise(world, capabilities='{"tools":{}}')
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
-    spare = world.last_dial(Spawn)
-    world.open(spare.channel, Connected())
+    start_legacy_server(world, capabilities='{"tools":{}}')
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
+    warm = world.last_dial(Spawn)
+    world.open(warm.channel, Connected())
     second = modern(world, "s", principal="two")
     second.call("t")
     disk.settle()
     placed = world.last(Survey).workspace
-    if not world.hears("initialize"):
+    if not world.was_sent("initialize"):
         world.open(world.last_dial(Spawn).channel, Connected())
-    heard = world.hear("initialize")
-    (child,) = [dial for dial in world.dials if dial.channel == heard.channel]
+    received = world.take_sent("initialize")
+    (child,) = [dial for dial in world.dials if dial.channel == received.channel]
     assert isinstance(child.target, Spawn)
     assert child.target.workspace == placed
 
@@ -261,14 +247,14 @@ def test_a_file_is_laid_where_the_process_is_that_gets_the_call() -> None:
 
 
 def test_no_more_content_is_put_into_a_call_than_into_a_message() -> None:
-    """However often a short handle stands in its arguments."""
+    """The limit counts each place at which a handle stands."""
     consumer = UploadConsumer(tools=("t",), file_path_argument="data", deliver=Deliver.BASE64)
     plan = ServerPlan(id="s", kind=Kind.PIPE, consumers=(consumer,))
     scene = Scene(plan, limits=Limits(inline_size_max_bytes=1000))
     handle = scene.upload("a.bin", b"x" * 600)
     channel, got = scene.begin("t", data=[handle, handle])
     assert not got
-    assert "at most 1000 bytes" in texts(scene.said(channel))
+    assert "at most 1000 bytes" in texts(scene.only_message(channel))
     _, got = scene.begin("t", data=[handle])
     assert got["data"] == [base64.b64encode(b"x" * 600).decode()]
 
@@ -285,10 +271,10 @@ def test_no_more_content_is_put_into_a_result_than_into_a_message() -> None:
 # --- Ends -------------------------------------------------------------------------------------------------------------
 
 
-def empty(scene: Scene) -> bool:
-    """Whether nothing of any call is left."""
+def is_empty(scene: Scene) -> bool:
+    """True if nothing of any call is left."""
     engine = scene.world.engine
-    return not (engine._plane._calls._jobs or engine._waiting._thens or engine._shelf._accounts._accounts)
+    return not (engine._plane._calls._jobs or engine._storage_orders._thens or engine._file_store._quota._accounts)
 
 
 @pytest.mark.parametrize("order", [Survey, Collect, Save])
@@ -298,7 +284,7 @@ def test_a_call_that_ends_while_its_files_are_taken_in_leaves_nothing(order: typ
     scene.begin("t")
     scene.disk.write(f"{scene.ws}/a.txt", b"hello")
     before = len(scene.world.every(order))
-    scene.world.answer(scene.heard, '{"content":[{"type":"text","text":"hm"}]}')
+    scene.world.answer(scene.received, '{"content":[{"type":"text","text":"hm"}]}')
     while len(scene.world.every(order)) == before:
         effect = scene.world.log[scene.disk._read]
         scene.disk._read += 1
@@ -318,29 +304,31 @@ def test_a_call_that_ends_while_its_files_are_taken_in_leaves_nothing(order: typ
         scene.client.delete()
         scene.world.wait(Limits().artifact_ttl_s + 1)
         scene.disk.settle()
-    assert empty(scene)
+    assert is_empty(scene)
     assert not scene.disk.blobs
     assert not scene.disk.records
 
 
-def test_a_client_without_sessions_reads_lists_and_hears_of_artifacts() -> None:
+def test_a_client_without_sessions_reads_lists_and_is_notified_of_artifacts() -> None:
     world = driver(AUTO)
     disk = Disk(world)
     client = modern(world, "s")
     listening = client.request("subscriptions/listen", notifications={"resourcesListChanged": True})
-    rise(world, capabilities='{"tools":{}}')
+    start_legacy_server(world, capabilities='{"tools":{}}')
     channel = client.call("t")
     disk.settle()
-    heard = world.hear("tools/call")
-    (session,) = world.engine._clients.sessions.values()
+    received = world.take_sent("tools/call")
+    (session,) = world.engine._sessions.sessions.values()
     disk.write(f"/w/{session.workspace}/ws/a.txt", b"hello")
-    world.answer(heard, '{"content":[]}')
+    world.answer(received, '{"content":[]}')
     disk.settle()
     world.wait(1)
-    said = client.answered(channel)["result"]
-    assert said["resultType"] == "complete"
-    uri = said["_meta"]["artifact"]["artifact_uri"]
-    assert [told["method"] for told in client.told(listening)][-1] == "notifications/resources/list_changed"
+    answer = client.answered(channel)["result"]
+    assert answer["resultType"] == "complete"
+    uri = answer["_meta"]["artifact"]["artifact_uri"]
+    assert [notification["method"] for notification in client.notifications(listening)][
+        -1
+    ] == "notifications/resources/list_changed"
     page = client.answered(client.request("resources/list"))["result"]
     assert [entry["uri"] for entry in page["resources"]][-1] == uri
     assert page["resultType"] == "complete"
@@ -361,25 +349,25 @@ def test_a_client_without_sessions_reads_lists_and_hears_of_artifacts() -> None:
 def test_a_cursor_of_null_asks_for_the_first_page() -> None:
     scene = Scene(AUTO)
     channel = scene.client.request('"tools"', "tools/list", '{"cursor":null}')
-    scene.world.answer(scene.world.hear("tools/list"), '{"tools":[]}')
-    assert [tool["name"] for tool in scene.said(channel)["tools"]] == ["s_get_upload_url"]
+    scene.world.answer(scene.world.take_sent("tools/list"), '{"tools":[]}')
+    assert [tool["name"] for tool in scene.only_message(channel)["tools"]] == ["s_get_upload_url"]
 
 
 def learn(scene: Scene, cursor: str, *tools: str) -> None:
-    """A page of the tools comes by: each takes a URI as `at`."""
+    """The client lists a page of tools, each of which takes a URI as `at`."""
     takes = {"type": "object", "properties": {"at": {"type": "string", "format": "uri"}}}
     channel = scene.client.request('"tools"', "tools/list", cursor)
     listed = {"tools": [{"name": tool, "inputSchema": takes} for tool in tools], "nextCursor": "more"}
-    scene.world.answer(scene.world.hear("tools/list"), json.dumps(listed))
-    assert scene.said(channel)
+    scene.world.answer(scene.world.take_sent("tools/list"), json.dumps(listed))
+    assert scene.only_message(channel)
 
 
-def test_what_tools_take_is_known_of_each_page_up_to_a_limit_and_anew_with_the_first() -> None:
+def test_uri_arguments_are_learned_from_each_page_and_forgotten_with_the_first() -> None:
     scene = Scene(AUTO, limits=Limits(tools_known_max=2))
     handle = scene.upload("a.txt", b"hello")
 
     def known(*tools: str) -> str:
-        """Those of the tools that get a URI."""
+        """The tools among these that get a URI."""
         found = ""
         for tool in tools:
             channel, got = scene.begin(tool, at=handle)
@@ -396,21 +384,21 @@ def test_what_tools_take_is_known_of_each_page_up_to_a_limit_and_anew_with_the_f
     assert known("a", "b", "c") == "c"
 
 
-# --- Ledgers ----------------------------------------------------------------------------------------------------------
+# --- Known files ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_known_of_files_goes_with_the_session_that_moved_to_a_spare_process() -> None:
+def test_known_files_move_with_a_session_to_a_warm_process() -> None:
     consumer = UploadConsumer(tools=("t",), file_path_argument="path")
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, consumers=(consumer,), spares=1))
     disk = Disk(world)
     modern(world, "s", principal="one").request("tools/list")
-    rise(world, capabilities='{"tools":{}}')
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    start_legacy_server(world, capabilities='{"tools":{}}')
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
     world.open(world.last_dial(Spawn).channel, Connected())
     modern(world, "s", principal="two").call("t")
     disk.settle()
-    workspaces = {session.workspace for session in world.engine._clients.sessions.values()}
-    assert set(world.engine._plane._calls._ledgers) <= workspaces
+    workspaces = {session.workspace for session in world.engine._sessions.sessions.values()}
+    assert set(world.engine._plane._calls._known_files_by_workspace) <= workspaces
 
 
 # --- Bounds -----------------------------------------------------------------------------------------------------------
@@ -425,19 +413,19 @@ def test_no_more_files_are_awaited_than_the_limit_says() -> None:
     assert names(scene.call("t", "hm")) == ["b.txt"]
 
 
-# --- Beside each other ------------------------------------------------------------------------------------------------
+# --- Concurrent calls -------------------------------------------------------------------------------------------------
 
 
 def test_two_calls_that_end_at_once_take_a_file_once() -> None:
     scene = Scene(AUTO)
     first, _ = scene.begin("t")
-    one = scene.heard
+    one = scene.received
     second, _ = scene.begin("t")
     scene.disk.write(f"{scene.ws}/a.txt", b"hello")
-    for heard in (one, scene.heard):
-        scene.world.answer(heard, '{"content":[]}')
+    for received in (one, scene.received):
+        scene.world.answer(received, '{"content":[]}')
     scene.disk.settle()
-    found = [artifacts(scene.said(channel)) for channel in (first, second)]
+    found = [artifacts(scene.only_message(channel)) for channel in (first, second)]
     assert [len(each) for each in found] == [1, 1]
     assert found[0] == found[1]
     assert len(scene.disk.blobs) == 1
@@ -445,7 +433,7 @@ def test_two_calls_that_end_at_once_take_a_file_once() -> None:
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_folders_that_an_order_makes_anew_after_their_session_go_again(is_late: bool) -> None:
-    """Orders are carried out at once: one that was under way may end after the folders went."""
+    """An order that was under way when the session ended may make its folders again: they are swept twice."""
     consumer = UploadConsumer(tools=("t",), file_path_argument="file")
     scene = Scene(ServerPlan(id="s", kind=Kind.HTTP, consumers=(consumer,)), limits=Limits(storage_timeout_s=5.0))
     handle = scene.upload("a.txt", b"hello")

@@ -1,4 +1,4 @@
-"""Files that cannot be had, and what is said of that: on the way in, on the way out, and among resources."""
+"""Tests of files that are not available, and of the errors for that: inputs, outputs, and resources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from disk import Disk
 from driving import Client, driver, error
 from file_scenes import Scene, artifacts, names, texts
-from isthmus.core.base.effects import Collect, Collected, CollectedFile, PipeOpening, StorageFailed, Survey
+from isthmus.core.base.events import PipeOpening
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
     ArtifactProducer,
@@ -21,7 +21,8 @@ from isthmus.core.base.plan import (
     ServerPlan,
     UploadConsumer,
 )
-from stateless_driving import modern, rise
+from isthmus.core.base.storage import Collect, Collected, CollectedFile, StorageFailed, Survey
+from stateless_driving import modern, start_legacy_server
 
 AUTO = ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles())
 HELPER = "s_get_upload_url"
@@ -43,26 +44,26 @@ def producing(*modes: LocatorMode, **more: Any) -> ServerPlan:
 
 
 def complaint(scene: Scene, **arguments: object) -> str:
-    """What is said to a call that does not reach its server."""
+    """The error text of a call that does not reach its server."""
     channel, got = scene.begin("t", **arguments)
     assert not got
-    said = scene.said(channel)
-    assert said["isError"] is True
-    return texts(said)
+    answer = scene.only_message(channel)
+    assert answer["isError"] is True
+    return texts(answer)
 
 
-# --- In ---------------------------------------------------------------------------------------------------------------
+# --- Inputs -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("deliver", [Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT])
-def test_a_file_that_cannot_be_read_is_said_and_nothing_is_sent(deliver: Deliver) -> None:
+def test_a_file_that_cannot_be_read_fails_the_call_and_nothing_is_sent(deliver: Deliver) -> None:
     scene = Scene(consuming(deliver))
     handle = scene.upload("a.txt", b"hello")
     scene.disk.blobs.clear()
     assert complaint(scene, data=handle) == "The file a.txt cannot be handed to the tool: it is not there."
 
 
-def test_a_link_that_nothing_would_serve_is_said_and_nothing_is_sent() -> None:
+def test_a_link_that_nothing_would_serve_fails_the_call_and_nothing_is_sent() -> None:
     scene = Scene(consuming(Deliver.URL), downloads_enabled=False)
     assert complaint(scene, data=scene.upload("a.txt", b"hello")) == (
         "Argument data: a.txt is to be passed as a link, and there is no HTTP listener, or downloads are switched off."
@@ -73,7 +74,7 @@ def test_a_link_that_nothing_would_serve_is_said_and_nothing_is_sent() -> None:
 
 
 def test_content_of_just_the_limit_is_put_into_a_call() -> None:
-    """One byte more is not, and the file is named that is too large."""
+    """One byte more is refused, and the error names the file."""
     scene = Scene(consuming(Deliver.TEXT), limits=Limits(inline_size_max_bytes=5))
     _, got = scene.begin("t", data=scene.upload("a.txt", b"12345"))
     assert got["data"] == "12345"
@@ -84,13 +85,13 @@ def test_content_of_just_the_limit_is_put_into_a_call() -> None:
     assert complaint(scene, data=two).startswith("These files together have 6 bytes,")
 
 
-def test_what_was_learned_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of arguments that are for URIs only so many are known; one that is learned again counts as new."""
+def test_the_oldest_known_uri_argument_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of known URI arguments is bounded; one that is learned again counts as new."""
     monkeypatch.setattr("isthmus.core.files.calls.inputs.LEARNED_MAX", 2)
     scene = Scene(AUTO)
     channel = scene.client.request('"tools"', "tools/list")
-    scene.world.answer(scene.world.hear("tools/list"), '{"tools":[{"name":"t","inputSchema":{}}]}')
-    assert scene.said(channel)
+    scene.world.answer(scene.world.take_sent("tools/list"), '{"tools":[{"name":"t","inputSchema":{}}]}')
+    assert scene.only_message(channel)
     handle = scene.upload("a.txt", b"hello")
 
     def is_known(key: str) -> bool:
@@ -118,11 +119,11 @@ def test_without_a_listener_there_is_nowhere_to_upload_to() -> None:
     assert client.pipe is not None
     world.open(client.pipe, PipeOpening("s", "", ""))
     client.initialize()
-    world.shake_hands(capabilities='{"tools":{}}')
+    world.start_server(capabilities='{"tools":{}}')
     world.sent[client.pipe].clear()
-    said = world.said(client.request("1", "tools/call", json.dumps({"name": HELPER})))["result"]
-    assert (said["isError"], texts(said)) == (True, "Uploads need an HTTP listener, and this proxy has none.")
-    assert not world.hears("tools/call")
+    answer = world.only_message(client.request("1", "tools/call", json.dumps({"name": HELPER})))["result"]
+    assert (answer["isError"], texts(answer)) == (True, "Uploads need an HTTP listener, and this proxy has none.")
+    assert not world.was_sent("tools/call")
 
 
 @pytest.mark.parametrize(
@@ -135,16 +136,16 @@ def test_without_a_listener_there_is_nowhere_to_upload_to() -> None:
     ],
 )
 def test_a_file_that_could_not_be_sent_gets_no_link(arguments: dict[str, object], problem: str | None) -> None:
-    """Nor is anything kept for it."""
+    """A refused request leaves no nonce behind."""
     scene = Scene(AUTO, limits=Limits(upload_size_max_bytes=10))
-    said = scene.ask("tools/call", name=HELPER, arguments=arguments)["result"]
-    assert said["isError"] is (problem is not None)
-    assert ("upload_url" in said.get("structuredContent", {})) is (problem is None)
-    assert problem is None or texts(said) == problem
+    answer = scene.ask("tools/call", name=HELPER, arguments=arguments)["result"]
+    assert answer["isError"] is (problem is not None)
+    assert ("upload_url" in answer.get("structuredContent", {})) is (problem is None)
+    assert problem is None or texts(answer) == problem
     assert len(scene.world.engine._plane._nonces) == (problem is None)
 
 
-# --- Out --------------------------------------------------------------------------------------------------------------
+# --- Outputs ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_place_that_the_tool_left_empty_is_no_fault_if_it_names_another() -> None:
@@ -156,51 +157,51 @@ def test_a_place_that_the_tool_left_empty_is_no_fault_if_it_names_another() -> N
     assert found["_meta"]["artifact_error"] == "wanted.txt: missing"
 
 
-def test_an_awaited_file_that_a_call_beside_has_taken_is_shared_and_awaited_no_more() -> None:
+def test_an_awaited_file_that_a_concurrent_call_has_taken_is_shared_and_awaited_no_more() -> None:
     scene = Scene(producing(LocatorMode.REGEX))
     assert "late.txt: missing" in scene.call("t", "saved late.txt")["_meta"]["artifact_error"]
     first, _ = scene.begin("t")
-    one = scene.heard
+    one = scene.received
     second, _ = scene.begin("t")
-    two = scene.heard
+    two = scene.received
     scene.disk.write(f"{scene.ws}/late.txt", b"done")
     scene.world.answer(one, '{"content":[{"type":"text","text":"hm"}]}')
     looking = scene.world.last(Survey)
     scene.disk._read = len(scene.world.log)
-    scene.heard = two
+    scene.received = two
     taken = artifacts(scene.end(second, "hm"))
     assert [artifact["filename"] for artifact in taken] == ["late.txt"]
     seen = scene.disk._carry_out(looking)
     assert seen is not None
     scene.world.store(looking.ticket, seen)
     scene.disk.settle()
-    assert artifacts(scene.said(first)) == taken
+    assert artifacts(scene.only_message(first)) == taken
     before = len(scene.world.every(Survey))
     assert artifacts(scene.call("t", "hm")) == []
     assert len(scene.world.every(Survey)) == before, "nothing is looked for"
 
 
-def test_a_file_of_a_call_beside_that_is_named_twice_is_shared_once() -> None:
+def test_a_file_of_a_concurrent_call_that_is_named_twice_is_shared_once() -> None:
     scene = Scene(AUTO)
     scene.call("t")
     first, _ = scene.begin("t")
-    one = scene.heard
+    one = scene.received
     second, _ = scene.begin("t")
     scene.disk.write(f"{scene.ws}/a.txt", b"x")
     taken = artifacts(scene.end(second, "wrote a.txt"))
     assert len(taken) == 1
-    scene.heard = one
+    scene.received = one
     assert artifacts(scene.end(first, f"wrote a.txt, which is {scene.ws}/a.txt")) == taken
 
 
 @pytest.mark.parametrize(
     "answer", [StorageFailed(reason="full"), Collected(files=(CollectedFile(problem="unfinished"),))]
 )
-def test_what_could_not_be_taken_in_is_nothing_to_a_call_that_is_over(answer: StorageFailed | Collected) -> None:
+def test_a_failed_collection_does_nothing_for_a_call_that_is_over(answer: StorageFailed | Collected) -> None:
     scene = Scene(AUTO)
     channel, _ = scene.begin("t")
     scene.disk.write(f"{scene.ws}/a.txt", b"hello")
-    scene.world.answer(scene.heard, '{"content":[{"type":"text","text":"wrote a.txt"}]}')
+    scene.world.answer(scene.received, '{"content":[{"type":"text","text":"wrote a.txt"}]}')
     looking = scene.world.last(Survey)
     seen = scene.disk._carry_out(looking)
     assert seen is not None
@@ -217,65 +218,65 @@ def test_what_could_not_be_taken_in_is_nothing_to_a_call_that_is_over(answer: St
 
 
 @pytest.mark.parametrize("is_exposed", [True, False])
-def test_artifacts_are_told_of_only_where_they_are_resources(is_exposed: bool) -> None:
-    """A server that tells of nothing is no reason not to; switched off, nothing is confirmed."""
+def test_artifact_subscriptions_are_confirmed_only_if_artifacts_are_resources(is_exposed: bool) -> None:
+    """Subscriptions to artifacts are confirmed whatever the server declares; switched off, none is."""
     world = driver(AUTO, expose_as_resources=is_exposed)
     Disk(world)
     client = modern(world, "s")
     own = f"artifact://sessions/{'a' * 32}/{'b' * 32}/a.txt"
     wanted = {"resourcesListChanged": True, "resourceSubscriptions": [own, "a:b"]}
     channel = client.request("subscriptions/listen", notifications=wanted)
-    rise(world, capabilities='{"tools":{}}')
-    if is_exposed:  # clients are told that they may subscribe to resources
-        heard = world.hear("resources/subscribe")
-        assert heard.frame["params"] == {"uri": "a:b"}
-        world.reply(heard, error(str(heard.id), '{"code":-32601,"message":"no"}'))
-    (told,) = client.told(channel)
+    start_legacy_server(world, capabilities='{"tools":{}}')
+    if is_exposed:  # `resources.subscribe` is declared, so the server is asked as well
+        received = world.take_sent("resources/subscribe")
+        assert received.frame["params"] == {"uri": "a:b"}
+        world.reply(received, error(str(received.id), '{"code":-32601,"message":"no"}'))
+    (confirmation,) = client.notifications(channel)
     expected = {"resourcesListChanged": True, "resourceSubscriptions": [own]} if is_exposed else {}
-    assert told["params"]["notifications"] == expected
+    assert confirmation["params"]["notifications"] == expected
 
 
 URI = "artifact_uri"
 LIST_CHANGED = "notifications/resources/list_changed"
 
 
-def heard_of(scene: Scene) -> list[tuple[str, str | None]]:
-    """What the client is told of resources: method and URI."""
+def resource_notifications(scene: Scene) -> list[tuple[str, str | None]]:
+    """Method and URI of each notification about resources that the client got."""
     stream = scene.client.stream or scene.client.listen()
     frames = [frame for frame in scene.world.frames(stream) if "resources" in frame.get("method", "")]
     return [(frame["method"], frame.get("params", {}).get("uri")) for frame in frames]
 
 
-def subscribed(scene: Scene) -> int:
-    """How many sessions something is kept of."""
+def subscribed_sessions(scene: Scene) -> int:
+    """The number of sessions with artifact subscriptions."""
     return len(scene.world.engine._resources._subscribed)
 
 
-def test_who_subscribes_to_an_artifact_hears_when_it_is_gone() -> None:
-    """Everybody hears that the list has changed; of that artifact only who wants to, and as long as that."""
+def test_a_subscriber_of_an_artifact_is_notified_when_it_is_gone() -> None:
+    """Every client is notified that the list has changed; of one artifact only those that are subscribed to it."""
     scene = Scene(AUTO, limits=Limits(artifact_ttl_s=100.0, session_idle_ttl_s=1000.0))
     scene.client.listen()
     (one, other) = artifacts(scene.call("t", "done", writes={"a.txt": b"x", "b.txt": b"y"}))
     scene.world.wait(0.0)
-    assert heard_of(scene) == [(LIST_CHANGED, None)]
+    assert resource_notifications(scene) == [(LIST_CHANGED, None)]
     for artifact in (one, other):
         assert scene.ask("resources/subscribe", uri=artifact[URI])["result"] == {}
     assert scene.ask("resources/unsubscribe", uri=other[URI])["result"] == {}
-    assert subscribed(scene) == 1
+    assert subscribed_sessions(scene) == 1
     scene.world.wait(100.0)
-    assert heard_of(scene)[1:] == [("notifications/resources/updated", one[URI]), (LIST_CHANGED, None)]
+    assert resource_notifications(scene)[1:] == [("notifications/resources/updated", one[URI]), (LIST_CHANGED, None)]
     assert scene.ask("resources/unsubscribe", uri=one[URI])["result"] == {}
-    assert subscribed(scene) == 0
+    assert subscribed_sessions(scene) == 0
 
 
-def test_nothing_is_kept_of_what_an_ended_session_subscribed_to() -> None:
+def test_artifact_subscriptions_end_with_their_session() -> None:
     scene = Scene(AUTO)
     (artifact,) = artifacts(scene.call("t", "done", writes={"a.txt": b"x"}))
     assert scene.ask("resources/subscribe", uri=artifact[URI])["result"] == {}
-    assert subscribed(scene) == 1
+    assert subscribed_sessions(scene) == 1
     scene.client.delete()
-    assert subscribed(scene) == 0
-    assert "resources" not in {purpose for purpose, _ in scene.world.engine._desk.timers._live}
+    assert subscribed_sessions(scene) == 0
+    assert "resources" not in {purpose for purpose, _ in scene.world.engine._context.timers._live}
 
 
 def test_only_so_many_artifacts_are_subscribed_to() -> None:
@@ -287,25 +288,25 @@ def test_only_so_many_artifacts_are_subscribed_to() -> None:
 
 
 @pytest.mark.parametrize(("by_tool", "by_plan"), [(False, True), (True, False)])
-def test_nobody_is_told_of_artifacts_that_are_no_resources(by_tool: bool, by_plan: bool) -> None:
+def test_no_client_is_notified_of_artifacts_that_are_no_resources(by_tool: bool, by_plan: bool) -> None:
     plan = producing(LocatorMode.CHANGED, expose_as_resource=by_tool)
     scene = Scene(plan, expose_as_resources=by_plan)
     scene.client.listen()
     (artifact,) = artifacts(scene.call("t", "done", writes={"a.txt": b"x"}))
     scene.world.wait(1.0)
-    assert heard_of(scene) == []
+    assert resource_notifications(scene) == []
     assert scene.ask("resources/read", uri=artifact[URI])["error"]["code"] == -32002
 
 
 def test_pages_of_artifacts_have_each_once() -> None:
-    """In the order they were made, whatever comes and goes between two pages."""
+    """Artifacts come in the order they were made, whatever comes and goes between two pages."""
     scene = Scene(producing(LocatorMode.CHANGED), limits=Limits(artifact_page_max=2))
     for name in "abcde":
         scene.call("t", "done", writes={f"{name}.txt": b"x"})
         scene.world.wait(1.0)
     channel = scene.client.request('"l"', "resources/list")
-    scene.world.answer(scene.world.hear("resources/list"), '{"resources":[]}')
-    page, listed = scene.said(channel), []
+    scene.world.answer(scene.world.take_sent("resources/list"), '{"resources":[]}')
+    page, listed = scene.only_message(channel), []
     while True:
         assert len(page["resources"]) <= 2
         listed += [entry["name"] for entry in page["resources"]]
@@ -316,7 +317,7 @@ def test_pages_of_artifacts_have_each_once() -> None:
 
 
 def test_while_uploads_are_switched_off_artifacts_may_still_be_passed() -> None:
-    """To tools that take files; an upload's handle, and what is none, is refused."""
+    """A tool that takes files gets artifacts; uploads and other values are refused."""
     consumer = UploadConsumer(tools=("t",), file_path_argument="data")
     maker = ArtifactProducer(tools=("make",), output_locator=OutputLocator(mode=(LocatorMode.CHANGED,)))
     plan = ServerPlan(id="s", kind=Kind.PIPE, consumers=(consumer,), producers=(maker,))
@@ -328,16 +329,16 @@ def test_while_uploads_are_switched_off_artifacts_may_still_be_passed() -> None:
         assert complaint(scene, data=text) == "Argument data is for uploads, and uploads are switched off here."
 
 
-def test_content_that_is_too_large_is_said() -> None:
-    """What came in a message has no place on the disk where it would be looked for again."""
+def test_content_that_is_too_large_is_reported() -> None:
+    """Embedded content has no place on the disk, and is not awaited."""
     scene = Scene(producing(LocatorMode.EMBEDDED), limits=Limits(artifact_size_max_bytes=3))
     channel, _ = scene.begin("t")
-    scene.world.answer(scene.heard, '{"content":[{"type":"image","mimeType":"image/png","data":"AAAAAAAA"}]}')
+    scene.world.answer(scene.received, '{"content":[{"type":"image","mimeType":"image/png","data":"AAAAAAAA"}]}')
     scene.disk.settle()
-    assert scene.said(channel)["_meta"]["artifact_error"] == "too large: 6 bytes, at most 3"
+    assert scene.only_message(channel)["_meta"]["artifact_error"] == "too large: 6 bytes, at most 3"
 
 
-def test_a_folder_with_more_files_than_are_taken_at_once_is_said() -> None:
+def test_a_folder_with_more_files_than_are_taken_at_once_is_reported() -> None:
     scene = Scene(AUTO, limits=Limits(artifacts_per_call_max=2))
     writes = {f"traces/{name}.txt": b"x" for name in "abc"}
     found = scene.call("t", "- [Traces](traces)", writes=writes)
@@ -350,14 +351,14 @@ def test_a_failure_that_comes_late_leaves_nothing_to_undo(is_late: StorageFailed
     scene = Scene(AUTO)
     channel, _ = scene.begin("t")
     scene.disk.write(f"{scene.ws}/a.txt", b"hello")
-    scene.world.answer(scene.heard, '{"content":[]}')
+    scene.world.answer(scene.received, '{"content":[]}')
     looking = scene.world.last(Survey)
     seen = scene.disk._carry_out(looking)
     assert seen is not None
     scene.world.store(looking.ticket, seen)
     collect = scene.world.last(Collect)
     scene.world.wait(Limits().storage_timeout_s)
-    assert "storage did not answer" in scene.said(channel)["_meta"]["artifact_error"]
+    assert "storage did not answer" in scene.only_message(channel)["_meta"]["artifact_error"]
     assert scene.world.store(collect.ticket, is_late) == []
 
 
@@ -373,10 +374,10 @@ def test_a_failure_that_comes_late_leaves_nothing_to_undo(is_late: StorageFailed
     ],
 )
 def test_a_cursor_that_is_not_ours_goes_to_the_server(cursor: object, offers: bool, is_the_servers: bool) -> None:
-    """And ours does not; where no artifacts are listed, none is ours."""
+    """The proxy's own cursors do not; with artifacts switched off, every cursor does."""
     scene = Scene(AUTO, expose_as_resources=offers)
     scene.client.request("1", "resources/list", json.dumps({"cursor": cursor}))
-    assert bool(scene.world.hears("resources/list")) is is_the_servers
+    assert bool(scene.world.was_sent("resources/list")) is is_the_servers
 
 
 @pytest.mark.parametrize(
@@ -390,7 +391,7 @@ def test_a_cursor_that_is_not_ours_goes_to_the_server(cursor: object, offers: bo
 def test_a_list_that_neither_the_server_nor_we_have_is_empty(method: str, result: dict[str, Any]) -> None:
     scene = Scene(producing(LocatorMode.CHANGED), capabilities="{}")
     assert scene.ask(method)["result"] == result
-    assert not scene.world.heard
+    assert not scene.world.unread
 
 
 @pytest.mark.parametrize(("size_bytes", "is_taken"), [(5, True), (6, False)])
@@ -405,7 +406,7 @@ def test_a_session_may_be_filled_to_the_last_byte(size_bytes: int, is_taken: boo
 def test_a_subscription_to_a_resource_of_the_servers_is_for_it(method: str) -> None:
     scene = Scene(AUTO, capabilities='{"tools":{},"resources":{"subscribe":true}}')
     channel = scene.client.request("1", method, '{"uri":"a:b"}')
-    heard = scene.world.hear(method)
-    assert heard.frame["params"] == {"uri": "a:b"}
-    scene.world.answer(heard, '{"x":1}')
-    assert scene.said(channel) == {"x": 1}
+    received = scene.world.take_sent(method)
+    assert received.frame["params"] == {"uri": "a:b"}
+    scene.world.answer(received, '{"x":1}')
+    assert scene.only_message(channel) == {"x": 1}

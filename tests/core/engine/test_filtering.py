@@ -1,4 +1,4 @@
-"""What is filtered does not exist for clients: not in lists, not in calls, not in notifications; on every path.
+"""Tests of name filters: a hidden name does not exist for clients, in lists, calls and notifications, on every path.
 
 Source: 2025-11-25 server/tools, server/prompts, server/resources and server/utilities/completion, "Error Handling".
 """
@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from driving import Client, Driver, connect, driver, newcomer, notification, request, result
+from driving import Client, Driver, connect, driver, new_client, notification, request, result
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import EventPipeOpening, MessageOpening, PipeOpening
+from isthmus.core.base.events import EventPipeOpening, MessageOpening, PipeOpening
 from isthmus.core.base.ids import ChannelId
-from isthmus.core.base.name_filter import Selection
+from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import ArtifactProducer, Kind, ServerPlan, UploadConsumer
 
-TOOLS = Selection(("get_*", "put"), ("get_secret",))
-PROMPTS = Selection(("ask", "tell"))
-RESOURCES = Selection(("file:///pub/*", "db://{table}", "file:///pub/../odd"), ("*.key",))
+TOOLS = NameFilter(("get_*", "put"), ("get_secret",))
+PROMPTS = NameFilter(("ask", "tell"))
+RESOURCES = NameFilter(("file:///pub/*", "db://{table}", "file:///pub/../odd"), ("*.key",))
 KINDS = {"pipe": Kind.PIPE, "http": Kind.HTTP, "socket": Kind.SOCKET}
 PATHS = [(down, up) for down in ("pipe", "http", "event pipe") for up in KINDS]
 
@@ -30,13 +30,13 @@ def filtered(up: str = "pipe", **more: Any) -> ServerPlan:
 
 
 class EventPipe(Client):
-    """A client of HTTP+SSE: what it says goes as POSTs, what it hears comes on `pipe`."""
+    """A client of HTTP+SSE: its messages go as POSTs, and it receives on `pipe`."""
 
-    def say(self, message: bytes, *, takes_events: bool = True) -> ChannelId:
+    def send(self, message: bytes, *, takes_events: bool = True) -> ChannelId:
         assert self.pipe is not None and self.session is not None
         channel = self.driver.engine.new_channel()
         self.driver.open(channel, MessageOpening(self.server, self.session))
-        self.driver.say(channel, message)
+        self.driver.send(channel, message)
         return self.pipe
 
 
@@ -48,19 +48,19 @@ def ready(down: str, up: str, plan: ServerPlan | None = None) -> tuple[Driver, C
     world.open(pipe, EventPipeOpening(up, endpoint="/m"))
     client = EventPipe(world, up, pipe, world.messages(pipe)[0].decode().partition("=")[2])
     client.initialize()
-    world.shake_hands()
+    world.start_server()
     client.notify("notifications/initialized")
     world.sent[pipe].clear()
     return world, client
 
 
-def ask(world: Driver, client: Client, method: str, params: str) -> dict[str, Any] | None:
-    """The error a request is answered with at once; None if it went up."""
+def refusal(world: Driver, client: Client, method: str, params: str) -> dict[str, Any] | None:
+    """The error that a request is answered with at once; None if it went up."""
     channel = client.request("7", method, params)
-    if world.hears(method):
-        world.hear(method)
+    if world.was_sent(method):
+        world.take_sent(method)
         return None
-    assert not world.heard, "nothing of it reaches the server"
+    assert not world.unread, "nothing of it reaches the server"
     answer = json.loads(world.messages(channel)[-1])
     assert answer["id"] == 7
     failure = answer["error"]
@@ -90,19 +90,19 @@ LISTS = {
 
 @pytest.mark.parametrize(("down", "up"), PATHS)
 @pytest.mark.parametrize("method", LISTS)
-def test_lists_hold_what_is_admitted_in_order_and_byte_for_byte(method: str, down: str, up: str) -> None:
+def test_lists_have_the_admitted_entries_in_order_and_byte_for_byte(method: str, down: str, up: str) -> None:
     world, client = ready(down, up)
     channel = client.request("1", method)
     given_, seen = LISTS[method]
-    world.answer(world.hear(method), given_)
+    world.answer(world.take_sent(method), given_)
     assert world.messages(channel) == [result("1", seen)]
 
 
 def listed(method: str, text: str) -> bytes:
-    """What a client gets of the list `text`."""
+    """The response of a list request that the server answers with `text`."""
     world, client = ready("http", "pipe")
     channel = client.request("1", method)
-    world.answer(world.hear(method), text)
+    world.answer(world.take_sent(method), text)
     (answer,) = world.messages(channel)
     return answer
 
@@ -128,7 +128,7 @@ def test_a_list_without_entries_is_left_alone(method: str, text: str) -> None:
         '{"title":"get_a"}',
     ],
 )
-def test_an_entry_whose_name_cannot_be_told_is_hidden(entry: str) -> None:
+def test_an_entry_whose_name_cannot_be_read_is_hidden(entry: str) -> None:
     assert listed("tools/list", f'{{"tools":[{entry},{{"name":"get_b"}}]}}') == result(
         "1", '{"tools":[{"name":"get_b"}]}'
     )
@@ -147,7 +147,7 @@ def test_a_template_with_two_texts_is_hidden() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"tools":{"name":"drop"}}', '{"tools":"drop"}', '{"tools":null}'])
-def test_a_list_that_is_none_is_empty(text: str) -> None:
+def test_a_list_that_is_no_array_is_empty(text: str) -> None:
     assert listed("tools/list", text) == result("1", '{"tools":[]}')
 
 
@@ -167,12 +167,12 @@ ENTRIES = st.lists(
 def test_a_filtered_list_is_the_list_filtered(
     tools: list[dict[str, str]], include: list[str], exclude: list[str]
 ) -> None:
-    """For any list and filter: a part of it, in its order, and everything that the rule admits."""
-    selection = Selection(tuple(include), tuple(exclude))
+    """The client gets the entries that the filter admits, all of them and in their order."""
+    selection = NameFilter(tuple(include), tuple(exclude))
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, tools=selection))
     client = connect(world, "pipe", "pipe")
     channel = client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), json.dumps({"tools": tools}))
+    world.answer(world.take_sent("tools/list"), json.dumps({"tools": tools}))
     seen = json.loads(world.messages(channel)[-1])["result"]["tools"]
     assert seen == [tool for tool in tools if selection.admits(tool["name"])]
 
@@ -217,26 +217,26 @@ USES = [  # method, params, code and message of the refusal; None: it passes
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "params", "code", "said"), USES)
-def test_what_is_hidden_cannot_be_used(method: str, params: str, code: int | None, said: str) -> None:
+@pytest.mark.parametrize(("method", "params", "code", "message"), USES)
+def test_hidden_names_cannot_be_used(method: str, params: str, code: int | None, message: str) -> None:
     for down, up in PATHS:
         world, client = ready(down, up)
-        failure = ask(world, client, method, params)
+        failure = refusal(world, client, method, params)
         assert (failure and failure["code"]) == code
-        assert failure is None or said in failure["message"]
+        assert failure is None or message in failure["message"]
 
 
 @pytest.mark.parametrize(("method", "params"), [(method, params) for method, params, *_ in USES])
 def test_without_a_filter_everything_passes(method: str, params: str) -> None:
     world = driver()
-    assert ask(world, connect(world, "http", "pipe"), method, params) is None
+    assert refusal(world, connect(world, "http", "pipe"), method, params) is None
 
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 def test_a_filter_is_about_its_own_kind(kind: str) -> None:
-    plan = ServerPlan(id="pipe", kind=Kind.PIPE, **{kind: Selection(("nothing",))})  # type: ignore[arg-type]
+    plan = ServerPlan(id="pipe", kind=Kind.PIPE, **{kind: NameFilter(("nothing",))})  # type: ignore[arg-type]
     world, client = ready("http", "pipe", plan)
-    passed = {method for method, params, *_ in USES if ask(world, client, method, params) is None}
+    passed = {method for method, params, *_ in USES if refusal(world, client, method, params) is None}
     assert {"tools/call", "prompts/get", "resources/read", "resources/subscribe"} - passed == {
         "tools": {"tools/call"},
         "prompts": {"prompts/get"},
@@ -259,24 +259,24 @@ def kinds_of(method: str, params: str) -> set[str]:
 
 @pytest.mark.parametrize("kind", FILTERS)
 def test_a_request_is_refused_by_the_filter_of_what_it_names_and_by_no_other(kind: str) -> None:
-    """With one filter alone, each request fares as with all three, or as with none."""
+    """A single filter refuses the requests of its kind as all three do, and no others."""
     plan = ServerPlan(id="pipe", kind=Kind.PIPE, **{kind: FILTERS[kind]})  # type: ignore[arg-type]
     world, client = ready("http", "pipe", plan)
     for method, params, code, _ in USES:
-        failure = ask(world, client, method, params)
+        failure = refusal(world, client, method, params)
         assert (failure and failure["code"]) == (code if kind in kinds_of(method, params) else None), (method, params)
 
 
-def test_a_refusal_says_what_was_named_and_what_would_have_been_right() -> None:
-    """Word for word: of a resource its URI as data as well."""
+def test_the_exact_errors_of_refusals() -> None:
+    """The exact errors: that of a resource has its URI as data as well."""
     world, client = ready("http", "pipe")
-    assert ask(world, client, "resources/read", '{"uri":"db://t"}') == {
+    assert refusal(world, client, "resources/read", '{"uri":"db://t"}') == {
         "code": -32002,
         "message": "Resource not found: db://t",
         "data": {"uri": "db://t"},
     }
     for method, key in (("tools/call", "name"), ("prompts/get", "name"), ("resources/subscribe", "uri")):
-        assert ask(world, client, method, "{}") == {
+        assert refusal(world, client, method, "{}") == {
             "code": -32602,
             "message": f"got {method} without a {key} that can be read, expected exactly one",
         }
@@ -286,24 +286,24 @@ def test_a_refused_call_does_not_start_a_server() -> None:
     world, client = ready("http", "pipe")
     world.end(world.dials[0].channel)
     before = len(world.dials)
-    assert ask(world, client, "tools/call", '{"name":"drop"}') is not None
+    assert refusal(world, client, "tools/call", '{"name":"drop"}') is not None
     assert len(world.dials) == before
 
 
-def test_in_a_batch_only_what_is_hidden_is_refused() -> None:
+def test_in_a_batch_only_hidden_names_are_refused() -> None:
     world = driver(filtered())
     client = connect(world, "http", "pipe", revision="2025-03-26")
     calls = [request(str(n), "tools/call", f'{{"name":"{name}"}}') for n, name in enumerate(("drop", "get_a"))]
-    channel = client.say(b"[" + b",".join(calls) + b"]")
-    world.answer(world.hear("tools/call"), '{"content":[]}')
-    assert not world.heard
+    channel = client.send(b"[" + b",".join(calls) + b"]")
+    world.answer(world.take_sent("tools/call"), '{"content":[]}')
+    assert not world.unread
     first, second = json.loads(world.messages(channel)[-1])
     assert (first["id"], first["error"]["message"]) == (0, "Unknown tool: drop")
     assert (second["id"], second["result"]) == (1, {"content": []})
 
 
 @pytest.mark.parametrize(
-    ("params", "is_told"),
+    ("params", "is_sent"),
     [
         ('{"uri":"file:///pub/x"}', True),
         ('{"uri":"file:///etc/x"}', False),
@@ -314,46 +314,46 @@ def test_in_a_batch_only_what_is_hidden_is_refused() -> None:
     ],
 )
 @pytest.mark.parametrize("up", KINDS)
-def test_changes_of_what_is_hidden_are_not_told(params: str | None, is_told: bool, up: str) -> None:
+def test_updates_of_hidden_resources_are_not_sent(params: str | None, is_sent: bool, up: str) -> None:
     world = driver(filtered(up))
-    client = newcomer(world, "pipe", up)
+    client = new_client(world, "pipe", up)
     client.initialize()
-    stream = world.shake_hands(listens=True) or world.dials[0].channel
+    stream = world.start_server(listens=True) or world.dials[0].channel
     client.notify("notifications/initialized")
     assert client.pipe is not None
     world.sent[client.pipe].clear()
     update = notification("notifications/resources/updated", params)
     again = notification("notifications/resources/list_changed")
-    world.say(stream, update)
-    world.say(stream, again)
-    assert world.messages(client.pipe) == ([update, again] if is_told else [again])
+    world.send(stream, update)
+    world.send(stream, again)
+    assert world.messages(client.pipe) == ([update, again] if is_sent else [again])
 
 
 def test_links_in_results_pass() -> None:
-    """A tool that may be used may say what it likes."""
+    """The result of an admitted tool is not filtered."""
     world, client = ready("http", "pipe")
     channel = client.request("1", "tools/call", '{"name":"get_a"}')
     text = (
         '{"content":[{"type":"resource_link","uri":"file:///etc/x"},{"type":"resource","resource":{"uri":"db://t"}}]}'
     )
-    world.answer(world.hear("tools/call"), text)
+    world.answer(world.take_sent("tools/call"), text)
     assert world.messages(channel) == [result("1", text)]
 
 
-def test_the_drivers_own_session_sees_all() -> None:
+def test_a_session_that_sees_hidden_names_is_not_filtered() -> None:
     world = driver(filtered())
     pipe = world.engine.new_channel()
     world.open(pipe, PipeOpening("pipe", sees_hidden=True))
     client = Client(world, "pipe", pipe)
     client.initialize()
-    world.shake_hands()
+    world.start_server()
     client.notify("notifications/initialized")
     world.sent[pipe].clear()
     for method, (text, _) in LISTS.items():
         client.request("1", method)
-        world.answer(world.hear(method), text)
+        world.answer(world.take_sent(method), text)
         assert world.messages(pipe).pop() == result("1", text)
-    assert ask(world, client, "tools/call", '{"name":"drop"}') is None
+    assert refusal(world, client, "tools/call", '{"name":"drop"}') is None
 
 
 # --- With files -------------------------------------------------------------------------------------------------------
@@ -364,38 +364,38 @@ FILES = filtered(
 )
 
 
-def test_what_the_proxy_offers_is_not_hidden() -> None:
-    """The helper tool, the guide and the artifacts: the server's own entries are filtered, then these are added."""
+def test_the_proxys_own_entries_are_not_hidden() -> None:
+    """The helper tool, the guide and the artifacts are added after the server's entries are filtered."""
     world, client = ready("http", "pipe", FILES)
     channel = client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), '{"tools":[{"name":"drop"},{"name":"get_b"},{"name":"put"}]}')
+    world.answer(world.take_sent("tools/list"), '{"tools":[{"name":"drop"},{"name":"get_b"},{"name":"put"}]}')
     tools = json.loads(world.messages(channel)[0])["result"]["tools"]
     assert [tool["name"] for tool in tools] == ["pipe_get_upload_url", "get_b", "put"]
     helped = client.request("2", "tools/call", '{"name":"pipe_get_upload_url"}')
-    assert "upload_url" in world.said(helped)["result"]["structuredContent"]
+    assert "upload_url" in world.only_message(helped)["result"]["structuredContent"]
     channel = client.request("3", "resources/list")
-    world.answer(world.hear("resources/list"), '{"resources":[{"uri":"db://t"},{"uri":"file:///pub/a"}]}')
+    world.answer(world.take_sent("resources/list"), '{"resources":[{"uri":"db://t"},{"uri":"file:///pub/a"}]}')
     listed = json.loads(world.messages(channel)[0])["result"]["resources"]
     assert [one["uri"] for one in listed] == ["file:///pub/a", "doc://upload_workflow.md"]
     read = client.request("4", "resources/read", '{"uri":"doc://upload_workflow.md"}')
-    assert "contents" in world.said(read)["result"]
+    assert "contents" in world.only_message(read)["result"]
     missing = client.request("5", "resources/read", '{"uri":"artifact://sessions/x/y/z"}')
-    assert world.said(missing)["error"]["code"] == -32002
-    assert not world.heard
+    assert world.only_message(missing)["error"]["code"] == -32002
+    assert not world.unread
 
 
 def test_a_tool_that_has_the_helpers_name_is_not_reached_when_uploads_are_off() -> None:
     world = driver(FILES, uploads_enabled=False)
     client = connect(world, "http", "pipe", capabilities='{"tools":{}}')
-    failure = ask(world, client, "tools/call", '{"name":"pipe_get_upload_url"}')
+    failure = refusal(world, client, "tools/call", '{"name":"pipe_get_upload_url"}')
     assert failure is not None and failure["message"] == "Unknown tool: pipe_get_upload_url"
 
 
 def test_a_hidden_tool_is_not_reached_by_way_of_an_adapter() -> None:
-    """A configuration that names one is refused; the engine does not rely on that."""
+    """The configuration refuses an adapter of a hidden tool; the engine does not rely on that."""
     consumer = UploadConsumer(tools=("drop",), file_path_argument="path")
     world, client = ready("http", "pipe", filtered(consumers=(consumer,)))
-    failure = ask(world, client, "tools/call", '{"name":"drop","arguments":{}}')
+    failure = refusal(world, client, "tools/call", '{"name":"drop","arguments":{}}')
     assert failure is not None and failure["message"] == "Unknown tool: drop"
 
 

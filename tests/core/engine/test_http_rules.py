@@ -1,4 +1,4 @@
-"""What an HTTP client is told: one test a rule of sessions, batches, versions and ids.
+"""Tests of the HTTP rules for clients: one test for each rule of sessions, batches, versions and ids.
 
 Source: 2025-03-26, 2025-06-18 and 2025-11-25, basic/transports; JSON-RPC 2.0.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import Client, Driver, connect, driver, newcomer, notification, request, result
-from isthmus.core.base.effects import GetOpening, Note, Post
+from driving import Client, Driver, connect, driver, new_client, notification, request, result
+from isthmus.core.base.effects import Note, Post
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import GetOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 
@@ -19,7 +20,7 @@ LIST = request("1", "tools/list")
 
 
 def refusal(world: Driver, channel: ChannelId) -> tuple[int, int, object]:
-    """(status, error code, id) of a request that was refused at once."""
+    """Status, error code and id of a request that was refused at once."""
     (send,) = world.sent[channel]
     assert send.is_last
     assert send.session is None
@@ -28,15 +29,15 @@ def refusal(world: Driver, channel: ChannelId) -> tuple[int, int, object]:
 
 
 def test_a_post_has_one_body() -> None:
-    """A second is a mistake of the driver's, and changes nothing."""
+    """A second body is a mistake of the transport, and changes nothing."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/list")
-    call = world.hear("tools/list")
+    call = world.take_sent("tools/list")
     with pytest.raises(LocalProtocolError, match="one body"):
-        world.say(channel, LIST)
+        world.send(channel, LIST)
     world.answer(call, '{"tools":[]}')
-    assert world.said(channel)["result"] == {"tools": []}
+    assert world.only_message(channel)["result"] == {"tools": []}
 
 
 # --- Sessions ---------------------------------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ def test_a_post_has_one_body() -> None:
 
 def test_a_request_without_a_session_is_refused_with_400() -> None:
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     assert refusal(world, client.post(LIST)) == (400, -32600, None)
     assert refusal(world, client.listen()) == (400, -32600, None)
     assert refusal(world, client.delete()) == (400, -32600, None)
@@ -52,15 +53,15 @@ def test_a_request_without_a_session_is_refused_with_400() -> None:
 
 
 def test_unknown_foreign_and_misplaced_sessions_get_the_same_404() -> None:
-    """Nobody learns from the answer whether a session exists."""
+    """The answer does not show whether a session exists."""
     world = driver()
     mine = connect(world, "http", "http", principal="me")
     intruders = [
-        Client(world, "http", session="f" * 32, principal="me"),  # never was
-        Client(world, "http", session=mine.session, principal="you"),  # another's
+        Client(world, "http", session="f" * 32, principal="me"),  # does not exist
+        Client(world, "http", session=mine.session, principal="you"),  # of another principal
         Client(world, "pipe", session=mine.session, principal="me"),  # of another server
     ]
-    for way in ("post", "get", "delete", "initialize"):
+    for kind in ("post", "get", "delete", "initialize"):
         answers = set()
         for intruder in intruders:
             channel = {
@@ -68,19 +69,19 @@ def test_unknown_foreign_and_misplaced_sessions_get_the_same_404() -> None:
                 "get": lambda who: who.listen(),
                 "delete": lambda who: who.delete(),
                 "initialize": lambda who: who.post(INITIALIZE),
-            }[way](intruder)
+            }[kind](intruder)
             assert refusal(world, channel)[0] == 404
             answers.add((world.sent[channel][0].message, channel in world.closed))
-        assert len(answers) == 1, way
+        assert len(answers) == 1, kind
     mine.post(LIST)
-    assert world.hears("tools/list"), "the session itself is as it was"
+    assert world.was_sent("tools/list"), "the session itself is as it was"
 
 
 def test_a_second_initialize_is_refused_with_400() -> None:
     world = driver()
     client = connect(world, "http", "http")
     assert refusal(world, client.post(INITIALIZE))[0] == 400
-    assert not world.heard
+    assert not world.unread
     assert world.engine.session_count == 1
 
 
@@ -88,7 +89,7 @@ def test_a_second_initialize_is_refused_with_400() -> None:
 def test_initialize_within_a_batch_is_refused_with_400(size: int) -> None:
     """2025-03-26 lifecycle: it "MUST NOT be part of a JSON-RPC batch"; a batch of one is a batch."""
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     batch = b"[" + b",".join([INITIALIZE, request("2", "ping")][:size]) + b"]"
     assert refusal(world, client.post(batch))[:2] == (400, -32600)
     assert not world.dials
@@ -96,23 +97,23 @@ def test_initialize_within_a_batch_is_refused_with_400(size: int) -> None:
 
 def test_initialize_within_a_batch_is_refused_on_a_pipe() -> None:
     world = driver()
-    client = newcomer(world, "pipe", "http")
-    channel = client.say(b"[" + INITIALIZE + b"," + INITIALIZE + b"]")
-    assert world.said(channel)["error"]["code"] == -32600
+    client = new_client(world, "pipe", "http")
+    channel = client.send(b"[" + INITIALIZE + b"," + INITIALIZE + b"]")
+    assert world.only_message(channel)["error"]["code"] == -32600
     assert world.engine.session_count == 0
     client.initialize()
-    assert world.hears("initialize"), "alone it is welcome"
+    assert world.was_sent("initialize"), "alone it is accepted"
 
 
 def test_the_newest_event_stream_has_the_messages_and_the_older_ones_stay_for_later() -> None:
-    """An older one may be dead, and nobody has noticed yet."""
+    """An older one may be dead without a sign of it."""
     world = driver()
     client = connect(world, "http", "pipe")
     first, second = client.listen(), client.listen()
-    world.say(world.dials[0].channel, notification("notifications/tools/list_changed"))
+    world.send(world.dials[0].channel, notification("notifications/tools/list_changed"))
     assert (len(world.messages(first)), len(world.messages(second))) == (0, 1)
     world.end(second)
-    world.say(world.dials[0].channel, notification("notifications/tools/list_changed"))
+    world.send(world.dials[0].channel, notification("notifications/tools/list_changed"))
     assert (len(world.messages(first)), len(world.messages(second))) == (1, 1)
 
 
@@ -137,22 +138,22 @@ def test_delete_answers_the_calls_that_are_open(up: str) -> None:
     client.delete()
     for n, channel in enumerate(calls):
         assert refusal(world, channel) == (200, -32600, n)
-        assert world.said(channel)["error"]["message"] == "session terminated"
+        assert world.only_message(channel)["error"]["message"] == "session terminated"
     for n in range(3):
-        call = world.hear("tools/call")
-        assert world.hear("notifications/cancelled").frame["params"] == {"requestId": call.id}, n
+        call = world.take_sent("tools/call")
+        assert world.take_sent("notifications/cancelled").frame["params"] == {"requestId": call.id}, n
 
 
 def test_the_session_id_is_handed_out_with_the_initialize_reply_only() -> None:
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"))
+    world.answer(world.take_sent("tools/list"))
     ping = client.request("2", "ping")
     assert [send.session for send in world.sent[channel] + world.sent[ping]] == [None, None]
     assert client.session is not None
-    told = [send for sends in world.sent.values() for send in sends if client.session in (send.session or "")]
-    assert len(told) == 1
+    sends_with_id = [send for sends in world.sent.values() for send in sends if client.session in (send.session or "")]
+    assert len(sends_with_id) == 1
     assert client.session.encode() not in b"".join(m for c in world.sent for m in world.messages(c))
     assert not any(client.session in note.text for note in world.every(Note))
 
@@ -166,9 +167,9 @@ def test_each_session_id_is_fresh() -> None:
 
 def test_a_refused_handshake_hands_out_no_session_id() -> None:
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     channel = client.initialize()
-    init = world.hear("initialize")
+    init = world.take_sent("initialize")
     world.reply(init, f'{{"jsonrpc":"2.0","id":{init.id},"error":{{"code":-32602,"message":"no"}}}}'.encode())
     (send,) = world.sent[channel]
     assert send.session is None
@@ -187,7 +188,7 @@ def test_a_batch_of_one_is_answered_with_an_array_of_one(takes_events: bool) -> 
     world = driver()
     client = connect(world, "http", "http", revision="2025-03-26")
     channel = client.post(batch(request("1", "tools/list"), notification("x")), takes_events=takes_events)
-    world.answer(world.hear("tools/list"))
+    world.answer(world.take_sent("tools/list"))
     assert world.messages(channel) == [b"[" + result("1") + b"]"]
 
 
@@ -196,7 +197,7 @@ def test_a_batch_is_answered_with_one_array(takes_events: bool) -> None:
     world = driver()
     client = connect(world, "http", "http", revision="2025-03-26")
     channel = client.post(batch(request("1", "tools/list"), request("2", "prompts/list")), takes_events=takes_events)
-    first, second = world.hear("tools/list"), world.hear("prompts/list")
+    first, second = world.take_sent("tools/list"), world.take_sent("prompts/list")
     world.answer(second, '{"which":"prompts"}')
     assert not world.sent[channel]
     world.answer(first, '{"which":"tools"}')
@@ -208,8 +209,8 @@ def test_a_batch_is_answered_with_one_array(takes_events: bool) -> None:
 def test_a_batch_on_a_pipe_is_answered_with_one_array() -> None:
     world = driver()
     client = connect(world, "pipe", "http", revision="2025-03-26")
-    channel = client.say(batch(request("1", "tools/list"), request("2", "ping")))
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    channel = client.send(batch(request("1", "tools/list"), request("2", "ping")))
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
     assert world.messages(channel) == [b"[" + result("2") + b"," + result("1", '{"tools":[]}') + b"]"]
     assert not world.sent[channel][0].is_last
 
@@ -221,7 +222,7 @@ def test_a_batch_of_notifications_and_answers_is_accepted_with_202(takes_events:
     channel = client.post(batch(notification("a/b"), result("7")), takes_events=takes_events)
     assert not world.sent[channel]
     assert world.closed[channel].status == 202
-    assert world.hears("a/b")
+    assert world.was_sent("a/b")
 
 
 def test_an_id_twice_in_one_batch_is_refused_and_nothing_of_it_runs() -> None:
@@ -229,7 +230,7 @@ def test_an_id_twice_in_one_batch_is_refused_and_nothing_of_it_runs() -> None:
     client = connect(world, "http", "http", revision="2025-03-26")
     channel = client.post(batch(request("1", "tools/list"), request("1", "prompts/list")))
     assert refusal(world, channel) == (400, -32600, None)
-    assert not world.heard
+    assert not world.unread
     assert world.engine.exchange_count == 0
 
 
@@ -238,19 +239,19 @@ def test_an_id_twice_in_one_batch_is_refused_and_nothing_of_it_runs() -> None:
 def test_a_batch_that_is_empty_or_too_long_is_refused(down: str, count: int) -> None:
     world = driver(limits=Limits(batch_max=3))
     client = connect(world, down, "http", revision="2025-03-26")
-    channel = client.say(batch(*(request(str(n), "tools/list") for n in range(count))))
+    channel = client.send(batch(*(request(str(n), "tools/list") for n in range(count))))
     (send,) = world.sent[channel]
     assert (send.status, send.is_last) == (400, down == "http")
     assert json.loads(send.message)["error"]["code"] == -32600
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize("down", ["http", "pipe"])
 def test_a_batch_may_have_as_many_as_the_limit_says(down: str) -> None:
     world = driver(limits=Limits(batch_max=3))
     client = connect(world, down, "http", revision="2025-03-26")
-    client.say(batch(*(request(str(n), "tools/list") for n in range(3))))
-    assert [heard.frame["method"] for heard in world.heard] == ["tools/list"] * 3
+    client.send(batch(*(request(str(n), "tools/list") for n in range(3))))
+    assert [received.frame["method"] for received in world.unread] == ["tools/list"] * 3
 
 
 @pytest.mark.parametrize("down", ["http", "pipe"])
@@ -258,11 +259,11 @@ def test_a_batch_may_have_as_many_as_the_limit_says(down: str) -> None:
 def test_batches_are_refused_where_the_revision_has_none(down: str, revision: str) -> None:
     world = driver()
     client = connect(world, down, "http", revision=revision)
-    channel = client.say(batch(request("1", "tools/list")))
+    channel = client.send(batch(request("1", "tools/list")))
     (send,) = world.sent[channel]
     assert json.loads(send.message)["error"]["code"] == -32600
     assert (send.status, send.is_last) == ((400, True) if down == "http" else (200, False))
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
@@ -270,7 +271,7 @@ def test_batches_are_taken_where_the_revision_has_them(revision: str) -> None:
     world = driver()
     client = connect(world, "http", "http", revision=revision)
     client.post(batch(request("1", "tools/list")))
-    assert world.hears("tools/list")
+    assert world.was_sent("tools/list")
 
 
 # --- The version header -----------------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def test_an_unknown_version_header_is_refused_with_400(revision: str) -> None:
     world = driver()
     client = connect(world, "http", "http")
     assert refusal(world, client.post(LIST, revision=revision))[:2] == (400, -32600)
-    assert not world.heard
+    assert not world.unread
     channel = world.engine.new_channel()
     world.open(channel, GetOpening(server="http", session=client.session, revision=revision))
     assert refusal(world, channel)[0] == 400
@@ -289,20 +290,20 @@ def test_an_unknown_version_header_is_refused_with_400(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_a_known_version_header_and_none_are_accepted(revision: str | None) -> None:
-    """Any known one: SDKs are known to send their own newest instead of the negotiated one."""
+    """Any known revision is accepted: SDKs are known to send their own newest instead of the negotiated one."""
     world = driver()
     client = connect(world, "http", "http")
     client.post(LIST, revision=revision)
-    assert world.hears("tools/list")
+    assert world.was_sent("tools/list")
 
 
 @pytest.mark.parametrize("negotiated", ["2026-01-15", "DRAFT-2026-v1"])
-def test_the_version_that_was_negotiated_is_accepted_even_if_nobody_here_knows_it(negotiated: str) -> None:
+def test_the_negotiated_version_is_accepted_even_if_the_proxy_does_not_know_it(negotiated: str) -> None:
     """Client and server agreed on it; the proxy only stands between them."""
     world = driver()
     client = connect(world, "http", "http", revision=negotiated)
     client.post(LIST, revision=negotiated)
-    call = world.hear("tools/list")
+    call = world.take_sent("tools/list")
     assert call.post is not None
     assert call.post.revision == negotiated
     assert refusal(world, client.post(LIST, revision="2026-01-16"))[0] == 400
@@ -345,7 +346,7 @@ def test_json_that_is_no_message_is_refused_with_400_under_its_own_id(body: byte
     world = driver()
     client = connect(world, "http", "http", revision="2025-03-26")
     assert refusal(world, client.post(body)) == (400, -32600, id)
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize(
@@ -360,15 +361,15 @@ def test_json_that_is_no_message_is_refused_with_400_under_its_own_id(body: byte
     ],
 )
 def test_a_broken_line_on_a_pipe_harms_nothing_and_is_answered(line: bytes, id: object) -> None:
-    """With the id null where its own is not known (JSON-RPC 2.0, section 5)."""
+    """The error has the id null where the line's own is not known (JSON-RPC 2.0, section 5)."""
     world = driver()
     client = connect(world, "pipe", "http")
     assert client.pipe is not None
-    client.say(line)
-    assert world.said(client.pipe)["id"] == id
-    assert world.said(client.pipe)["error"]["code"] in (-32700, -32600)
+    client.send(line)
+    assert world.only_message(client.pipe)["id"] == id
+    assert world.only_message(client.pipe)["error"]["code"] in (-32700, -32600)
     client.request("1", "tools/list")
-    assert world.hears("tools/list")
+    assert world.was_sent("tools/list")
 
 
 @pytest.mark.parametrize("body", [notification("notifications/unheard"), result("12345"), result('"who"')])
@@ -383,9 +384,9 @@ def test_notifications_and_answers_are_accepted_with_202_and_no_body(body: bytes
 @pytest.mark.parametrize("method", ["tools/list", "tools/call"])
 def test_requests_before_initialize_are_refused_on_a_pipe_and_ping_is_not(method: str) -> None:
     world = driver()
-    client = newcomer(world, "pipe", "http")
+    client = new_client(world, "pipe", "http")
     channel = client.request("1", method)
-    assert world.said(channel)["error"]["code"] == -32600
+    assert world.only_message(channel)["error"]["code"] == -32600
     world.sent[channel].clear()
     client.request("2", "ping")
     assert world.messages(channel) == [result("2")]
@@ -397,19 +398,19 @@ def test_an_id_in_use_is_refused_on_a_pipe_and_the_first_is_unaffected() -> None
     client = connect(world, "pipe", "http")
     channel = client.request("1", "tools/call", '{"n":1}')
     client.request("1.0", "tools/call", '{"n":2}')
-    assert world.said(channel)["error"]["code"] == -32600
+    assert world.only_message(channel)["error"]["code"] == -32600
     world.sent[channel].clear()
-    world.answer(world.hear("tools/call"), '{"n":1}')
+    world.answer(world.take_sent("tools/call"), '{"n":1}')
     assert world.messages(channel) == [result("1", '{"n":1}')]
-    assert not world.heard
+    assert not world.unread
 
 
-def test_over_http_equal_ids_live_side_by_side() -> None:
+def test_equal_ids_in_separate_posts_are_separate_requests() -> None:
     """Each POST is its own reply path, and clients do reuse ids."""
     world = driver()
     client = connect(world, "http", "http")
     channels = [client.request("1", "tools/call", f'{{"n":{n}}}') for n in range(3)]
-    calls = [world.hear("tools/call") for _ in range(3)]
+    calls = [world.take_sent("tools/call") for _ in range(3)]
     for n in (1, 2, 0):
         world.answer(calls[n], f'{{"n":{n}}}')
     assert [world.messages(channel) for channel in channels] == [[result("1", f'{{"n":{n}}}')] for n in range(3)]
@@ -428,11 +429,11 @@ def test_ids_are_echoed_byte_for_byte(down: str, up: str, id_raw: str) -> None:
     world = driver()
     client = connect(world, down, up)
     good = client.request(id_raw, "tools/call", "{}")
-    world.answer(world.hear("tools/call"), '{"a":1}')
+    world.answer(world.take_sent("tools/call"), '{"a":1}')
     assert world.messages(good) == [result(id_raw, '{"a":1}')]
     world.sent[good].clear()
     bad = client.request(id_raw, "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.reply(call, f'{{"jsonrpc":"2.0","id":{call.id},"error":{{"code":1,"message":"m"}}}}'.encode())
     assert world.messages(bad) == [f'{{"jsonrpc":"2.0","id":{id_raw},"error":{{"code":1,"message":"m"}}}}'.encode()]
 
@@ -457,21 +458,21 @@ def test_initialize_within_a_batch_that_names_an_unknown_session_is_refused_with
 
 
 def test_a_batch_is_only_for_the_session_that_it_names_and_its_revision() -> None:
-    """Nothing of a batch that is refused goes up."""
+    """No message of a refused batch goes up."""
     world = driver()
     client = connect(world, "http", "http", revision="2025-03-26")
     foreign = Client(world, "http", session=client.session, principal="you")
     assert refusal(world, foreign.post(batch(LIST))) == (404, -32600, None)
-    assert refusal(world, newcomer(world, "http", "http").post(batch(LIST))) == (400, -32600, None)
+    assert refusal(world, new_client(world, "http", "http").post(batch(LIST))) == (400, -32600, None)
     assert refusal(world, client.post(batch(LIST), revision="2099-01-01")) == (400, -32600, None)
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize(
     ("messages", "id"), [([LIST], 1), ([LIST, request("2", "tools/list")], None), ([notification("a/b")], None)]
 )
 def test_a_batch_for_which_there_is_no_room_is_refused_with_503(messages: list[bytes], id: object) -> None:
-    """Under its own id, if it is one request; what takes no room of the server's passes."""
+    """A batch of one request is refused under its id; messages that take no room at the server pass."""
     world = driver(limits=Limits(outbox_max_bytes=200, outbox_low_bytes=10, outbox_high_bytes=20))
     client = connect(world, "http", "pipe", revision="2025-03-26")
     while refused_at(world, client) is None:
@@ -481,6 +482,6 @@ def test_a_batch_for_which_there_is_no_room_is_refused_with_503(messages: list[b
 
 
 def refused_at(world: Driver, client: Client) -> ChannelId | None:
-    """Say something large. Returns where it was refused, if it was."""
+    """Sends a large message. Returns its channel if it was refused."""
     channel = client.post(notification("a/b", '{"x":"' + 100 * "x" + '"}'))
     return channel if world.sent[channel] else None

@@ -1,4 +1,5 @@
-"""Every input of the engine: it takes the time, refuses time that runs backwards, and returns all that it caused."""
+"""Tests of every input of the engine: it takes the time, refuses time that runs backwards, and returns all its
+effects."""
 
 from __future__ import annotations
 
@@ -8,26 +9,28 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from driving import DONE, FORGOTTEN, connect, driver, newcomer, notification, request, result
-from isthmus.core.base.effects import Cause, Close, Connected, Dial, Effect, End, Pause, Resume, Saved, Send, Spawn
+from driving import DONE, FORGOTTEN, connect, driver, new_client, notification, request, result
+from isthmus.core.base.effects import Close, Dial, Effect, Pause, Resume, Send, Spawn
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan, Sharing
+from isthmus.core.base.storage import Saved
 from isthmus.core.engine import Engine
 from isthmus.core.jsonrpc import envelope
 from isthmus.core.jsonrpc.envelope_edges import PARTS_MIN_BYTES
 from isthmus.core.status import Command
 
-NOBODY = ChannelId(99)
+UNKNOWN = ChannelId(99)
 INPUTS: dict[str, Callable[[Engine, float], list[Effect]]] = {
-    "receive_message": lambda engine, now: engine.receive_message(NOBODY, b"{}", now),
-    "receive_messages": lambda engine, now: engine.receive_messages(NOBODY, [b"{}"], now),
-    "receive_messages of two": lambda engine, now: engine.receive_messages(NOBODY, [b"{}", b"{}"], now),
-    "receive_pieces": lambda engine, now: engine.receive_pieces(NOBODY, (b"{", b"}"), now),
-    "receive_close": lambda engine, now: engine.receive_close(NOBODY, DONE, now),
-    "receive_sent": lambda engine, now: engine.receive_sent(NOBODY, 0, now),
-    "receive_at_once": lambda engine, now: engine.receive_at_once(NOBODY, now, cause=DONE),
+    "receive_message": lambda engine, now: engine.receive_message(UNKNOWN, b"{}", now),
+    "receive_messages": lambda engine, now: engine.receive_messages(UNKNOWN, [b"{}"], now),
+    "receive_messages of two": lambda engine, now: engine.receive_messages(UNKNOWN, [b"{}", b"{}"], now),
+    "receive_pieces": lambda engine, now: engine.receive_pieces(UNKNOWN, (b"{", b"}"), now),
+    "receive_close": lambda engine, now: engine.receive_close(UNKNOWN, DONE, now),
+    "receive_sent": lambda engine, now: engine.receive_sent(UNKNOWN, 0, now),
+    "receive_at_once": lambda engine, now: engine.receive_at_once(UNKNOWN, now, cause=DONE),
     "receive_answer": lambda engine, now: engine.receive_answer(Ticket(99), Saved(), now),
     "receive_drain": lambda engine, now: engine.receive_drain(now),
     "receive_stop": lambda engine, now: engine.receive_stop(now),
@@ -40,7 +43,7 @@ INPUTS: dict[str, Callable[[Engine, float], list[Effect]]] = {
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_each_input_takes_the_time_and_refuses_an_earlier_one(name: str) -> None:
-    """What is said of nobody, or of nothing that there is, tells the time all the same."""
+    """Input for an unknown channel, ticket or name advances the time all the same."""
     world = driver()
     engine, before = world.engine, world.now
     engine.handle_timeout(before)
@@ -70,7 +73,7 @@ def test_a_key_of_links_is_long_enough_where_there_are_links(size_bytes: int, ha
 
 @pytest.mark.parametrize("keys", [(), (b"0" * 32,)])
 def test_a_key_that_is_made_for_one_run_is_as_long_as_its_hash(keys: tuple[bytes, ...]) -> None:
-    """It is the first thing that is drawn; where one is given, none is made."""
+    """The key is the first thing that is drawn; where one is given, none is made."""
     drawn: list[int] = []
 
     def entropy(size: int) -> bytes:
@@ -84,29 +87,29 @@ def test_a_key_that_is_made_for_one_run_is_as_long_as_its_hash(keys: tuple[bytes
     assert (32 in drawn) is not bool(keys)
 
 
-# --- What comes in pieces, or several things at once ------------------------------------------------------------------
+# --- Messages in pieces, and several at once --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mark", [b"", envelope.MARK])
 @pytest.mark.parametrize("down", ["pipe", "http"])
 def test_a_message_in_pieces_is_the_message(down: str, mark: bytes) -> None:
-    """Whoever sent it, and with a mark of order before it."""
+    """Messages of clients and of servers may come in pieces, also after a byte order mark."""
     world = driver()
     client = connect(world, "pipe", down)
     assert client.pipe is not None
     body = mark + request("1", "tools/call", '{"name":"t"}')
-    world.say_pieces(client.pipe, body[:4], body[4:9], body[9:])
-    heard = world.hear("tools/call")
-    answer = mark + result(str(heard.id), '{"n":1}')
-    if heard.post is not None:
-        world.open(heard.channel, Connected())
-    world.say_pieces(heard.channel, answer[:4], answer[4:5], answer[5:])
+    world.send_pieces(client.pipe, body[:4], body[4:9], body[9:])
+    received = world.take_sent("tools/call")
+    answer = mark + result(str(received.id), '{"n":1}')
+    if received.post is not None:
+        world.open(received.channel, Connected())
+    world.send_pieces(received.channel, answer[:4], answer[4:5], answer[5:])
     assert world.messages(client.pipe) == [result("1", '{"n":1}')]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_what_arrives_at_once_causes_what_it_causes_one_by_one(count: int) -> None:
-    told = []
+def test_messages_at_once_have_the_effects_of_messages_one_by_one(count: int) -> None:
+    runs = []
     for is_at_once in (False, True):
         world = driver()
         client = connect(world, "pipe", "pipe")
@@ -115,30 +118,30 @@ def test_what_arrives_at_once_causes_what_it_causes_one_by_one(count: int) -> No
         if is_at_once:
             effects = world._note(world.engine.receive_messages(client.pipe, messages, world.now))
         else:
-            effects = [effect for message in messages for effect in world.say(client.pipe, message)]
+            effects = [effect for message in messages for effect in world.send(client.pipe, message)]
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
-        answers = [result(str(world.hear("tools/call").id), '{"n":%d}' % number) for number in range(count)]  # noqa: UP031
+        answers = [result(str(world.take_sent("tools/call").id), '{"n":%d}' % number) for number in range(count)]  # noqa: UP031
         child = world.last_dial(Spawn).channel
         effects = world._note(world.engine.receive_messages(child, answers, world.now))
         sent += [effect.message for effect in effects if isinstance(effect, Send)]
-        told.append(sent)
+        runs.append(sent)
         assert len(sent) == 2 * count
-    assert told[0] == told[1]
+    assert runs[0] == runs[1]
 
 
 def test_an_answer_that_comes_in_parts_is_passed_as_they_come() -> None:
-    """The first with its size, the last with the end of its channel."""
+    """The first part comes with the size, the last with the end of its channel."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request('"i"', "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    body = result(str(heard.id), '{"content":[],"x":"%s"}' % ("x" * PARTS_MIN_BYTES))
-    assert world.engine.passes(heard.channel, body[:1000], len(body))
-    world.say_part(heard.channel, body[:1000], size_bytes=len(body))
+    received = world.take_sent("tools/call")
+    body = result(str(received.id), '{"content":[],"x":"%s"}' % ("x" * PARTS_MIN_BYTES))
+    assert world.engine.passes(received.channel, body[:1000], len(body))
+    world.send_part(received.channel, body[:1000], size_bytes=len(body))
     assert world.engine.exchange_count == 1
-    world.say_part(heard.channel, body[1000:5000], body[5000:9000])
+    world.send_part(received.channel, body[1000:5000], body[5000:9000])
     assert not world.messages(channel)
-    world.say_part(heard.channel, body[9000:], is_last=True)
+    world.send_part(received.channel, body[9000:], is_last=True)
     assert json.loads(world.messages(channel)[0]) == {**json.loads(body), "id": "i"}
     assert world.engine.exchange_count == 0
 
@@ -148,20 +151,20 @@ SLOW = Limits(outbox_high_bytes=3000, outbox_low_bytes=1000)
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_what_has_left_is_told_with_what_else_is_learnt(is_over: bool) -> None:
-    """Of a client that takes its answers late: its server is listened to again when most was taken."""
+def test_bytes_sent_may_be_reported_with_other_input(is_over: bool) -> None:
+    """The server of a client that takes its answers late is resumed when most was taken."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE), limits=SLOW)
     client = connect(world, "pipe", "s")
     assert client.pipe is not None
     client.request("1", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    world.say(heard.channel, result(str(heard.id), BIG))
-    assert world.only(Pause).channel == heard.channel
+    received = world.take_sent("tools/call")
+    world.send(received.channel, result(str(received.id), BIG))
+    assert world.only(Pause).channel == received.channel
     waiting = sum(len(send.message) for send in world.sent[client.pipe])
     effects = world.engine.receive_at_once(
         client.pipe, world.now, size_bytes=waiting, cause=DONE if is_over else None
     )  # fmt: skip
-    assert [effect.channel for effect in effects if isinstance(effect, Resume)][:1] == [heard.channel]
+    assert [effect.channel for effect in effects if isinstance(effect, Resume)][:1] == [received.channel]
     with pytest.raises(LocalProtocolError, match="more bytes sent than were ordered"):
         other = connect(world, "pipe", "s")
         assert other.pipe is not None
@@ -171,7 +174,7 @@ def test_what_has_left_is_told_with_what_else_is_learnt(is_over: bool) -> None:
 # --- Orders of operators ----------------------------------------------------------------------------------------------
 
 
-def test_an_order_about_what_there_is_not_is_refused() -> None:
+def test_a_command_for_an_unknown_name_is_refused() -> None:
     world = driver()
     for order in (
         lambda: world.engine.receive_command("x", Command.STOP, world.now),
@@ -183,7 +186,7 @@ def test_an_order_about_what_there_is_not_is_refused() -> None:
 
 
 @pytest.mark.parametrize("command", list(Command))
-def test_each_order_does_what_it_says(command: Command) -> None:
+def test_each_command_does_what_it_says(command: Command) -> None:
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, spares=1))
     client = connect(world, "pipe", "s")
     client.request("1", "tools/list")
@@ -194,12 +197,12 @@ def test_each_order_does_what_it_says(command: Command) -> None:
     assert (running <= world.over) is stops
     (status,) = world.engine.report()
     assert status.state == ("stopped" if command is Command.STOP else "running" if not stops else status.state)
-    late = newcomer(world, "http", "s").initialize()
+    late = new_client(world, "http", "s").initialize()
     assert bool(world.messages(late)) is (command is Command.STOP)
 
 
-def test_all_that_is_open_is_let_go_of_when_it_stops() -> None:
-    """With the code that says so."""
+def test_stop_closes_every_channel() -> None:
+    """Pipes are closed with code 1001."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, spares=2))
     client = connect(world, "pipe", "s")
     assert client.pipe is not None
@@ -212,29 +215,29 @@ def test_all_that_is_open_is_let_go_of_when_it_stops() -> None:
     assert (status.spares, status.sessions, status.in_flight) == (0, 0, 0)
 
 
-# --- What servers hear when a client is gone, or cannot be reached ----------------------------------------------------
+# --- Servers whose client is gone -------------------------------------------------------------------------------------
 
 
 def test_a_question_to_a_client_that_left_is_answered_with_an_error() -> None:
     able = '{"protocolVersion":"2025-11-25","capabilities":{"roots":{}}}'
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=Sharing.CONCURRENT))
-    client = newcomer(world, "pipe", "s")
+    client = new_client(world, "pipe", "s")
     assert client.pipe is not None
     client.initialize(able)
     child = world.last_dial(Spawn).channel
     world.open(child, Connected())
-    world.answer(world.hear("initialize"), able)
-    world.hear("notifications/initialized")
+    world.answer(world.take_sent("initialize"), able)
+    world.take_sent("notifications/initialized")
     client.notify("notifications/initialized")
     client.request("1", "tools/call", '{"name":"t"}')
-    world.say(child, request('"q"', "roots/list"))
+    world.send(child, request('"q"', "roots/list"))
     world.end(client.pipe, Cause(End.GONE))
-    answers = [heard.frame for heard in world.heard if "error" in heard.frame]
+    answers = [received.frame for received in world.unread if "error" in received.frame]
     assert answers == [{"jsonrpc": "2.0", "id": "q", "error": {"code": -32603, "message": "the client is gone"}}]
 
 
 def test_a_notification_for_a_server_that_does_not_run_is_dropped_and_that_is_noted() -> None:
-    """For who looks for it: it is nothing out of the ordinary."""
+    """The note has the level debug: this is nothing unusual."""
     world = driver()
     client = connect(world, "pipe", "pipe")
     world.end(world.last_dial(Spawn).channel, Cause(End.BROKEN, "exited with code 1"))
@@ -246,43 +249,43 @@ def test_a_notification_for_a_server_that_does_not_run_is_dropped_and_that_is_no
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 @pytest.mark.parametrize("is_shown", [False, True])
-def test_the_newest_headers_of_a_client_go_with_what_is_said_for_it(is_shown: bool, method: str) -> None:
-    """Such as the end of its session: those of its first request may have been renewed."""
+def test_delete_has_the_newest_headers_of_a_client(is_shown: bool, method: str) -> None:
+    """DELETE has the newest headers: those of the first request may have been renewed."""
     world = driver()
     client = connect(world, "http", "http", headers=(("authorization", "old"),))
     client.headers = (("authorization", "new"),) if is_shown else ()
     client.request("1", method, '{"name":"t"}')
-    world.answer(world.hear(method), '{"tools":[],"content":[]}')
+    world.answer(world.take_sent(method), '{"tools":[],"content":[]}')
     client.headers = ()
     client.delete()
-    farewell: Any = world.dials[-1].target
-    assert dict(farewell.headers) == {"authorization": "new" if is_shown else "old"}
+    delete: Any = world.dials[-1].target
+    assert dict(delete.headers) == {"authorization": "new" if is_shown else "old"}
 
 
-def test_after_a_list_of_tools_was_read_nobody_waits_for_one() -> None:
+def test_after_a_list_of_tools_was_read_no_deadline_waits_for_one() -> None:
     from isthmus.core.base.revisions import Era
-    from stateless_driving import emerge
+    from stateless_driving import start_stateless_server
 
     world = driver(ServerPlan(id="s", kind=Kind.HTTP, era=Era.STATELESS))
-    client = newcomer(world, "http", "s")
+    client = new_client(world, "http", "s")
     channel = client.initialize()
-    emerge(world, capabilities='{"tools":{}}')
+    start_stateless_server(world, capabilities='{"tools":{}}')
     client.session = world.sent[channel][-1].session
     client.notify("notifications/initialized")
     client.request("1", "tools/call", '{"name":"t","arguments":{}}')
     due = world.engine.next_timeout()
     assert due is not None
-    heard = world.hear("tools/list")
-    world.answer(heard, json.dumps({"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}))
-    whys = set()
+    received = world.take_sent("tools/list")
+    world.answer(received, json.dumps({"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}))
+    reasons = set()
     for _ in range(20):
         due = world.engine.next_timeout()
         if due is None or due.at > world.now + 3600:
             break
-        whys.add(due.why)
+        reasons.add(due.why)
         world.wait(due.at - world.now)
-    assert "list of tools" not in whys
-    assert whys
+    assert "list of tools" not in reasons
+    assert reasons
 
 
 def test_a_stream_of_a_server_ends_with_its_session() -> None:
@@ -295,13 +298,13 @@ def test_a_stream_of_a_server_ends_with_its_session() -> None:
     assert world.closed[streams[-1]] == Close(streams[-1], reason="nobody waits for it any more")
 
 
-def test_nothing_is_kept_of_a_server_that_forgot_the_session() -> None:
+def test_a_list_is_sent_again_to_a_server_that_forgot_the_session() -> None:
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
-    world.shake_hands(session="S2")
-    again = world.hear("tools/list")
-    world.say(again.channel, notification("notifications/message", '{"level":"info","data":1}'))
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
+    world.start_server(session="S2")
+    again = world.take_sent("tools/list")
+    world.send(again.channel, notification("notifications/message", '{"level":"info","data":1}'))
     world.answer(again, '{"tools":[]}')
     assert json.loads(world.messages(channel)[-1])["result"] == {"tools": []}

@@ -1,4 +1,4 @@
-"""Clients of HTTP+SSE: one event stream that carries all they are told, and POSTs with all they say.
+"""Tests of clients of HTTP+SSE: one event stream for all messages to them, and POSTs for all their messages.
 
 Source: 2024-11-05 basic/transports, "HTTP with SSE".
 """
@@ -12,18 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from driving import DONE, GONE, Driver, connect, driver, notification, request, result
-from isthmus.core.base.effects import (
-    Cause,
-    Close,
-    Delete,
-    EventPipeOpening,
-    Listen,
-    MessageOpening,
-    Note,
-    Send,
-    Spawn,
-)
+from isthmus.core.base.effects import Close, Delete, Listen, Note, Send, Spawn
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import Cause, EventPipeOpening, MessageOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 
@@ -33,7 +24,7 @@ LIST = request("1", "tools/list")
 
 @dataclass
 class EventPipe:
-    """A client, its stream open; `token` is what the first event told it."""
+    """A client with an open stream; `token` is that of its `endpoint` event."""
 
     world: Driver
     server: str
@@ -51,18 +42,18 @@ class EventPipe:
             principal=self.principal if principal is None else principal,
         )
         self.world.open(channel, opening)
-        self.world.say(channel, body)
+        self.world.send(channel, body)
         return channel
 
-    def say(self, body: bytes) -> None:
-        """Say what is taken."""
+    def send(self, body: bytes) -> None:
+        """Sends a message that is accepted."""
         channel = self.post(body)
         assert self.world.closed[channel].status == 202
         assert not self.world.sent[channel]
 
     @property
-    def told(self) -> list[Any]:
-        """What came on its stream since it was looked at last."""
+    def received(self) -> list[Any]:
+        """The messages on its stream since the last look."""
         sends = self.world.sent[self.stream]
         assert {send.event for send in sends} <= {"message"}
         assert not [send for send in sends if send.is_last or send.event_id or send.retry_ms is not None]
@@ -81,13 +72,15 @@ def opened(world: Driver, server: str = "http", principal: str = "") -> EventPip
     return EventPipe(world, server, principal, stream, token)
 
 
-def shaken(world: Driver, server: str = "http", *, revision: str = "2024-11-05", listens: bool = False) -> EventPipe:
-    """A client that is through with its handshake."""
+def initialized(
+    world: Driver, server: str = "http", *, revision: str = "2024-11-05", listens: bool = False
+) -> EventPipe:
+    """A client after its handshake."""
     pipe = opened(world, server)
-    pipe.say(INITIALIZE.replace(b"2024-11-05", revision.encode()))
-    world.shake_hands(revision=revision, listens=listens)
-    pipe.say(notification("notifications/initialized"))
-    assert [frame["result"]["protocolVersion"] for frame in pipe.told] == [revision]
+    pipe.send(INITIALIZE.replace(b"2024-11-05", revision.encode()))
+    world.start_server(revision=revision, listens=listens)
+    pipe.send(notification("notifications/initialized"))
+    assert [frame["result"]["protocolVersion"] for frame in pipe.received] == [revision]
     return pipe
 
 
@@ -113,65 +106,65 @@ def test_the_first_event_says_where_to_send_messages() -> None:
     assert not world.dials, "nothing is begun before initialize"
 
 
-def test_each_stream_has_a_token_of_its_own_that_nobody_can_guess() -> None:
+def test_each_stream_has_a_token_of_its_own_that_cannot_be_guessed() -> None:
     world = driver()
     tokens = {opened(world).token for _ in range(20)}
     assert len(tokens) == 20
     assert {len(token) for token in tokens} == {32}
 
 
-def test_the_token_is_said_once_and_is_not_the_sessions_own() -> None:
+def test_the_token_is_sent_once_and_is_not_the_session_id() -> None:
     world = driver()
-    pipe = shaken(world)
-    pipe.say(LIST)
-    world.answer(world.hear("tools/list"))
+    pipe = initialized(world)
+    pipe.send(LIST)
+    world.answer(world.take_sent("tools/list"))
     world.end(pipe.stream, GONE)
-    told = [effect for effect in world.log if pipe.token in str(effect)]
-    assert len(told) == 1
+    effects_with_token = [effect for effect in world.log if pipe.token in str(effect)]
+    assert len(effects_with_token) == 1
     assert not any(pipe.token in note.text for note in world.every(Note))
 
 
 @pytest.mark.parametrize("server", ["pipe", "http"])
-def test_what_is_asked_is_answered_on_the_stream(server: str) -> None:
+def test_requests_are_answered_on_the_stream(server: str) -> None:
     world = driver()
-    pipe = shaken(world, server)
-    pipe.say(LIST)
-    assert not pipe.told
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
-    assert pipe.told == [json.loads(result("1", '{"tools":[]}'))]
+    pipe = initialized(world, server)
+    pipe.send(LIST)
+    assert not pipe.received
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
+    assert pipe.received == [json.loads(result("1", '{"tools":[]}'))]
 
 
-def test_what_the_server_says_of_its_own_accord_comes_on_the_stream_and_can_be_answered() -> None:
+def test_notifications_and_questions_come_on_the_stream() -> None:
     world = driver()
-    pipe = shaken(world, "pipe")
+    pipe = initialized(world, "pipe")
     child = world.last_dial(Spawn).channel
-    world.say(child, notification("notifications/tools/list_changed"))
-    world.say(child, request('"q"', "roots/list"))
-    changed, asked = pipe.told
+    world.send(child, notification("notifications/tools/list_changed"))
+    world.send(child, request('"q"', "roots/list"))
+    changed, asked = pipe.received
     assert changed["method"] == "notifications/tools/list_changed"
-    pipe.say(result(str(asked["id"]), '{"roots":[]}'))
-    assert world.hear("").raw == result('"q"', '{"roots":[]}')
+    pipe.send(result(str(asked["id"]), '{"roots":[]}'))
+    assert world.take_sent("").raw == result('"q"', '{"roots":[]}')
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
 def test_a_silent_reply_is_not_primed(revision: str) -> None:
-    """Nothing on this transport can be resumed, whatever revision was negotiated over it."""
+    """Streams of this transport cannot be resumed, whatever revision was negotiated over it."""
     world = driver()
-    pipe = shaken(world, "pipe", revision=revision)
-    pipe.say(request("1", "tools/call", '{"_meta":{"progressToken":7}}'))
-    call = world.hear("tools/call")
+    pipe = initialized(world, "pipe", revision=revision)
+    pipe.send(request("1", "tools/call", '{"_meta":{"progressToken":7}}'))
+    call = world.take_sent("tools/call")
     world.wait(60.0)
     number = call.frame["params"]["_meta"]["progressToken"]
-    world.say(call.channel, notification("notifications/progress", f'{{"progressToken":{number},"progress":1}}'))
+    world.send(call.channel, notification("notifications/progress", f'{{"progressToken":{number},"progress":1}}'))
     assert not world.primed
-    assert [frame["params"]["progressToken"] for frame in pipe.told] == [7]
+    assert [frame["params"]["progressToken"] for frame in pipe.received] == [7]
 
 
-# --- Whose messages ---------------------------------------------------------------------------------------------------
+# --- Tokens -----------------------------------------------------------------------------------------------------------
 
 
 def test_unknown_foreign_and_misplaced_tokens_get_the_same_404() -> None:
-    """Nobody learns from the answer whether a stream exists."""
+    """The answer does not show whether a stream exists."""
     world = driver()
     pipe, ended = opened(world, principal="me"), opened(world, principal="me")
     world.end(ended.stream, GONE)
@@ -186,13 +179,13 @@ def test_unknown_foreign_and_misplaced_tokens_get_the_same_404() -> None:
     ]
     assert {refusal(world, channel) for channel in tries} == {(404, -32600, None)}
     assert len({message for channel in tries for message in world.messages(channel)}) == 1
-    assert not pipe.told, "it hears nothing of that"
+    assert not pipe.received, "its stream gets nothing of that"
     assert pipe.post(INITIALIZE, token=pipe.token.upper()) not in world.closed
 
 
 def test_a_session_id_is_no_token_and_a_token_is_no_session_id() -> None:
     world = driver()
-    pipe = shaken(world)
+    pipe = initialized(world)
     streaming = connect(world, "http", "http", session="S2")
     assert streaming.session is not None
     assert refusal(world, pipe.post(LIST, token=streaming.session))[0] == 404
@@ -203,13 +196,13 @@ def test_a_session_id_is_no_token_and_a_token_is_no_session_id() -> None:
 
 def test_a_stream_that_ended_between_the_head_and_the_body_of_a_message_is_404() -> None:
     world = driver()
-    pipe = shaken(world)
+    pipe = initialized(world)
     channel = world.engine.new_channel()
     world.open(channel, MessageOpening(server="http", token=pipe.token))
     world.end(pipe.stream, GONE)
-    world.say(channel, LIST)
+    world.send(channel, LIST)
     assert refusal(world, channel)[0] == 404
-    assert not world.hears("tools/list")
+    assert not world.was_sent("tools/list")
 
 
 def test_a_stream_that_is_being_ended_takes_no_message_any_more() -> None:
@@ -218,7 +211,7 @@ def test_a_stream_that_is_being_ended_takes_no_message_any_more() -> None:
     channel = world.engine.new_channel()
     world.open(channel, MessageOpening(server="http", token=pipe.token))
     world.wait(61.0)
-    world.say(channel, INITIALIZE)
+    world.send(channel, INITIALIZE)
     assert refusal(world, channel)[0] == 404
     assert not world.dials
 
@@ -243,8 +236,8 @@ def test_a_server_that_is_not_in_the_plan_is_the_callers_mistake() -> None:
         notification("notifications/cancelled"),
     ],
 )
-def test_whatever_is_a_message_is_accepted_with_202_and_no_body(body: bytes) -> None:
-    shaken(driver()).say(body)
+def test_every_message_is_accepted_with_202_and_no_body(body: bytes) -> None:
+    initialized(driver()).send(body)
 
 
 @pytest.mark.parametrize(
@@ -262,51 +255,51 @@ def test_whatever_is_a_message_is_accepted_with_202_and_no_body(body: bytes) -> 
         b"[" + b",".join([result("9")] * 65) + b"]",
     ],
 )
-def test_what_is_no_message_and_has_no_id_is_refused_where_it_came(body: bytes) -> None:
+def test_a_body_that_is_no_message_and_has_no_id_is_refused_on_its_post(body: bytes) -> None:
     world = driver()
-    pipe = shaken(world)
+    pipe = initialized(world)
     status, code, id = refusal(world, pipe.post(body))
     assert (status, id) == (400, None)
     assert code in (-32700, -32600)
-    assert not pipe.told
-    pipe.say(LIST)
-    assert world.hears("tools/list")
+    assert not pipe.received
+    pipe.send(LIST)
+    assert world.was_sent("tools/list")
 
 
 def test_a_broken_request_is_answered_under_its_id_on_the_stream() -> None:
-    """Whoever sent it waits there."""
-    pipe = shaken(driver())
-    pipe.say(b'{"jsonrpc":"2.0","id":9,"method":7}')
-    assert [(frame["id"], frame["error"]["code"]) for frame in pipe.told] == [(9, -32600)]
+    """The client waits for the response on its stream."""
+    pipe = initialized(driver())
+    pipe.send(b'{"jsonrpc":"2.0","id":9,"method":7}')
+    assert [(frame["id"], frame["error"]["code"]) for frame in pipe.received] == [(9, -32600)]
 
 
 def test_a_broken_answer_ends_the_question() -> None:
     world = driver()
-    pipe = shaken(world, "pipe")
-    world.say(world.last_dial(Spawn).channel, request('"q"', "roots/list"))
-    (asked,) = pipe.told
-    pipe.say(b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}' % asked["id"])
-    assert world.hear("").frame["error"]["code"] == -32603
-    assert not pipe.told
+    pipe = initialized(world, "pipe")
+    world.send(world.last_dial(Spawn).channel, request('"q"', "roots/list"))
+    (asked,) = pipe.received
+    pipe.send(b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}' % asked["id"])
+    assert world.take_sent("").frame["error"]["code"] == -32603
+    assert not pipe.received
 
 
 def test_an_id_in_use_is_refused_on_the_stream() -> None:
     world = driver()
-    pipe = shaken(world)
-    pipe.say(LIST)
-    pipe.say(request("1", "tools/call", "{}"))
-    assert [(frame["id"], frame["error"]["code"]) for frame in pipe.told] == [(1, -32600)]
-    world.answer(world.hear("tools/list"))
-    assert pipe.told == [json.loads(result("1"))]
+    pipe = initialized(world)
+    pipe.send(LIST)
+    pipe.send(request("1", "tools/call", "{}"))
+    assert [(frame["id"], frame["error"]["code"]) for frame in pipe.received] == [(1, -32600)]
+    world.answer(world.take_sent("tools/list"))
+    assert pipe.received == [json.loads(result("1"))]
 
 
 def test_a_message_has_one_body() -> None:
-    """What comes after it has crossed the end of its channel."""
+    """A second body is ignored: it has crossed the end of its channel."""
     world = driver()
-    pipe = shaken(world)
+    pipe = initialized(world)
     channel = pipe.post(LIST)
-    assert world.say(channel, request("2", "tools/list")) == []
-    assert len([heard for heard in world.heard if heard.frame["method"] == "tools/list"]) == 1
+    assert world.send(channel, request("2", "tools/list")) == []
+    assert len([received for received in world.unread if received.frame["method"] == "tools/list"]) == 1
 
 
 BATCH = b"[" + LIST + b"," + request("2", "ping") + b"]"
@@ -315,20 +308,20 @@ BATCH = b"[" + LIST + b"," + request("2", "ping") + b"]"
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
 def test_a_batch_is_answered_with_one_array_where_the_revision_has_them(revision: str) -> None:
     world = driver()
-    pipe = shaken(world, revision=revision)
-    pipe.say(BATCH)
-    assert not pipe.told
-    world.answer(world.hear("tools/list"))
-    assert pipe.told == [[json.loads(result("2")), json.loads(result("1"))]]
+    pipe = initialized(world, revision=revision)
+    pipe.send(BATCH)
+    assert not pipe.received
+    world.answer(world.take_sent("tools/list"))
+    assert pipe.received == [[json.loads(result("2")), json.loads(result("1"))]]
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_a_batch_is_refused_on_the_stream_where_the_revision_has_none(revision: str) -> None:
     world = driver()
-    pipe = shaken(world, revision=revision)
-    pipe.say(BATCH)
-    assert [frame["error"]["code"] for frame in pipe.told] == [-32600]
-    assert not world.heard
+    pipe = initialized(world, revision=revision)
+    pipe.send(BATCH)
+    assert [frame["error"]["code"] for frame in pipe.received] == [-32600]
+    assert not world.unread
 
 
 # --- The handshake ----------------------------------------------------------------------------------------------------
@@ -338,9 +331,9 @@ def test_a_batch_is_refused_on_the_stream_where_the_revision_has_none(revision: 
 def test_requests_before_initialize_are_refused_on_the_stream_and_ping_is_not(method: str) -> None:
     world = driver()
     pipe = opened(world)
-    pipe.say(request("1", method))
-    pipe.say(request("2", "ping"))
-    refused, pong = pipe.told
+    pipe.send(request("1", method))
+    pipe.send(request("2", "ping"))
+    refused, pong = pipe.received
     assert (refused["id"], refused["error"]["code"]) == (1, -32600)
     assert pong == json.loads(result("2"))
     assert not world.dials
@@ -348,28 +341,28 @@ def test_requests_before_initialize_are_refused_on_the_stream_and_ping_is_not(me
 
 def test_a_second_initialize_is_refused_on_the_stream() -> None:
     world = driver()
-    pipe = shaken(world)
-    pipe.say(request("5", "initialize", "{}"))
-    assert [(frame["id"], frame["error"]["code"]) for frame in pipe.told] == [(5, -32600)]
+    pipe = initialized(world)
+    pipe.send(request("5", "initialize", "{}"))
+    assert [(frame["id"], frame["error"]["code"]) for frame in pipe.received] == [(5, -32600)]
     assert world.engine.session_count == 1
-    assert not world.heard
+    assert not world.unread
 
 
 def test_sessions_max_refuses_the_handshake_on_the_stream() -> None:
     world = driver(limits=Limits(sessions_max=1))
-    first, second = shaken(world), opened(world)
-    second.say(INITIALIZE)
-    assert [(frame["id"], frame["error"]["code"]) for frame in second.told] == [(0, -31007)]
+    first, second = initialized(world), opened(world)
+    second.send(INITIALIZE)
+    assert [(frame["id"], frame["error"]["code"]) for frame in second.received] == [(0, -31007)]
     world.end(first.stream, GONE)
-    second.say(INITIALIZE)
-    assert world.hears("initialize")
+    second.send(INITIALIZE)
+    assert world.was_sent("initialize")
 
 
-def test_greeting_timeout_ends_a_stream_on_which_nobody_says_initialize() -> None:
+def test_greeting_timeout_ends_a_stream_without_initialize() -> None:
     world = driver(limits=Limits(greeting_timeout_s=60.0))
     pipe = opened(world)
     world.wait(59.0)
-    pipe.say(request("1", "ping"))
+    pipe.send(request("1", "ping"))
     world.wait(0.9)
     assert pipe.stream not in world.closed
     world.wait(0.2)
@@ -382,22 +375,22 @@ def test_greeting_timeout_ends_a_stream_on_which_nobody_says_initialize() -> Non
 
 def test_greeting_timeout_is_over_with_initialize() -> None:
     world = driver(limits=Limits(greeting_timeout_s=60.0))
-    pipe = shaken(world)
+    pipe = initialized(world)
     world.wait(10_000.0)
     assert pipe.stream not in world.closed
-    pipe.say(LIST)
-    assert world.hears("tools/list")
+    pipe.send(LIST)
+    assert world.was_sent("tools/list")
 
 
 def test_greeting_timeout_begins_anew_with_a_handshake_that_failed() -> None:
-    """The client may try again on the same stream, but not think about it for ever."""
+    """The client may try again on the same stream, within the timeout."""
     world = driver(limits=Limits(greeting_timeout_s=60.0))
     pipe = opened(world)
     for _ in range(2):
-        pipe.say(INITIALIZE)
-        init = world.hear("initialize")
+        pipe.send(INITIALIZE)
+        init = world.take_sent("initialize")
         world.reply(init, f'{{"jsonrpc":"2.0","id":{init.id},"error":{{"code":-32602,"message":"no"}}}}'.encode())
-        assert [frame["error"]["code"] for frame in pipe.told] == [-32602]
+        assert [frame["error"]["code"] for frame in pipe.received] == [-32602]
         assert world.engine.session_count == 0
         world.wait(59.0)
         assert pipe.stream not in world.closed
@@ -408,11 +401,11 @@ def test_greeting_timeout_begins_anew_with_a_handshake_that_failed() -> None:
 def test_greeting_timeout_ends_a_stream_whose_handshake_took_longer_and_failed() -> None:
     world = driver(limits=Limits(greeting_timeout_s=10.0, start_timeout_s=25.0))
     pipe = opened(world)
-    pipe.say(INITIALIZE)
+    pipe.send(INITIALIZE)
     world.wait(24.9)
-    assert pipe.stream not in world.closed, "somebody works at it"
+    assert pipe.stream not in world.closed, "the handshake is under way"
     world.wait(0.2)
-    assert [frame["error"]["code"] for frame in pipe.told] == [-31004]
+    assert [frame["error"]["code"] for frame in pipe.received] == [-31004]
     world.wait(10.0)
     assert pipe.stream in world.closed
 
@@ -421,28 +414,28 @@ def test_greeting_timeout_ends_a_stream_whose_handshake_took_longer_and_failed()
 
 
 @pytest.mark.parametrize("server", ["pipe", "http"])
-def test_with_its_stream_the_session_ends_and_its_upstream(server: str) -> None:
+def test_the_session_and_its_upstream_end_with_the_stream(server: str) -> None:
     world = driver()
-    pipe = shaken(world, server)
-    pipe.say(LIST)
-    call = world.hear("tools/list")
+    pipe = initialized(world, server)
+    pipe.send(LIST)
+    call = world.take_sent("tools/list")
     assert world.engine.exchange_count == 1
     world.end(pipe.stream, GONE)
     assert (world.engine.session_count, world.engine.exchange_count) == (0, 0)
-    told = world.hear("notifications/cancelled")
-    assert told.frame["params"] == {"requestId": call.id}
+    cancelled = world.take_sent("notifications/cancelled")
+    assert cancelled.frame["params"] == {"requestId": call.id}
     if server == "pipe":
         assert call.channel in world.closed
     else:
         assert any(isinstance(dial.target, Delete) for dial in world.dials)
     assert refusal(world, pipe.post(LIST))[0] == 404
-    assert world.engine.receive_close(pipe.stream, DONE, world.now) == [], "said twice"
+    assert world.engine.receive_close(pipe.stream, DONE, world.now) == [], "a second close does nothing"
 
 
 def test_a_pipe_that_hangs_up_during_the_handshake_leaves_nothing() -> None:
     world = driver()
     pipe = opened(world, "pipe")
-    pipe.say(INITIALIZE)
+    pipe.send(INITIALIZE)
     world.end(pipe.stream, GONE)
     assert world.engine.session_count == 0
     child = world.last_dial(Spawn).channel
@@ -453,22 +446,22 @@ def test_a_pipe_that_hangs_up_during_the_handshake_leaves_nothing() -> None:
 
 def test_shutdown_ends_all_of_them() -> None:
     world = driver()
-    pipe, fresh = shaken(world), opened(world)
-    pipe.say(LIST)
+    pipe, fresh = initialized(world), opened(world)
+    pipe.send(LIST)
     world.stop()
-    assert [frame["error"]["code"] for frame in pipe.told] == [-31001]
+    assert [frame["error"]["code"] for frame in pipe.received] == [-31001]
     assert {pipe.stream, fresh.stream} <= set(world.closed)
     assert refusal(world, fresh.post(INITIALIZE))[0] == 404
 
 
 def test_a_message_that_is_broken_off_harms_nothing() -> None:
     world = driver()
-    pipe = shaken(world)
+    pipe = initialized(world)
     channel = world.engine.new_channel()
     world.open(channel, MessageOpening(server="http", token=pipe.token))
     assert world.end(channel, GONE) == []
-    pipe.say(LIST)
-    assert world.hears("tools/list")
+    pipe.send(LIST)
+    assert world.was_sent("tools/list")
 
 
 # --- Flow control -----------------------------------------------------------------------------------------------------
@@ -477,7 +470,7 @@ FLOOD = notification("x", '{"a":"' + "y" * 300 + '"}')
 
 
 def fill(world: Driver, pipe: EventPipe, body: bytes) -> ChannelId:
-    """Say it until it is refused."""
+    """Sends the message until it is refused. Returns the channel of the refusal."""
     for _ in range(1000):
         channel = pipe.post(body)
         if world.sent[channel]:
@@ -486,37 +479,37 @@ def fill(world: Driver, pipe: EventPipe, body: bytes) -> ChannelId:
 
 
 def test_a_server_that_takes_nothing_stops_its_clients_messages() -> None:
-    """They cannot be paused: each is a request of its own."""
+    """POSTs cannot be paused, so they are refused."""
     world = driver(limits=Limits(outbox_high_bytes=500, outbox_low_bytes=10, outbox_max_bytes=2000))
-    pipe = shaken(world, "pipe")
+    pipe = initialized(world, "pipe")
     assert refusal(world, fill(world, pipe, FLOOD)) == (503, -31007, None)
     assert refusal(world, pipe.post(LIST)) == (503, -31007, 1)
     for welcome in (request("2", "ping"), result("9"), notification("notifications/cancelled", '{"requestId":1}')):
-        pipe.say(welcome)
+        pipe.send(welcome)
     child = world.last_dial(Spawn).channel
     world.engine.receive_sent(child, sum(len(message) for message in world.messages(child)), world.now)
-    pipe.say(LIST)
-    assert world.hears("tools/list")
+    pipe.send(LIST)
+    assert world.was_sent("tools/list")
 
 
 def test_a_server_that_takes_nothing_stops_batches_too() -> None:
     world = driver(limits=Limits(outbox_high_bytes=500, outbox_low_bytes=10, outbox_max_bytes=2000))
-    pipe = shaken(world, "pipe")
+    pipe = initialized(world, "pipe")
     assert refusal(world, fill(world, pipe, b"[" + FLOOD + b"]")) == (503, -31007, None)
-    pipe.say(b"[" + result("9") + b"]")
+    pipe.send(b"[" + result("9") + b"]")
 
 
 @pytest.mark.parametrize(
     "body", [request('"' + "x" * 300 + '"', "ping"), b'{"jsonrpc":"2.0","id":"' + b"x" * 300 + b'","method":7}']
 )
-def test_a_client_that_takes_no_answers_is_not_listened_to(body: bytes) -> None:
-    """What it says is answered on a stream that it does not read."""
+def test_a_client_that_takes_no_answers_is_refused(body: bytes) -> None:
+    """Responses go to a stream that the client does not read, so its messages are refused."""
     world = driver(limits=Limits(outbox_high_bytes=500, outbox_low_bytes=10, outbox_max_bytes=2000))
-    pipe = shaken(world, "pipe")
-    said = sum(len(message) for message in [f"/messages/x?sessionId={pipe.token}".encode()])
+    pipe = initialized(world, "pipe")
+    endpoint_bytes = sum(len(message) for message in [f"/messages/x?sessionId={pipe.token}".encode()])
     assert refusal(world, fill(world, pipe, body))[0] == 503
-    assert sum(len(message) for message in world.messages(pipe.stream)) < 2000 + 2 * len(body) + said
-    pipe.say(result("9"))
+    assert sum(len(message) for message in world.messages(pipe.stream)) < 2000 + 2 * len(body) + endpoint_bytes
+    pipe.send(result("9"))
 
 
 def test_an_ended_stream_is_ended_once() -> None:
@@ -528,9 +521,9 @@ def test_an_ended_stream_is_ended_once() -> None:
     assert world.engine.receive_close(pipe.stream, Cause(DONE.end), world.now) == []
 
 
-def test_the_upstream_of_an_event_pipe_is_listened_to_like_any_other() -> None:
+def test_notifications_of_an_http_server_come_on_the_stream() -> None:
     world = driver()
-    pipe = shaken(world, "http", listens=True)
+    pipe = initialized(world, "http", listens=True)
     stream = world.last_dial(Listen).channel
-    world.say(stream, notification("notifications/message", '{"n":1}'))
-    assert [frame["params"] for frame in pipe.told] == [{"n": 1}]
+    world.send(stream, notification("notifications/message", '{"n":1}'))
+    assert [frame["params"] for frame in pipe.received] == [{"n": 1}]

@@ -1,5 +1,4 @@
-"""Every bound the engine holds, reached: what happens then, and that nothing else does. Then the ends: drain, stop, and
-callers who break the rules."""
+"""Tests of every bound of `Limits` when it is reached, and of the ends: drain, stop, and misuse by the transport."""
 
 from __future__ import annotations
 
@@ -16,43 +15,30 @@ from driving import (
     connect,
     driver,
     manifest,
-    newcomer,
+    new_client,
     notification,
     request,
     result,
     send_in,
     upload,
 )
-from isthmus.core.base.effects import (
+from isthmus.core.base.effects import Close, Delete, Effect, Pause, Resume, Send, Spawn
+from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import (
     Cause,
-    Close,
-    Collect,
-    Collected,
-    CollectedFile,
     Connected,
-    Delete,
     DeleteOpening,
-    Discard,
-    Effect,
     End,
-    FileSource,
     GetOpening,
     Opening,
-    Pause,
     PipeOpening,
     PostOpening,
-    Receive,
-    Resume,
-    Save,
-    Saved,
-    Send,
-    Spawn,
     UploadOpening,
 )
-from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
+from isthmus.core.base.storage import Collect, Collected, CollectedFile, Discard, FileSource, Receive, Save, Saved
 
 INITIALIZE = request('"i"', "initialize", f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}')
 
@@ -72,15 +58,15 @@ def test_sessions_max_refuses_one_more_until_one_has_ended(down: str) -> None:
     world = driver(limits=Limits(sessions_max=2))
     first = connect(world, "http", "http")
     connect(world, "pipe", "pipe")
-    third = newcomer(world, down, "http")
-    channel = third.say(INITIALIZE)
+    third = new_client(world, down, "http")
+    channel = third.send(INITIALIZE)
     assert code(world, channel) == -31007
-    assert world.said(channel)["id"] == "i"
+    assert world.only_message(channel)["id"] == "i"
     assert world.sent[channel][0].status == (503 if down == "http" else 200)
-    assert not world.heard
+    assert not world.unread
     first.delete()
-    third.say(INITIALIZE)
-    assert world.hears("initialize")
+    third.send(INITIALIZE)
+    assert world.was_sent("initialize")
 
 
 def test_children_max_refuses_one_more_until_one_is_gone() -> None:
@@ -90,12 +76,12 @@ def test_children_max_refuses_one_more_until_one_is_gone() -> None:
     child = world.dials[-1].channel
     connect(world, "pipe", "pipe")
     connect(world, "http", "http")
-    refused = newcomer(world, "http", "pipe")
-    channel = refused.say(INITIALIZE)
+    refused = new_client(world, "http", "pipe")
+    channel = refused.send(INITIALIZE)
     assert code(world, channel) == -31004
-    assert "2 server processes run, the most allowed" in world.said(channel)["error"]["message"]
+    assert "2 server processes run, the most allowed" in world.only_message(channel)["error"]["message"]
     first.delete()
-    assert code(world, newcomer(world, "http", "pipe").say(INITIALIZE)) == -31004
+    assert code(world, new_client(world, "http", "pipe").send(INITIALIZE)) == -31004
     world.end(child)
     connect(world, "http", "pipe")
 
@@ -110,49 +96,49 @@ def test_exchanges_per_session_max_refuses_one_more_until_one_is_answered(down: 
     assert code(world, fourth) == -31007
     other = connect_beside(world)
     other.request("1", "prompts/list")
-    assert world.hears("prompts/list"), "other sessions are not touched by it"
-    world.answer(world.hear("tools/call"))
+    assert world.was_sent("prompts/list"), "other sessions are unaffected"
+    world.answer(world.take_sent("tools/call"))
     client.request("4", "tools/list", "{}")
-    assert world.hears("tools/list")
+    assert world.was_sent("tools/list")
 
 
 def connect_beside(world: Driver) -> Client:
     """Another client, while messages of the first are unread."""
-    unread, world.heard = world.heard, []
+    unread, world.unread = world.unread, []
     client = connect(world, "http", "http", session="S2")
-    world.heard = unread
+    world.unread = unread
     return client
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_asks_per_session_max_refuses_the_servers_next_question(up: str) -> None:
-    world = driver(limits=Limits(asks_per_session_max=2))
+def test_questions_per_session_max_refuses_the_servers_next_question(up: str) -> None:
+    world = driver(limits=Limits(questions_per_session_max=2))
     client = connect(world, "http", up, listens=True)
     stream = client.listen()
     server = world.dials[0].channel if up == "pipe" else world.dials[-1].channel
     for n in range(3):
-        world.say(server, request(str(n), "roots/list"))
+        world.send(server, request(str(n), "roots/list"))
     assert len(world.messages(stream)) == 2
-    refused = world.hear("")
+    refused = world.take_sent("")
     assert refused.frame["id"] == 2
     assert refused.frame["error"]["code"] == -32603
-    client.say(result(str(next(world.frames(stream))["id"])))
-    world.hear("")
-    world.say(server, request("3", "roots/list"))
+    client.send(result(str(next(world.frames(stream))["id"])))
+    world.take_sent("")
+    world.send(server, request("3", "roots/list"))
     assert len(world.messages(stream)) == 3
 
 
-# --- What waits for a stream ------------------------------------------------------------------------------------------
+# --- Messages that wait for a stream ----------------------------------------------------------------------------------
 
 
 def test_held_per_session_max_drops_the_oldest_message_and_never_a_change() -> None:
     world = driver(limits=Limits(held_per_session_max=4))
     client = connect(world, "http", "pipe")
     server = world.dials[0].channel
-    world.say(server, notification("notifications/tools/list_changed"))
+    world.send(server, notification("notifications/tools/list_changed"))
     for n in range(5):
-        world.say(server, notification("notifications/message", str([n])))
-    world.say(server, notification("notifications/resources/updated", '{"uri":"a"}'))
+        world.send(server, notification("notifications/message", str([n])))
+    world.send(server, notification("notifications/resources/updated", '{"uri":"a"}'))
     assert [json.loads(m).get("params") for m in world.messages(client.listen())] == [None, [3], [4], {"uri": "a"}]
     assert len(world.notes("warning")) == 3
 
@@ -162,10 +148,10 @@ def test_held_per_session_max_full_of_changes_drops_the_newcomer() -> None:
     client = connect(world, "http", "pipe")
     server = world.dials[0].channel
     for kind in ("tools", "prompts", "resources"):
-        world.say(server, notification(f"notifications/{kind}/list_changed"))
-    world.say(server, notification("notifications/message", "{}"))
-    world.say(server, request("1", "roots/list"))
-    assert world.hear("").frame["error"]["code"] == -32603, "who asks is told at once"
+        world.send(server, notification(f"notifications/{kind}/list_changed"))
+    world.send(server, notification("notifications/message", "{}"))
+    world.send(server, request("1", "roots/list"))
+    assert world.take_sent("").frame["error"]["code"] == -32603, "a question is refused at once"
     assert len(world.messages(client.listen())) == 3
 
 
@@ -174,49 +160,49 @@ def test_held_per_session_max_refuses_the_question_it_drops() -> None:
     client = connect(world, "http", "pipe")
     server = world.dials[0].channel
     for n in range(3):
-        world.say(server, request(str(n), "roots/list"))
-    assert world.hear("").frame["id"] == 0
+        world.send(server, request(str(n), "roots/list"))
+    assert world.take_sent("").frame["id"] == 0
     assert len(world.messages(client.listen())) == 2
 
 
 def test_held_timeout_refuses_each_question_after_its_own_wait() -> None:
-    """What else the server says meanwhile does not make its question wait longer."""
+    """Other messages of the server do not make its question wait longer."""
     world = driver(limits=Limits(held_timeout_s=30.0))
     client = connect(world, "http", "pipe")
     server = world.dials[0].channel
-    world.say(server, request("1", "roots/list"))
+    world.send(server, request("1", "roots/list"))
     world.wait(20.0)
-    world.say(server, request("2", "roots/list"))
-    world.say(server, notification("notifications/message", "{}"))
+    world.send(server, request("2", "roots/list"))
+    world.send(server, notification("notifications/message", "{}"))
     world.wait(9.9)
-    assert not world.heard
+    assert not world.unread
     world.wait(0.2)
-    refused = world.hear("")
+    refused = world.take_sent("")
     assert (refused.frame["id"], refused.frame["error"]["code"]) == (1, -32603)
-    assert not world.heard
+    assert not world.unread
     world.wait(20.0)
-    assert world.hear("").frame["id"] == 2
+    assert world.take_sent("").frame["id"] == 2
     assert [frame["method"] for frame in world.frames(client.listen())] == ["notifications/message"]
     world.wait(100.0)
-    assert not world.heard
+    assert not world.unread
 
 
 def test_held_timeout_is_over_for_a_question_that_was_asked() -> None:
     world = driver(limits=Limits(held_timeout_s=30.0))
     client = connect(world, "http", "pipe")
-    world.say(world.dials[0].channel, request("1", "roots/list"))
+    world.send(world.dials[0].channel, request("1", "roots/list"))
     world.wait(29.0)
     (asked,) = world.frames(client.listen())
     world.wait(100.0)
-    assert not world.heard
-    client.say(result(str(asked["id"])))
-    assert world.hear("").raw == result("1")
+    assert not world.unread
+    client.send(result(str(asked["id"])))
+    assert world.take_sent("").raw == result("1")
 
 
 # --- Idle sessions ----------------------------------------------------------------------------------------------------
 
 
-def test_session_idle_ttl_ends_a_session_nobody_uses() -> None:
+def test_session_idle_ttl_ends_an_unused_session() -> None:
     world = driver(limits=Limits(session_idle_ttl_s=60.0))
     client = connect(world, "http", "pipe")
     world.wait(59.0)
@@ -232,7 +218,7 @@ def test_session_idle_ttl_ends_a_session_nobody_uses() -> None:
 
 def busy_with_call(world: Driver, client: Client) -> Callable[[], object]:
     client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     return lambda: world.answer(call)
 
 
@@ -270,14 +256,14 @@ def test_reply_timeout_ends_a_request_whose_server_says_nothing(up: str) -> None
     world = driver(limits=Limits(reply_timeout_s=50.0, cancel_grace_s=2.0))
     client = connect(world, "http", up)
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.wait(49.9)
     assert not world.sent[channel]
     world.wait(0.2)
-    frame = world.said(channel)
+    frame = world.only_message(channel)
     assert frame["error"]["code"] == -31008
     assert frame["error"]["data"] == {"outcome": "unknown"}
-    assert world.hear("notifications/cancelled").frame["params"] == {"requestId": call.id}
+    assert world.take_sent("notifications/cancelled").frame["params"] == {"requestId": call.id}
     world.wait(2.1)
     assert (call.channel in world.closed) == (up == "http")
 
@@ -287,11 +273,11 @@ def test_reply_timeout_starts_anew_with_each_progress(up: str) -> None:
     world = driver(limits=Limits(reply_timeout_s=50.0))
     client = connect(world, "http", up)
     channel = client.request("1", "tools/call", '{"_meta":{"progressToken":1}}')
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     for n in range(4):
         world.wait(49.0)
         params = f'{{"progressToken":{call.frame["params"]["_meta"]["progressToken"]},"progress":{n}}}'
-        world.say(call.channel, notification("notifications/progress", params))
+        world.send(call.channel, notification("notifications/progress", params))
     assert len(world.messages(channel)) == 4
     world.wait(49.0)
     assert len(world.messages(channel)) == 4
@@ -303,13 +289,13 @@ def test_each_server_may_have_time_limits_of_its_own() -> None:
     quick = ServerPlan(id="quick", kind=Kind.HTTP, reply_timeout_s=5.0, start_timeout_s=3.0)
     world = driver(quick, ServerPlan(id="usual", kind=Kind.HTTP), limits=Limits(reply_timeout_s=50, start_timeout_s=30))
     one = connect(world, "http", "quick").request("1", "tools/call", "{}")
-    world.heard.clear()
+    world.unread.clear()
     two = connect(world, "http", "usual").request("1", "tools/call", "{}")
     world.wait(5.1)
     assert code(world, one) == -31008
-    assert "5 s" in world.said(one)["error"]["message"]
+    assert "5 s" in world.only_message(one)["error"]["message"]
     assert not world.sent[two]
-    three, four = (newcomer(world, "http", server).initialize() for server in ("quick", "usual"))
+    three, four = (new_client(world, "http", server).initialize() for server in ("quick", "usual"))
     world.wait(3.1)
     assert code(world, three) == -31004
     assert not world.sent[four]
@@ -320,16 +306,16 @@ def test_each_server_may_have_time_limits_of_its_own() -> None:
 # --- Subscriptions ----------------------------------------------------------------------------------------------------
 
 
-def test_subscriptions_per_session_max_bounds_what_is_set_again_not_what_is_asked() -> None:
+def test_subscriptions_per_session_max_bounds_replayed_subscriptions_not_requests() -> None:
     world = driver(limits=Limits(subscriptions_per_session_max=2))
     client = connect(world, "http", "pipe")
     for name in "abc":
         channel = client.request("1", "resources/subscribe", f'{{"uri":"{name}"}}')
-        world.answer(world.hear("resources/subscribe"))
+        world.answer(world.take_sent("resources/subscribe"))
         assert world.messages(channel) == [result("1")], "the server took it"
     world.end(world.dials[0].channel, Cause(End.BROKEN))
-    world.shake_hands()
-    assert [heard.frame["params"]["uri"] for heard in world.heard] == ["a", "b"]
+    world.start_server()
+    assert [received.frame["params"]["uri"] for received in world.unread] == ["a", "b"]
 
 
 # --- Flow control -----------------------------------------------------------------------------------------------------
@@ -343,7 +329,7 @@ def flow(effects: list[Effect]) -> list[Effect]:
 
 
 def drained(world: Driver, channel: ChannelId, *, leaving: int = 0) -> list[Effect]:
-    """What was sent on a channel leaves, except for so many bytes."""
+    """The transport reports all bytes of a channel as sent, except for so many."""
     size = sum(len(message) for message in world.messages(channel)) - leaving
     world.sent[channel].clear()
     return flow(world.engine.receive_sent(channel, size, world.now))
@@ -355,9 +341,9 @@ def test_a_full_client_pauses_the_server_that_feeds_it_until_it_has_drained(up: 
     client = connect(world, "http", up)
     stream = client.listen()
     channel = client.request("1", "tools/call", "{}")
-    source = world.hear("tools/call").channel
-    assert flow(world.say(source, notification("notifications/message", BIG))) == [Pause(channel=source)]
-    assert flow(world.say(source, notification("notifications/message", BIG))) == [], "once is enough"
+    source = world.take_sent("tools/call").channel
+    assert flow(world.send(source, notification("notifications/message", BIG))) == [Pause(channel=source)]
+    assert flow(world.send(source, notification("notifications/message", BIG))) == [], "once is enough"
     assert not world.sent[stream]
     assert drained(world, channel, leaving=301) == []
     assert flow(world.engine.receive_sent(channel, 1, world.now)) == [Resume(channel=source)]
@@ -369,9 +355,9 @@ def test_a_full_server_pauses_the_client_that_feeds_it() -> None:
     assert client.pipe is not None
     child = world.dials[0].channel
     world.sent[child].clear()
-    held_before = sum(len(send.message) for send in world.every(Send) if send.channel == child)
-    world.engine.receive_sent(child, held_before, world.now)
-    effects = world.say(client.pipe, request("1", "tools/call", BIG))
+    sent_before = sum(len(send.message) for send in world.every(Send) if send.channel == child)
+    world.engine.receive_sent(child, sent_before, world.now)
+    effects = world.send(client.pipe, request("1", "tools/call", BIG))
     assert flow(effects) == [Pause(channel=client.pipe)]
     assert drained(world, child) == [Resume(channel=client.pipe)]
 
@@ -381,8 +367,8 @@ def test_a_source_of_two_full_clients_is_resumed_when_both_have_drained() -> Non
     client = connect(world, "http", "pipe")
     source = world.dials[0].channel
     channels = [client.request(n, "tools/call", "{}") for n in "12"]
-    calls = [world.hear("tools/call") for _ in channels]
-    answers = [flow(world.say(source, result(str(call.id), BIG))) for call in calls]
+    calls = [world.take_sent("tools/call") for _ in channels]
+    answers = [flow(world.send(source, result(str(call.id), BIG))) for call in calls]
     assert answers == [[Pause(channel=source)], []]
     assert drained(world, channels[0]) == []
     assert drained(world, channels[1]) == [Resume(channel=source)]
@@ -393,7 +379,7 @@ def test_a_full_client_that_hangs_up_no_longer_holds_the_server_back() -> None:
     client = connect(world, "http", "pipe")
     source = world.dials[0].channel
     channel = client.request("1", "tools/call", "{}")
-    world.say(source, result(str(world.hear("tools/call").id), BIG))
+    world.send(source, result(str(world.take_sent("tools/call").id), BIG))
     assert flow(world.end(channel)) == [Resume(channel=source)]
 
 
@@ -402,7 +388,7 @@ def test_a_source_that_is_gone_is_not_resumed() -> None:
     client = connect(world, "http", "pipe")
     source = world.dials[0].channel
     channel = client.request("1", "tools/call", "{}")
-    world.say(source, result(str(world.hear("tools/call").id), BIG))
+    world.send(source, result(str(world.take_sent("tools/call").id), BIG))
     world.end(source)
     assert drained(world, channel) == []
 
@@ -422,15 +408,15 @@ def filing(limits: Limits) -> tuple[Driver, Client]:
 
 
 def make(world: Driver, client: Client, count: int) -> tuple[ChannelId, Collect]:
-    """A call whose result names so many files; they are to be taken in now."""
+    """A call whose result names so many files; they are to be collected now."""
     channel = client.request("1", "tools/call", '{"name":"make"}')
     files = json.dumps([f"/out/{n}.txt" for n in range(count)])
-    world.answer(world.hear("tools/call"), f'{{"content":[],"structuredContent":{{"files":{files}}}}}')
+    world.answer(world.take_sent("tools/call"), f'{{"content":[],"structuredContent":{{"files":{files}}}}}')
     return channel, world.last(Collect)
 
 
 def take_in(world: Driver, order: Collect, size_bytes: int) -> None:
-    """Every file was there, and is saved."""
+    """Every file exists, and is saved."""
     files = []
     for source in order.sources:
         assert isinstance(source, FileSource)
@@ -442,7 +428,7 @@ def take_in(world: Driver, order: Collect, size_bytes: int) -> None:
 
 
 def meta_of(world: Driver, channel: ChannelId) -> dict[str, object]:
-    meta = world.said(channel)["result"]["_meta"]
+    meta = world.only_message(channel)["result"]["_meta"]
     assert isinstance(meta, dict)
     return meta
 
@@ -453,11 +439,11 @@ def test_the_bounds_of_an_upload_are_ordered_with_it() -> None:
     order = world.only(Receive)
     assert len(order.blobs) == 3
     assert order.file_size_max_bytes == 100
-    assert order.total_size_max_bytes == 100, "without a length, what one file may have"
+    assert order.total_size_max_bytes == 100, "without a length, the limit of one file"
     send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER), size_bytes=120))
     assert world.last(Receive).total_size_max_bytes == 120
     send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER), size_bytes=120))
-    assert world.last(Receive).total_size_max_bytes == 30, "what those under way have left"
+    assert world.last(Receive).total_size_max_bytes == 30, "the rest beside those under way"
 
 
 def test_the_room_of_an_upload_is_free_again_when_its_client_is_gone() -> None:
@@ -465,7 +451,7 @@ def test_the_room_of_an_upload_is_free_again_when_its_client_is_gone() -> None:
     query = ask_link(client, HELPER)
     first = send_in(world, UploadOpening(server="f", query=query))
     second = send_in(world, UploadOpening(server="f", query=query))
-    assert world.said(second)["code"] == "storage_full"
+    assert world.only_message(second)["code"] == "storage_full"
     world.end(first, Cause(End.GONE))
     assert not world.sent[send_in(world, UploadOpening(server="f", query=query))]
 
@@ -478,7 +464,7 @@ def test_uploads_per_session_max_counts_files_of_no_size_too() -> None:
     world.end(channel, Cause(End.GONE))
     upload(client, HELPER, ("c", 0))
     channel = send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
-    assert world.said(channel)["code"] == "storage_full"
+    assert world.only_message(channel)["code"] == "storage_full"
 
 
 def test_stored_files_max_counts_those_of_all_sessions() -> None:
@@ -486,7 +472,10 @@ def test_stored_files_max_counts_those_of_all_sessions() -> None:
     two = connect(world, "http", "f")
     upload(one, HELPER, ("a", 0))
     upload(two, HELPER, ("a", 0))
-    assert world.said(send_in(world, UploadOpening(server="f", query=ask_link(one, HELPER))))["code"] == "storage_full"
+    assert (
+        world.only_message(send_in(world, UploadOpening(server="f", query=ask_link(one, HELPER))))["code"]
+        == "storage_full"
+    )
     two.delete()
     upload(one, HELPER, ("b", 0))
 
@@ -497,7 +486,7 @@ def test_an_upload_whose_length_says_that_it_cannot_fit_is_refused_unread() -> N
     for size, status in [(10_000_000, 413), (100, None)]:
         channel = send_in(world, UploadOpening(server="f", query=query, size_bytes=size))
         assert [send.status for send in world.sent[channel]] == ([] if status is None else [status])
-    assert len(world.every(Receive)) == 1, "and the link is still good"
+    assert len(world.every(Receive)) == 1, "the link is still valid"
 
 
 @pytest.mark.parametrize("limits", [Limits(session_storage_max_bytes=100), Limits(storage_max_bytes=100)])
@@ -508,7 +497,7 @@ def test_a_full_storage_takes_no_upload_until_files_have_gone(limits: Limits) ->
     query = ask_link(client, HELPER)
     channel = send_in(world, UploadOpening(server="f", query=query))
     assert world.sent[channel][0].status == 507
-    assert world.said(channel)["code"] == "storage_full"
+    assert world.only_message(channel)["code"] == "storage_full"
     world.wait(limits.upload_ttl_s + 1)
     channel = send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
     assert not world.sent[channel]
@@ -528,21 +517,21 @@ def test_uploads_that_do_not_fit_together_are_not_both_received() -> None:
     first = send_in(world, UploadOpening(server="f", query=query, size_bytes=60))
     send_in(world, UploadOpening(server="f", query=query, size_bytes=60))
     assert [order.total_size_max_bytes for order in world.every(Receive)] == [60, 40]
-    saves = world.say(first, manifest(("a", 60)))
+    saves = world.send(first, manifest(("a", 60)))
     third = send_in(world, UploadOpening(server="f", query=query))
-    assert world.said(third)["code"] == "storage_full", "also while it is being saved"
+    assert world.only_message(third)["code"] == "storage_full", "also while it is being saved"
     for save in saves:
         assert isinstance(save, Save)
         world.store(save.ticket, Saved())
-    assert world.said(first)["count"] == 1
+    assert world.only_message(first)["count"] == 1
 
 
 def test_a_manifest_that_was_not_ordered_is_undone() -> None:
     world, client = filing(Limits(session_storage_max_bytes=100))
     channel = send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER), size_bytes=60))
-    effects = world.say(channel, manifest(("b", 61)))
+    effects = world.send(channel, manifest(("b", 61)))
     assert effects[0] == Discard(blob=world.only(Receive).blobs[0])
-    assert world.said(channel)["code"] == "storage_failed"
+    assert world.only_message(channel)["code"] == "storage_failed"
 
 
 def test_upload_ttl_removes_what_is_not_used_and_each_use_starts_it_anew() -> None:
@@ -554,7 +543,7 @@ def test_upload_ttl_removes_what_is_not_used_and_each_use_starts_it_anew() -> No
     world.wait(2.0)
     assert [effect.blob for effect in world.every(Discard)] == [blobs[1]]
     channel = client.request("2", "tools/call", f'{{"name":"eat","arguments":{{"path":"{unused}"}}}}')
-    assert world.said(channel)["result"]["isError"] is True
+    assert world.only_message(channel)["result"]["isError"] is True
 
 
 def test_artifacts_per_call_max_bounds_what_one_result_brings_in() -> None:
@@ -610,7 +599,7 @@ def test_inline_size_max_names_the_link_instead_of_the_content() -> None:
     assert isinstance(described, dict)
     read = client.request("1", "resources/read", json.dumps({"uri": described["artifact_uri"]}))
     assert code(world, read) == -31007
-    assert described["download_url"] in world.said(read)["error"]["message"]
+    assert described["download_url"] in world.only_message(read)["error"]["message"]
 
 
 def test_storage_timeout_counts_as_a_failure() -> None:
@@ -620,10 +609,10 @@ def test_storage_timeout_counts_as_a_failure() -> None:
     world.wait(8.9)
     assert not world.sent[channel]
     world.wait(0.2)
-    text = world.said(channel)["result"]["content"][0]["text"]
-    assert world.said(channel)["result"]["isError"] is True
+    text = world.only_message(channel)["result"]["content"][0]["text"]
+    assert world.only_message(channel)["result"]["isError"] is True
     assert "9 s" in text
-    assert not world.heard
+    assert not world.unread
 
 
 def test_an_answer_after_the_storage_timeout_does_nothing() -> None:
@@ -642,16 +631,16 @@ def test_a_draining_proxy_takes_nothing_new_and_finishes_what_runs() -> None:
     http, pipe = connect(world, "http", "http"), connect(world, "pipe", "pipe")
     assert pipe.pipe is not None
     running = http.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.engine.receive_drain(world.now)
     refused = http.request("2", "tools/call", "{}")
     assert code(world, refused) == -31007
     pipe.request("3", "tools/list")
     assert code(world, pipe.pipe) == -31007
     for down, status in (("http", 503), ("pipe", 200)):
-        channel = newcomer(world, down, "http").say(INITIALIZE)
+        channel = new_client(world, down, "http").send(INITIALIZE)
         assert (code(world, channel), world.sent[channel][0].status) == (-31007, status)
-    assert not world.heard
+    assert not world.unread
     ping = http.request("4", "ping")
     assert world.messages(ping) == [result("4")]
     http.notify("notifications/cancelled", '{"requestId":99}')
@@ -667,7 +656,7 @@ def test_stop_answers_every_request_and_lets_everything_go(up: str) -> None:
     stream = http.listen()
     running = http.request("1", "tools/call", "{}")
     pipe.request("2", "tools/call", "{}")
-    opening = newcomer(world, "http", up).initialize()
+    opening = new_client(world, "http", up).initialize()
     world.stop()
     assert code(world, running) == code(world, pipe.pipe) == -31001
     assert code(world, opening) == -31007
@@ -680,11 +669,11 @@ def test_stop_answers_every_request_and_lets_everything_go(up: str) -> None:
     assert [e for e in world.stop() if not isinstance(e, Close)] == [], "twice is once"
 
 
-def test_who_is_cut_off_hears_whether_the_call_may_have_run() -> None:
-    """A call that was written to its server may have; one that waits for a server, or fails with it, did not."""
+def test_the_error_of_a_call_at_stop_says_whether_it_may_have_run() -> None:
+    """A call that was written to its server may have run; one that waits for a server, or fails with it, did not."""
     world = driver()
     running = connect(world, "pipe", "pipe").request("1", "tools/call", "{}")
-    waiting, refused = newcomer(world, "pipe", "pipe"), newcomer(world, "pipe", "pipe")
+    waiting, refused = new_client(world, "pipe", "pipe"), new_client(world, "pipe", "pipe")
     for client in (waiting, refused):
         client.initialize()
         client.request("1", "tools/call", "{}")
@@ -692,15 +681,15 @@ def test_who_is_cut_off_hears_whether_the_call_may_have_run() -> None:
     assert refused.pipe is not None
     world.end(world.last_dial(Spawn).channel, Cause(End.BROKEN, "exited with code 1"))
     world.stop()
-    told = [json.loads(world.messages(channel)[-1])["error"] for channel in (running, waiting.pipe, refused.pipe)]
-    assert [(error["code"], error["data"]["outcome"]) for error in told] == [
+    errors = [json.loads(world.messages(channel)[-1])["error"] for channel in (running, waiting.pipe, refused.pipe)]
+    assert [(error["code"], error["data"]["outcome"]) for error in errors] == [
         (-31001, "unknown"),
         (-31007, "not_executed"),
         (-31004, "not_executed"),
     ]
-    assert told[0]["message"].startswith("the proxy is shutting down: ")
-    assert told[1]["message"] == "the proxy is shutting down: tools/call did not run"
-    assert told[2]["message"] == "the handshake failed: tools/call did not run"
+    assert errors[0]["message"].startswith("the proxy is shutting down: ")
+    assert errors[1]["message"] == "the proxy is shutting down: tools/call did not run"
+    assert errors[2]["message"] == "the handshake failed: tools/call did not run"
 
 
 def test_a_stopped_engine_has_nothing_to_wait_for() -> None:
@@ -708,13 +697,13 @@ def test_a_stopped_engine_has_nothing_to_wait_for() -> None:
     connect(world, "http", "http")
     connect(world, "pipe", "pipe")
     world.stop()
-    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
-    world.end(farewell.channel)
+    (delete,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    world.end(delete.channel)
     world.wait(10.0)
     assert world.engine.next_timeout() is None
 
 
-# --- Callers who break the rules --------------------------------------------------------------------------------------
+# --- Misuse -----------------------------------------------------------------------------------------------------------
 
 INPUTS: dict[str, Callable[[Driver, float], object]] = {
     "open": lambda w, now: w.engine.receive_open(w.engine.new_channel(), PipeOpening(server="pipe"), now),
@@ -764,18 +753,20 @@ MISUSES: dict[str, Callable[[Driver, ChannelId], object]] = {
 
 @pytest.mark.parametrize("misuse", MISUSES)
 def test_misuse_is_refused_and_changes_nothing(misuse: str) -> None:
-    """Two engines live through the same; one is misused in between."""
+    """Two engines get the same inputs; one is misused in between."""
 
     def live(*, misused: bool) -> list[Effect]:
         world = driver()
         client = connect(world, "pipe", "pipe")
-        post = newcomer(world, "http", "http").initialize()
+        post = new_client(world, "http", "http").initialize()
         if misused:
             with pytest.raises(LocalProtocolError):
                 MISUSES[misuse](world, post)
-        world.answer(world.hear("initialize"), f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}', session="S1")
+        world.answer(
+            world.take_sent("initialize"), f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}', session="S1"
+        )
         client.request("1", "tools/call", "{}")
-        world.say(world.dials[0].channel, request("7", "roots/list"))
+        world.send(world.dials[0].channel, request("7", "roots/list"))
         world.wait(100.0)
         world.stop()
         return world.log
@@ -783,8 +774,8 @@ def test_misuse_is_refused_and_changes_nothing(misuse: str) -> None:
     assert live(misused=True) == live(misused=False)
 
 
-def test_what_is_said_of_channels_nobody_knows_is_dropped() -> None:
-    """It crossed our own `Close`, or was said twice."""
+def test_input_for_unknown_channels_is_dropped() -> None:
+    """Input for a closed channel may have crossed a `Close`, or may be repeated."""
     world = driver()
     connect(world, "pipe", "pipe")
     for channel in (ChannelId(777), world.dials[0].channel):
@@ -809,7 +800,7 @@ def test_equal_inputs_give_equal_effects() -> None:
         world = driver(seed=seed)
         client = connect(world, "http", "http")
         client.request("1", "tools/call", "{}")
-        world.answer(world.hear("tools/call"))
+        world.answer(world.take_sent("tools/call"))
         client.delete()
         return world.log
 
@@ -825,8 +816,8 @@ def test_a_pipe_that_is_full_can_become_empty_enough() -> None:
 
 
 @pytest.mark.parametrize("message", [notification("a/b"), result("7"), notification("notifications/cancelled", "{}")])
-def test_whatever_a_client_says_keeps_its_session(message: bytes) -> None:
-    """Also what asks for nothing: idleness is counted from the last of it."""
+def test_any_message_of_a_client_keeps_its_session(message: bytes) -> None:
+    """Any message renews the idle time, also one without a response."""
     world = driver(limits=Limits(session_idle_ttl_s=60.0))
     client = connect(world, "http", "http")
     world.wait(59.0)

@@ -1,4 +1,5 @@
-"""What is under way when a server is lost is neither forgotten nor kept for nobody."""
+"""Tests of requests, subscriptions and questions that are open when a server is lost: all are settled, and none is
+kept."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import json
 
 import pytest
 from driving import GONE, Driver, connect, driver, error, result
-from isthmus.core.base.effects import Cause, End, Spawn
+from isthmus.core.base.effects import Spawn
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind
 from isthmus.core.base.revisions import Era
 from isthmus.core.jsonrpc import envelope
-from stateless_driving import assert_idle, bridge, emerge, modern, rise, served
+from stateless_driving import assert_idle, bridge, modern, served, start_legacy_server, start_stateless_server
 from stateless_server import grant
 from task_clients import handle
 from task_scenes import scene
@@ -27,77 +29,77 @@ def lose(world: Driver) -> None:
 # --- Subscriptions ----------------------------------------------------------------------------------------------------
 
 
-def test_what_nobody_wants_any_more_is_not_subscribed_when_the_server_is_back() -> None:
-    """Its client cancelled before the server, which was lost, had answered."""
+def test_a_cancelled_subscription_is_not_made_when_the_server_is_back() -> None:
+    """The client cancelled before the lost server had answered."""
     world, client, _ = served()
     channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.hear("resources/subscribe")
+    world.take_sent("resources/subscribe")
     lose(world)
     client.cancel(channel)
     client.request("tools/list")
-    rise(world)
-    assert world.hears("tools/list")
-    assert not world.hears("resources/subscribe")
+    start_legacy_server(world)
+    assert world.was_sent("tools/list")
+    assert not world.was_sent("resources/subscribe")
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_a_subscription_that_the_lost_server_did_not_answer_is_confirmed_by_the_next(is_refused: bool) -> None:
-    """It is asked again, and what it answers is told: before the time is over that a confirmation may take."""
+    """The next server is asked again, and its answer decides the confirmation, before its deadline."""
     world, client, _ = served()
     channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.hear("resources/subscribe")
+    world.take_sent("resources/subscribe")
     lose(world)
-    rise(world)
-    again = world.hear("resources/subscribe")
+    start_legacy_server(world)
+    again = world.take_sent("resources/subscribe")
     assert again.frame["params"] == {"uri": "a:1"}
-    assert client.told(channel) == []
+    assert client.notifications(channel) == []
     world.reply(again, error(str(again.id), '{"code":-32602,"message":"no"}') if is_refused else result(str(again.id)))
-    (said,) = client.told(channel)
-    assert said["method"] == ACKNOWLEDGED
-    assert said["params"]["notifications"] == ({} if is_refused else {"resourceSubscriptions": ["a:1"]})
+    (confirmation,) = client.notifications(channel)
+    assert confirmation["method"] == ACKNOWLEDGED
+    assert confirmation["params"]["notifications"] == ({} if is_refused else {"resourceSubscriptions": ["a:1"]})
 
 
 @pytest.mark.parametrize("cause", [Cause(End.BROKEN, "reset"), Cause(End.REFUSED, status=500)])
 def test_a_subscription_that_the_next_server_cannot_be_asked_for_is_not_waited_for(cause: Cause) -> None:
-    """Nothing can come of it before the time is over that a confirmation may take."""
+    """The confirmation comes at once, before its deadline."""
     world, client, _ = served("http")
     channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.end(world.hear("resources/subscribe").channel, Cause(End.REFUSED, status=404))
-    rise(world)
-    again = world.hear("resources/subscribe")
-    assert client.told(channel) == []
+    world.end(world.take_sent("resources/subscribe").channel, Cause(End.REFUSED, status=404))
+    start_legacy_server(world)
+    again = world.take_sent("resources/subscribe")
+    assert client.notifications(channel) == []
     world.end(again.channel, cause)
-    (said,) = client.told(channel)
-    assert (said["method"], said["params"]["notifications"]) == (ACKNOWLEDGED, {})
+    (confirmation,) = client.notifications(channel)
+    assert (confirmation["method"], confirmation["params"]["notifications"]) == (ACKNOWLEDGED, {})
 
 
-def test_what_a_server_without_sessions_grants_after_a_loss_is_confirmed() -> None:
+def test_a_subscription_that_a_stateless_server_grants_after_a_loss_is_confirmed() -> None:
     world = bridge()
     client = modern(world, "pipe")
     client.request("server/discover")
-    emerge(world)
+    start_stateless_server(world)
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["a:1"]}
     channel = client.request("subscriptions/listen", notifications=wanted)
-    world.wait(Limits().news_pause_s)
-    world.hear("subscriptions/listen")
+    world.wait(Limits().listen_pause_s)
+    world.take_sent("subscriptions/listen")
     lose(world)
-    emerge(world)
-    grant(world, world.hear("subscriptions/listen"))
-    (said,) = client.told(channel)
-    assert (said["method"], said["params"]["notifications"]) == (ACKNOWLEDGED, wanted)
+    start_stateless_server(world)
+    grant(world, world.take_sent("subscriptions/listen"))
+    (confirmation,) = client.notifications(channel)
+    assert (confirmation["method"], confirmation["params"]["notifications"]) == (ACKNOWLEDGED, wanted)
 
 
 @pytest.mark.parametrize("how", ["answer", "error", "broken", "refused"])
-def test_a_resource_is_subscribed_again_only_when_it_is_not_any_more(how: str) -> None:
-    """Requests on connections of their own overtake one another: the server would be left unsubscribed."""
+def test_a_resource_is_subscribed_again_only_once_it_is_unsubscribed(how: str) -> None:
+    """Requests on separate connections may overtake each other, which would leave the client unsubscribed."""
     world, client, _ = served("http")
     first = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.answer(world.hear("resources/subscribe"))
+    world.answer(world.take_sent("resources/subscribe"))
     client.cancel(first)
-    leaving = world.hear("resources/unsubscribe")
+    leaving = world.take_sent("resources/unsubscribe")
     again = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    assert not world.hears("resources/subscribe")
-    assert client.told(again) == []
+    assert not world.was_sent("resources/subscribe")
+    assert client.notifications(again) == []
     if how == "answer":
         world.answer(leaving)
     elif how == "error":
@@ -105,23 +107,23 @@ def test_a_resource_is_subscribed_again_only_when_it_is_not_any_more(how: str) -
     else:
         cause = Cause(End.BROKEN, "reset") if how == "broken" else Cause(End.REFUSED, status=500)
         world.end(leaving.channel, cause)
-    world.answer(world.hear("resources/subscribe"))
-    (said,) = client.told(again)
-    assert said["params"]["notifications"] == {"resourceSubscriptions": ["a:1"]}
-    assert not world.heard
+    world.answer(world.take_sent("resources/subscribe"))
+    (confirmation,) = client.notifications(again)
+    assert confirmation["params"]["notifications"] == {"resourceSubscriptions": ["a:1"]}
+    assert not world.unread
 
 
-def test_who_leaves_before_it_is_subscribed_again_leaves_nothing() -> None:
+def test_a_client_that_leaves_before_it_is_subscribed_again_leaves_nothing() -> None:
     world, client, _ = served("http")
     first = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.answer(world.hear("resources/subscribe"))
+    world.answer(world.take_sent("resources/subscribe"))
     client.cancel(first)
-    leaving = world.hear("resources/unsubscribe")
+    leaving = world.take_sent("resources/unsubscribe")
     client.cancel(client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]}))
     world.answer(leaving)
-    assert not world.hears("resources/subscribe")
-    while world.hears("resources/unsubscribe"):
-        world.answer(world.hear("resources/unsubscribe"))
+    assert not world.was_sent("resources/subscribe")
+    while world.was_sent("resources/unsubscribe"):
+        world.answer(world.take_sent("resources/unsubscribe"))
     assert_idle(world)
 
 
@@ -129,17 +131,17 @@ def test_who_leaves_before_it_is_subscribed_again_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("has_run", [True, False])
-def test_what_may_have_run_is_not_said_to_have_not(has_run: bool) -> None:
+def test_a_request_that_may_have_run_has_an_unknown_outcome(has_run: bool) -> None:
     """The second attempt at a list was never sent; the first may have been."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/list")
     unreachable = Cause(End.UNREACHABLE, "refused", unsent=True)
-    world.end(world.hear("tools/list").channel, Cause(End.BROKEN, "reset") if has_run else unreachable)
-    world.end(world.hear("tools/list").channel, unreachable)
-    said = json.loads(world.messages(channel)[-1])["error"]
-    assert said["data"]["outcome"] == ("unknown" if has_run else "not_executed")
-    assert ("may have run" in said["message"]) == has_run
+    world.end(world.take_sent("tools/list").channel, Cause(End.BROKEN, "reset") if has_run else unreachable)
+    world.end(world.take_sent("tools/list").channel, unreachable)
+    failure = json.loads(world.messages(channel)[-1])["error"]
+    assert failure["data"]["outcome"] == ("unknown" if has_run else "not_executed")
+    assert ("may have run" in failure["message"]) == has_run
 
 
 @pytest.mark.parametrize("cut", range(1, 6))
@@ -149,11 +151,11 @@ def test_a_byte_order_mark_may_be_cut(cut: int, is_marked: bool) -> None:
     world = driver()
     client = connect(world, "pipe", "pipe")
     client.request("1", "tools/list")
-    heard = world.hear("tools/list")
-    whole = (envelope.MARK if is_marked else b"") + result(str(heard.id), '{"tools":[]}')
-    world.say_pieces(heard.channel, *(whole[at : at + 1] for at in range(cut)), whole[cut:])
+    received = world.take_sent("tools/list")
+    whole = (envelope.MARK if is_marked else b"") + result(str(received.id), '{"tools":[]}')
+    world.send_pieces(received.channel, *(whole[at : at + 1] for at in range(cut)), whole[cut:])
     assert client.pipe is not None
-    assert world.said(client.pipe) == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
+    assert world.only_message(client.pipe) == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
 
 
 # --- Questions --------------------------------------------------------------------------------------------------------
@@ -161,8 +163,8 @@ def test_a_byte_order_mark_may_be_cut(cut: int, is_marked: bool) -> None:
 
 @pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
 @pytest.mark.parametrize("is_plain", [True, False])
-def test_what_a_task_has_asked_is_withdrawn_when_it_is_over(kind: Kind, is_plain: bool) -> None:
-    """Also where its client knows of no task, and waits for its call."""
+def test_a_question_of_a_task_is_withdrawn_when_the_task_is_over(kind: Kind, is_plain: bool) -> None:
+    """A client that knows no tasks, and waits for its call, gets the withdrawal too."""
     world = scene(Era.STATELESS, kind, has_tasks=True, insists=True)
     party = world.party(Era.HANDSHAKE, is_plain=is_plain)
     asked = party.call("a", "must")
@@ -173,9 +175,11 @@ def test_what_a_task_has_asked_is_withdrawn_when_it_is_over(kind: Kind, is_plain
     if not is_plain:
         party.result(handle(asked))
         world.run()
-    (question,) = party.heard("elicitation/create")
-    assert party.heard("notifications/cancelled") == []
+    (question,) = party.received("elicitation/create")
+    assert party.received("notifications/cancelled") == []
     world.server.finish(work, text("done"))
     world.wait(3.0)
-    assert [said["params"]["requestId"] for said in party.heard("notifications/cancelled")] == [question["id"]]
+    assert [cancelled["params"]["requestId"] for cancelled in party.received("notifications/cancelled")] == [
+        question["id"]
+    ]
     assert not is_plain or asked.result["content"][0]["text"] == "done"

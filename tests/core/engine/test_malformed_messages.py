@@ -1,24 +1,26 @@
-"""What says two things at once, too little or nothing at all: it is refused or dropped, and everything else goes on."""
+"""Tests of messages with repeated, missing or wrong members: they are refused or dropped, and everything else goes
+on."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from driving import LATEST, Client, Driver, connect, driver, error, newcomer, notification, request, result
+from driving import LATEST, Client, Driver, connect, driver, error, new_client, notification, request, result
 from isthmus.core.base.effects import Spawn
+from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import Era
-from stateless_driving import ACCEPT, FORM, Modern, beside, emerge, give, modern, served
+from stateless_driving import ACCEPT, FORM, Modern, handshake_client, modern, respond, served, start_stateless_server
 from stateless_server import grant
 
 ALL = '{"tools":{},"logging":{},"resources":{"subscribe":true}}'
 
 
 def assert_goes_on(world: Driver, client: Client) -> None:
-    """A call still has its answer."""
+    """A call is still answered."""
     channel = client.request('"last"', "tools/call", '{"name":"t"}')
-    world.answer(world.hear("tools/call"), '{"content":[]}')
+    world.answer(world.take_sent("tools/call"), '{"content":[]}')
     assert json.loads(world.messages(channel)[-1]) == {"jsonrpc": "2.0", "id": "last", "result": {"content": []}}
 
 
@@ -33,20 +35,22 @@ def assert_goes_on(world: Driver, client: Client) -> None:
         ("sampling/createMessage", '{"messages":[],"messages":[{}],"maxTokens":1}', "2024-11-05"),
     ],
 )
-def test_a_question_that_says_two_things_is_answered_with_an_error(method: str, params: str, revision: str) -> None:
-    """Or, where nobody has to read what it says twice, shown as it came; never anything in between."""
+def test_a_question_with_a_repeated_member_is_refused_or_passes_unchanged(
+    method: str, params: str, revision: str
+) -> None:
+    """A question with a repeated member is refused, or sent unchanged where the proxy need not read it."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE))
-    client = newcomer(world, "pipe", "s")
+    client = new_client(world, "pipe", "s")
     able = '{"elicitation":{"form":{},"url":{}},"sampling":{}}'
     client.initialize(f'{{"protocolVersion":"{revision}","capabilities":{able}}}')
-    world.shake_hands(capabilities=ALL, revision=revision)
+    world.start_server(capabilities=ALL, revision=revision)
     client.notify("notifications/initialized")
     assert client.pipe is not None
     world.sent[client.pipe].clear()
-    world.say(world.last_dial(Spawn).channel, request('"q"', method, params))
+    world.send(world.last_dial(Spawn).channel, request('"q"', method, params))
     shown = [message for message in world.messages(client.pipe) if b'"method"' in message]
-    if world.hears(""):
-        assert "error" in world.hear("").frame
+    if world.was_sent(""):
+        assert "error" in world.take_sent("").frame
         assert shown == []
     else:
         assert [message[message.index(b'"params"') + 9 : -1] for message in shown] == [params.encode()]
@@ -65,23 +69,23 @@ def test_a_question_that_says_two_things_is_answered_with_an_error(method: str, 
     ],
 )
 @pytest.mark.parametrize("era", list(Era))
-def test_a_notification_that_says_two_things_disturbs_nobody(era: Era, method: str, params: str) -> None:
-    """Servers of either era, to a client that has a session and one that has none."""
+def test_a_notification_with_a_repeated_member_is_harmless(era: Era, method: str, params: str) -> None:
+    """Servers of either era send it, to clients with a session and without one."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, era=era))
-    client = newcomer(world, "pipe", "s")
+    client = new_client(world, "pipe", "s")
     client.initialize()
     if era is Era.STATELESS:
-        emerge(world)
-        grant(world, world.hear("subscriptions/listen"))
+        start_stateless_server(world)
+        grant(world, world.take_sent("subscriptions/listen"))
     else:
-        world.shake_hands(capabilities=ALL)
+        world.start_server(capabilities=ALL)
     client.notify("notifications/initialized")
-    world.say(world.last_dial(Spawn).channel, notification(method, params))
+    world.send(world.last_dial(Spawn).channel, notification(method, params))
     channel = client.request('"last"', "tools/call", '{"name":"t"}')
-    for heard in [one for one in world.heard if one.frame.get("method") == "tools/list"]:
-        world.heard.remove(heard)
-        world.answer(heard, '{"tools":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}')
-    world.answer(world.hear("tools/call"), '{"content":[],"resultType":"complete"}')
+    for received in [one for one in world.unread if one.frame.get("method") == "tools/list"]:
+        world.unread.remove(received)
+        world.answer(received, '{"tools":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}')
+    world.answer(world.take_sent("tools/call"), '{"content":[],"resultType":"complete"}')
     assert json.loads(world.messages(channel)[-1])["id"] == "last"
 
 
@@ -91,18 +95,18 @@ def test_a_notification_that_says_two_things_disturbs_nobody(era: Era, method: s
 @pytest.mark.parametrize(
     "member", ['"requestState":"a","requestState":"b"', '"name":"x"', '"arguments":{},"arguments":{"a":1}']
 )
-def test_a_call_that_says_two_things_is_refused(member: str) -> None:
-    """By a name said twice nobody can tell which tool is meant; the client's next call is as good as ever."""
+def test_a_call_with_a_repeated_member_is_refused(member: str) -> None:
+    """A repeated name leaves open which tool is meant; the client's next call is served."""
     world, client, _ = served("pipe", "pipe")
     channel = client.send(client.body("tools/call", name="t").replace(b'"name"', member.encode() + b', "name"'))
-    if world.hears("tools/call"):
-        heard = world.hear("tools/call")
-        give(world, heard)
+    if world.was_sent("tools/call"):
+        received = world.take_sent("tools/call")
+        respond(world, received)
         assert "result" in client.answered(channel, client.last_id)
     else:
         assert client.answered(channel, client.last_id)["error"]["code"] in (-32600, -32602, -32020)
     again = client.call()
-    give(world, world.hear("tools/call"))
+    respond(world, world.take_sent("tools/call"))
     assert "result" in client.answered(again, client.last_id)
 
 
@@ -117,31 +121,31 @@ def test_a_call_that_says_two_things_is_refused(member: str) -> None:
     ],
 )
 def test_a_level_is_one_of_those_that_are_known(params: str, code: int | None) -> None:
-    """A server without sessions is told with each request: it is for us to say what is wrong with it."""
+    """A server of the stateless era gets the level with each request, so the proxy refuses a wrong one."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, era=Era.STATELESS))
-    client = newcomer(world, "pipe", "s")
+    client = new_client(world, "pipe", "s")
     client.initialize()
-    emerge(world)
-    grant(world, world.hear("subscriptions/listen"))
+    start_stateless_server(world)
+    grant(world, world.take_sent("subscriptions/listen"))
     client.notify("notifications/initialized")
     channel = client.request("1", "logging/setLevel", params)
-    (said,) = [frame for frame in world.frames(channel) if frame.get("id") == 1]
-    assert said.get("error", {}).get("code") == code
+    (response,) = [frame for frame in world.frames(channel) if frame.get("id") == 1]
+    assert response.get("error", {}).get("code") == code
 
 
 def test_a_server_that_does_not_log_has_no_level() -> None:
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, era=Era.STATELESS))
-    client = newcomer(world, "pipe", "s")
+    client = new_client(world, "pipe", "s")
     client.initialize()
-    emerge(world, capabilities='{"tools":{}}')
+    start_stateless_server(world, capabilities='{"tools":{}}')
     client.notify("notifications/initialized")
     channel = client.request("1", "logging/setLevel", '{"level":"info"}')
-    (said,) = [frame for frame in world.frames(channel) if frame.get("id") == 1]
-    assert said["error"]["code"] == -32601
+    (response,) = [frame for frame in world.frames(channel) if frame.get("id") == 1]
+    assert response["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "is_ours"),
+    ("method", "params", "is_refused"),
     [
         ("logging/setLevel", '{"level":"info","level":"error"}', True),
         ("logging/setLevel", '{"level":"loud"}', False),
@@ -151,54 +155,54 @@ def test_a_server_that_does_not_log_has_no_level() -> None:
         ("resources/unsubscribe", "{}", False),
     ],
 )
-def test_a_wish_of_one_of_several_clients_is_understood_or_left_to_the_server(
-    method: str, params: str, is_ours: bool
+def test_a_malformed_setting_on_a_shared_process_is_refused_by_the_proxy_or_the_server(
+    method: str, params: str, is_refused: bool
 ) -> None:
-    """Of a process that several share: what says two things is refused here, what is merely wrong is the server's."""
+    """The proxy refuses repeated members, and the shared server refuses wrong values."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=Sharing.CONCURRENT))
     client = connect(world, "pipe", "s", capabilities=ALL)
     channel = client.request("1", method, params)
-    assert world.hears(method) is not is_ours
-    if not is_ours:
-        heard = world.hear(method)
-        assert json.loads(params) == heard.frame["params"]
-        world.say(heard.channel, error(str(heard.id), '{"code":-32602,"message":"no"}'))
+    assert world.was_sent(method) is not is_refused
+    if not is_refused:
+        received = world.take_sent(method)
+        assert json.loads(params) == received.frame["params"]
+        world.send(received.channel, error(str(received.id), '{"code":-32602,"message":"no"}'))
     assert json.loads(world.messages(channel)[-1])["error"]["code"] in (-32600, -32602)
     assert_goes_on(world, client)
 
 
 @pytest.mark.parametrize("params", ['{"requestId":1,"requestId":2}', "{}", '{"requestId":{}}', "[]"])
-def test_what_cancels_two_things_cancels_none(params: str) -> None:
+def test_a_malformed_cancellation_cancels_nothing(params: str) -> None:
     world, client, _ = served("pipe", "pipe")
     channel = client.call()
-    heard = world.hear("tools/call")
+    received = world.take_sent("tools/call")
     assert client.pipe is not None
-    world.say(client.pipe, notification("notifications/cancelled", params))
-    assert not world.hears("notifications/cancelled")
-    give(world, heard)
+    world.send(client.pipe, notification("notifications/cancelled", params))
+    assert not world.was_sent("notifications/cancelled")
+    respond(world, received)
     assert "result" in client.answered(channel, client.last_id)
 
 
 @pytest.mark.parametrize("params", ['{"progressToken":1,"progressToken":2}', '{"progressToken":"x"}', "{}"])
 def test_progress_of_a_client_that_belongs_to_nothing_is_dropped(params: str) -> None:
-    """It is told of what a server asked, by a token of ours; no other is known."""
+    """Progress of a client is for a question of its server, by a token of the proxy."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE))
     client = connect(world, "pipe", "s", capabilities=ALL)
     client.notify("notifications/progress", params)
-    assert not world.hears("notifications/progress")
+    assert not world.was_sent("notifications/progress")
     assert_goes_on(world, client)
 
 
-# --- Pages to visit ---------------------------------------------------------------------------------------------------
+# --- URL elicitation --------------------------------------------------------------------------------------------------
 
 
-def visit(world: Driver, client: Modern, pages: str, **said: str) -> dict[str, object]:
-    """A request that its server refuses until pages are visited. Returns what its client is answered."""
-    method = said.pop("method", "tools/call")
-    channel = client.request(method, **said)
-    heard = world.hear(method)
+def visit(world: Driver, client: Modern, pages: str, **params: str) -> dict[str, object]:
+    """A request that its server refuses until pages are visited. Returns the client's response."""
+    method = params.pop("method", "tools/call")
+    channel = client.request(method, **params)
+    received = world.take_sent(method)
     refusal = f'{{"code":-32042,"message":"visit","data":{{"elicitations":{pages}}}}}'
-    world.reply(heard, error(str(heard.id), refusal))
+    world.reply(received, error(str(received.id), refusal))
     return client.answered(channel, client.last_id)
 
 
@@ -206,59 +210,64 @@ PAGE = '{"mode":"url","elicitationId":"e","url":"http://x","message":"m"}'
 
 
 @pytest.mark.parametrize("pages", ["7", "[]", "{}", "[7]", f'[{PAGE[:-1]},"url":"http://y"}}]', "null"])
-def test_a_refusal_that_names_no_page_is_one(pages: str) -> None:
-    """Its client is told that it was refused, and not asked anything."""
+def test_a_refusal_that_names_no_page_is_an_error(pages: str) -> None:
+    """The client gets the error, and no question."""
     world, client, _ = served()
     assert "error" in visit(world, client, pages, name="t")
 
 
 @pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}, {}, {"action": 7}])
 @pytest.mark.parametrize(("method", "target"), [("tools/call", {"name": "t"}), ("resources/read", {"uri": "a:b"})])
-def test_who_declines_to_visit_a_page_gets_no_answer(
+def test_a_request_whose_client_declines_to_visit_a_page_fails(
     answer: dict[str, object], method: str, target: dict[str, str]
 ) -> None:
-    """A tool's failure says so to the model; any other request fails. The server is not asked again."""
+    """A tool's result says so to the model; any other request fails. The server is not asked again."""
     world, client, _ = served()
-    said = visit(world, client, f"[{PAGE}]", method=method, **target)
-    state = said["result"]["requestState"]  # type: ignore[index]
+    refused = visit(world, client, f"[{PAGE}]", method=method, **target)
+    state = refused["result"]["requestState"]  # type: ignore[index]
     channel = client.request(method, requestState=state, inputResponses={"r1": answer}, **target)
-    told = client.answered(channel, client.last_id)
-    assert not world.hears(method)
+    response = client.answered(channel, client.last_id)
+    assert not world.was_sent(method)
     if method == "tools/call":
-        assert told["result"]["isError"] is True
-        assert "declined" in told["result"]["content"][0]["text"]
+        assert response["result"]["isError"] is True
+        assert "declined" in response["result"]["content"][0]["text"]
     else:
-        assert "declined" in told["error"]["message"]
+        assert "declined" in response["error"]["message"]
 
 
 def test_a_visit_that_is_over_already_is_not_waited_for() -> None:
-    """Its server said so while the client was away: refused once more, the call goes up again at once."""
+    """The server notified of the visit's end while the client was away: refused once more, the call goes up again at
+    once."""
     world, client, _ = served()
-    said = visit(world, client, f"[{PAGE}]", name="t")
-    state = said["result"]["requestState"]  # type: ignore[index]
-    world.say(
+    refused = visit(world, client, f"[{PAGE}]", name="t")
+    state = refused["result"]["requestState"]  # type: ignore[index]
+    world.send(
         world.last_dial(Spawn).channel, notification("notifications/elicitation/complete", '{"elicitationId":"e"}')
     )
     channel = client.request("tools/call", name="t", requestState=state, inputResponses={"r1": ACCEPT})
-    heard = world.hear("tools/call")
-    world.reply(heard, error(str(heard.id), f'{{"code":-32042,"message":"m","data":{{"elicitations":[{PAGE}]}}}}'))
-    give(world, world.hear("tools/call"))
+    received = world.take_sent("tools/call")
+    world.reply(
+        received, error(str(received.id), f'{{"code":-32042,"message":"m","data":{{"elicitations":[{PAGE}]}}}}')
+    )
+    respond(world, world.take_sent("tools/call"))
     assert "result" in client.answered(channel, client.last_id)
 
 
 def test_a_visit_is_waited_for_only_so_long() -> None:
-    """Then the call goes up again, whatever has become of the visit."""
+    """The call goes up again at the deadline, whatever has become of the visit."""
     world, client, _ = served()
-    said = visit(world, client, f"[{PAGE}]", name="t")
-    state = said["result"]["requestState"]  # type: ignore[index]
+    refused = visit(world, client, f"[{PAGE}]", name="t")
+    state = refused["result"]["requestState"]  # type: ignore[index]
     channel = client.request("tools/call", name="t", requestState=state, inputResponses={"r1": ACCEPT})
-    heard = world.hear("tools/call")
-    world.reply(heard, error(str(heard.id), f'{{"code":-32042,"message":"m","data":{{"elicitations":[{PAGE}]}}}}'))
-    assert not world.hears("tools/call")
-    world.wait(world.engine._desk.limits.visit_wait_s - 0.1)
-    assert not world.hears("tools/call")
+    received = world.take_sent("tools/call")
+    world.reply(
+        received, error(str(received.id), f'{{"code":-32042,"message":"m","data":{{"elicitations":[{PAGE}]}}}}')
+    )
+    assert not world.was_sent("tools/call")
+    world.wait(Limits().url_elicitation_wait_s - 0.1)
+    assert not world.was_sent("tools/call")
     world.wait(0.2)
-    give(world, world.hear("tools/call"))
+    respond(world, world.take_sent("tools/call"))
     assert "result" in client.answered(channel, client.last_id)
 
 
@@ -266,48 +275,48 @@ def test_a_visit_is_waited_for_only_so_long() -> None:
 
 
 @pytest.mark.parametrize("answer", ['{"action":"accept","action":"decline"}', '{"action":"dance"}', "{}"])
-def test_an_answer_that_says_two_things_is_an_error_for_who_asked(answer: str) -> None:
-    """Between two eras it has to be read; it is given on as it came only where nobody has to."""
+def test_an_answer_with_a_repeated_member_is_an_error_for_its_server(answer: str) -> None:
+    """An answer passes unchanged only where the proxy need not read it; between two revisions it must."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE))
-    client = newcomer(world, "pipe", "s")
+    client = new_client(world, "pipe", "s")
     client.initialize(f'{{"protocolVersion":"{LATEST}","capabilities":{{"elicitation":{{"form":{{}}}}}}}}')
-    world.shake_hands(capabilities=ALL, revision="2025-06-18")
+    world.start_server(capabilities=ALL, revision="2025-06-18")
     client.notify("notifications/initialized")
     assert client.pipe is not None
-    world.say(world.last_dial(Spawn).channel, request('"q"', "elicitation/create", FORM))
+    world.send(world.last_dial(Spawn).channel, request('"q"', "elicitation/create", FORM))
     (question,) = [frame for frame in world.frames(client.pipe) if frame.get("method") == "elicitation/create"]
-    client.say(result(json.dumps(question["id"]), answer))
-    heard = world.hear("")
-    assert heard.frame["id"] == "q"
-    assert "error" in heard.frame or heard.raw.endswith(answer.encode() + b"}")
+    client.send(result(json.dumps(question["id"]), answer))
+    received = world.take_sent("")
+    assert received.frame["id"] == "q"
+    assert "error" in received.frame or received.raw.endswith(answer.encode() + b"}")
 
 
-def test_a_client_of_both_eras_is_owed_what_either_asked_for() -> None:
-    """One pipe, a request of each kind open on it: a driver waits for both before it lets the pipe go."""
+def test_a_pipe_with_both_eras_owes_the_requests_of_both() -> None:
+    """A pipe has a request of each era open: `owes` is true until both are answered."""
     world, client, _ = served("pipe", "pipe")
     assert client.pipe is not None
     assert not world.engine.owes(client.pipe)
     client.call()
-    heard = world.hear("tools/call")
+    received = world.take_sent("tools/call")
     assert world.engine.owes(client.pipe)
-    give(world, heard)
+    respond(world, received)
     assert not world.engine.owes(client.pipe)
-    assert not world.engine.owes(heard.channel), "a server's is none of a client"
-    assert beside(client).pipe == client.pipe
+    assert not world.engine.owes(received.channel), "a server's channel owes nothing to a client"
+    assert handshake_client(client).pipe == client.pipe
     assert modern(world, "pipe").pipe is None
 
 
 def test_time_does_not_run_backwards() -> None:
-    """Whatever the input: the caller's fault is named, and nothing has changed."""
-    from isthmus.core.base.effects import Cause, End
+    """Every input names the caller's mistake, and changes nothing."""
     from isthmus.core.base.errors import LocalProtocolError
+    from isthmus.core.base.events import Cause, End
 
     world = driver(ServerPlan(id="s", kind=Kind.PIPE))
     client = connect(world, "pipe", "s", capabilities=ALL)
     assert client.pipe is not None
     engine, pipe, before = world.engine, client.pipe, world.now - 1.0
     body = request("1", "tools/call", '{"name":"t"}')
-    for ask in (
+    for receive in (
         lambda: engine.receive_message(pipe, body, before),
         lambda: engine.receive_messages(pipe, [body, body], before),
         lambda: engine.receive_at_once(pipe, before, message=body),
@@ -317,6 +326,6 @@ def test_time_does_not_run_backwards() -> None:
         lambda: engine.handle_timeout(before),
     ):
         with pytest.raises(LocalProtocolError, match="back"):
-            ask()
+            receive()
     assert_goes_on(world, client)
     assert engine.earliest_at <= engine.next_timeout().at  # type: ignore[union-attr]

@@ -1,16 +1,16 @@
-"""The engine against a plain model: a dict of what each client is owed.
+"""A model of the engine: a dict of the answers that each client is owed.
 
 Clients on pipes and HTTP, servers on pipes and HTTP, in any order of asking, answering, hanging up, coming back, dying
 and waiting. The model knows nothing of the engine's insides: it reads the effects as a peer would. It holds that
 
 - every accepted request gets exactly one answer, on its own channel, under its own id, made of its own payload;
-- nothing of one session reaches another: answers, progress, questions, logs;
+- no message of one session reaches another: answers, progress, questions, logs;
 - no tool call is written upstream twice unless it provably did not run;
-- whoever was cut off and comes back to a stream with event ids is given what it missed, once, in order: progress, the
-  answer, questions; and every question of a server is answered or refused;
-- what there is no room for in memory is kept in the storage, and nothing of it once its session is over;
+- a client that was cut off and resumes a stream with event ids gets the events that it missed, once, in order:
+  progress, the answer, questions; and every question of a server is answered or refused;
+- events without room in memory are kept in the storage, and none of them once their session is over;
 - a server's reply that was cut off and can be resumed is resumed from there;
-- nothing is said on a channel after its end.
+- nothing is sent on a channel after its end.
 """
 
 from __future__ import annotations
@@ -20,46 +20,22 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from checked_engine import CheckedEngine
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from isthmus.core.base.effects import (
-    Cause,
-    Close,
-    Connected,
-    Delete,
-    DeleteOpening,
-    Dial,
-    Effect,
-    End,
-    Forget,
-    ForgetAll,
-    GetOpening,
-    Listen,
-    Load,
-    Loaded,
-    Note,
-    Pause,
-    PipeOpening,
-    Post,
-    PostOpening,
-    Primed,
-    Resume,
-    Save,
-    Saved,
-    Send,
-    Spawn,
-)
+from isthmus.core.base.effects import Close, Delete, Dial, Effect, Listen, Note, Pause, Post, Resume, Send, Spawn
+from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, GetOpening, PipeOpening, PostOpening, Primed
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from overheard import Overheard
+from isthmus.core.base.storage import Forget, ForgetAll, Load, Loaded, Save, Saved
 
 SAFE = "prompts/get"
 UNSAFE = "tools/call"
 LIMITS = Limits(
     exchanges_per_session_max=16, stream_ttl_s=1e6, session_idle_ttl_s=1e6, storage_timeout_s=1e6, events_max=1
 )
-"""Whoever comes back is always in time."""
+"""Time limits so long that a client always comes back in time."""
 
 
 def message(**members: object) -> bytes:
@@ -84,15 +60,15 @@ class Line:
 
     Attributes:
         channel: its newest connection, which may have ended.
-        told: (event id, message) of all it has seen.
-        at: how many of these it has on this connection, or had when it was taken up.
-        places: the event ids it may resume with, and how many of `told` come before what follows them.
+        events: (event id, message) of each event that it has seen.
+        at: the number of these that it has on this connection, or had when it was resumed.
+        places: the event ids that it may resume with, and how many of `events` come before the events that follow them.
     """
 
     client: Client
     channel: int
     is_listening: bool = False
-    told: list[tuple[str, bytes]] = field(default_factory=list)
+    events: list[tuple[str, bytes]] = field(default_factory=list)
     at: int = 0
     places: dict[str, int] = field(default_factory=dict)
 
@@ -104,8 +80,8 @@ class Client:
     session: str | None = None
     stream: int | None = None
     is_over: bool = False
-    asked: dict[int, str] = field(default_factory=dict)
-    """Questions of the server this client has not answered: id → tag."""
+    open_questions: dict[int, str] = field(default_factory=dict)
+    """Questions of the server that this client has not answered: id → tag."""
 
 
 @dataclass(eq=False)
@@ -118,9 +94,9 @@ class Upstream:
     """id → (method, tag, token, POST channel)."""
     questions: dict[str, str] = field(default_factory=dict)
     is_greeted: bool = False
-    """The handshake is through: what it asks has somewhere to go."""
+    """The handshake is over: questions of the server can reach the client."""
     listen_id: str | None = None
-    """The last event id its GET stream has named."""
+    """The last event id of its GET stream."""
 
 
 class World(RuleBasedStateMachine):
@@ -129,14 +105,14 @@ class World(RuleBasedStateMachine):
         first=st.lists(st.tuples(st.sampled_from(["pipe", "http"]), st.booleans()), max_size=3),
     )
     def begin(self, seed: int, first: list[tuple[str, bool]]) -> None:
-        """Some clients are there and have asked something: hypothesis may leave out the rules that would do that."""
+        """Some clients are there and have sent a request: hypothesis may leave out the rules that would do that."""
         self.random = random.Random(seed)
         plan = Plan(
             servers=(ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP)),
             link_key=b"0123456789abcdef",
             stores_events=True,
         )
-        self.engine = Overheard(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
+        self.engine = CheckedEngine(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
         self.now = 0.0
         self.count = 0
         self.clients: list[Client] = []
@@ -170,9 +146,9 @@ class World(RuleBasedStateMachine):
         self.by_session: dict[str, Upstream] = {}
         self.records: dict[str, bytes] = {}
         self.orders: list[Save | Load] = []
-        """What the storage was ordered, and has not done yet."""
+        """Storage orders that are not carried out yet."""
         self.later: list[tuple[str, int]] = []
-        """What takes a moment: processes and streams that are on their way."""
+        """Processes and streams that are being opened."""
         for server, is_pipe in first:
             self.connect(server, is_pipe, True)
             self.confirm()
@@ -212,13 +188,13 @@ class World(RuleBasedStateMachine):
 
     def check_send(self, effect: Send) -> None:
         channel = effect.channel
-        assert channel not in self.ended, "something was said on a channel after its end"
+        assert channel not in self.ended, "a message on a channel after its end"
         if effect.event_id is not None and not self.check_event(effect, effect.event_id):
             return
-        assert effect.message, "what is empty primes"
+        assert effect.message, "an empty message without an event id"
         frame = json.loads(effect.message)
         if channel in self.children:
-            self.hear(self.children[channel], frame, None)
+            self.take_sent(self.children[channel], frame, None)
             return
         if effect.is_last:
             self.ended.add(channel)
@@ -232,7 +208,7 @@ class World(RuleBasedStateMachine):
             assert not open_requests, "an answer without an id"
             return
         mine = [owed for owed in open_requests if owed.id == frame["id"] and type(owed.id) is type(frame["id"])]
-        assert mine, f"an answer nobody on channel {channel} waits for: {frame}"
+        assert mine, f"an answer without a request on channel {channel}: {frame}"
         payload = frame["result"] if "result" in frame else frame["error"].get("data") or {}
         if payload.get("tag"):
             mine = [owed for owed in mine if owed.tag == payload["tag"]]
@@ -251,24 +227,24 @@ class World(RuleBasedStateMachine):
             mine[0].client.is_over = mine[0].client.pipe is None or mine[0].client.is_over
 
     def check_event(self, effect: Send, id: str) -> bool:
-        """Whether the client sees it for the first time. What it had seen before, and asked for again, is the same."""
+        """True if the client sees the event for the first time. An event that is sent again is the same as before."""
         channel = effect.channel
         self.streamed.add(channel)
         client = self.client_of(channel)
         assert client is not None
         line = self.lines.setdefault(channel, Line(client, channel))
-        if line.at < len(line.told):
-            assert (id, effect.message) == line.told[line.at], "not what followed the event that was named"
+        if line.at < len(line.events):
+            assert (id, effect.message) == line.events[line.at], "not what followed the event that was named"
             line.at += 1
             if effect.is_last:
                 self.ended.add(channel)
             return False
         assert not any(id in other.places for other in self.lines.values() if other.client is client), "an id twice"
         if effect.message:
-            line.told.append((id, effect.message))
+            line.events.append((id, effect.message))
             line.at += 1
         else:
-            assert not line.told, "primed too late"
+            assert not line.events, "primed too late"
         line.places[id] = line.at
         return bool(effect.message)
 
@@ -282,10 +258,10 @@ class World(RuleBasedStateMachine):
             assert owed.due.pop(0) == params["progress"], "progress that came before is missing"
         elif frame["method"] == "elicitation/create":
             assert params["for"] == self.clients.index(client), "a question for another client"
-            assert frame["id"] not in client.asked
-            client.asked[frame["id"]] = params["tag"]
+            assert frame["id"] not in client.open_questions
+            client.open_questions[frame["id"]] = params["tag"]
         elif frame["method"] == "notifications/cancelled":
-            client.asked.pop(params["requestId"], None)
+            client.open_questions.pop(params["requestId"], None)
         elif frame["method"] == "notifications/message":
             assert params["for"] == self.clients.index(client), "a log line for another client"
 
@@ -326,12 +302,12 @@ class World(RuleBasedStateMachine):
                     frame.get("id") if "method" in frame else None,
                     frame.get("method", ""),
                 )
-                self.hear(upstream, frame, channel)
+                self.take_sent(upstream, frame, channel)
             case Listen() if target.last_event_id in self.cut:
                 upstream, number = self.cut.pop(target.last_event_id)
                 assert target.session is not None
                 assert self.by_session[target.session] is upstream, "resumed in another session"
-                assert number in upstream.requests, "nobody waits for it any more"
+                assert number in upstream.requests, "no request waits for it any more"
                 method, tag, token, _ = upstream.requests[number]
                 upstream.requests[number] = (method, tag, token, channel)
                 self.posts[channel] = (upstream, number, method)
@@ -349,8 +325,8 @@ class World(RuleBasedStateMachine):
 
     # --- The servers ------------------------------------------------------------------------------------------------
 
-    def hear(self, upstream: Upstream, frame: dict[str, Any], post: int | None) -> None:
-        """What a server does at once: note requests, and check that nothing is foreign or repeated."""
+    def take_sent(self, upstream: Upstream, frame: dict[str, Any], post: int | None) -> None:
+        """A server notes its requests at once, and checks that none is foreign or repeated."""
         params = frame.get("params") or {}
         if "method" in frame and "id" in frame:
             assert frame["id"] not in upstream.requests, "an upstream id in use twice"
@@ -373,7 +349,7 @@ class World(RuleBasedStateMachine):
             if "result" in frame:
                 assert frame["result"]["tag"] == tag, "the answer to another question"
 
-    def say(self, upstream: Upstream, frame: bytes, post: int | None) -> None:
+    def send(self, upstream: Upstream, frame: bytes, post: int | None) -> None:
         channel = post if post is not None else next((c for c, u in self.children.items() if u is upstream), None)
         if channel is None:
             channel = next((c for c, u in self.listens.items() if u is upstream), None)
@@ -410,7 +386,7 @@ class World(RuleBasedStateMachine):
         return [c for c in self.clients if not c.is_over and (c.session is not None or c.pipe is not None)]
 
     def speak(self, client: Client, body: bytes, owed: tuple[Any, str, str | None] | None = None) -> int | None:
-        """Say something as a client: on its pipe, or on a POST of its own."""
+        """Sends a message as a client: on its pipe, or on a POST of its own."""
         self.acting = client
         channel = client.pipe
         if channel is None:
@@ -450,7 +426,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def cancel(self) -> None:
-        """Cancel a request whose id is open once in its session: it is not owed an answer any more."""
+        """Cancels a request whose id is open once in its session: it is not owed an answer any more."""
         client = self.pick(self.usable())
         if client is None:
             return
@@ -460,7 +436,7 @@ class World(RuleBasedStateMachine):
             return
         channel, victim = found
         if (self.clients.index(client), victim.id) in self.orphaned:
-            return  # a request nobody waits for has that id too: which of them is meant is the engine's guess
+            return  # an abandoned request has that id too: which of them is meant is the engine's guess
         same = [(c, o) for c, o in mine if o.id == victim.id and type(o.id) is type(victim.id)]
         if any(c in self.ended for c, _ in same):
             return  # it may have its answer, which the client has not seen
@@ -495,7 +471,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def hang_up(self) -> None:
-        """A client drops a POST. If its stream has event ids, it can come back; else nothing is owed on it any more."""
+        """A client drops a POST. With event ids it can come back; else nothing is owed on that stream any more."""
         found = self.pick([c for c, o in self.owed.items() if o and o[0].client.pipe is None and c not in self.ended])
         if found is None:
             return
@@ -529,7 +505,7 @@ class World(RuleBasedStateMachine):
         opening = GetOpening(server=client.server, session=client.session, last_event_id=id)
         self.carry_out(self.engine.receive_open(channel, opening, self.tick()))
         if not any(isinstance(order, Load) for order in self.orders):
-            assert line.at == len(line.told), "not all that was seen came again"
+            assert line.at == len(line.events), "not all that was seen came again"
         assert old in self.ended, "two connections of one stream"
         if was_open:
             self.carry_out(self.engine.receive_close(old, Cause(End.DONE), self.tick()))
@@ -537,7 +513,7 @@ class World(RuleBasedStateMachine):
     @rule(is_newest=st.booleans())
     @precondition(lambda self: self.orders)
     def store(self, is_newest: bool) -> None:
-        """The storage does what it was ordered, in order or not."""
+        """The storage carries out an order, the oldest or the newest."""
         order = self.orders.pop(-1 if is_newest else 0)
         if isinstance(order, Save):
             self.records[order.key] = order.value
@@ -552,7 +528,7 @@ class World(RuleBasedStateMachine):
         client = self.pick(self.usable())
         if client is None:
             return
-        while self.orders:  # what is still to be read from the storage would be lost with the session
+        while self.orders:  # events that are still in the storage would be lost with the session
             self.store(False)
         client.is_over = True
         self.acting = client
@@ -561,8 +537,8 @@ class World(RuleBasedStateMachine):
             self.ended.add(client.pipe)
             self.carry_out(self.engine.receive_close(client.pipe, Cause(End.GONE), self.tick()))
             return
-        for lost in [c for c, owed in self.owed.items() if owed and owed[0].client is client and c in self.ended]:
-            self.owed[lost].clear()
+        for cut in [c for c, owed in self.owed.items() if owed and owed[0].client is client and c in self.ended]:
+            self.owed[cut].clear()
         channel = self.engine.new_channel()
         opening = DeleteOpening(server=client.server, session=client.session)
         self.carry_out(self.engine.receive_open(channel, opening, self.tick()))
@@ -570,11 +546,11 @@ class World(RuleBasedStateMachine):
 
     @rule(refuses=st.booleans())
     def answer_question(self, refuses: bool) -> None:
-        client = self.pick([c for c in self.usable() if c.asked])
+        client = self.pick([c for c in self.usable() if c.open_questions])
         if client is None:
             return
-        number = self.pick(list(client.asked))
-        tag = client.asked.pop(number)
+        number = self.pick(list(client.open_questions))
+        tag = client.open_questions.pop(number)
         outcome: dict[str, Any] = {"error": {"code": -1, "message": "no"}} if refuses else {"result": {"tag": tag}}
         self.speak(client, message(id=number, **outcome))
 
@@ -582,7 +558,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def progress_of_time(self) -> None:
-        """What takes a moment: processes come up, streams open or are refused."""
+        """Processes start, and streams open or are refused."""
         pending, self.later = self.later, []
         for kind, channel in pending:
             if channel in self.ended:
@@ -602,7 +578,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """Let every handshake that is under way succeed: most of what matters happens after it."""
+        """Lets every handshake that is under way succeed: most of what matters happens after it."""
         for _ in range(6):
             self.progress_of_time()
             for upstream, number in self.busy():
@@ -635,7 +611,7 @@ class World(RuleBasedStateMachine):
             outcome = {"result": {"tag": tag}}
         if fails == 0:
             outcome = {"error": {"code": -32050, "message": "no", "data": {"tag": tag}}}
-        self.say(upstream, message(id=str(number) if as_text else number, **outcome), post)
+        self.send(upstream, message(id=str(number) if as_text else number, **outcome), post)
         if post is not None and post in self.posts:
             self.end_post(post, Cause(End.DONE))
 
@@ -714,7 +690,7 @@ class World(RuleBasedStateMachine):
         found = self.pick(list(self.listens))
         if found is None:
             return
-        if found not in self.begun:  # who names an event has begun to answer
+        if found not in self.begun:  # a reply with an event id has begun
             self.begin_reply(found)
         if found in self.ended:
             return
@@ -749,7 +725,7 @@ class World(RuleBasedStateMachine):
             if owed.tag == tag and tag not in self.cancelled:
                 owed.due.append(self.count)
         params = {"progressToken": token, "progress": self.count, "tag": tag}
-        self.say(upstream, message(method="notifications/progress", params=params), post)
+        self.send(upstream, message(method="notifications/progress", params=params), post)
 
     @rule(kind=st.sampled_from(["question", "log", "change"]))
     def speak_up(self, kind: str) -> None:
@@ -762,16 +738,16 @@ class World(RuleBasedStateMachine):
         self.count += 1
         if kind == "question":
             number = f"q{self.count}"
-            is_heard = post is not None or found in [*self.children.values(), *self.listens.values()]
-            if not found.is_greeted or not is_heard:
+            is_reachable = post is not None or found in [*self.children.values(), *self.listens.values()]
+            if not found.is_greeted or not is_reachable:
                 return
             found.questions[number] = number
             params = {"for": owner, "tag": number}
-            self.say(found, message(id=number, method="elicitation/create", params=params), post)
+            self.send(found, message(id=number, method="elicitation/create", params=params), post)
         elif kind == "log":
-            self.say(found, message(method="notifications/message", params={"for": owner}), post)
+            self.send(found, message(method="notifications/message", params={"for": owner}), post)
         else:
-            self.say(found, message(method="notifications/tools/list_changed"), post)
+            self.send(found, message(method="notifications/tools/list_changed"), post)
 
     @rule(noise=st.sampled_from([b"banner", b"{}", b'{"jsonrpc":"2.0","id":999999,"result":{}}', b"\xff", b"[]"]))
     def make_noise(self, noise: bytes) -> None:
@@ -802,15 +778,15 @@ class World(RuleBasedStateMachine):
         return [owed for requests in self.owed.values() for owed in requests]
 
     def teardown(self) -> None:
-        """Once faults stop, everything is answered; and at the very end nothing is left."""
+        """Every request is answered once faults stop, and at the very end nothing is left."""
         if not hasattr(self, "engine"):
             return
         for round in range(16):
             self.settle()
             for client in self.usable():
                 self.speak(client, message(method="notifications/initialized"))
-                for number, tag in list(client.asked.items()):
-                    del client.asked[number]
+                for number, tag in list(client.open_questions.items()):
+                    del client.open_questions[number]
                     self.speak(client, message(id=number, result={"tag": tag}))
             for line in [line for line in self.lines.values() if line.channel in self.ended and line.places]:
                 if not line.client.is_over and (round == 0 or self.owed.get(line.channel)):
@@ -824,7 +800,7 @@ class World(RuleBasedStateMachine):
                     self.reply_to(upstream, number, 1, False)
             self.wait(3.0)
         for line in self.lines.values():
-            assert line.at == len(line.told) or line.client.is_over or line.channel in self.ended, (
+            assert line.at == len(line.events) or line.client.is_over or line.channel in self.ended, (
                 "something is missing"
             )
         assert not self.left(), f"not answered though everything works: {self.left()}"
@@ -836,7 +812,7 @@ class World(RuleBasedStateMachine):
         assert self.engine.exchange_count == 0
         while self.orders:
             self.store(False)
-        assert not self.records, "something is kept of what is over"
+        assert not self.records, "records of ended sessions are kept"
 
 
 TestWorld = World.TestCase

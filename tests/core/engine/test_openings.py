@@ -1,11 +1,11 @@
-"""What engines are asked to open that they cannot."""
+"""Tests of openings that an engine cannot serve."""
 
 from __future__ import annotations
 
 import pytest
 from driving import driver
-from isthmus.core.base.effects import DeleteOpening, EventPipeOpening, GetOpening, Opening, PipeOpening, PostOpening
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import DeleteOpening, EventPipeOpening, GetOpening, Opening, PipeOpening, PostOpening
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from isthmus.core.base.errors import LocalProtocolError
         EventPipeOpening("x", endpoint="/m"),
     ],
 )
-def test_a_server_that_is_not_in_the_plan_is_our_callers_mistake(opening: Opening) -> None:
-    """Whatever is opened to it; and what was is as it was."""
+def test_an_opening_for_a_server_outside_the_plan_raises(opening: Opening) -> None:
+    """An opening for an unknown server raises `LocalProtocolError` and changes nothing."""
     engine = driver().engine
     with pytest.raises(LocalProtocolError, match="there is no server 'x' in the plan"):
         engine.receive_open(engine.new_channel(), opening, 1.0)

@@ -1,4 +1,4 @@
-"""What passes, passes unchanged: requests, answers, notifications, progress, cancellation and questions, both ways.
+"""Tests of passthrough: messages of either side reach the other byte for byte.
 
 Source: 2025-11-25 schema (the list of methods), basic/utilities/{cancellation,progress,ping}, client/*, server/*.
 """
@@ -15,12 +15,13 @@ from driving import (
     connect,
     driver,
     error,
-    newcomer,
+    new_client,
     notification,
     request,
     result,
 )
-from isthmus.core.base.effects import Cause, Close, Connected, End, GetOpening, Listen, Send
+from isthmus.core.base.effects import Close, Listen, Send
+from isthmus.core.base.events import Cause, Connected, End, GetOpening
 from isthmus.core.base.ids import ChannelId
 
 ANY_PAIR = [(down, up) for down in ("pipe", "http") for up in ("pipe", "http")]
@@ -45,24 +46,24 @@ ODD = (
     '{ "b":1.0 ,"a":[1e400,-0,123456789012345678901234567890],"s":"\\u00e9\\ud800/é","k":{"x":1,"x":2},'
     '"_meta":{"v/n":null} }'
 )
-"""What a decoder and encoder would not bring back as it was. Its spaces stay, too."""
+"""JSON that a decoder and encoder would change, with spaces that have to stay."""
 
 
 def server_channel(world: Driver, stream: ChannelId | None) -> ChannelId:
-    """Where the server can speak unasked: its stdout, or the GET stream."""
+    """Returns the channel for messages of the server outside of a response: its stdout, or the GET stream."""
     return stream if stream is not None else world.dials[0].channel
 
 
-def talking(world: Driver, down: str, up: str) -> tuple[Client, ChannelId, ChannelId]:
-    """A client with a stream open, its server's channel, and where the client hears what no request asked for."""
-    client = newcomer(world, down, up)
+def open_session(world: Driver, down: str, up: str) -> tuple[Client, ChannelId, ChannelId]:
+    """Returns a client with an open stream, its server's channel, and the channel for messages outside of responses."""
+    client = new_client(world, down, up)
     init = client.initialize()
-    stream = world.shake_hands(listens=True)
+    stream = world.start_server(listens=True)
     client.session = world.sent[init][-1].session
     client.notify("notifications/initialized")
-    heard_on = client.pipe or client.listen()
-    world.sent[heard_on].clear()
-    return client, server_channel(world, stream), heard_on
+    session_channel = client.pipe or client.listen()
+    world.sent[session_channel].clear()
+    return client, server_channel(world, stream), session_channel
 
 
 # --- Requests and answers ---------------------------------------------------------------------------------------------
@@ -75,17 +76,17 @@ def test_requests_and_results_pass_byte_for_byte(down: str, up: str, method: str
     world = driver()
     client = connect(world, down, up)
     channel = client.request('"i"', method, params)
-    call = world.hear(method)
+    call = world.take_sent(method)
     assert call.raw == request(str(call.id), method, params)
     world.answer(call, ODD)
     assert world.messages(channel) == [result('"i"', ODD)]
 
 
-def test_methods_spelled_with_escapes_are_what_they_spell() -> None:
+def test_methods_with_escapes_are_decoded() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
-    client.say(b'{"jsonrpc":"2.0","id":1,"method":"tools\\/l\\u0069st"}')
-    assert world.hears("tools/list")
+    client.send(b'{"jsonrpc":"2.0","id":1,"method":"tools\\/l\\u0069st"}')
+    assert world.was_sent("tools/list")
 
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
@@ -93,19 +94,19 @@ def test_the_server_is_initialized_with_the_clients_own_params_and_the_client_ge
     down: str, up: str
 ) -> None:
     world = driver()
-    client = newcomer(world, down, up)
+    client = new_client(world, down, up)
     params = '{"protocolVersion": "2025-06-18","capabilities":{"roots":{ },"x":1.0},"clientInfo":{"name":"\\u00e9"}}'
     channel = client.initialize(params)
     if up == "pipe":
         world.open(world.dials[0].channel, Connected())
-    init = world.hear("initialize")
+    init = world.take_sent("initialize")
     assert init.raw == request(str(init.id), "initialize", params)
     answer = (
         '{"protocolVersion":"2025-06-18", "capabilities":{"tools":{}},"serverInfo":{"v":1.0},"instructions":"\\u0041"}'
     )
     world.answer(init, answer, session="S1")
     assert world.messages(channel) == [result("0", answer)]
-    assert world.hear("notifications/initialized").raw == notification("notifications/initialized")
+    assert world.take_sent("notifications/initialized").raw == notification("notifications/initialized")
 
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
@@ -121,7 +122,7 @@ def test_errors_pass_byte_for_byte(down: str, up: str, text: str) -> None:
     world = driver()
     client = connect(world, down, up)
     channel = client.request("5", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.reply(call, error(str(call.id), text))
     assert world.messages(channel) == [error("5", text)]
 
@@ -129,13 +130,13 @@ def test_errors_pass_byte_for_byte(down: str, up: str, text: str) -> None:
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize("text", ['"boom"', "null", "[]", '{"message":"no code"}', '{"code":"E1","message":"m"}', "{}"])
 def test_malformed_errors_are_wrapped_and_not_lost(up: str, text: str) -> None:
-    """Clients' libraries drop an error they cannot read, and wait for ever."""
+    """Client libraries drop an error that they cannot read, and wait for ever."""
     world = driver()
     client = connect(world, "http", up)
     channel = client.request("5", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.reply(call, error(str(call.id), text))
-    seen = world.said(channel)["error"]
+    seen = world.only_message(channel)["error"]
     assert seen["code"] == -32603
     assert isinstance(seen["message"], str)
     assert seen["data"] == {"dev.isthmus/original": json.loads(text)}
@@ -153,7 +154,7 @@ def test_failed_tool_results_and_cursors_are_untouched(text: str) -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", "tools/list", '{"cursor":"\\u0065yJ=="}')
-    call = world.hear("tools/list")
+    call = world.take_sent("tools/list")
     assert call.raw.endswith(b'"params":{"cursor":"\\u0065yJ=="}}')
     world.answer(call, text)
     assert world.messages(channel) == [result("1", text)]
@@ -166,7 +167,7 @@ def test_notifications_of_the_client_pass_byte_for_byte(down: str, up: str, meth
     world = driver()
     client = connect(world, down, up)
     client.notify(method, params)
-    assert world.hear(method).raw == notification(method, params)
+    assert world.take_sent(method).raw == notification(method, params)
 
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
@@ -174,76 +175,76 @@ def test_notifications_of_the_client_pass_byte_for_byte(down: str, up: str, meth
 @pytest.mark.parametrize("params", [None, ODD])
 def test_notifications_of_the_server_pass_byte_for_byte(down: str, up: str, method: str, params: str | None) -> None:
     world = driver()
-    _, server, heard_on = talking(world, down, up)
-    world.say(server, notification(method, params))
-    assert world.messages(heard_on) == [notification(method, params)]
+    _, server, session_channel = open_session(world, down, up)
+    world.send(server, notification(method, params))
+    assert world.messages(session_channel) == [notification(method, params)]
 
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
 def test_ping_is_answered_on_the_spot_on_both_sides(down: str, up: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, down, up)
+    client, server, session_channel = open_session(world, down, up)
     channel = client.request('"p"', "ping", '{"_meta":{}}')
     assert world.messages(channel) == [result('"p"')]
-    assert not world.heard
+    assert not world.unread
     world.sent[channel].clear()
-    world.say(server, request('"q\\u0041"', "ping"))
-    assert world.hear("").raw == result('"q\\u0041"')
-    assert not world.sent[heard_on]
+    world.send(server, request('"q\\u0041"', "ping"))
+    assert world.take_sent("").raw == result('"q\\u0041"')
+    assert not world.sent[session_channel]
 
 
 # --- Where the server's messages go -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["notifications/message", "vendor/notice", "sampling/createMessage"])
-def test_what_comes_on_a_calls_stream_goes_on_that_calls_stream(method: str) -> None:
+def test_messages_on_the_stream_of_a_call_stay_on_its_stream(method: str) -> None:
     world = driver()
-    client, _, heard_on = talking(world, "http", "http")
+    client, _, session_channel = open_session(world, "http", "http")
     channels = [client.request(str(n), "tools/call", "{}") for n in range(3)]
-    calls = [world.hear("tools/call") for _ in range(3)]
+    calls = [world.take_sent("tools/call") for _ in range(3)]
     for n in (2, 0, 1):
         world.open(calls[n].channel, Connected())
         message = notification if method != "sampling/createMessage" else lambda m, p: request("7" + p[5], m, p)
-        world.say(calls[n].channel, message(method, f'{{"n":{n}}}'))
+        world.send(calls[n].channel, message(method, f'{{"n":{n}}}'))
     for n, channel in enumerate(channels):
         (frame,) = world.frames(channel)
         assert (frame["method"], frame["params"]) == (method, {"n": n})
-    assert not world.sent[heard_on]
+    assert not world.sent[session_channel]
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_what_belongs_to_no_call_goes_with_the_only_one_open_else_to_the_event_stream(up: str) -> None:
+def test_other_messages_go_on_the_stream_of_the_only_call_or_on_the_event_stream(up: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", up)
+    client, server, session_channel = open_session(world, "http", up)
     log = notification("notifications/message", '{"level":"info","data":1}')
-    world.say(server, log)
-    assert world.messages(heard_on) == [log], "no call is open"
+    world.send(server, log)
+    assert world.messages(session_channel) == [log], "no call is open"
     first = client.request("1", "tools/call", "{}")
-    world.say(server, log)
+    world.send(server, log)
     assert world.messages(first) == [log], "one is"
     second = client.request("2", "tools/call", "{}")
-    world.say(server, log)
-    assert world.messages(heard_on) == [log, log], "two are, and nobody can tell"
+    world.send(server, log)
+    assert world.messages(session_channel) == [log, log], "two calls are open, and the message names neither"
     assert not world.sent[second]
 
 
-def test_without_an_event_stream_the_latest_call_carries_what_belongs_to_none() -> None:
+def test_without_an_event_stream_other_messages_go_on_the_stream_of_the_latest_call() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     first, second = (client.request(n, "tools/call", "{}") for n in "12")
-    world.say(world.dials[0].channel, request("1", "elicitation/create", "{}"))
+    world.send(world.dials[0].channel, request("1", "elicitation/create", "{}"))
     assert not world.sent[first]
-    assert world.said(second)["method"] == "elicitation/create"
+    assert world.only_message(second)["method"] == "elicitation/create"
 
 
 def test_a_client_that_takes_only_json_is_not_sent_events() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
-    channel = client.say(request("1", "tools/call", '{"_meta":{"progressToken":1}}'), takes_events=False)
-    call = world.hear("tools/call")
-    world.say(call.channel, notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'))
-    world.say(call.channel, notification("notifications/message", "{}"))
-    world.say(call.channel, request("1", "elicitation/create", "{}"))
+    channel = client.send(request("1", "tools/call", '{"_meta":{"progressToken":1}}'), takes_events=False)
+    call = world.take_sent("tools/call")
+    world.send(call.channel, notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'))
+    world.send(call.channel, notification("notifications/message", "{}"))
+    world.send(call.channel, request("1", "elicitation/create", "{}"))
     world.answer(call, '{"a":1}')
     assert world.messages(channel) == [result("1", '{"a":1}')]
     assert [json.loads(m)["method"] for m in world.messages(client.listen())] == [
@@ -264,10 +265,10 @@ def test_a_client_that_takes_only_json_is_not_sent_events() -> None:
 )
 def test_changes_go_to_the_event_stream_even_while_a_call_is_open(up: str, method: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", up)
+    client, server, session_channel = open_session(world, "http", up)
     call = client.request("1", "tools/call", "{}")
-    world.say(server, notification(method))
-    assert world.messages(heard_on) == [notification(method)]
+    world.send(server, notification(method))
+    assert world.messages(session_channel) == [notification(method)]
     assert not world.sent[call]
 
 
@@ -279,45 +280,45 @@ def test_changes_wait_coalesced_until_the_event_stream_opens() -> None:
     tools = notification("notifications/tools/list_changed")
     updated = [notification("notifications/resources/updated", f'{{"uri":"file:///{n}"}}') for n in range(2)]
     for message in (tools, updated[0], tools, updated[1], updated[0], tools):
-        world.say(server, message)
+        world.send(server, message)
     assert world.messages(client.listen()) == [tools, updated[0], updated[1]]
 
 
 def test_changes_wait_again_when_the_event_stream_was_lost() -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", "pipe")
-    world.end(heard_on)
-    world.say(server, notification("notifications/tools/list_changed"))
+    client, server, session_channel = open_session(world, "http", "pipe")
+    world.end(session_channel)
+    world.send(server, notification("notifications/tools/list_changed"))
     assert len(world.messages(client.listen())) == 1
 
 
 @pytest.mark.parametrize("down", ["pipe", "http"])
-def test_what_the_server_says_before_the_client_confirmed_waits_for_that(down: str) -> None:
+def test_messages_of_the_server_wait_for_initialized(down: str) -> None:
     """2025-11-25 lifecycle: a server "SHOULD NOT send requests" to the client before `initialized`."""
     world = driver()
-    client = newcomer(world, down, "pipe")
+    client = new_client(world, down, "pipe")
     init = client.initialize()
-    world.shake_hands()
+    world.start_server()
     client.session = world.sent[init][-1].session
     if down == "http":
         client.listen()
-    heard_on = client.pipe or client.stream
-    assert heard_on is not None
-    world.sent[heard_on].clear()
-    world.say(world.dials[0].channel, request("1", "roots/list"))
-    assert not world.sent[heard_on]
+    session_channel = client.pipe or client.stream
+    assert session_channel is not None
+    world.sent[session_channel].clear()
+    world.send(world.dials[0].channel, request("1", "roots/list"))
+    assert not world.sent[session_channel]
     client.notify("notifications/initialized")
-    assert world.said(heard_on)["method"] == "roots/list"
+    assert world.only_message(session_channel)["method"] == "roots/list"
 
 
 @pytest.mark.parametrize("down", ["pipe", "http"])
-def test_a_request_counts_as_the_confirmation_that_was_lost(down: str) -> None:
+def test_a_request_stands_in_for_a_lost_initialized(down: str) -> None:
     world = driver()
-    client = newcomer(world, down, "pipe")
+    client = new_client(world, down, "pipe")
     init = client.initialize()
-    world.shake_hands()
+    world.start_server()
     client.session = world.sent[init][-1].session
-    world.say(world.dials[0].channel, request("1", "roots/list"))
+    world.send(world.dials[0].channel, request("1", "roots/list"))
     channel = client.request("1", "tools/call", "{}")
     if down == "http":
         assert not world.sent[client.listen()]
@@ -336,82 +337,82 @@ def meta(token: str) -> str:
 @pytest.mark.parametrize("as_text", [False, True])
 def test_progress_comes_back_under_the_clients_own_token(down: str, up: str, token: str, as_text: bool) -> None:
     world = driver()
-    client, server, _ = talking(world, down, up)
+    client, server, _ = open_session(world, down, up)
     channel = client.request("1", "tools/call", meta(token))
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     given = call.frame["params"]["_meta"]["progressToken"]
     assert type(given) is int
     assert call.raw.endswith(b'{"name":"t","_meta":{"x":1.0,"progressToken":%d}}}' % given), "nothing else changed"
     seen = f'"{given}"' if as_text else str(given)
     for source, far in zip({server, call.channel}, ("0.50", "1e0"), strict=False):
-        said, progress = (
+        upward, progress = (
             notification("notifications/progress", f'{{"progressToken":{name},"progress":{far},"m":"é"}}')
             for name in (seen, token)
         )
-        world.say(source, said)
+        world.send(source, upward)
         assert world.messages(channel) == [progress]
         world.sent[channel].clear()
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_equal_tokens_of_many_calls_do_not_mix(up: str) -> None:
-    """Clients do count their tokens from the same start."""
+    """Clients often count their tokens from the same number."""
     world = driver()
     clients = [connect(world, "http", up, session=f"S{n}") for n in range(2)]
     calls = [(c, c.request("1", "tools/call", meta("1"))) for c in clients for _ in range(3)]
-    heard = [world.hear("tools/call") for _ in calls]
-    tokens = [h.frame["params"]["_meta"]["progressToken"] for h in heard]
+    received = [world.take_sent("tools/call") for _ in calls]
+    tokens = [h.frame["params"]["_meta"]["progressToken"] for h in received]
     for n in (5, 0, 3, 1, 4, 2):
         params = f'{{"progressToken":{tokens[n]},"progress":{n}}}'
-        world.say(heard[n].channel, notification("notifications/progress", params))
+        world.send(received[n].channel, notification("notifications/progress", params))
     for n, (_, channel) in enumerate(calls):
-        assert world.said(channel)["params"] == {"progressToken": 1, "progress": n}
+        assert world.only_message(channel)["params"] == {"progressToken": 1, "progress": n}
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_progress_on_what_is_not_open_is_dropped(up: str) -> None:
+def test_progress_without_an_open_request_is_dropped(up: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", up)
+    client, server, session_channel = open_session(world, "http", up)
     with_token = client.request("1", "tools/call", meta('"t"'))
     without = client.request("2", "tools/call", "{}")
-    first, second = world.hear("tools/call"), world.hear("tools/call")
+    first, second = world.take_sent("tools/call"), world.take_sent("tools/call")
     token = first.frame["params"]["_meta"]["progressToken"]
     world.answer(first)
     world.sent[with_token].clear()
     for seen in (token, second.id, 999, '"t"', '"no"', "null", "true", "{}", '"\\ud800"'):
-        world.say(server, notification("notifications/progress", f'{{"progressToken":{seen},"progress":1}}'))
-    world.say(server, notification("notifications/progress"))
-    world.say(server, notification("notifications/progress", '{"progressToken":1,"progressToken":2}'))
-    world.say(server, notification("notifications/progress", "[]"))
+        world.send(server, notification("notifications/progress", f'{{"progressToken":{seen},"progress":1}}'))
+    world.send(server, notification("notifications/progress"))
+    world.send(server, notification("notifications/progress", '{"progressToken":1,"progressToken":2}'))
+    world.send(server, notification("notifications/progress", "[]"))
     assert not world.sent[with_token]
     assert not world.sent[without]
-    assert not world.sent[heard_on]
+    assert not world.sent[session_channel]
 
 
 @pytest.mark.parametrize("token", ["true", "1.5", "2e0", "{}", "[1]"])
-def test_what_is_no_token_is_refused(token: str) -> None:
-    """A server might read 2e0 as 2, which is another request's."""
+def test_an_invalid_progress_token_is_refused(token: str) -> None:
+    """A server might read 2e0 as 2, which is the token of another request."""
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", "tools/call", meta(token))
-    assert world.said(channel)["error"]["code"] == -32602
-    assert "expected a string or an integer" in world.said(channel)["error"]["message"]
-    assert not world.heard
+    assert world.only_message(channel)["error"]["code"] == -32602
+    assert "expected a string or an integer" in world.only_message(channel)["error"]["message"]
+    assert not world.unread
 
 
-def test_a_token_that_is_null_is_none() -> None:
+def test_a_null_progress_token_is_no_token() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     client.request("1", "tools/call", meta("null"))
-    assert world.hear("tools/call").raw.endswith(meta("null").encode() + b"}")
+    assert world.take_sent("tools/call").raw.endswith(meta("null").encode() + b"}")
 
 
-def test_a_token_given_twice_is_refused_and_not_guessed_at() -> None:
+def test_a_duplicate_progress_token_is_refused() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", "tools/call", '{"_meta":{"progressToken":1,"progressToken":2}}')
-    assert world.said(channel)["error"]["code"] == -32600
-    assert not world.heard
+    assert world.only_message(channel)["error"]["code"] == -32600
+    assert not world.unread
 
 
 # --- Cancellation -----------------------------------------------------------------------------------------------------
@@ -424,10 +425,10 @@ def test_cancellation_is_passed_on_under_the_servers_id(down: str, up: str, id_r
     world = driver()
     client = connect(world, down, up)
     channel = client.request(id_raw, "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     client.notify("notifications/cancelled", f'{{"requestId":{id_raw}{extra}}}')
     expected = notification("notifications/cancelled", f'{{"requestId":{call.id}{extra}}}')
-    assert world.hear("notifications/cancelled").raw == expected
+    assert world.take_sent("notifications/cancelled").raw == expected
     assert not world.sent[channel], "a cancelled request gets no answer"
     assert (channel in world.closed) == (down == "http"), "but its reply ends"
     assert world.engine.exchange_count == 0
@@ -435,16 +436,16 @@ def test_cancellation_is_passed_on_under_the_servers_id(down: str, up: str, id_r
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize("late", ["result", "error", "progress"])
-def test_late_answers_to_cancelled_requests_are_swallowed(up: str, late: str) -> None:
+def test_late_answers_to_cancelled_requests_are_dropped(up: str, late: str) -> None:
     world = driver()
     client = connect(world, "pipe", up)
     assert client.pipe is not None
     client.request("1", "tools/call", meta("1"))
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     client.notify("notifications/cancelled", '{"requestId":1}')
     if call.post is not None:
         world.open(call.channel, Connected())
-    world.say(
+    world.send(
         call.channel,
         {
             "result": result(str(call.id)),
@@ -454,7 +455,7 @@ def test_late_answers_to_cancelled_requests_are_swallowed(up: str, late: str) ->
     )
     assert not world.sent[client.pipe]
     again = client.request("1", "tools/call", "{}")
-    world.answer(world.hear("tools/call"), '{"again":1}')
+    world.answer(world.take_sent("tools/call"), '{"again":1}')
     assert world.messages(again) == [result("1", '{"again":1}')], "the id is free again"
 
 
@@ -463,13 +464,13 @@ def test_late_answers_to_cancelled_requests_are_swallowed(up: str, late: str) ->
     ['{"requestId":99}', '{"requestId":"1"}', "{}", '{"requestId":null}', '{"requestId":1,"requestId":1}', "[]", None],
 )
 @pytest.mark.parametrize("down", ["pipe", "http"])
-def test_cancellation_of_what_is_unknown_or_malformed_is_ignored(down: str, params: str | None) -> None:
+def test_unknown_or_malformed_cancellations_are_ignored(down: str, params: str | None) -> None:
     world = driver()
     client = connect(world, down, "pipe")
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     client.notify("notifications/cancelled", params)
-    assert not world.heard
+    assert not world.unread
     world.answer(call)
     assert world.messages(channel) == [result("1")]
 
@@ -478,9 +479,9 @@ def test_cancellation_of_an_id_in_use_twice_is_ignored() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channels = [client.request("1", "tools/call", "{}") for _ in range(2)]
-    calls = [world.hear("tools/call") for _ in range(2)]
+    calls = [world.take_sent("tools/call") for _ in range(2)]
     client.notify("notifications/cancelled", '{"requestId":1}')
-    assert not world.heard
+    assert not world.unread
     for call in calls:
         world.answer(call)
     assert [world.messages(channel) for channel in channels] == [[result("1")]] * 2
@@ -488,12 +489,12 @@ def test_cancellation_of_an_id_in_use_twice_is_ignored() -> None:
 
 def test_initialize_is_never_cancelled() -> None:
     world = driver()
-    client = newcomer(world, "pipe", "pipe")
+    client = new_client(world, "pipe", "pipe")
     assert client.pipe is not None
     client.initialize()
     client.notify("notifications/cancelled", '{"requestId":0}')
-    world.shake_hands()
-    assert world.said(client.pipe)["id"] == 0
+    world.start_server()
+    assert world.only_message(client.pipe)["id"] == 0
 
 
 def test_another_sessions_request_cannot_be_cancelled() -> None:
@@ -507,22 +508,22 @@ def test_another_sessions_request_cannot_be_cancelled() -> None:
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_request_cancelled_before_it_was_written_never_is(up: str) -> None:
     world = driver()
-    client = newcomer(world, "pipe", up)
+    client = new_client(world, "pipe", up)
     client.initialize()
     client.request("1", "tools/call", '{"n":1}')
     client.request("2", "tools/call", '{"n":2}')
     client.notify("notifications/cancelled", '{"requestId":1}')
-    world.shake_hands()
-    assert world.hear("tools/call").frame["params"] == {"n": 2}
-    assert not world.heard
+    world.start_server()
+    assert world.take_sent("tools/call").frame["params"] == {"n": 2}
+    assert not world.unread
 
 
 def test_a_cancelled_requests_stream_is_closed_after_a_grace() -> None:
-    """SDK servers do not end it by themselves; until then it may still say what it has to."""
+    """SDK servers do not end the stream themselves. Until the grace is over they may still send on it."""
     world = driver()
     client = connect(world, "http", "http")
     client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     client.notify("notifications/cancelled", '{"requestId":1}')
     world.wait(1.9)
     assert call.channel not in world.closed
@@ -534,7 +535,7 @@ def test_a_cancelled_requests_stream_that_ended_is_not_closed_again() -> None:
     world = driver()
     client = connect(world, "http", "http")
     client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     client.notify("notifications/cancelled", '{"requestId":1}')
     world.end(call.channel, DONE)
     assert not [effect for effect in world.wait(10) if isinstance(effect, Close)]
@@ -550,42 +551,42 @@ def test_questions_of_the_server_and_their_answers_pass_byte_for_byte(
     down: str, up: str, method: str, params: str | None
 ) -> None:
     world = driver()
-    client, server, heard_on = talking(world, down, up)
-    world.say(server, request('"q"', method, params))
-    (asked,) = world.messages(heard_on)
+    client, server, session_channel = open_session(world, down, up)
+    world.send(server, request('"q"', method, params))
+    (asked,) = world.messages(session_channel)
     number = json.loads(asked)["id"]
     assert asked == request(str(number), method, params)
-    client.say(result(str(number), ODD))
-    assert world.hear("").raw == result('"q"', ODD)
+    client.send(result(str(number), ODD))
+    assert world.take_sent("").raw == result('"q"', ODD)
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize("id_raw", ["0", "1.0", '"1"', '"\\u0041\\n"', "9" * 40, '"' + "x" * 500 + '"', "-1"])
 def test_the_servers_ids_of_any_form_come_back_as_they_were(up: str, id_raw: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", up)
-    world.say(server, request(id_raw, "sampling/createMessage", "{}"))
-    number = world.said(heard_on)["id"]
+    client, server, session_channel = open_session(world, "http", up)
+    world.send(server, request(id_raw, "sampling/createMessage", "{}"))
+    number = world.only_message(session_channel)["id"]
     assert type(number) is int
-    client.say(result(str(number), '{"ok":1}'))
-    assert world.hear("").raw == result(id_raw, '{"ok":1}')
+    client.send(result(str(number), '{"ok":1}'))
+    assert world.take_sent("").raw == result(id_raw, '{"ok":1}')
 
 
 def test_equal_ids_of_two_servers_questions_do_not_mix() -> None:
     world = driver()
-    one, one_server, one_hears = talking(world, "http", "pipe")
-    two = newcomer(world, "pipe", "pipe")
+    one, one_server, one_channel = open_session(world, "http", "pipe")
+    two = new_client(world, "pipe", "pipe")
     two.initialize()
-    world.shake_hands()
+    world.start_server()
     two.notify("notifications/initialized")
     assert two.pipe is not None
     world.sent[two.pipe].clear()
     two_server = world.dials[-1].channel
-    world.say(one_server, request("1", "roots/list"))
-    world.say(two_server, request("1", "roots/list"))
-    two.say(result(str(world.said(two.pipe)["id"]), '{"who":2}'))
-    one.say(result(str(world.said(one_hears)["id"]), '{"who":1}'))
-    answers = {heard.channel: heard.frame for heard in (world.hear(""), world.hear(""))}
+    world.send(one_server, request("1", "roots/list"))
+    world.send(two_server, request("1", "roots/list"))
+    two.send(result(str(world.only_message(two.pipe)["id"]), '{"who":2}'))
+    one.send(result(str(world.only_message(one_channel)["id"]), '{"who":1}'))
+    answers = {received.channel: received.frame for received in (world.take_sent(""), world.take_sent(""))}
     assert {c: f["result"]["who"] for c, f in answers.items()} == {one_server: 1, two_server: 2}
     assert all(frame["id"] == 1 for frame in answers.values())
 
@@ -593,11 +594,11 @@ def test_equal_ids_of_two_servers_questions_do_not_mix() -> None:
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
 def test_a_refused_question_comes_back_as_the_clients_own_error(down: str, up: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, down, up)
-    world.say(server, request('"q"', "sampling/createMessage", "{}"))
+    client, server, session_channel = open_session(world, down, up)
+    world.send(server, request('"q"', "sampling/createMessage", "{}"))
     text = '{"code":-1, "message":"User rejected","data":1.0}'
-    client.say(error(str(world.said(heard_on)["id"]), text))
-    assert world.hear("").raw == error('"q"', text)
+    client.send(error(str(world.only_message(session_channel)["id"]), text))
+    assert world.take_sent("").raw == error('"q"', text)
 
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
@@ -606,108 +607,108 @@ def test_a_question_that_is_withdrawn_is_cancelled_for_the_client_and_its_late_a
     down: str, up: str, extra: str
 ) -> None:
     world = driver()
-    client, server, heard_on = talking(world, down, up)
-    world.say(server, request('"q"', "elicitation/create", "{}"))
-    number = world.said(heard_on)["id"]
-    world.say(server, notification("notifications/cancelled", f'{{"requestId":"q"{extra}}}'))
-    told = notification("notifications/cancelled", f'{{"requestId":{number}{extra}}}')
-    assert world.messages(heard_on)[1:] == [told]
-    client.say(result(str(number)))
-    assert not world.heard
+    client, server, session_channel = open_session(world, down, up)
+    world.send(server, request('"q"', "elicitation/create", "{}"))
+    number = world.only_message(session_channel)["id"]
+    world.send(server, notification("notifications/cancelled", f'{{"requestId":"q"{extra}}}'))
+    cancelled = notification("notifications/cancelled", f'{{"requestId":{number}{extra}}}')
+    assert world.messages(session_channel)[1:] == [cancelled]
+    client.send(result(str(number)))
+    assert not world.unread
 
 
 def test_a_question_that_is_withdrawn_while_it_waits_is_never_asked() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     server = world.dials[0].channel
-    world.say(server, request("1", "elicitation/create", "{}"))
-    world.say(server, notification("notifications/cancelled", '{"requestId":1}'))
+    world.send(server, request("1", "elicitation/create", "{}"))
+    world.send(server, notification("notifications/cancelled", '{"requestId":1}'))
     assert not world.sent[client.listen()]
 
 
 @pytest.mark.parametrize("params", ['{"requestId":9}', "{}", None, '{"requestId":{}}', '{"requestId":1,"requestId":2}'])
-def test_a_withdrawal_of_nothing_is_ignored(params: str | None) -> None:
+def test_a_withdrawal_of_no_question_is_ignored(params: str | None) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", "pipe")
-    world.say(server, request("1", "elicitation/create", "{}"))
-    world.say(server, notification("notifications/cancelled", params))
-    client.say(result(str(world.said(heard_on)["id"])))
-    assert world.hear("").raw == result("1")
+    client, server, session_channel = open_session(world, "http", "pipe")
+    world.send(server, request("1", "elicitation/create", "{}"))
+    world.send(server, notification("notifications/cancelled", params))
+    client.send(result(str(world.only_message(session_channel)["id"])))
+    assert world.take_sent("").raw == result("1")
 
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
 @pytest.mark.parametrize("token", ['"t"', "5", "1.0"])
 def test_progress_on_a_question_goes_back_under_the_servers_token(down: str, up: str, token: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, down, up)
-    world.say(server, request('"q"', "sampling/createMessage", meta(token)))
-    asked = world.said(heard_on)
+    client, server, session_channel = open_session(world, down, up)
+    world.send(server, request('"q"', "sampling/createMessage", meta(token)))
+    asked = world.only_message(session_channel)
     given = asked["params"]["_meta"]["progressToken"]
     client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.0}}')
     expected = notification("notifications/progress", f'{{"progressToken":{token},"progress":1.0}}')
-    assert world.hear("notifications/progress").raw == expected
+    assert world.take_sent("notifications/progress").raw == expected
     for far in ("1", "0.5", "-1"):
         client.notify("notifications/progress", f'{{"progressToken":{given},"progress":{far}}}')
-    assert not world.heard, "a client must say more each time, and the proxy is its server's"
+    assert not world.unread, "progress that does not grow is not passed on"
     client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.5}}')
-    assert world.hear("notifications/progress").frame["params"]["progress"] == 1.5
-    client.say(result(str(asked["id"])))
-    world.hear("")
+    assert world.take_sent("notifications/progress").frame["params"]["progress"] == 1.5
+    client.send(result(str(asked["id"])))
+    world.take_sent("")
     for seen in (given, 999, "null", '"t"'):
         client.notify("notifications/progress", f'{{"progressToken":{seen},"progress":2}}')
-    assert not world.heard, "nothing of the kind is open"
+    assert not world.unread, "nothing of the kind is open"
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_an_id_the_server_uses_twice_at_once_is_refused_and_the_first_stands(up: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", up)
-    world.say(server, request("1", "roots/list"))
-    world.say(server, request("1", "sampling/createMessage"))
-    assert world.hear("").frame["error"]["code"] == -32600
-    client.say(result(str(world.said(heard_on)["id"]), '{"roots":[]}'))
-    assert world.hear("").raw == result("1", '{"roots":[]}')
+    client, server, session_channel = open_session(world, "http", up)
+    world.send(server, request("1", "roots/list"))
+    world.send(server, request("1", "sampling/createMessage"))
+    assert world.take_sent("").frame["error"]["code"] == -32600
+    client.send(result(str(world.only_message(session_channel)["id"]), '{"roots":[]}'))
+    assert world.take_sent("").raw == result("1", '{"roots":[]}')
 
 
-def test_an_answer_given_twice_is_passed_on_once() -> None:
+def test_a_duplicate_answer_is_passed_on_once() -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", "pipe")
-    world.say(server, request("1", "roots/list"))
-    number = str(world.said(heard_on)["id"])
-    client.say(result(number, '{"n":1}'))
-    client.say(result(number, '{"n":2}'))
-    assert world.hear("").raw == result("1", '{"n":1}')
-    assert not world.heard
+    client, server, session_channel = open_session(world, "http", "pipe")
+    world.send(server, request("1", "roots/list"))
+    number = str(world.only_message(session_channel)["id"])
+    client.send(result(number, '{"n":1}'))
+    client.send(result(number, '{"n":2}'))
+    assert world.take_sent("").raw == result("1", '{"n":1}')
+    assert not world.unread
 
 
 def test_questions_of_a_lost_server_are_cancelled_for_the_client_and_not_answered_to_its_successor() -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", "pipe")
-    world.say(server, request("1", "elicitation/create", "{}"))
-    number = world.said(heard_on)["id"]
+    client, server, session_channel = open_session(world, "http", "pipe")
+    world.send(server, request("1", "elicitation/create", "{}"))
+    number = world.only_message(session_channel)["id"]
     world.end(server)
-    assert json.loads(world.messages(heard_on)[-1])["params"] == {"requestId": number}
+    assert json.loads(world.messages(session_channel)[-1])["params"] == {"requestId": number}
     client.request("1", "tools/list")
-    world.shake_hands()
-    world.hear("tools/list")
-    client.say(result(str(number)))
-    assert not world.heard
+    world.start_server()
+    world.take_sent("tools/list")
+    client.send(result(str(number)))
+    assert not world.unread
 
 
 # --- Servers that bend the rules --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_arrays_of_messages_are_taken_apart(up: str) -> None:
+def test_batches_are_split(up: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "http", up)
+    client, server, session_channel = open_session(world, "http", up)
     channels = [client.request(n, "tools/call", "{}") for n in "12"]
-    calls = [world.hear("tools/call") for _ in channels]
+    calls = [world.take_sent("tools/call") for _ in channels]
     log = notification("vendor/notice", '{"a": 1}')
     parts = [log, result(str(calls[1].id), '{"n": 2}'), b'"noise"', result(str(calls[0].id), '{"n": 1}')]
-    world.say(server, b"[" + b" ,\n".join(parts) + b"]")
+    world.send(server, b"[" + b" ,\n".join(parts) + b"]")
     assert [world.messages(channel) for channel in channels] == [[result("1", '{"n": 1}')], [result("2", '{"n": 2}')]]
-    assert world.messages(heard_on) == [log]
+    assert world.messages(session_channel) == [log]
 
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
@@ -715,19 +716,19 @@ def test_an_id_echoed_as_text_finds_its_request(down: str, up: str) -> None:
     world = driver()
     client = connect(world, down, up)
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.reply(call, result(f'"{call.id}"', '{"a":1}'))
     assert world.messages(channel) == [result("1", '{"a":1}')]
 
 
 def test_an_answer_may_come_on_any_stream_of_its_session() -> None:
     world = driver()
-    client, server, _ = talking(world, "http", "http")
+    client, server, _ = open_session(world, "http", "http")
     channels = [client.request(n, "tools/call", "{}") for n in "12"]
-    calls = [world.hear("tools/call") for _ in channels]
+    calls = [world.take_sent("tools/call") for _ in channels]
     world.open(calls[0].channel, Connected())
-    world.say(calls[0].channel, result(str(calls[1].id), '{"n":2}'))
-    world.say(server, result(str(calls[0].id), '{"n":1}'))
+    world.send(calls[0].channel, result(str(calls[1].id), '{"n":2}'))
+    world.send(server, result(str(calls[0].id), '{"n":1}'))
     assert [world.messages(channel) for channel in channels] == [[result("1", '{"n":1}')], [result("2", '{"n":2}')]]
 
 
@@ -736,7 +737,7 @@ def test_an_answer_of_another_session_is_not_taken() -> None:
     mine, yours = (connect(world, "http", "http", session=name) for name in ("S1", "S2"))
     channel = mine.request("1", "tools/call", "{}")
     other = yours.request("1", "prompts/list", "{}")
-    call, foreign = world.hear("tools/call"), world.hear("prompts/list")
+    call, foreign = world.take_sent("tools/call"), world.take_sent("prompts/list")
     assert call.id == foreign.id, "each link counts for itself"
     world.answer(foreign, '{"whose":"yours"}')
     assert not world.sent[channel]
@@ -746,13 +747,13 @@ def test_an_answer_of_another_session_is_not_taken() -> None:
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_second_answer_is_dropped(up: str) -> None:
     world = driver()
-    client, server, heard_on = talking(world, "pipe", up)
+    client, server, session_channel = open_session(world, "pipe", up)
     client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
-    world.say(server, result(str(call.id), '{"n":1}'))
-    world.say(server, result(str(call.id), '{"n":2}'))
-    world.say(server, result("999", '{"n":3}'))
-    assert world.messages(heard_on) == [result("1", '{"n":1}')]
+    call = world.take_sent("tools/call")
+    world.send(server, result(str(call.id), '{"n":1}'))
+    world.send(server, result(str(call.id), '{"n":2}'))
+    world.send(server, result("999", '{"n":3}'))
+    assert world.messages(session_channel) == [result("1", '{"n":1}')]
 
 
 NOISE = [
@@ -764,83 +765,86 @@ NOISE = [
 
 @pytest.mark.parametrize(("down", "up"), ANY_PAIR)
 @pytest.mark.parametrize("noise", NOISE)
-def test_noise_of_the_server_reaches_nobody_and_harms_nothing(down: str, up: str, noise: bytes) -> None:
+def test_invalid_messages_of_the_server_are_dropped(down: str, up: str, noise: bytes) -> None:
     world = driver()
-    client, server, heard_on = talking(world, down, up)
+    client, server, session_channel = open_session(world, down, up)
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
-    sends = [effect for effect in world.say(server, noise) if isinstance(effect, Send)]
+    call = world.take_sent("tools/call")
+    sends = [effect for effect in world.send(server, noise) if isinstance(effect, Send)]
     assert not sends
     world.answer(call)
     assert world.messages(channel) == [result("1")]
-    assert world.messages(heard_on) in ([], [result("1")])
+    assert world.messages(session_channel) in ([], [result("1")])
 
 
-def test_noise_is_noted_without_repeating_payloads() -> None:
+def test_invalid_messages_are_logged_without_their_payload() -> None:
     world = driver()
-    _, server, _ = talking(world, "http", "pipe")
-    world.say(server, b'{"password":"hunter2"')
+    _, server, _ = open_session(world, "http", "pipe")
+    world.send(server, b'{"password":"hunter2"')
     assert len(world.notes("warning")) == 1
     assert "hunter2" not in world.notes("warning")[0]
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_broken_answer_whose_request_is_known_ends_that_request(up: str) -> None:
-    """Otherwise its client would wait for the whole time limit."""
+    """The client does not wait for the whole time limit."""
     world = driver()
-    client, server, _ = talking(world, "http", up)
+    client, server, _ = open_session(world, "http", up)
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
-    world.say(server, f'{{"jsonrpc":"2.0","id":{call.id},"result":{{}},"error":{{}}}}'.encode())
-    assert world.said(channel)["error"]["code"] == -32603
+    call = world.take_sent("tools/call")
+    world.send(server, f'{{"jsonrpc":"2.0","id":{call.id},"result":{{}},"error":{{}}}}'.encode())
+    assert world.only_message(channel)["error"]["code"] == -32603
 
 
-def test_garbage_on_a_calls_own_stream_is_told_if_that_call_ends_without_an_answer() -> None:
+def test_the_error_of_an_unanswered_call_names_the_garbage_on_its_stream() -> None:
     world = driver()
-    client, _, _ = talking(world, "http", "http")
+    client, _, _ = open_session(world, "http", "http")
     first, second = (client.request(n, "tools/call", "{}") for n in "12")
-    calls = [world.hear("tools/call") for _ in "12"]
+    calls = [world.take_sent("tools/call") for _ in "12"]
     for call in calls:
         world.open(call.channel, Connected())
-        world.say(call.channel, b'{"result":')
+        world.send(call.channel, b'{"result":')
     assert not world.sent[first]
     world.end(calls[0].channel)
-    assert world.said(first)["error"]["code"] == -31001
-    assert "the server's answer could not be read: got text that is not JSON" in world.said(first)["error"]["message"]
-    world.say(calls[1].channel, result(str(calls[1].id)))
-    assert world.messages(second) == [result("2")], "what comes after it counts"
+    assert world.only_message(first)["error"]["code"] == -31001
+    assert (
+        "the server's answer could not be read: got text that is not JSON"
+        in world.only_message(first)["error"]["message"]
+    )
+    world.send(calls[1].channel, result(str(calls[1].id)))
+    assert world.messages(second) == [result("2")], "a later answer counts"
 
 
-def test_an_answer_that_names_nobody_is_that_of_the_request_on_whose_stream_it_came() -> None:
-    """So it is told that an answer was over the limit, where that did not show whose it was."""
+def test_an_answer_without_an_id_belongs_to_the_request_of_its_stream() -> None:
+    """An error without an id, such as one about a size limit, reaches the client of the request."""
     world = driver()
-    client, _, _ = talking(world, "http", "http")
+    client, _, _ = open_session(world, "http", "http")
     first, second = (client.request(n, "tools/call", "{}") for n in "12")
-    calls = [world.hear("tools/call") for _ in "12"]
+    calls = [world.take_sent("tools/call") for _ in "12"]
     refusal = '{"code":-31007,"message":"too large"}'
     for call in calls:
         world.open(call.channel, Connected())
-    world.say(world.last_dial(Listen).channel, error("null", refusal))
-    assert not world.sent[first] and not world.sent[second], "the stream of the session carries nobody's"
-    world.say(calls[1].channel, error("null", refusal))
+    world.send(world.last_dial(Listen).channel, error("null", refusal))
+    assert not world.sent[first] and not world.sent[second], "an error on the session stream belongs to no request"
+    world.send(calls[1].channel, error("null", refusal))
     assert world.messages(second) == [error("2", refusal)]
     world.end(calls[0].channel, Cause(End.BROKEN, last_event_id="e1"))
     world.wait(2.0)
     rest = world.last_dial(Listen).channel
     world.open(rest, Connected())
-    world.say(rest, error("null", refusal))
+    world.send(rest, error("null", refusal))
     assert world.messages(first) == [error("1", refusal)]
 
 
-def test_a_call_whose_answer_may_have_been_dropped_is_told_so() -> None:
+def test_the_error_of_a_call_says_that_its_answer_may_have_been_dropped() -> None:
     world = driver()
-    client, _, _ = talking(world, "http", "http")
+    client, _, _ = open_session(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.open(call.channel, Connected())
     world.end(call.channel, Cause(End.DONE, "got an event of 101 bytes, over the limit of 100 bytes"))
-    assert world.said(channel)["error"]["code"] == -31001
-    assert "over the limit" in world.said(channel)["error"]["message"]
+    assert world.only_message(channel)["error"]["code"] == -31001
+    assert "over the limit" in world.only_message(channel)["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -858,42 +862,42 @@ def test_an_unreadable_answer_on_a_pipe_ends_its_request(line: bytes) -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("7", "tools/call", "{}")
-    call = world.hear("tools/call")
-    world.say(call.channel, line % call.id)
-    assert world.said(channel)["id"] == 7
-    assert world.said(channel)["error"]["code"] == -32603
-    assert "the server's answer could not be read" in world.said(channel)["error"]["message"]
+    call = world.take_sent("tools/call")
+    world.send(call.channel, line % call.id)
+    assert world.only_message(channel)["id"] == 7
+    assert world.only_message(channel)["error"]["code"] == -32603
+    assert "the server's answer could not be read" in world.only_message(channel)["error"]["message"]
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize("fault", [b'"params":7', b'"params":"\xff"', b'"jsonrpc":"1.0"'])
 def test_a_broken_request_of_the_server_is_answered_and_ends_none_of_ours(up: str, fault: bytes) -> None:
-    """The ids of the two directions mean different things, and often are the same numbers."""
+    """Ids of the two directions are independent, and often are the same numbers."""
     world = driver()
     client = connect(world, "http", up)
     channel = client.request("7", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     if up == "http":
         world.open(call.channel, Connected())
     version = b"" if b"jsonrpc" in fault else b'"jsonrpc":"2.0",'
-    world.say(call.channel, b'{%b"id":%d,"method":"roots/list",%b}' % (version, call.id, fault))
-    refusal = world.hear("").frame
+    world.send(call.channel, b'{%b"id":%d,"method":"roots/list",%b}' % (version, call.id, fault))
+    refusal = world.take_sent("").frame
     assert refusal["id"] == call.id
     assert refusal["error"]["code"] in (-32600, -32700)
-    world.say(call.channel, b'{%b"method":"notifications/message",%b}' % (version, fault))
-    assert not world.heard
+    world.send(call.channel, b'{%b"method":"notifications/message",%b}' % (version, fault))
+    assert not world.unread
     assert not world.sent[channel]
-    world.say(call.channel, result(str(call.id)))
+    world.send(call.channel, result(str(call.id)))
     assert world.messages(channel) == [result("7")]
 
 
 @pytest.mark.parametrize("id", ["null", '"server-error"'])
 def test_an_error_without_a_usable_id_belongs_to_the_post_it_answers(id: str) -> None:
-    """Python servers answer what they cannot read so."""
+    """Python servers send such errors to messages that they cannot read."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
-    world.reply(world.hear("tools/call"), error(id, '{"code":-32600,"message":"no"}'))
+    world.reply(world.take_sent("tools/call"), error(id, '{"code":-32600,"message":"no"}'))
     assert world.messages(channel) == [error("1", '{"code":-32600,"message":"no"}')]
 
 
@@ -903,7 +907,7 @@ def test_each_message_carries_the_upstream_session_and_its_revision() -> None:
     client.request("1", "tools/list")
     client.notify("vendor/notice")
     for method in ("tools/list", "vendor/notice"):
-        post = world.hear(method).post
+        post = world.take_sent(method).post
         assert post is not None
         assert (post.session, post.revision) == ("abc", "2025-06-18")
     listen = world.last_dial(Listen).target
@@ -913,26 +917,26 @@ def test_each_message_carries_the_upstream_session_and_its_revision() -> None:
 
 def test_the_first_message_names_neither_session_nor_revision() -> None:
     world = driver()
-    newcomer(world, "http", "http").initialize()
-    post = world.hear("initialize").post
+    new_client(world, "http", "http").initialize()
+    post = world.take_sent("initialize").post
     assert post is not None
     assert (post.session, post.revision) == (None, None)
 
 
-def test_a_client_that_hangs_up_a_post_cancels_nothing() -> None:
-    """2025-03-26 basic/transports: a disconnection is not a cancellation. The answer has nowhere to go, though."""
+def test_closing_a_post_cancels_nothing() -> None:
+    """2025-03-26 basic/transports: a disconnection is not a cancellation. The response is dropped."""
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.end(channel)
-    assert not world.heard
+    assert not world.unread
     world.answer(call)
     assert not world.sent[channel]
     assert world.engine.exchange_count == 0
 
 
-def test_a_pipe_that_hangs_up_ends_its_session() -> None:
+def test_the_end_of_a_pipe_ends_its_session() -> None:
     world = driver()
     client = connect(world, "pipe", "pipe")
     assert client.pipe is not None
@@ -943,10 +947,10 @@ def test_a_pipe_that_hangs_up_ends_its_session() -> None:
 
 
 def test_a_get_with_a_last_event_id_is_an_ordinary_get() -> None:
-    """Events carry no ids here, so there is nothing to resume; what waits is delivered."""
+    """Events carry no ids here, so there is nothing to resume. Waiting messages are delivered."""
     world = driver()
     client = connect(world, "http", "pipe")
-    world.say(world.dials[0].channel, notification("notifications/tools/list_changed"))
+    world.send(world.dials[0].channel, notification("notifications/tools/list_changed"))
     channel = world.engine.new_channel()
     world.open(channel, GetOpening(server="pipe", session=client.session, last_event_id="7"))
     assert len(world.messages(channel)) == 1

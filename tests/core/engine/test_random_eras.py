@@ -1,6 +1,6 @@
-"""Storms: peers of both eras that say, leave and keep to themselves whatever a seed has them, in any order.
+"""Tests with random peers of both eras, which send messages and leave in any order that a seed gives.
 
-Nothing is raised, no request is answered twice, and once all peers are gone nothing is left of anybody.
+Nothing raises, no request is answered twice, and once all peers are gone no state is left.
 """
 
 from __future__ import annotations
@@ -11,24 +11,21 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from driving import Driver, Heard, driver
-from isthmus.core.base.effects import (
+from driving import Driver, SentMessage, driver
+from isthmus.core.base.effects import Delete, Dial, Post, Send
+from isthmus.core.base.effects import Listen as Get
+from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.events import (
     Cause,
     Connected,
-    Delete,
     DeleteOpening,
-    Dial,
     End,
     GetOpening,
     Headers,
     PipeOpening,
-    Post,
     PostOpening,
     Primed,
-    Send,
 )
-from isthmus.core.base.effects import Listen as Get
-from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, ServerPlan, Sharing
@@ -50,22 +47,22 @@ SERVERS = (
 )
 
 LIMITS = Limits(
-    parks_per_session_max=3,
-    parks_max=5,
+    suspended_calls_per_session_max=3,
+    suspended_calls_max=5,
     listens_per_session_max=3,
     subscriptions_per_session_max=4,
-    asks_per_session_max=6,
+    questions_per_session_max=6,
     exchanges_per_session_max=12,
     held_per_session_max=3,
     rounds_max=4,
-    park_ttl_s=40.0,
-    park_logs_max=2,
+    suspended_call_ttl_s=40.0,
+    suspended_call_logs_max=2,
     session_idle_ttl_s=90.0,
     reply_timeout_s=120.0,
-    ask_timeout_s=60.0,
-    verdict_ttl_s=100.0,
+    question_timeout_s=60.0,
+    server_era_ttl_s=100.0,
 )
-"""Small, so that a short storm reaches them."""
+"""Small limits, so that a short run reaches them."""
 
 ODD = (
     *("null", "true", "0", "-1", "1.5", "1e400", "12345678901234567890", '""', '"x"', '"\\ud800"', '"r1"', "[]", "{}"),
@@ -79,7 +76,7 @@ METHODS = (
     *("server/discover", "subscriptions/listen", "subscriptions/listen", "resources/subscribe"),
     *("resources/unsubscribe", "logging/setLevel", "tasks/get", "vendor/x"),
 )
-TOLD = (
+NOTIFICATIONS = (
     *("notifications/progress", "notifications/message", "notifications/cancelled", "notifications/vendor"),
     *("notifications/tools/list_changed", "notifications/resources/updated", "notifications/elicitation/complete"),
     *("notifications/subscriptions/acknowledged", "notifications/resources/list_changed"),
@@ -98,11 +95,11 @@ CAPABILITIES = {
 TOOL = {"name": "t", "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}}
 
 
-class Storm:
-    """One engine and everybody round it.
+class RandomPeers:
+    """One engine with random clients and servers.
 
     Attributes:
-        odd: how likely it is, of what is said next, that a value is another, or a member there twice.
+        odd: the probability that a value of the next message is another, or that a member stands twice.
     """
 
     def __init__(self, seed: int) -> None:
@@ -112,17 +109,17 @@ class Storm:
         self.world: Driver = driver(*SERVERS, limits=LIMITS, seed=seed, affinity=affinity)
         self.pipes: list[tuple[ChannelId, str]] = []
         self.sessions: list[tuple[str, str]] = []  # server and id
-        self.states: list[tuple[str, dict[str, Any], list[str]]] = []  # what can be retried, and with which answers
-        self.asked: list[tuple[ChannelId, Any, str]] = []  # of pipes
+        self.states: list[tuple[str, dict[str, Any], list[str]]] = []  # requests to retry, keys of answers
+        self.asked: list[tuple[ChannelId, Any, str]] = []  # questions on pipes: channel, id and method
         self.connected: set[ChannelId] = set()
-        self.heard: list[Heard] = []
+        self.received: list[SentMessage] = []
         self.last_id = 0
         self.odd = 0.0
 
     # --- Texts ------------------------------------------------------------------------------------------------------
 
     def text(self, value: Any) -> str:
-        """The JSON of a value, as far as the storm lets it."""
+        """Returns the JSON of a value, with random faults."""
         if self.rng.random() < self.odd:
             return self.rng.choice(ODD)
         if isinstance(value, dict):
@@ -135,7 +132,7 @@ class Storm:
         return json.dumps(value)
 
     def message(self, **members: Any) -> bytes:
-        """One message, whose envelope is mostly whole."""
+        """Returns one message, whose envelope is mostly valid."""
         self.odd = self.rng.choice((0.0, 0.0, 0.0, 0.03, 0.2))
         if self.rng.random() < 0.02:
             return self.text(members).encode()
@@ -155,7 +152,7 @@ class Storm:
         rng = self.rng
         uri = rng.choice(("a:b", "a:c", "a:b/d", "e:f"))
         filter = {"toolsListChanged": rng.random() < 0.5, "resourceSubscriptions": [uri]}
-        said: dict[str, dict[str, Any]] = {
+        found: dict[str, dict[str, Any]] = {
             "tools/call": {"name": rng.choice("tu"), "arguments": {"a": "x"}},
             "resources/read": {"uri": uri},
             "resources/subscribe": {"uri": uri},
@@ -164,7 +161,7 @@ class Storm:
             "subscriptions/listen": {"notifications": filter},
             "prompts/get": {"name": "p"},
         }
-        return dict(said.get(method, {}))
+        return dict(found.get(method, {}))
 
     def meta(self) -> dict[str, Any]:
         rng = self.rng
@@ -179,7 +176,7 @@ class Storm:
         return meta
 
     def modern_request(self, server: str) -> tuple[str, bytes, str]:
-        """A request that says all: its method, itself, and the server it is for."""
+        """Returns a request of the stateless era: its method, its bytes, and the id of its server."""
         method = self.rng.choice(METHODS)
         params = self.params(method)
         if self.states and self.rng.random() < 0.5:
@@ -217,15 +214,15 @@ class Storm:
     def initialize(self) -> bytes:
         revision = self.rng.choice([*LEGACY, "2025-11-25", "2025-11-25", "2024-01-01"])
         able = self.rng.choice((ABLE, ABLE, ABLE, {}))
-        said = {"protocolVersion": revision, "capabilities": able, "clientInfo": {"name": "c"}}
-        return self.message(id=self.id(), method="initialize", params=said)
+        opening = {"protocolVersion": revision, "capabilities": able, "clientInfo": {"name": "c"}}
+        return self.message(id=self.id(), method="initialize", params=opening)
 
     def step_client(self) -> None:
         rng, world = self.rng, self.world
         if self.asked and rng.random() < 0.4:
             channel, id, method = self.asked.pop(rng.randrange(len(self.asked)))
             if channel not in world.over:
-                world.say(channel, self.message(id=id, result=ANSWERS.get(method, {})))
+                world.send(channel, self.message(id=id, result=ANSWERS.get(method, {})))
             return
         self.pipes = [(channel, server) for channel, server in self.pipes if channel not in world.over]
         server = rng.choice(self.servers)
@@ -234,16 +231,16 @@ class Storm:
             world.open(channel, PipeOpening(server, rng.choice(("", "ann")), "http://here"))
             self.pipes.append((channel, server))
             if rng.random() < 0.6:
-                world.say(channel, self.initialize())
-                world.say(channel, self.message(method="notifications/initialized"))
+                world.send(channel, self.initialize())
+                world.send(channel, self.message(method="notifications/initialized"))
         elif rng.random() < 0.03:
             self.hang_up(rng.choice(self.pipes)[0])
         elif rng.random() < 0.5:
             channel, server = rng.choice(self.pipes)
             if rng.random() < 0.6:
-                world.say(channel, self.modern_request(server)[1])
+                world.send(channel, self.modern_request(server)[1])
             else:
-                world.say(channel, self.legacy_message())
+                world.send(channel, self.legacy_message())
         elif rng.random() < 0.7:
             method, body, server = self.modern_request(server)
             try:
@@ -280,7 +277,7 @@ class Storm:
             mirrored=mirrored,
         )
         world.open(channel, opening)
-        world.say(channel, body)
+        world.send(channel, body)
         if channel not in world.over and self.rng.random() < 0.1:
             self.hang_up(channel)
 
@@ -295,9 +292,9 @@ class Storm:
 
     def step_server(self) -> None:
         rng, world = self.rng, self.world
-        self.heard += world.heard
-        world.heard.clear()
-        self.heard = [heard for heard in self.heard[-60:] if heard.channel not in world.over]
+        self.received += world.unread
+        world.unread.clear()
+        self.received = [received for received in self.received[-60:] if received.channel not in world.over]
         dials = self.open_dials()
         fresh = [dial for dial in dials if dial.channel not in self.connected]
         if fresh and rng.random() < 0.5:
@@ -306,8 +303,8 @@ class Storm:
                 self.end(dial.channel)
             elif not isinstance(dial.target, Delete):
                 self.connect(dial)
-        elif self.heard and rng.random() < 0.75:
-            self.answer(self.heard.pop(rng.randrange(len(self.heard))))
+        elif self.received and rng.random() < 0.75:
+            self.answer(self.received.pop(rng.randrange(len(self.received))))
         elif dials and rng.random() < 0.85:
             dial = rng.choice(dials)
             if not isinstance(dial.target, Delete):
@@ -333,7 +330,7 @@ class Storm:
         self.world.end(channel, cause)
 
     def speak(self, channel: ChannelId, number: int | None = None) -> None:
-        """A server says something of its own accord, or about one of its requests."""
+        """Sends a message of a server, of its own or about one of its requests."""
         rng = self.rng
         number = number or rng.randint(1, 12)
         if rng.random() < 0.5:
@@ -346,29 +343,29 @@ class Storm:
             params = {"progressToken": number, "progress": 1, "level": "info", "requestId": number, "uri": "a:b/x"}
             params |= {"elicitationId": "v1", "_meta": {K + "subscriptionId": number}}
             params["notifications"] = {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]}
-            message = self.message(method=rng.choice(TOLD), params=params)
-        self.world.say(channel, message)
+            message = self.message(method=rng.choice(NOTIFICATIONS), params=params)
+        self.world.send(channel, message)
 
-    def answer(self, heard: Heard) -> None:
+    def answer(self, received: SentMessage) -> None:
         rng, world = self.rng, self.world
-        frame = json.loads(heard.raw)
-        if heard.post is not None and ("id" not in frame or "method" not in frame or rng.random() < 0.1):
-            self.end(heard.channel)
+        frame = json.loads(received.raw)
+        if received.post is not None and ("id" not in frame or "method" not in frame or rng.random() < 0.1):
+            self.end(received.channel)
             return
         if "id" not in frame or "method" not in frame:
             return
-        dial = self.dial_of(heard.channel)
+        dial = self.dial_of(received.channel)
         self.connect(dial)
         for _ in range(rng.choice((0, 0, 1, 2))):
-            self.speak(heard.channel, number=frame["id"])
+            self.speak(received.channel, number=frame["id"])
             if rng.random() < 0.5:
-                self.heard.append(heard)  # which it answers later
+                self.received.append(received)  # it is answered later
                 return
         if frame["method"] == "subscriptions/listen" and rng.random() < 0.8:
-            said = frame.get("params")
-            wanted = said.get("notifications") if isinstance(said, dict) else None
-            params = {"notifications": wanted, "_meta": {K + "subscriptionId": frame["id"]}}
-            world.say(heard.channel, self.message(method="notifications/subscriptions/acknowledged", params=params))
+            asked = frame.get("params")
+            filter = asked.get("notifications") if isinstance(asked, dict) else None
+            params = {"notifications": filter, "_meta": {K + "subscriptionId": frame["id"]}}
+            world.send(received.channel, self.message(method="notifications/subscriptions/acknowledged", params=params))
             return
         is_legacy = dial.target.server not in ("modern pipe", "modern http") and frame["method"] == "server/discover"
         if is_legacy and rng.random() < 0.85:
@@ -381,11 +378,11 @@ class Storm:
             message = self.message(id=frame["id"], error=error)
         else:
             message = self.message(id=frame["id"], result=self.result(frame["method"]))
-        if heard.channel in world.over:
+        if received.channel in world.over:
             return
-        world.say(heard.channel, message)
-        if heard.post is not None and heard.channel not in world.over and rng.random() < 0.9:
-            world.end(heard.channel)
+        world.send(received.channel, message)
+        if received.post is not None and received.channel not in world.over and rng.random() < 0.9:
+            world.end(received.channel)
 
     def dial_of(self, channel: ChannelId) -> Dial:
         return next(dial for dial in self.world.dials if dial.channel == channel)
@@ -406,15 +403,15 @@ class Storm:
             return {"resultType": "input_required", "inputRequests": questions, "requestState": "theirs"}
         return {"content": [{"type": "text", "text": "x"}], "structuredContent": 1, **common}
 
-    # --- What came of it --------------------------------------------------------------------------------------------
+    # --- Checks -----------------------------------------------------------------------------------------------------
 
-    def look(self, seen: int) -> int:
-        """Remember what clients were given that they can use: sessions, and questions to come back with."""
+    def remember(self, seen: int) -> int:
+        """Records what clients can use later: sessions, and questions with their `requestState`."""
         for effect in self.world.log[seen:]:
             if not isinstance(effect, Send) or effect.channel in self.world.children or not effect.message:
                 continue
             if effect.session is not None:
-                session = self.world.engine._clients.sessions.get(effect.session)
+                session = self.world.engine._sessions.sessions.get(effect.session)
                 if session is not None:
                     self.sessions.append((session.server, effect.session))
             if b'"method"' in effect.message[:60] and b'"id"' in effect.message[:30]:
@@ -427,15 +424,15 @@ class Storm:
 
     def _keep(self, effect: Send) -> None:
         result = json.loads(effect.message)["result"]
-        state, legwork = result["requestState"], self.world.engine._legwork
+        state, stateless_responder = result["requestState"], self.world.engine._stateless_responder
         keys = [f"{key} {entry['method']}" for key, entry in result["inputRequests"].items()]
-        for session, exchange in legwork.parking._by_id.values():
-            if exchange.said is not None and exchange.park is not None:
-                said = json.loads(exchange.said)
-                said.pop("_meta", None)
-                self.states.append((session.server, {**said, "method": exchange.method, "requestState": state}, keys))
-        said = {"method": "tools/call", "name": self.rng.choice("tu"), "arguments": {"a": "x"}, "requestState": state}
-        self.states.append((self.rng.choice(self.servers), said, keys))
+        for session, exchange in stateless_responder.suspended_calls._by_id.values():
+            if exchange.said is not None and exchange.suspended_call is not None:
+                params = json.loads(exchange.said)
+                params.pop("_meta", None)
+                self.states.append((session.server, {**params, "method": exchange.method, "requestState": state}, keys))
+        params = {"method": "tools/call", "name": self.rng.choice("tu"), "arguments": {"a": "x"}, "requestState": state}
+        self.states.append((self.rng.choice(self.servers), params, keys))
 
     def assert_answered_once(self) -> None:
         answers: Counter[tuple[ChannelId, str]] = Counter()
@@ -467,12 +464,12 @@ class Storm:
                 server, command = rng.choice(self.servers), rng.choice(list(Command))
                 world._note(world.engine.receive_command(server, command, world.now))
                 world._note(world.engine.receive_command(server, Command.START, world.now))
-            seen = self.look(seen)
+            seen = self.remember(seen)
         if rng.random() < 0.3:
             world._note(world.engine.receive_drain(world.now))
         if rng.random() < 0.3:
             world.stop()
-        for channel, _ in world.engine._desk.channels():
+        for channel, _ in world.engine._context.channels():
             if channel not in world.over:
                 world.end(channel, Cause(End.GONE))
         for server in SERVERS:
@@ -481,12 +478,12 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_storm_leaves_nothing(seed: int) -> None:
-    storm = Storm(seed)
-    storm.run(STEPS)
+def test_random_peers_leave_nothing(seed: int) -> None:
+    peers = RandomPeers(seed)
+    peers.run(STEPS)
     for _ in range(40):
-        storm.world.wait(30.0)
-        for dial in storm.open_dials():
-            storm.world.end(dial.channel, Cause(End.UNREACHABLE))
-    storm.assert_answered_once()
-    assert_empty(storm.world)
+        peers.world.wait(30.0)
+        for dial in peers.open_dials():
+            peers.world.end(dial.channel, Cause(End.UNREACHABLE))
+    peers.assert_answered_once()
+    assert_empty(peers.world)

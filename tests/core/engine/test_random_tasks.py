@@ -1,8 +1,8 @@
-"""Storms of tasks: clients and servers of both eras that make, follow and drop them in any order, over a storage that
-is late, fails, and forgets nothing by itself.
+"""Tests with random clients and servers of both eras that make, follow and drop tasks in any order.
 
-Nothing is raised; each request is answered once; nobody is shown what is another's; a task is told once its record
-lasts, and how it ended stays so; servers are told of each end once; and after its time nothing is left of any.
+The storage is late, fails, and forgets nothing by itself. Nothing raises; each request is answered once; no client is
+shown a task of another; a client gets a task only after its record is stored; an outcome never changes; a server gets
+one cancellation of a task at most; and after its time nothing is left of any task.
 """
 
 from __future__ import annotations
@@ -14,45 +14,33 @@ from typing import Any
 
 import msgspec
 import pytest
-from driving import LINK_KEY, UNIX_AT_ZERO, Driver, Heard
-from isthmus.core.base.effects import (
-    Cause,
-    Collect,
-    Collected,
-    CollectedFile,
-    Connected,
-    Delete,
-    DeleteOpening,
-    Dial,
-    Discard,
-    Effect,
-    End,
-    Fetch,
-    Fetched,
-    Forget,
-    GetOpening,
-    InlineSource,
-    Join,
-    PipeOpening,
-    Post,
-    PostOpening,
-    Save,
-    Saved,
-    Send,
-    Spawn,
-    StorageAnswer,
-    StorageFailed,
-)
+from checked_engine import CheckedEngine
+from driving import LINK_KEY, UNIX_AT_ZERO, Driver, SentMessage
+from isthmus.core.base.effects import Delete, Dial, Effect, Join, Post, Send, Spawn
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, GetOpening, PipeOpening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from isthmus.core.base.revisions import LATEST_MODERN, Era
+from isthmus.core.base.storage import (
+    Collect,
+    Collected,
+    CollectedFile,
+    Discard,
+    Fetch,
+    Fetched,
+    Forget,
+    InlineSource,
+    Save,
+    Saved,
+    StorageAnswer,
+    StorageFailed,
+)
 from isthmus.core.oracle import Role
 from isthmus.core.status import Command
 from isthmus.core.tasks.record import StoredTask
 from isthmus.core.wire.http.mcp_headers import headers_for
-from overheard import Overheard
 from stateless_driving import ANSWERS, FORM, QUESTIONS, K, assert_empty
 
 SEEDS = range(20)
@@ -74,14 +62,14 @@ SERVERS = (
     ServerPlan(id="strict", kind=Kind.HTTP, tasks=TaskRules(offer=Offer.AUTO, strict=True)),
 )
 LIMITS = Limits(
-    parks_per_session_max=2,
-    asks_per_session_max=6,
+    suspended_calls_per_session_max=2,
+    questions_per_session_max=6,
     exchanges_per_session_max=12,
     held_per_session_max=3,
-    park_ttl_s=40.0,
+    suspended_call_ttl_s=40.0,
     session_idle_ttl_s=90.0,
     reply_timeout_s=60.0,
-    ask_timeout_s=30.0,
+    question_timeout_s=30.0,
     storage_timeout_s=20.0,
     task_ttl_s=80.0,
     task_ttl_max_s=150.0,
@@ -94,7 +82,7 @@ LIMITS = Limits(
     task_questions_max=2,
     task_page_max=2,
 )
-"""Small, so that a short storm reaches them."""
+"""Small limits, so that a short run reaches them."""
 
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 TASK_ABLE = {**ABLE, "extensions": {TASKS: {}}}
@@ -112,7 +100,7 @@ TOOLS = [
 
 
 class Storage:
-    """Carries out what it is ordered when the storm says so, in its order or not, or fails."""
+    """A storage that carries out its orders at random times, in order or not, or fails."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -131,7 +119,7 @@ class Storage:
             self.blobs.pop(effect.blob, None)
 
     def restart(self) -> None:
-        """What was under way is lost, and what no record names is swept."""
+        """Drops the orders under way, and the blobs that no record names."""
         self.orders.clear()
         kept = {msgspec.json.decode(value, type=StoredTask).blob for value in self.records.values()}
         self.blobs = {blob: data for blob, data in self.blobs.items() if blob in kept}
@@ -155,8 +143,8 @@ class Storage:
         return StorageFailed(reason="gone") if data is None else Fetched(data=data)
 
 
-class Storm:
-    """One proxy, its storage and everybody round it; the proxy may be started anew."""
+class RandomPeers:
+    """One proxy, its storage, and its clients and servers. The proxy may be restarted."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -169,12 +157,12 @@ class Storm:
             affinity=self.rng.choice(list(Affinity)),
             state_keys=(b"0123456789abcdef",),
         )
-        self.patience = self.rng.choice((0.3, 0.9, 1.0))  # how likely the storage is to answer soon
+        self.patience = self.rng.choice((0.3, 0.9, 1.0))  # the probability that the storage answers soon
         self.oddity = self.rng.choice((0.0, 0.0, 0.1))
-        self.remote: dict[str, dict[str, Any]] = {}  # tasks of servers: whose, and how they are
+        self.upstream_task: dict[str, dict[str, Any]] = {}  # tasks of servers, by their id
         self.reused: set[str] = set()
         self.cancels: Counter[str] = Counter()
-        self.known: dict[str, tuple[str, str, str]] = {}  # tasks that clients were told of: server, principal, era
+        self.known: dict[str, tuple[str, str, str]] = {}  # tasks that clients got: server, principal, era
         self.ends: dict[str, str] = {}
         self.last_id = 0
         self.start(100.0)
@@ -182,24 +170,25 @@ class Storm:
     def start(self, now: float) -> None:
         stored = [msgspec.json.decode(value, type=StoredTask) for value in self.storage.records.values()]
         entropy = random.Random(self.rng.random()).randbytes
-        engine = Overheard(self.plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=LIMITS, stored_tasks=stored)
-        # After a restart a session has no name for its server until that is reached.
+        engine = CheckedEngine(
+            self.plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=LIMITS, stored_tasks=stored
+        )
+        # After a restart the name of a server is unknown until it is reached.
         engine.blame.left_out.add(("server-info", Role.SERVER))
         self.world = Driver(engine, now=now)
-        for task in self.remote.values():
-            task["channel"] = None  # its process is gone, and another channel has the number
+        for task in self.upstream_task.values():
+            task["channel"] = None  # its process is gone; another channel may get the number
         self.seen = 0
-        self.who: dict[ChannelId, tuple[str, str]] = {}  # of each channel of clients: server and principal
+        self.client_of: dict[ChannelId, tuple[str, str]] = {}  # server and principal of each client channel
         self.pipes: list[ChannelId] = []
         self.sessions: list[tuple[str, str, str]] = []
         self.asked: list[tuple[ChannelId, Any, str]] = []
         self.foreign: dict[tuple[ChannelId, str], str] = {}  # requests that must be refused
         self.connected: set[ChannelId] = set()
-        self.heard: list[Heard] = []
-        self.told: list[tuple[Heard, dict[str, Any]]] = []
+        self.received: list[SentMessage] = []
 
-    def chance(self, share: float) -> bool:
-        return self.rng.random() < share
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
 
     def message(self, **members: Any) -> bytes:
         if self.chance(self.oddity):
@@ -215,7 +204,7 @@ class Storm:
     # --- Clients ----------------------------------------------------------------------------------------------------
 
     def request(self, server: str, principal: str, era: str) -> tuple[str, dict[str, Any], str]:
-        """A method, its params, and the task that they name."""
+        """Returns a method, its params, and the task that they name."""
         rng = self.rng
         own = [id for id, owner in self.known.items() if owner == (server, principal, era)]
         kind = rng.random()
@@ -276,14 +265,14 @@ class Storm:
         if self.asked and self.chance(0.4):
             channel, id, method = self.asked.pop(rng.randrange(len(self.asked)))
             if channel not in world.over and channel in self.pipes:
-                world.say(channel, self.message(id=id, result=ANSWERS.get(method, {})))
+                world.send(channel, self.message(id=id, result=ANSWERS.get(method, {})))
             return
         self.pipes = [channel for channel in self.pipes if channel not in world.over]
         server, principal = rng.choice(self.servers), rng.choice(("ann", "ann", "bob", ""))
         kind = rng.random()
         if kind < 0.1 or not self.pipes:
             channel = world.engine.new_channel()
-            self.who[channel] = server, principal
+            self.client_of[channel] = server, principal
             world.open(channel, PipeOpening(server, principal, "http://here"))
             self.pipes.append(channel)
             if self.chance(0.7):
@@ -292,9 +281,9 @@ class Storm:
             world.end(rng.choice(self.pipes), Cause(End.GONE))
         elif kind < 0.5:
             channel = rng.choice(self.pipes)
-            server, principal = self.who[channel]
+            server, principal = self.client_of[channel]
             is_modern = self.chance(0.4)
-            world.say(
+            world.send(
                 channel,
                 self.modern(server, principal, channel)[1] if is_modern else self.legacy(server, principal, channel),
             )
@@ -302,7 +291,7 @@ class Storm:
             self.post_modern(server, principal)
         else:
             self.post_legacy(server, principal)
-        posts = [channel for channel in self.who if channel not in world.over and channel not in self.pipes]
+        posts = [channel for channel in self.client_of if channel not in world.over and channel not in self.pipes]
         if posts and self.chance(0.05):
             world.end(rng.choice(posts), Cause(End.GONE))
 
@@ -310,19 +299,19 @@ class Storm:
         able = self.rng.choice((ABLE, ABLE, {}))
         revision = self.rng.choice(("2025-11-25", "2025-11-25", "2025-11-25", "2025-06-18"))
         params = {"protocolVersion": revision, "capabilities": able, "clientInfo": {"name": "c", "version": "1"}}
-        self.world.say(channel, self.message(id=self.id(), method="initialize", params=params))
+        self.world.send(channel, self.message(id=self.id(), method="initialize", params=params))
         if channel in self.pipes:
-            self.world.say(channel, self.message(method="notifications/initialized"))
+            self.world.send(channel, self.message(method="notifications/initialized"))
 
     def post_modern(self, server: str, principal: str) -> None:
         method, body = self.modern(server, principal, None)
         frame = json.loads(body)
         try:
             mirrored = headers_for(method, json.dumps(frame.get("params")).encode())
-        except Exception:  # what it may refuse is not looked at here
+        except Exception:  # params that cannot be mirrored
             mirrored = ()
         channel = self.world.engine.new_channel()
-        self.who[channel] = server, principal
+        self.client_of[channel] = server, principal
         if self.pending_foreign is not None:
             self.foreign[channel, self.pending_foreign] = "foreign"
         opening = PostOpening(
@@ -334,31 +323,31 @@ class Storm:
             mirrored=mirrored,
         )
         self.world.open(channel, opening)
-        self.world.say(channel, body)
+        self.world.send(channel, body)
 
     def post_legacy(self, server: str, principal: str) -> None:
         rng, world = self.rng, self.world
         channel = world.engine.new_channel()
         if not self.sessions or self.chance(0.15):
-            self.who[channel] = server, principal
+            self.client_of[channel] = server, principal
             world.open(channel, PostOpening(server=server, principal=principal, base_url="http://here"))
             self.greet(channel)
             return
         server, principal, session = rng.choice(self.sessions[-4:])
         kind = rng.random()
         if kind < 0.1:
-            self.who[channel] = server, principal
+            self.client_of[channel] = server, principal
             world.open(channel, GetOpening(server, principal, session))
         elif kind < 0.14:
             world.open(channel, DeleteOpening(server, principal, session))
         else:
-            self.who[channel] = server, principal
+            self.client_of[channel] = server, principal
             takes = self.chance(0.9)
             opening = PostOpening(
                 server=server, principal=principal, session=session, accepts_events=takes, base_url="http://here"
             )
             world.open(channel, opening)
-            world.say(channel, self.legacy(server, principal, channel))
+            world.send(channel, self.legacy(server, principal, channel))
 
     # --- Servers ----------------------------------------------------------------------------------------------------
 
@@ -367,28 +356,28 @@ class Storm:
 
     def step_server(self) -> None:
         rng, world = self.rng, self.world
-        self.take_heard()
+        self.take_unread()
         dials = self.open_dials()
         fresh = [dial for dial in dials if dial.channel not in self.connected and not isinstance(dial.target, Delete)]
         if fresh and self.chance(0.6):
             self.connect(rng.choice(fresh))
-        elif self.remote and dials and self.chance(0.3):
+        elif self.upstream_task and dials and self.chance(0.3):
             self.speak(rng.choice(dials))
-        elif self.heard and self.chance(0.85):
-            self.answer(self.heard.pop(rng.randrange(len(self.heard))))
-        elif self.remote and dials and self.chance(0.8):
+        elif self.received and self.chance(0.85):
+            self.answer(self.received.pop(rng.randrange(len(self.received))))
+        elif self.upstream_task and dials and self.chance(0.8):
             self.speak(rng.choice(dials))
         elif dials and self.chance(0.3):
             world.end(rng.choice(dials).channel, rng.choice(ENDS))
 
-    def take_heard(self) -> None:
-        for heard in self.world.heard:
-            frame = heard.frame
+    def take_unread(self) -> None:
+        for received in self.world.unread:
+            frame = received.frame
             if frame.get("method") == "tasks/cancel":
                 self.cancels[frame["params"]["taskId"]] += 1
-        self.heard += self.world.heard
-        self.world.heard.clear()
-        self.heard = [heard for heard in self.heard[-60:] if heard.channel not in self.world.over]
+        self.received += self.world.unread
+        self.world.unread.clear()
+        self.received = [received for received in self.received[-60:] if received.channel not in self.world.over]
 
     def connect(self, dial: Dial) -> None:
         if dial.channel not in self.connected:
@@ -400,12 +389,14 @@ class Storm:
         return next(dial for dial in self.world.dials if dial.channel == channel)
 
     def speak(self, dial: Dial) -> None:
-        """A server says something of its own accord."""
+        """Sends a message of a server of its own."""
         if isinstance(dial.target, Delete):
             return
         self.connect(dial)
         rng, server = self.rng, dial.target.server
-        own = [task for task in self.remote.values() if task["server"] == server and self.is_heard(dial, task)]
+        own = [
+            task for task in self.upstream_task.values() if task["server"] == server and self.reaches_owner(dial, task)
+        ]
         if not own:
             return
         task = rng.choice(own)
@@ -420,15 +411,15 @@ class Storm:
             params = {"level": "info", "data": f"for:{task['who']}:", "_meta": meta}
             message = self.message(method="notifications/message", params=params)
         elif kind < 0.7:
-            said = {"progressToken": rng.randint(1, 9), "progress": 1, "_meta": meta}
-            message = self.message(method="notifications/progress", params=said)
+            progress = {"progressToken": rng.randint(1, 9), "progress": 1, "_meta": meta}
+            message = self.message(method="notifications/progress", params=progress)
         else:
             method = "notifications/tasks" if "modern" in server else "notifications/tasks/status"
             message = self.message(method=method, params=self.shown(task, server))
-        self.world.say(dial.channel, message)
+        self.world.send(dial.channel, message)
 
-    def is_heard(self, dial: Dial, task: dict[str, Any]) -> bool:
-        """Whether what is said there is for whom the task is for, as far as its server knows."""
+    def reaches_owner(self, dial: Dial, task: dict[str, Any]) -> bool:
+        """True if a message on this connection reaches the owner of the task, as far as its server knows."""
         target = dial.target
         if isinstance(target, Spawn | Join):
             return bool(dial.channel == task["channel"])
@@ -443,23 +434,23 @@ class Storm:
             task["status"] = rng.choice(STATUSES)
         status = task["status"]
         ttl, poll = ("ttlMs", "pollIntervalMs") if is_modern else ("ttl", "pollInterval")
-        said = {"taskId": task["id"], "status": status, "createdAt": "", "lastUpdatedAt": "", ttl: task["ttl"]}
-        said[poll] = rng.choice((10, 500, 60_000))
+        found = {"taskId": task["id"], "status": status, "createdAt": "", "lastUpdatedAt": "", ttl: task["ttl"]}
+        found[poll] = rng.choice((10, 500, 60_000))
         if self.chance(0.3):
-            said["statusMessage"] = rng.choice(("a", "b"))
+            found["statusMessage"] = rng.choice(("a", "b"))
         if is_modern:
-            said["resultType"] = "complete"
+            found["resultType"] = "complete"
             if status == "input_required":
                 if not task["asked"]:
                     for method in rng.sample(["elicitation/create", *QUESTIONS], rng.randint(0, 3)):
                         question = {"method": method, "params": self.question(method, task)}
                         task["asked"][f"{method}{rng.randint(0, 5)}"] = question
-                said["inputRequests"] = task["asked"]
+                found["inputRequests"] = task["asked"]
             elif status == "completed":
-                said["result"] = self.result(task)
+                found["result"] = self.result(task)
             elif status == "failed":
-                said["error"] = self.error()
-        return said
+                found["error"] = self.error()
+        return found
 
     def question(self, method: str, task: dict[str, Any]) -> dict[str, Any]:
         params = json.loads(QUESTIONS[method])
@@ -476,42 +467,42 @@ class Storm:
         text = f"for:{task['who']}:" + "x" * self.rng.choice((1, 1, 300))
         return {"content": [{"type": "text", "text": text}], "isError": self.chance(0.2)}
 
-    def answer(self, heard: Heard) -> None:
-        rng, world, frame = self.rng, self.world, heard.frame
-        if heard.post is not None and ("id" not in frame or "method" not in frame or self.chance(0.06)):
-            world.end(heard.channel, rng.choice(ENDS))
+    def answer(self, received: SentMessage) -> None:
+        rng, world, frame = self.rng, self.world, received.frame
+        if received.post is not None and ("id" not in frame or "method" not in frame or self.chance(0.06)):
+            world.end(received.channel, rng.choice(ENDS))
             return
         if "id" not in frame or "method" not in frame:
             return
-        dial = self.dial_of(heard.channel)
+        dial = self.dial_of(received.channel)
         assert not isinstance(dial.target, Delete)
         self.connect(dial)
         server, method = dial.target.server, frame["method"]
         if method == "tools/call" and self.chance(0.2) and "modern" not in server:
-            params = {**json.loads(FORM), "message": f"for:{self.who_calls(frame.get('params'))}:"}
-            if heard.post is not None or server in ("pipe", "bare pipe"):
-                world.say(
-                    heard.channel, self.message(id=f"q{rng.random()}", method="elicitation/create", params=params)
+            params = {**json.loads(FORM), "message": f"for:{self.principal_of(frame.get('params'))}:"}
+            if received.post is not None or server in ("pipe", "bare pipe"):
+                world.send(
+                    received.channel, self.message(id=f"q{rng.random()}", method="elicitation/create", params=params)
                 )
-            self.heard.append(heard)
+            self.received.append(received)
             return
         if method == "tasks/result" and self.chance(0.8):
-            self.heard.append(heard)  # which waits
+            self.received.append(received)  # it waits
             return
-        members = self.members(heard, server, method, frame.get("params") or {})
-        if members is None or heard.channel in world.over:
+        members = self.members(received, server, method, frame.get("params") or {})
+        if members is None or received.channel in world.over:
             return
-        world.say(heard.channel, self.message(id=frame["id"], **members))
-        if heard.post is not None and heard.channel not in world.over and self.chance(0.9):
-            world.end(heard.channel)
+        world.send(received.channel, self.message(id=frame["id"], **members))
+        if received.post is not None and received.channel not in world.over and self.chance(0.9):
+            world.end(received.channel)
 
-    def members(self, heard: Heard, server: str, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    def members(self, received: SentMessage, server: str, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         rng, is_modern, has_tasks = self.rng, "modern" in server, "bare" not in server
         if method == "server/discover" and not is_modern:
             return {"error": {"code": -32601, "message": "no"}}
         if method == "initialize":
-            told = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-            able = {"tools": {}, "logging": {}, **({"tasks": told} if has_tasks else {})}
+            declared = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            able = {"tools": {}, "logging": {}, **({"tasks": declared} if has_tasks else {})}
             info = {"name": "s", "version": "1"}
             return {"result": {"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": info}}
         if method == "server/discover":
@@ -526,35 +517,41 @@ class Storm:
         if self.chance(0.1):
             return {"error": self.error()}
         is_wanted = TASKS in json.dumps(params.get("_meta")) if is_modern else "task" in params
-        who = self.who_calls(params)
+        caller = self.principal_of(params)
         if is_modern and not is_wanted and self.chance(0.3):
             data = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             return {"error": {"code": -32021, "message": "no", "data": data}}
         if (is_wanted and self.chance(0.8)) or self.chance(self.oddity):
             self.last_id += 1
-            name = rng.choice([*self.remote, "?"]) if self.chance(self.oddity) else f"{server} {self.last_id}"
-            task = {"id": name, "server": server, "who": who, "status": "working", "ttl": rng.choice((None, 50_000, 0))}
+            name = rng.choice([*self.upstream_task, "?"]) if self.chance(self.oddity) else f"{server} {self.last_id}"
+            task = {
+                "id": name,
+                "server": server,
+                "who": caller,
+                "status": "working",
+                "ttl": rng.choice((None, 50_000, 0)),
+            }
             task["asked"] = {}
-            task["channel"] = heard.channel
-            task["session"] = None if heard.post is None else heard.post.session
-            if name in self.remote:
-                self.remote[name]["who"] = "nobody"
+            task["channel"] = received.channel
+            task["session"] = None if received.post is None else received.post.session
+            if name in self.upstream_task:
+                self.upstream_task[name]["who"] = "nobody"
                 self.reused.add(name)
-            task = self.remote.setdefault(name, task)
-            said = self.shown(task, server)
-            return {"result": {**said, "resultType": "task"} if is_modern else {"task": said}}
+            task = self.upstream_task.setdefault(name, task)
+            shown_task = self.shown(task, server)
+            return {"result": {**shown_task, "resultType": "task"} if is_modern else {"task": shown_task}}
         if is_modern and self.chance(0.2):
-            asked = {"k": {"method": "elicitation/create", "params": {**json.loads(FORM), "message": f"for:{who}:"}}}
+            asked = {"k": {"method": "elicitation/create", "params": {**json.loads(FORM), "message": f"for:{caller}:"}}}
             return {"result": {"resultType": "input_required", "inputRequests": asked, "requestState": "theirs"}}
-        return {"result": {**self.result({"who": who}), **({"resultType": "complete"} if is_modern else {})}}
+        return {"result": {**self.result({"who": caller}), **({"resultType": "complete"} if is_modern else {})}}
 
-    def who_calls(self, params: Any) -> str:
-        """Whose principal a call says that it is of; "nobody" if it was garbled."""
+    def principal_of(self, params: Any) -> str:
+        """Returns the principal that a call claims; "nobody" if the params are garbled."""
         arguments = params.get("arguments") if isinstance(params, dict) else None
         return str(arguments.get("who", "nobody")) if isinstance(arguments, dict) else "nobody"
 
     def of_task(self, server: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        task = self.remote.get(params["taskId"])
+        task = self.upstream_task.get(params["taskId"])
         if task is None or self.chance(0.03):
             return {"error": {"code": -32602, "message": "unknown"}}
         if method == "tasks/cancel":
@@ -577,26 +574,26 @@ class Storm:
         orders = self.storage.orders
         while orders and self.chance(self.patience):
             order = orders[0] if self.chance(0.7) else self.rng.choice(orders)
-            answer = self.storage.carry_out(order, is_late=order.ticket not in self.world.engine._waiting._thens)
+            answer = self.storage.carry_out(order, is_late=order.ticket not in self.world.engine._storage_orders._thens)
             self.world.store(order.ticket, answer)
             if self.chance(0.05):
                 self.world.store(order.ticket, answer)
-            self.look()
+            self.check_effects()
 
-    # --- What came of it --------------------------------------------------------------------------------------------
+    # --- Checks -----------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """What was said is as it may be; what clients can use is remembered."""
+    def check_effects(self) -> None:
+        """Checks the new effects, and records what clients can use later."""
         world = self.world
         effects, self.seen = world.log[self.seen :], len(world.log)
         for effect in effects:
             self.storage.note(effect)
-            if not isinstance(effect, Send) or effect.channel not in self.who or not effect.message:
+            if not isinstance(effect, Send) or effect.channel not in self.client_of or not effect.message:
                 continue
-            server, principal = self.who[effect.channel]
+            server, principal = self.client_of[effect.channel]
             if b"for:" in effect.message and b"for:nobody:" not in effect.message:
                 assert effect.message.count(b"for:") == effect.message.count(f"for:{principal}:".encode()), effect
-            if effect.session is not None and effect.session in world.engine._clients.sessions:
+            if effect.session is not None and effect.session in world.engine._sessions.sessions:
                 self.sessions.append((server, principal, effect.session))
             frame = json.loads(effect.message)
             if "method" in frame and "id" in frame:
@@ -604,40 +601,40 @@ class Storm:
             key = effect.channel, json.dumps(frame.get("id"))
             if "method" not in frame and key in self.foreign:
                 assert "error" in frame, frame
-            self.look_at_task(server, principal, frame)
+            self.check_task(server, principal, frame)
 
-    def look_at_task(self, server: str, principal: str, frame: dict[str, Any]) -> None:
+    def check_task(self, server: str, principal: str, frame: dict[str, Any]) -> None:
         result = frame.get("result", frame.get("params")) or {}
         if not isinstance(result, dict):
             return
-        said = [result["task"]] if isinstance(result.get("task"), dict) else result.get("tasks", [result])
-        for one in said:
+        tasks = [result["task"]] if isinstance(result.get("task"), dict) else result.get("tasks", [result])
+        for one in tasks:
             if not isinstance(one, dict) or not {"taskId", "status", "createdAt"} <= set(one):
                 continue
-            if one["taskId"] in self.remote:
-                continue  # which nobody asked for, in an answer that is passed on as it is
+            if one["taskId"] in self.upstream_task:
+                continue  # a task in an answer that is passed on as it is
             id, status = one["taskId"], one["status"]
             is_modern = "ttlMs" in one
-            assert f"task/{id}" in self.storage.lasting, f"told before its record lasts: {frame}"
+            assert f"task/{id}" in self.storage.lasting, f"sent before its record was stored: {frame}"
             owner = server, principal, "modern" if is_modern else "legacy"
             assert self.known.setdefault(id, owner) == owner, f"shown to others: {frame}"
             if "method" in frame:
-                continue  # it may have waited for a stream while its client asked
+                continue  # the notification may have waited for a stream
             if id in self.ends and f"task/{id}" not in self.storage.lost:
-                assert status == self.ends[id], f"over, and then not: {frame}"
+                assert status == self.ends[id], f"the outcome has changed: {frame}"
             elif status in OVER:
                 self.ends[id] = status
 
     def assert_answered_once(self) -> None:
         answers: Counter[tuple[ChannelId, str]] = Counter()
         for channel, sends in self.world.sent.items():
-            if channel in self.who:
+            if channel in self.client_of:
                 frames = [json.loads(send.message) for send in sends if send.event == "message"]
                 answers.update((channel, json.dumps(one["id"])) for one in frames if "method" not in one)
         twice = {key: count for key, count in answers.items() if count > 1 and key[1] != "null"}
         assert not twice, twice
 
-    # --- The course of things ---------------------------------------------------------------------------------------
+    # --- Steps ------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         rng, world = self.rng, self.world
@@ -657,20 +654,20 @@ class Storm:
             server = rng.choice(self.servers)
             world._note(world.engine.receive_command(server, rng.choice(list(Command)), world.now))
             world._note(world.engine.receive_command(server, Command.START, world.now))
-        self.look()
+        self.check_effects()
         self.step_storage()
 
     def end(self) -> None:
-        """The proxy is stopped, and its storage carries out what it can."""
+        """Stops the proxy, and lets its storage carry out some orders."""
         world = self.world
         if self.chance(0.5):
             world._note(world.engine.receive_drain(world.now))
         if self.chance(0.7):
             world.stop()
-            self.look()
+            self.check_effects()
             self.patience = 1.0
             self.step_storage()
-        self.take_heard()
+        self.take_unread()
         self.assert_answered_once()
 
     def run(self, steps: int) -> None:
@@ -682,15 +679,15 @@ class Storm:
                 self.start(self.world.now + self.rng.choice((0.0, 1.0, 200.0)))
         self.patience = 1.0
         self.world.stop()
-        for channel in self.who:
+        for channel in self.client_of:
             if channel not in self.world.over:
                 self.world.end(channel, Cause(End.GONE))
         for server in SERVERS:
             self.world._note(self.world.engine.receive_command(server.id, Command.STOP, self.world.now))
         for _ in range(40):
-            self.look()
+            self.check_effects()
             self.step_storage()
-            self.take_heard()
+            self.take_unread()
             self.world.wait(10.0)
             for dial in self.open_dials():
                 self.world.end(dial.channel, Cause(End.UNREACHABLE))
@@ -698,14 +695,14 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_storm_of_tasks_leaves_nothing(seed: int) -> None:
-    storm = Storm(seed)
-    storm.run(STEPS)
-    assert_empty(storm.world)
-    engine: Any = storm.world.engine
-    assert not len(engine._tasking), vars(engine._table)
-    assert not engine._legwork.listens._by_task
-    twice = {name: count for name, count in storm.cancels.items() if count > 1 and name not in storm.reused}
+def test_random_tasks_leave_nothing(seed: int) -> None:
+    peers = RandomPeers(seed)
+    peers.run(STEPS)
+    assert_empty(peers.world)
+    engine: Any = peers.world.engine
+    assert not len(engine._local_tasks), vars(engine._table)
+    assert not engine._stateless_responder.client_listens._by_task
+    twice = {name: count for name, count in peers.cancels.items() if count > 1 and name not in peers.reused}
     assert not twice, twice
-    assert not storm.storage.records, storm.storage.records
-    assert not storm.storage.blobs
+    assert not peers.storage.records, peers.storage.records
+    assert not peers.storage.blobs

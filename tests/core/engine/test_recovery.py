@@ -1,6 +1,6 @@
-"""Servers that forget, die, refuse and do not start: what is repeated, what is not, and what clients are told.
+"""Tests of recovery: servers that forget sessions, die, refuse requests or do not start.
 
-The rule above all: a tool call is written once, unless it is proved that it did not run.
+A tool call is written once, unless it is certain that it did not run.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from driving import (
     connect,
     driver,
     error,
-    greeted,
-    newcomer,
+    initialized_client,
+    new_client,
     notification,
     request,
     result,
 )
-from isthmus.core.base.effects import Cause, Connected, Delete, Dial, End, Listen, Post, Queued, Spawn
+from isthmus.core.base.effects import Delete, Dial, Listen, Post, Spawn
+from isthmus.core.base.events import Cause, Connected, End, Queued
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.methods import SAFE_TO_REPEAT
@@ -36,21 +37,21 @@ UNREACHABLE = Cause(End.UNREACHABLE, detail="connection refused", unsent=True)
 
 
 def failure(world: Driver, channel: ChannelId) -> dict[str, object]:
-    """The error that a request on that channel ended with."""
+    """Returns the error that ended the request on a channel."""
     seen = json.loads(world.messages(channel)[-1])["error"]
     assert isinstance(seen, dict)
     return seen
 
 
 def starts(world: Driver) -> int:
-    """How often a server was started, or greeted over HTTP."""
+    """Returns how often a server was started, or got `initialize` over HTTP."""
     targets = [dial.target for dial in world.dials]
     greetings = [t for t in targets if isinstance(t, Post) and json.loads(t.message).get("method") == "initialize"]
     return len([t for t in targets if isinstance(t, Spawn)]) + len(greetings)
 
 
 def lose(world: Driver, up: str) -> None:
-    """The upstream session is gone, with nothing open on it: the process died, or the GET stream says 404."""
+    """Ends the upstream session with nothing open on it: the process dies, or the GET stream gets 404."""
     if up == "pipe":
         world.end(world.last_dial(Spawn).channel, DIED)
         return
@@ -67,10 +68,10 @@ def test_a_forgotten_session_is_made_anew_once_and_the_request_sent_again_once()
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", '{"n":1}')
-    first = world.hear("tools/call")
+    first = world.take_sent("tools/call")
     world.end(first.channel, FORGOTTEN)
-    world.shake_hands(session="S2")
-    second = world.hear("tools/call")
+    world.start_server(session="S2")
+    second = world.take_sent("tools/call")
     assert second.frame["params"] == {"n": 1}
     assert second.id != first.id
     assert second.post is not None
@@ -78,96 +79,96 @@ def test_a_forgotten_session_is_made_anew_once_and_the_request_sent_again_once()
     world.answer(second, '{"done":1}')
     assert world.messages(channel) == [result("1", '{"done":1}')]
     assert starts(world) == 2
-    assert not world.heard
+    assert not world.unread
 
 
 def test_many_refusals_at_once_make_one_new_session() -> None:
     world = driver()
     client = connect(world, "http", "http")
     channels = [client.request(str(n), "tools/call", f'{{"n":{n}}}') for n in range(4)]
-    calls = [world.hear("tools/call") for _ in channels]
+    calls = [world.take_sent("tools/call") for _ in channels]
     world.end(calls[0].channel, FORGOTTEN)
     world.end(calls[1].channel, FORGOTTEN)
-    world.shake_hands(session="S2")
+    world.start_server(session="S2")
     world.end(calls[2].channel, FORGOTTEN)
     world.end(calls[3].channel, FORGOTTEN)
-    again = [world.hear("tools/call") for _ in channels]
+    again = [world.take_sent("tools/call") for _ in channels]
     for call in again:
         world.answer(call, json.dumps(call.frame["params"]))
-    assert [world.said(channel)["result"] for channel in channels] == [{"n": n} for n in range(4)]
+    assert [world.only_message(channel)["result"] for channel in channels] == [{"n": n} for n in range(4)]
     assert starts(world) == 2
-    assert not world.heard
+    assert not world.unread
 
 
 def test_a_second_refusal_is_the_requests_end() -> None:
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
-    world.shake_hands(session="S2")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
+    world.start_server(session="S2")
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
     assert failure(world, channel)["code"] == -31004
     assert failure(world, channel)["data"] == {"httpStatus": 404, "body": ""}
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_how_often_a_refused_request_is_sent_again_is_for_the_plan_to_say(retries: int) -> None:
+def test_the_plan_sets_how_often_a_refused_request_is_sent_again(retries: int) -> None:
     world = driver(ServerPlan(id="http", kind=Kind.HTTP, session_retries=retries))
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
     written = 0
-    while world.hears("tools/call"):
+    while world.was_sent("tools/call"):
         written += 1
-        world.end(world.hear("tools/call").channel, FORGOTTEN)
-        if world.hears("initialize"):
-            world.shake_hands(session=f"T{written}")
+        world.end(world.take_sent("tools/call").channel, FORGOTTEN)
+        if world.was_sent("initialize"):
+            world.start_server(session=f"T{written}")
     assert written == 1 + retries
     assert failure(world, channel)["code"] == -31004
 
 
 def test_404_of_a_server_without_sessions_is_an_ordinary_refusal() -> None:
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     init = client.initialize()
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session=None)
-    world.end(world.hear("server/discover").channel, FORGOTTEN)
-    world.acknowledge(world.hear("notifications/initialized"))
+    world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session=None)
+    world.end(world.take_sent("server/discover").channel, FORGOTTEN)
+    world.acknowledge(world.take_sent("notifications/initialized"))
     world.end(world.last_dial(Listen).channel, NO_STREAM)
     client.session = world.sent[init][-1].session
     channel = client.request("1", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
     assert failure(world, channel)["code"] == -31004
     assert starts(world) == 1
 
 
 def test_calls_on_their_own_streams_outlive_a_forgotten_session() -> None:
-    """A server that forgets may still finish what it had begun."""
+    """A server that forgets a session may still finish a running call."""
     world = driver()
     client = connect(world, "http", "http")
     long = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     client.request("2", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
     world.answer(call, '{"n":1}')
     assert world.messages(long) == [result("1", '{"n":1}')]
 
 
 def test_a_question_of_a_forgotten_session_is_not_asked() -> None:
-    """Its answer would have nowhere to go: the new session never heard of the question."""
+    """The new session does not know the question, so its answer could not be delivered."""
     world = driver()
     client = connect(world, "http", "http")
     long = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     client.request("2", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
-    world.shake_hands(session="S2")
-    world.answer(world.hear("tools/list"))
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
+    world.start_server(session="S2")
+    world.answer(world.take_sent("tools/list"))
     world.open(call.channel, Connected(session=None))
-    world.say(call.channel, request("9", "elicitation/create", "{}"))
+    world.send(call.channel, request("9", "elicitation/create", "{}"))
     assert world.messages(long) == []
-    assert not world.heard
-    world.say(call.channel, result(str(call.id)))
+    assert not world.unread
+    world.send(call.channel, result(str(call.id)))
     assert world.messages(long) == [result("1")]
 
 
@@ -175,24 +176,24 @@ def test_a_notification_that_finds_the_session_forgotten_makes_the_next_request_
     world = driver()
     client = connect(world, "http", "http")
     client.notify("vendor/notice")
-    world.end(world.hear("vendor/notice").channel, FORGOTTEN)
+    world.end(world.take_sent("vendor/notice").channel, FORGOTTEN)
     assert starts(world) == 1
     client.request("1", "tools/list")
     assert starts(world) == 2
-    world.shake_hands(session="S2")
-    assert world.hears("tools/list")
+    world.start_server(session="S2")
+    assert world.was_sent("tools/list")
 
 
-# --- What is set again ------------------------------------------------------------------------------------------------
+# --- Restored state ---------------------------------------------------------------------------------------------------
 
 
 def settle(world: Driver, client: Client, method: str, params: str, *, fails: bool = False) -> None:
     client.request("9", method, params)
-    heard = world.hear(method)
+    received = world.take_sent(method)
     if fails:
-        world.reply(heard, error(str(heard.id), '{"code":-1,"message":"no"}'))
+        world.reply(received, error(str(received.id), '{"code":-1,"message":"no"}'))
     else:
-        world.answer(heard)
+        world.answer(received)
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
@@ -207,56 +208,56 @@ def test_log_level_and_subscriptions_are_set_again_before_the_first_request(up: 
     settle(world, client, "resources/subscribe", '{"uri":"file:///refused"}', fails=True)
     lose(world, up)
     client.request("1", "tools/list")
-    world.shake_hands(session="S2")
-    replayed = world.heard[:]
+    world.start_server(session="S2")
+    replayed = world.unread[:]
     assert [(h.frame["method"], h.frame["params"]) for h in replayed] == [
         ("logging/setLevel", {"level": "debug"}),
         ("resources/subscribe", {"uri": "file:///a"}),
         ("resources/subscribe", {"uri": "file:///c"}),
     ]
-    world.answer(world.hear("logging/setLevel"))
-    world.answer(world.hear("resources/subscribe"))
-    assert not world.hears("tools/list"), "not before everything is as it was"
-    heard = world.hear("resources/subscribe")
-    world.reply(heard, error(str(heard.id), '{"code":-32002,"message":"gone"}'))
-    assert world.hears("tools/list"), "what cannot be set again keeps nobody waiting"
+    world.answer(world.take_sent("logging/setLevel"))
+    world.answer(world.take_sent("resources/subscribe"))
+    assert not world.was_sent("tools/list"), "not before everything is as it was"
+    received = world.take_sent("resources/subscribe")
+    world.reply(received, error(str(received.id), '{"code":-32002,"message":"gone"}'))
+    assert world.was_sent("tools/list"), "state that cannot be restored holds up no request"
 
 
 def test_a_session_forgotten_while_it_is_set_up_again_is_not_used() -> None:
-    """What was granted before is refused with 404. Who waits is told, and the next request makes another session."""
+    """Restoring a subscription gets 404. Waiting clients get errors, and the next request makes another session."""
     world = driver()
     client = connect(world, "http", "http")
     settle(world, client, "resources/subscribe", '{"uri":"file:///a"}')
     channel = client.request("1", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
-    world.shake_hands(session="S2")
-    world.end(world.hear("resources/subscribe").channel, FORGOTTEN)
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
+    world.start_server(session="S2")
+    world.end(world.take_sent("resources/subscribe").channel, FORGOTTEN)
     assert failure(world, channel)["code"] == -31004
-    assert not world.heard
+    assert not world.unread
     world.wait(Limits().restart_backoff_s)
     client.request("2", "tools/list")
-    world.shake_hands(session="S3")
-    again = world.hear("resources/subscribe")
+    world.start_server(session="S3")
+    again = world.take_sent("resources/subscribe")
     assert again.post is not None
     assert again.post.session == "S3"
     world.answer(again)
-    heard = world.hear("tools/list")
-    assert heard.post is not None
-    assert heard.post.session == "S3"
+    received = world.take_sent("tools/list")
+    assert received.post is not None
+    assert received.post.session == "S3"
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_subscriptions_bring_a_lost_upstream_back_without_being_asked(up: str) -> None:
+def test_subscriptions_restart_a_lost_upstream_without_a_request(up: str) -> None:
     world = driver()
     client = connect(world, "http", up, listens=True)
     settle(world, client, "resources/subscribe", '{"uri":"file:///a"}')
     lose(world, up)
     assert starts(world) == 2
-    world.shake_hands(session="S2")
-    assert world.hear("resources/subscribe").frame["params"] == {"uri": "file:///a"}
+    world.start_server(session="S2")
+    assert world.take_sent("resources/subscribe").frame["params"] == {"uri": "file:///a"}
 
 
-def test_subscriptions_bring_it_back_even_when_it_does_not_start_at_first() -> None:
+def test_subscriptions_restart_it_even_when_the_first_start_fails() -> None:
     world = driver(limits=Limits(restart_backoff_s=1.0, restart_backoff_max_s=4.0))
     client = connect(world, "http", "pipe")
     settle(world, client, "resources/subscribe", '{"uri":"file:///a"}')
@@ -268,12 +269,12 @@ def test_subscriptions_bring_it_back_even_when_it_does_not_start_at_first() -> N
         assert starts(world) == count
         world.wait(0.01)
     assert starts(world) == 6
-    world.shake_hands()
-    assert world.hears("resources/subscribe")
+    world.start_server()
+    assert world.was_sent("resources/subscribe")
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_without_subscriptions_a_lost_upstream_is_left_alone_until_it_is_needed(up: str) -> None:
+def test_without_subscriptions_a_lost_upstream_is_restarted_by_the_next_request(up: str) -> None:
     world = driver()
     client = connect(world, "http", up, listens=True)
     lose(world, up)
@@ -283,22 +284,22 @@ def test_without_subscriptions_a_lost_upstream_is_left_alone_until_it_is_needed(
     assert starts(world) == 2
 
 
-def test_a_new_session_is_shaken_hands_with_as_the_first_was() -> None:
+def test_a_new_session_has_the_same_handshake() -> None:
     world = driver()
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     params = '{"protocolVersion":"2025-06-18", "capabilities":{"roots":{}},"clientInfo":{"name":"\\u00e9"}}'
     init = client.initialize(params)
     first = world.last_dial(Spawn).target
-    world.shake_hands()
+    world.start_server()
     client.session = world.sent[init][-1].session
     world.end(world.last_dial(Spawn).channel, DIED)
     channel = client.request("1", "tools/list")
     assert world.last_dial(Spawn).target == first, "the same folders"
     world.open(world.last_dial(Spawn).channel, Connected())
-    assert world.heard[0].raw.endswith(b'"params":' + params.encode() + b"}")
-    world.shake_hands()
-    world.answer(world.hear("tools/list"))
-    assert world.messages(channel) == [result("1")], "the second handshake's result is nobody's answer"
+    assert world.unread[0].raw.endswith(b'"params":' + params.encode() + b"}")
+    world.start_server()
+    world.answer(world.take_sent("tools/list"))
+    assert world.messages(channel) == [result("1")], "the result of the second handshake reaches no client"
     assert len(world.sent[init]) == 1
 
 
@@ -310,16 +311,16 @@ def test_a_tool_call_whose_fate_is_unknown_fails_and_is_never_written_again(down
     world = driver()
     client = connect(world, down, "pipe")
     channel = client.request("1", "tools/call", "{}")
-    world.hear("tools/call")
+    world.take_sent("tools/call")
     world.end(world.dials[0].channel, DIED)
     seen = failure(world, channel)
     assert seen["code"] == -31001
     assert seen["data"] == {"outcome": "unknown"}
     assert "out of memory" in str(seen["message"])
     client.request("2", "tools/list")
-    world.shake_hands()
-    world.answer(world.hear("tools/list"))
-    assert not world.heard
+    world.start_server()
+    world.answer(world.take_sent("tools/list"))
+    assert not world.unread
 
 
 @pytest.mark.parametrize("method", sorted(SAFE_TO_REPEAT))
@@ -327,15 +328,15 @@ def test_requests_that_only_read_are_repeated_once(method: str) -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", method, '{"uri":"a"}')
-    world.hear(method)
+    world.take_sent(method)
     world.end(world.last_dial(Spawn).channel, DIED)
-    world.shake_hands()
+    world.start_server()
     assert not world.sent[channel]
-    assert world.hear(method).frame["params"] == {"uri": "a"}
+    assert world.take_sent(method).frame["params"] == {"uri": "a"}
     world.end(world.last_dial(Spawn).channel, DIED)
     assert failure(world, channel)["code"] == -31001
     assert starts(world) == 2
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize("method", ["tools/call", "vendor/unheard"])
@@ -343,23 +344,23 @@ def test_requests_that_may_do_something_are_not_repeated(method: str) -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", method, "{}")
-    world.hear(method)
+    world.take_sent(method)
     world.end(world.last_dial(Spawn).channel, DIED)
     assert failure(world, channel)["code"] == -31001
     assert starts(world) == 1
 
 
-def test_what_was_repeated_keeps_its_progress() -> None:
+def test_a_repeated_request_keeps_its_progress_token() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", "resources/read", '{"_meta":{"progressToken":"t"}}')
-    world.hear("resources/read")
+    world.take_sent("resources/read")
     world.end(world.last_dial(Spawn).channel, DIED)
-    world.shake_hands()
-    call = world.hear("resources/read")
+    world.start_server()
+    call = world.take_sent("resources/read")
     params = f'{{"progressToken":{call.frame["params"]["_meta"]["progressToken"]},"progress":1}}'
-    world.say(call.channel, notification("notifications/progress", params))
-    assert world.said(channel)["params"] == {"progressToken": "t", "progress": 1}
+    world.send(call.channel, notification("notifications/progress", params))
+    assert world.only_message(channel)["params"] == {"progressToken": "t", "progress": 1}
 
 
 @pytest.mark.parametrize("cause", [RESET, DONE, Cause(End.GONE), Cause(End.TIMED_OUT)])
@@ -367,12 +368,12 @@ def test_a_post_that_ends_without_its_answer_leaves_the_outcome_unknown(cause: C
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
-    call = world.hear("tools/call")
+    call = world.take_sent("tools/call")
     world.open(call.channel, Connected())
     world.end(call.channel, cause)
     assert failure(world, channel)["code"] == -31001
     assert failure(world, channel)["data"] == {"outcome": "unknown"}
-    assert not world.heard
+    assert not world.unread
     assert starts(world) == 1, "the session is not in doubt"
 
 
@@ -381,23 +382,23 @@ def test_a_reading_post_that_ends_without_its_answer_is_repeated_once(cause: Cau
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/list")
-    world.end(world.hear("tools/list").channel, cause)
-    world.end(world.hear("tools/list").channel, cause)
+    world.end(world.take_sent("tools/list").channel, cause)
+    world.end(world.take_sent("tools/list").channel, cause)
     assert failure(world, channel)["code"] == -31001
-    assert not world.heard
+    assert not world.unread
 
 
 def test_a_request_that_never_left_is_sent_again_once_even_a_tool_call() -> None:
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
-    world.end(world.hear("tools/call").channel, UNREACHABLE)
-    world.end(world.hear("tools/call").channel, UNREACHABLE)
+    world.end(world.take_sent("tools/call").channel, UNREACHABLE)
+    world.end(world.take_sent("tools/call").channel, UNREACHABLE)
     seen = failure(world, channel)
     assert seen["code"] == -31004
     assert seen["data"] == {"outcome": "not_executed"}
     assert "connection refused" in str(seen["message"])
-    assert not world.heard
+    assert not world.unread
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------
@@ -420,31 +421,31 @@ def test_a_refusal_says_its_status_and_is_not_repeated(status: int, body: bytes,
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", method, "{}")
-    world.end(world.hear(method).channel, Cause(End.REFUSED, status=status, body=body))
+    world.end(world.take_sent(method).channel, Cause(End.REFUSED, status=status, body=body))
     seen = failure(world, channel)
     assert seen["code"] == -31004
     assert seen["data"] == {"httpStatus": status, "body": body.decode(errors="replace")}
     assert str(status) in str(seen["message"])
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize("status", [500, 502, 504, 599])
-def test_a_failing_server_may_have_run_the_request(status: int) -> None:
+def test_the_outcome_of_a_server_error_is_unknown(status: int) -> None:
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
-    world.end(world.hear("tools/call").channel, Cause(End.REFUSED, status=status, body=b"oops"))
+    world.end(world.take_sent("tools/call").channel, Cause(End.REFUSED, status=status, body=b"oops"))
     seen = failure(world, channel)
     assert seen["code"] == -31001
     assert seen["data"] == {"outcome": "unknown", "httpStatus": status, "body": "oops"}
-    assert not world.heard
+    assert not world.unread
 
 
-def test_a_long_refusal_is_cut() -> None:
+def test_the_text_of_a_long_refusal_is_cut() -> None:
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/list", "{}")
-    world.end(world.hear("tools/list").channel, Cause(End.REFUSED, status=500, body=b"x" * 60_000))
+    world.end(world.take_sent("tools/list").channel, Cause(End.REFUSED, status=500, body=b"x" * 60_000))
     assert len(world.messages(channel)[0]) < 1000
 
 
@@ -454,17 +455,17 @@ def test_a_json_rpc_error_in_a_refusal_is_passed(id: str) -> None:
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", "{}")
     text = '{"code":-32602, "message":"Bad","data":1.0}'
-    world.end(world.hear("tools/call").channel, Cause(End.REFUSED, status=400, body=error(id, text) + b"\n"))
+    world.end(world.take_sent("tools/call").channel, Cause(End.REFUSED, status=400, body=error(id, text) + b"\n"))
     assert world.messages(channel) == [error("1", text)]
 
 
-def test_a_session_refused_once_is_over_for_the_call_but_not_for_the_client() -> None:
+def test_a_refused_session_ends_the_call_but_not_the_client_session() -> None:
     world = driver()
     client = connect(world, "http", "http")
     client.request("1", "tools/call", "{}")
-    world.end(world.hear("tools/call").channel, Cause(End.REFUSED, status=500))
+    world.end(world.take_sent("tools/call").channel, Cause(End.REFUSED, status=500))
     channel = client.request("2", "tools/call", "{}")
-    world.answer(world.hear("tools/call"))
+    world.answer(world.take_sent("tools/call"))
     assert world.messages(channel) == [result("2")]
 
 
@@ -474,7 +475,7 @@ def test_a_session_refused_once_is_over_for_the_call_but_not_for_the_client() ->
 @pytest.mark.parametrize("down", ["pipe", "http"])
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize(
-    ("cause", "said"),
+    ("cause", "reason"),
     [
         (UNREACHABLE, "connection refused"),
         (DIED, "out of memory"),
@@ -483,22 +484,22 @@ def test_a_session_refused_once_is_over_for_the_call_but_not_for_the_client() ->
         (Cause(End.UNREACHABLE), "cannot be reached"),
     ],
 )
-def test_a_client_whose_server_does_not_start_is_told_why_and_has_no_session(
-    down: str, up: str, cause: Cause, said: str
+def test_a_client_whose_server_does_not_start_gets_the_reason_and_no_session(
+    down: str, up: str, cause: Cause, reason: str
 ) -> None:
     world = driver()
-    client = newcomer(world, down, up)
+    client = new_client(world, down, up)
     channel = client.initialize()
     world.end(world.dials[0].channel, cause)
     seen = failure(world, channel)
     assert seen["code"] == -31004
     if cause.detail or up == "http":  # processes have no HTTP status
-        assert said in str(seen["message"])
+        assert reason in str(seen["message"])
     assert world.sent[channel][0].session is None
     assert world.engine.session_count == 0
     assert world.engine.next_timeout() is None, "nothing is left of it"
     again = client.initialize()
-    world.shake_hands()
+    world.start_server()
     assert world.sent[again][-1].message.startswith(b'{"jsonrpc":"2.0","id":0,"result"'), "the client may try again"
 
 
@@ -506,11 +507,11 @@ def test_a_client_whose_server_does_not_start_is_told_why_and_has_no_session(
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_initialize_refused_by_the_server_gives_the_client_that_error_and_no_session(down: str, up: str) -> None:
     world = driver()
-    client = newcomer(world, down, up)
+    client = new_client(world, down, up)
     channel = client.initialize()
     if up == "pipe":
         world.open(world.dials[0].channel, Connected())
-    init = world.hear("initialize")
+    init = world.take_sent("initialize")
     text = '{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["2024-11-05"]}}'
     world.reply(init, error(str(init.id), text))
     assert world.messages(channel) == [error("0", text)]
@@ -522,7 +523,7 @@ def test_initialize_refused_by_the_server_gives_the_client_that_error_and_no_ses
 
 def test_an_error_in_a_refused_initialize_is_passed() -> None:
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     channel = client.initialize()
     text = '{"code":-32000,"message":"Unauthorized"}'
     world.end(world.dials[0].channel, Cause(End.REFUSED, status=400, body=error("null", text)))
@@ -532,29 +533,29 @@ def test_an_error_in_a_refused_initialize_is_passed() -> None:
 @pytest.mark.parametrize("text", ["[]", "1", '{"protocolVersion":"a","protocolVersion":"b"}'])
 def test_an_unusable_answer_to_initialize_is_a_failed_start(text: str) -> None:
     world = driver()
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     channel = client.initialize()
     world.open(world.dials[0].channel, Connected())
-    world.answer(world.hear("initialize"), text)
+    world.answer(world.take_sent("initialize"), text)
     assert failure(world, channel)["code"] == -31004
     assert world.engine.session_count == 0
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize("stage", ["dialled", "initializing", "confirming"])
-def test_a_server_that_is_silent_while_starting_is_given_up_and_let_go(up: str, stage: str) -> None:
+def test_a_server_that_is_silent_while_starting_is_given_up_and_closed(up: str, stage: str) -> None:
     world = driver(limits=Limits(start_timeout_s=7.0))
     client = connect(world, "http", up)
     lose(world, "pipe") if up == "pipe" else client.notify("vendor/notice")
     if up == "http":
-        world.end(world.hear("vendor/notice").channel, FORGOTTEN)
+        world.end(world.take_sent("vendor/notice").channel, FORGOTTEN)
     channel = client.request("1", "tools/call", "{}")
     silent = world.dials[-1].channel
     if stage != "dialled" and up == "pipe":
         world.open(silent, Connected())
     if stage == "confirming" and up == "http":
-        world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S2")
-        silent = world.hear("notifications/initialized").channel
+        world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S2")
+        silent = world.take_sent("notifications/initialized").channel
     world.wait(6.9)
     assert not world.sent[channel]
     world.wait(0.2)
@@ -564,14 +565,14 @@ def test_a_server_that_is_silent_while_starting_is_given_up_and_let_go(up: str, 
 
 
 def later_start(world: Driver, up: str) -> tuple[Client, Callable[[], ChannelId]]:
-    """A session whose server is lost, and a way to need it."""
+    """Returns a session whose server is lost, and a function that needs the server."""
     client = connect(world, "http", up, listens=True)
     lose(world, up)
     return client, lambda: client.request("1", "tools/call", "{}")
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_a_server_that_does_not_start_is_left_alone_for_longer_each_time(up: str) -> None:
+def test_the_pauses_between_failed_starts_grow(up: str) -> None:
     world = driver(limits=Limits(restart_backoff_s=2.0, restart_backoff_max_s=10.0, crash_loop_failures=100))
     _, need = later_start(world, up)
     count = starts(world)
@@ -594,7 +595,7 @@ def test_a_server_that_does_not_start_is_left_alone_for_longer_each_time(up: str
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_a_start_that_succeeds_ends_the_pauses(up: str) -> None:
+def test_a_successful_start_ends_the_pauses(up: str) -> None:
     world = driver(limits=Limits(restart_backoff_s=2.0))
     _, need = later_start(world, up)
     for _ in range(3):
@@ -602,8 +603,8 @@ def test_a_start_that_succeeds_ends_the_pauses(up: str) -> None:
         world.end(world.dials[-1].channel, UNREACHABLE)
         world.wait(60)
     need()
-    world.shake_hands(session="S3", listens=True)
-    world.answer(world.hear("tools/call"))
+    world.start_server(session="S3", listens=True)
+    world.answer(world.take_sent("tools/call"))
     lose(world, up)
     count = starts(world)
     need()
@@ -620,90 +621,90 @@ def test_a_server_that_dies_while_starting_fails_all_who_wait() -> None:
     channels = [need(), client.request("2", "tools/list"), client.request("3", "prompts/list")]
     world.end(world.dials[-1].channel, DIED)
     assert [failure(world, channel)["code"] for channel in channels] == [-31004] * 3
-    assert not world.hears("tools/call")
+    assert not world.was_sent("tools/call")
 
 
-def test_requests_that_wait_for_a_start_go_up_in_their_order() -> None:
+def test_requests_that_wait_for_a_start_are_sent_in_order() -> None:
     world = driver()
     client, need = later_start(world, "pipe")
     need()
     client.request("2", "tools/list")
     client.request("3", "prompts/list")
-    world.shake_hands()
-    assert [heard.frame["method"] for heard in world.heard] == ["tools/call", "tools/list", "prompts/list"]
+    world.start_server()
+    assert [received.frame["method"] for received in world.unread] == ["tools/call", "tools/list", "prompts/list"]
 
 
 # --- The server's event stream ----------------------------------------------------------------------------------------
 
 
 def test_the_first_requests_wait_for_the_event_stream() -> None:
-    """A server may ask on it as soon as it is called, and its question would be lost."""
+    """A server may send a question on the stream as soon as it has a call."""
     world = driver()
-    client, stream = greeted(world)
+    client, stream = initialized_client(world)
     client.request("1", "tools/call", "{}")
-    assert not world.heard
+    assert not world.unread
     world.open(stream, Connected())
-    assert world.hears("tools/call")
+    assert world.was_sent("tools/call")
 
 
 def test_the_first_requests_do_not_wait_longer_than_the_limit() -> None:
     world = driver(limits=Limits(listen_wait_s=1.5))
-    client, stream = greeted(world)
+    client, stream = initialized_client(world)
     client.request("1", "tools/call", "{}")
     world.wait(1.4)
-    assert not world.heard
+    assert not world.unread
     world.wait(0.2)
-    assert world.hears("tools/call")
+    assert world.was_sent("tools/call")
     world.open(stream, Connected())
-    world.say(stream, request('"q"', "roots/list"))
+    world.send(stream, request('"q"', "roots/list"))
     assert any(
         frame["method"] == "roots/list" for c in list(world.sent) for frame in world.frames(c) if "method" in frame
     )
 
 
-def test_nothing_is_sent_before_the_confirmation_has_arrived() -> None:
+def test_nothing_is_sent_before_initialized_was_accepted() -> None:
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     init = client.initialize()
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
+    world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
     client.session = world.sent[init][-1].session
-    confirmation = world.hear("notifications/initialized")
+    confirmation = world.take_sent("notifications/initialized")
     client.request("1", "tools/call", "{}")
-    assert not world.heard
+    assert not world.unread
     assert not [dial for dial in world.dials if isinstance(dial.target, Listen)]
     world.acknowledge(confirmation)
     world.end(world.last_dial(Listen).channel, NO_STREAM)
-    assert world.hears("tools/call")
+    assert world.was_sent("tools/call")
 
 
 @pytest.mark.parametrize(("cause", "is_ended"), [(FORGOTTEN, False), (RESET, True)])
-def test_a_session_that_its_server_does_not_know_is_not_ended_there(cause: Cause, is_ended: bool) -> None:
+def test_a_session_that_its_server_has_forgotten_is_not_deleted(cause: Cause, is_ended: bool) -> None:
     """A client does not name a session again after a 404 (2025-11-25 basic/transports, "Session Management")."""
     world = driver()
-    newcomer(world, "http", "http").initialize()
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
-    world.end(world.hear("notifications/initialized").channel, cause)
+    new_client(world, "http", "http").initialize()
+    world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
+    world.end(world.take_sent("notifications/initialized").channel, cause)
     assert [dial.target.session for dial in world.dials if isinstance(dial.target, Delete)] == ["S1"] * is_ended
 
 
 @pytest.mark.parametrize("status", [405, 400, 401, 403, 204])
-def test_a_server_that_offers_no_event_stream_is_not_asked_again(status: int) -> None:
+def test_the_get_stream_is_not_retried_after_405(status: int) -> None:
     world = driver()
-    client, stream = greeted(world)
+    client, stream = initialized_client(world)
     client.request("1", "tools/call", "{}")
     world.end(stream, Cause(End.REFUSED, status=status))
-    assert world.hears("tools/call")
+    assert world.was_sent("tools/call")
     assert not [effect for effect in world.wait(500) if isinstance(effect, Dial)]
 
 
 @pytest.mark.parametrize("cause", [Cause(End.REFUSED, status=503), UNREACHABLE, RESET, Cause(End.TIMED_OUT)])
 def test_a_stream_that_cannot_be_opened_is_tried_with_growing_pauses(cause: Cause) -> None:
     world = driver(limits=Limits(listen_retry_s=1.0, listen_retry_max_s=5.0, session_idle_ttl_s=500))
-    client, stream = greeted(world)
+    client, stream = initialized_client(world)
     client.request("1", "tools/call", "{}")
     for pause in [1.0, 2.0, 4.0, 5.0, 5.0]:
         world.end(stream, cause)
-        assert world.heard, "requests do not wait for it"
+        assert world.unread, "requests do not wait for it"
         assert not [effect for effect in world.wait(pause - 0.01) if isinstance(effect, Dial)]
         (dial,) = [effect for effect in world.wait(0.02) if isinstance(effect, Dial)]
         assert isinstance(dial.target, Listen)
@@ -713,7 +714,7 @@ def test_a_stream_that_cannot_be_opened_is_tried_with_growing_pauses(cause: Caus
 @pytest.mark.parametrize("cause", [RESET, DONE, Cause(End.GONE)])
 def test_a_stream_that_broke_is_opened_again_and_a_good_one_ends_the_pauses(cause: Cause) -> None:
     world = driver(limits=Limits(listen_retry_s=1.0))
-    _, stream = greeted(world)
+    _, stream = initialized_client(world)
     for _ in range(4):
         world.open(stream, Connected())
         world.end(stream, cause)
@@ -721,21 +722,21 @@ def test_a_stream_that_broke_is_opened_again_and_a_good_one_ends_the_pauses(caus
         stream = dial.channel
 
 
-def test_a_stream_that_broke_while_things_are_set_again_is_opened_again() -> None:
+def test_a_stream_that_broke_while_state_is_restored_is_opened_again() -> None:
     world = driver()
     client = connect(world, "http", "http", listens=True)
     settle(world, client, "resources/subscribe", '{"uri":"a"}')
     lose(world, "http")
-    stream = world.shake_hands(session="S2", listens=True)
+    stream = world.start_server(session="S2", listens=True)
     assert stream is not None
-    slow = world.hear("resources/subscribe")
+    slow = world.take_sent("resources/subscribe")
     world.end(stream, RESET)
     world.wait(3.0)
     again = world.last_dial(Listen)
     assert again.channel != stream
     world.answer(slow)
     world.open(again.channel, Connected())
-    world.say(again.channel, notification("notifications/tools/list_changed"))
+    world.send(again.channel, notification("notifications/tools/list_changed"))
     assert len(world.messages(client.listen())) == 1
 
 
@@ -744,38 +745,38 @@ def test_404_on_the_event_stream_means_the_session_is_forgotten() -> None:
     client = connect(world, "http", "http", listens=True)
     lose(world, "http")
     client.request("1", "tools/list")
-    world.shake_hands(session="S2")
-    post = world.hear("tools/list").post
+    world.start_server(session="S2")
+    post = world.take_sent("tools/list").post
     assert post is not None
     assert post.session == "S2"
 
 
-def test_the_session_is_said_farewell_to() -> None:
+def test_the_session_is_deleted_at_its_server() -> None:
     world = driver()
     client = connect(world, "http", "http", session="S9", listens=True)
     stream = world.last_dial(Listen).channel
     client.delete()
-    farewell = world.dials[-1]
-    assert type(farewell.target).__name__ == "Delete"
-    assert getattr(farewell.target, "session") == "S9"  # noqa: B009
+    delete = world.dials[-1]
+    assert type(delete.target).__name__ == "Delete"
+    assert getattr(delete.target, "session") == "S9"  # noqa: B009
     assert stream not in world.closed, "it is the server's to end"
-    assert not world.end(farewell.channel, Cause(End.REFUSED, status=405)), "whatever it answers"
+    assert not world.end(delete.channel, Cause(End.REFUSED, status=405)), "any response is accepted"
 
 
-def test_the_stream_of_a_session_that_is_over_is_left_for_its_server_to_end() -> None:
-    """Cutting it costs the connection, and the next session a new one."""
+def test_the_server_ends_the_stream_of_a_deleted_session() -> None:
+    """Closing the stream would cost the connection, and the next session would need a new one."""
     world = driver()
     client = connect(world, "http", "http", listens=True)
     stream = world.last_dial(Listen).channel
     client.delete()
-    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    (delete,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
     world.wait(0.5)
     before = len(world.log)
-    world.say(stream, notification("notifications/tools/list_changed"))
-    world.say(stream, request("7", "roots/list"))
-    assert world.log[before:] == [], "nobody is there for what it still says"
+    world.send(stream, notification("notifications/tools/list_changed"))
+    world.send(stream, request("7", "roots/list"))
+    assert world.log[before:] == [], "later messages on it are dropped"
     world.end(stream)
-    world.end(farewell.channel, Cause(End.DONE, status=200))
+    world.end(delete.channel, Cause(End.DONE, status=200))
     assert stream not in world.closed
     assert world.engine.next_timeout() is None
 
@@ -785,8 +786,8 @@ def test_a_stream_that_its_server_does_not_end_is_closed() -> None:
     client = connect(world, "http", "http", listens=True)
     stream = world.last_dial(Listen).channel
     client.delete()
-    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
-    world.end(farewell.channel, Cause(End.DONE, status=200))
+    (delete,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    world.end(delete.channel, Cause(End.DONE, status=200))
     world.wait(1.9)
     assert stream not in world.closed
     world.wait(0.2)
@@ -796,10 +797,10 @@ def test_a_stream_that_its_server_does_not_end_is_closed() -> None:
 
 
 @pytest.mark.parametrize("is_queued", [False, True])
-def test_a_stream_that_is_not_open_yet_is_not_left(is_queued: bool) -> None:
-    """It has no connection to give back, and would ask for what is over."""
+def test_a_stream_that_is_not_open_yet_is_closed(is_queued: bool) -> None:
+    """A GET without a response has no connection to keep."""
     world = driver()
-    client, stream = greeted(world)
+    client, stream = initialized_client(world)
     if is_queued:
         world.open(stream, Queued())
     client.delete()
@@ -807,17 +808,17 @@ def test_a_stream_that_is_not_open_yet_is_not_left(is_queued: bool) -> None:
 
 
 @pytest.mark.parametrize("noise", [b"[", b'[{"jsonrpc":"2.0","id":7,"method":"roots/list"}', b"[\xff]"])
-def test_what_is_no_message_is_nobodys_concern_any_more(noise: bytes) -> None:
+def test_invalid_messages_of_a_deleted_session_are_ignored(noise: bytes) -> None:
     world = driver()
     client = connect(world, "http", "http", listens=True)
     stream = world.last_dial(Listen).channel
     client.delete()
     before = len(world.log)
-    world.say(stream, noise)
+    world.send(stream, noise)
     assert world.log[before:] == []
 
 
-def test_no_more_streams_are_left_than_connections_would_be_kept() -> None:
+def test_streams_left_open_are_bounded_by_kept_connections() -> None:
     world = driver(limits=Limits(pool_idle_max=2))
     clients, streams = [], []
     for session in ("S1", "S2", "S3", "S4"):
@@ -831,8 +832,8 @@ def test_no_more_streams_are_left_than_connections_would_be_kept() -> None:
     assert streams[3] not in world.closed, "there is room again"
 
 
-def test_a_stream_is_closed_at_once_where_its_server_is_told_nothing() -> None:
-    """Without a session there is no DELETE, and no end that the server could know of."""
+def test_without_a_session_the_stream_is_closed_at_once() -> None:
+    """A server without sessions gets no DELETE, so it does not end the stream."""
     world = driver()
     client = connect(world, "http", "http", session=None, listens=True)
     stream = world.last_dial(Listen).channel
@@ -849,20 +850,20 @@ def test_a_proxy_that_stops_waits_for_no_stream() -> None:
     assert stream in world.closed
 
 
-def test_a_farewell_that_is_not_answered_is_given_up() -> None:
-    world = driver(limits=Limits(notice_timeout_s=5.0))
+def test_an_unanswered_delete_is_given_up() -> None:
+    world = driver(limits=Limits(notification_timeout_s=5.0))
     client = connect(world, "http", "http")
     client.delete()
-    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    (delete,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
     world.wait(4.9)
-    assert farewell.channel not in world.closed
+    assert delete.channel not in world.closed
     world.wait(0.2)
-    assert farewell.channel in world.closed
-    world.end(farewell.channel)
+    assert delete.channel in world.closed
+    world.end(delete.channel)
     assert world.engine.next_timeout() is None
 
 
-def test_a_process_is_let_go_with_its_session() -> None:
+def test_a_process_is_closed_with_its_session() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     client.delete()
@@ -871,17 +872,17 @@ def test_a_process_is_let_go_with_its_session() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.PIPE, Kind.SOCKET])
 @pytest.mark.parametrize("has_started", [False, True])
-def test_a_client_learns_whether_its_server_ever_was_there(kind: Kind, has_started: bool) -> None:
-    """A process that could not be started, or a socket that nobody listens at, is mended in another way than one who
-    says nothing: the error tells them apart."""
+def test_the_error_says_whether_the_server_was_reached(kind: Kind, has_started: bool) -> None:
+    """A process that could not be started, or a port without a listener, has another error than a server that is
+    silent."""
     world = driver(ServerPlan(id="s", kind=kind))
-    channel = newcomer(world, "http", "s").initialize()
+    channel = new_client(world, "http", "s").initialize()
     child = world.dials[0].channel
     if has_started:
         world.open(child, Connected())
-        world.hear("initialize")
+        world.take_sent("initialize")
     world.end(child, Cause(End.BROKEN if has_started else End.UNREACHABLE, "no such thing"))
-    error = world.said(channel)["error"]
+    error = world.only_message(channel)["error"]
     is_stage = not has_started and kind is Kind.PIPE
     assert error["data"] == {"outcome": "not_executed", **({"stage": "start"} if is_stage else {})}
     verb = "started" if kind is Kind.PIPE else "connected to"

@@ -1,4 +1,4 @@
-"""Servers' replies and GET streams that end early with an event id: polled, resumed, and at last given up.
+"""Tests of resumption: responses and GET streams of servers that end early with an event id are resumed, or given up.
 
 Source: 2025-11-25 basic/transports, "Sending Messages to the Server" 6 and "Resumability and Redelivery".
 """
@@ -17,18 +17,19 @@ from driving import (
     NO_STREAM,
     Client,
     Driver,
-    Heard,
+    SentMessage,
     connect,
     driver,
     error,
-    newcomer,
+    new_client,
     notification,
     request,
     result,
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Cause, Connected, Delete, End, Listen, Post, Primed
+from isthmus.core.base.effects import Delete, Listen, Post
+from isthmus.core.base.events import Cause, Connected, End, Primed
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 
@@ -37,7 +38,7 @@ WITH_TOKEN = '{"_meta":{"progressToken":"t"}}'
 
 
 def polled(id: str | None = "e1", retry_ms: int | None = None) -> Cause:
-    """The server ended a stream in order, to be asked for the rest."""
+    """Returns the cause of a stream that the server ended in order, to be polled."""
     return Cause(End.DONE, last_event_id=id, retry_ms=retry_ms)
 
 
@@ -45,11 +46,11 @@ def broken(id: str | None = "e1", retry_ms: int | None = None) -> Cause:
     return Cause(End.BROKEN, detail="reset", last_event_id=id, retry_ms=retry_ms)
 
 
-def call_of(client: Client, method: str = "tools/call") -> tuple[ChannelId, Heard]:
-    """A call whose server has begun to reply."""
+def call_of(client: Client, method: str = "tools/call") -> tuple[ChannelId, SentMessage]:
+    """Returns a call whose response stream has begun."""
     world = client.driver
     channel = client.request("1", method, WITH_TOKEN)
-    call = world.hear(method)
+    call = world.take_sent(method)
     world.open(call.channel, Connected())
     world.open(call.channel, Primed())
     return channel, call
@@ -61,7 +62,7 @@ def resumptions(world: Driver) -> list[tuple[ChannelId, Listen]]:
 
 
 def plans_nothing(world: Driver) -> bool:
-    """Whether no resumption is due within a thousand seconds."""
+    """True if no resumption is due within a thousand seconds."""
     end = world.now + 1000.0
     while (deadline := world.engine.next_timeout()) is not None and deadline.at < end:
         if "resumed" in deadline.why:
@@ -91,7 +92,7 @@ def is_unknown(world: Driver, channel: ChannelId) -> bool:
     ("retry_ms", "pause_s"),
     [(None, 1.0), (0, 0.1), (50, 0.1), (100, 0.1), (2500, 2.5), (60_000, 60.0), (10**9, 60.0)],
 )
-def test_a_reply_is_taken_up_where_it_ended_after_the_pause_its_server_wants(
+def test_a_reply_is_resumed_where_it_ended_after_the_retry_pause(
     cut: Callable[..., Cause], retry_ms: int | None, pause_s: float
 ) -> None:
     world = driver()
@@ -105,12 +106,12 @@ def test_a_reply_is_taken_up_where_it_ended_after_the_pause_its_server_wants(
     assert target == Listen(server="http", session="S7", revision="2025-11-25", last_event_id="e1", is_of_call=True)
     assert not world.sent[channel]
     world.open(rest, Connected())
-    world.say(rest, result(str(call.id), '{"n":1}'))
+    world.send(rest, result(str(call.id), '{"n":1}'))
     world.end(rest)
     assert world.messages(channel) == [result("1", '{"n":1}')]
     world.wait(1000.0)
     assert len(resumptions(world)) == 1
-    assert not world.heard, "it is asked for the rest, not called again"
+    assert not world.unread, "it is asked for the rest, not called again"
     assert world.engine.exchange_count == 0
 
 
@@ -118,8 +119,8 @@ def test_a_reply_is_taken_up_where_it_ended_after_the_pause_its_server_wants(
     steps=st.lists(st.sampled_from(["progress", "question", "poll", "break", "fail"]), max_size=20),
     down=st.sampled_from(["pipe", "http"]),
 )
-def test_what_a_server_says_over_many_connections_comes_once_and_in_order(steps: list[str], down: str) -> None:
-    """However often its reply is cut, as long as it can be had again before too many attempts have failed."""
+def test_messages_over_many_connections_come_once_and_in_order(steps: list[str], down: str) -> None:
+    """The response may be cut any number of times, unless too many attempts in a row fail."""
     world = driver(limits=Limits(resume_failures_max=30))
     client = connect(world, down, "http")
     channel, call = call_of(client)
@@ -141,24 +142,24 @@ def test_what_a_server_says_over_many_connections_comes_once_and_in_order(steps:
             world.open(current, Connected())
         if step == "progress":
             params = f'{{"progressToken":{call.frame["params"]["_meta"]["progressToken"]},"progress":{number}}}'
-            world.say(current, notification("notifications/progress", params))
+            world.send(current, notification("notifications/progress", params))
             expected.append({"progressToken": "t", "progress": number})
         elif step == "question":
-            world.say(current, request(f'"q{number}"', "elicitation/create", f'{{"q":{number}}}'))
+            world.send(current, request(f'"q{number}"', "elicitation/create", f'{{"q":{number}}}'))
             expected.append({"q": number})
             (asked,) = [f for f in world.frames(channel) if f.get("params") == {"q": number}]
-            client.say(result(str(asked["id"])))
-            assert world.hear("").raw == result(f'"q{number}"')
+            client.send(result(str(asked["id"])))
+            assert world.take_sent("").raw == result(f'"q{number}"')
         elif step == "answer":
-            world.say(current, result(str(call.id), '{"n":1}'))
+            world.send(current, result(str(call.id), '{"n":1}'))
             world.end(current, polled())
     assert [frame.get("params") for frame in world.frames(channel)] == [*expected, None]
     assert world.messages(channel)[-1] == result("1", '{"n":1}')
     world.wait(1000.0)
-    assert not world.heard
+    assert not world.unread
 
 
-def test_an_end_that_names_no_new_id_is_resumed_from_the_last_that_was_named() -> None:
+def test_a_stream_without_a_new_id_is_resumed_from_the_last_id() -> None:
     world = driver()
     client = connect(world, "http", "http")
     _, call = call_of(client)
@@ -173,7 +174,7 @@ def test_an_end_that_names_no_new_id_is_resumed_from_the_last_that_was_named() -
 
 
 @pytest.mark.parametrize("cause", [DONE, broken(None), polled(""), broken("")])
-def test_a_reply_that_named_no_id_or_took_it_back_is_not_resumed(cause: Cause) -> None:
+def test_a_reply_without_an_id_or_with_an_empty_one_is_not_resumed(cause: Cause) -> None:
     world = driver()
     channel, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, cause)
@@ -182,7 +183,7 @@ def test_a_reply_that_named_no_id_or_took_it_back_is_not_resumed(cause: Cause) -
     assert not resumptions(world)
 
 
-def test_an_id_that_is_taken_back_later_ends_it() -> None:
+def test_a_later_empty_id_ends_resumption() -> None:
     world = driver()
     channel, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, polled())
@@ -194,11 +195,11 @@ def test_an_id_that_is_taken_back_later_ends_it() -> None:
 
 
 @pytest.mark.parametrize("unreadable", [b'{"jsonrpc":"2.0","result":{}}', b"nonsense"])
-def test_an_answer_that_could_not_be_read_is_not_asked_for_again(unreadable: bytes) -> None:
-    """What cannot be read at all may have been it."""
+def test_an_unreadable_answer_is_not_resumed(unreadable: bytes) -> None:
+    """An unreadable message may have been the answer."""
     world = driver()
     channel, call = call_of(connect(world, "http", "http"))
-    world.say(call.channel, unreadable)
+    world.send(call.channel, unreadable)
     world.end(call.channel, polled())
     assert "could not be read" in str(failure(world, channel)["message"])
     world.wait(1000.0)
@@ -209,8 +210,8 @@ def test_an_answer_that_could_not_be_read_is_not_asked_for_again(unreadable: byt
 
 
 @pytest.mark.parametrize("status", [400, 401, 405, 409, 500, 501, 503])
-def test_what_a_refused_resumption_says_of_a_tool_call_is_that_its_fate_is_unknown(status: int) -> None:
-    """It was begun; whatever the refusal says, it is about the GET."""
+def test_a_tool_call_with_a_refused_resumption_has_an_unknown_outcome(status: int) -> None:
+    """The call has begun. The refusal is about the GET alone."""
     world = driver()
     channel, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, polled())
@@ -220,7 +221,7 @@ def test_what_a_refused_resumption_says_of_a_tool_call_is_that_its_fate_is_unkno
     assert is_unknown(world, channel)
     world.wait(1000.0)
     assert len(resumptions(world)) == 1
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize("status", [400, 405, 409, 500])
@@ -230,14 +231,14 @@ def test_a_safe_request_whose_reply_cannot_be_resumed_is_sent_again(status: int)
     world.end(call.channel, polled())
     world.wait(1.0)
     world.end(resumptions(world)[-1][0], Cause(End.REFUSED, status=status))
-    again = world.hear("tools/list")
+    again = world.take_sent("tools/list")
     assert again.id != call.id
     world.answer(again)
     assert world.messages(channel) == [result("1")]
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
-def test_404_on_a_resumption_is_a_forgotten_session(method: str) -> None:
+def test_404_on_a_resumption_ends_the_session(method: str) -> None:
     world = driver()
     channel, call = call_of(connect(world, "http", "http"), method)
     world.end(call.channel, polled())
@@ -246,8 +247,8 @@ def test_404_on_a_resumption_is_a_forgotten_session(method: str) -> None:
     if method == "tools/call":
         assert is_unknown(world, channel)
         return
-    world.shake_hands(session="S2")
-    world.answer(world.hear(method))
+    world.start_server(session="S2")
+    world.answer(world.take_sent(method))
     assert world.messages(channel) == [result("1")]
 
 
@@ -270,11 +271,11 @@ def test_resume_failures_max_attempts_in_a_row_are_made_with_growing_pauses(
     assert "could not be resumed" in str(failure(world, channel)["message"])
     world.wait(1000.0)
     assert len(resumptions(world)) == 5
-    assert not world.heard
+    assert not world.unread
 
 
 @pytest.mark.parametrize(("retry_ms", "pauses"), [(500, [0.5, 1, 2, 4, 8]), (40_000, [40] * 5)])
-def test_the_pauses_a_server_wants_grow_with_each_failure_too(retry_ms: int, pauses: list[float]) -> None:
+def test_retry_pauses_of_the_server_grow_with_each_failure(retry_ms: int, pauses: list[float]) -> None:
     world = driver()
     _, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, polled("e1", retry_ms))
@@ -285,7 +286,7 @@ def test_the_pauses_a_server_wants_grow_with_each_failure_too(retry_ms: int, pau
         world.end(resumptions(world)[-1][0], UNREACHABLE)
 
 
-def test_a_connection_that_succeeds_makes_up_for_those_that_failed() -> None:
+def test_a_successful_connection_resets_the_count_of_failures() -> None:
     world = driver(limits=Limits(resume_failures_max=2))
     channel, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, broken())
@@ -306,7 +307,7 @@ def test_a_connection_that_succeeds_makes_up_for_those_that_failed() -> None:
 
 
 def ended_at_once(world: Driver, retry_ms: int | None, *, names_id: bool, after_s: float = 0.0) -> float:
-    """The newest resumption ends without a message. Returns how long after its beginning the next one begins."""
+    """Ends the newest resumption without a message. Returns the seconds from its beginning to the next one."""
     count, began = len(resumptions(world)), world.now
     rest = resumptions(world)[-1][0]
     world.open(rest, Connected())
@@ -320,8 +321,8 @@ def ended_at_once(world: Driver, retry_ms: int | None, *, names_id: bool, after_
 
 
 @pytest.mark.parametrize("names_id", [False, True])
-def test_a_server_that_ends_every_connection_at_once_is_asked_more_and_more_rarely(names_id: bool) -> None:
-    """Whether it names new ids or not. A message makes up for all of them."""
+def test_pauses_grow_while_every_connection_ends_at_once(names_id: bool) -> None:
+    """New event ids do not matter. A message resets the pauses."""
     world = driver()
     _, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, polled("e0", 0))
@@ -329,11 +330,11 @@ def test_a_server_that_ends_every_connection_at_once_is_asked_more_and_more_rare
     for _ in range(2):
         gaps = [ended_at_once(world, 0, names_id=names_id) for _ in range(9)]
         assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0])
-        world.say(resumptions(world)[-1][0], notification("notifications/message", '{"level":"info","data":1}'))
+        world.send(resumptions(world)[-1][0], notification("notifications/message", '{"level":"info","data":1}'))
         assert ended_at_once(world, 0, names_id=names_id) == pytest.approx(0.1)
 
 
-def test_how_rarely_is_for_the_server_to_say_if_it_wants_more() -> None:
+def test_a_longer_retry_pause_of_the_server_applies() -> None:
     world = driver()
     _, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, polled("e0", 8000))
@@ -341,7 +342,7 @@ def test_how_rarely_is_for_the_server_to_say_if_it_wants_more() -> None:
     assert [ended_at_once(world, 8000, names_id=True) for _ in range(9)] == pytest.approx([8.0] * 9)
 
 
-def test_a_connection_that_was_open_for_long_is_followed_by_the_next_as_soon_as_ever() -> None:
+def test_pauses_do_not_grow_after_a_long_connection() -> None:
     world = driver()
     _, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, polled("e0", 200))
@@ -350,8 +351,8 @@ def test_a_connection_that_was_open_for_long_is_followed_by_the_next_as_soon_as_
     assert gaps == pytest.approx([30.2] * 9)
 
 
-def test_what_brings_nothing_for_the_whole_time_limit_is_given_up() -> None:
-    """Nothing else bounds how often a reply is asked for."""
+def test_a_reply_without_messages_for_the_time_limit_is_given_up() -> None:
+    """No other limit bounds the resumptions of a response."""
     world = driver(limits=Limits(reply_timeout_s=100.0, polling_idle_max_s=2.0))
     channel, call = call_of(connect(world, "http", "http"))
     world.end(call.channel, polled("e0", 0))
@@ -367,8 +368,8 @@ def test_what_brings_nothing_for_the_whole_time_limit_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("retry_ms", "longest_s"), [(0, 5.0), (None, 30.0)])
-def test_a_get_stream_that_ends_at_once_is_opened_more_and_more_rarely(retry_ms: int | None, longest_s: float) -> None:
-    """A server that names a pause wants to be polled; another had better offer no stream than end it."""
+def test_pauses_grow_while_every_get_stream_ends_at_once(retry_ms: int | None, longest_s: float) -> None:
+    """The pauses that a server names apply; without them the pauses grow."""
     world = driver()
     _, stream = listening(world)
     begun = [world.now]
@@ -383,7 +384,7 @@ def test_a_get_stream_that_ends_at_once_is_opened_more_and_more_rarely(retry_ms:
     gaps = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert gaps == pytest.approx(sorted(gaps), abs=0.06)
     assert gaps[-1] == pytest.approx(longest_s, abs=0.06)
-    world.say(stream, notification("notifications/message", '{"level":"info","data":1}'))
+    world.send(stream, notification("notifications/message", '{"level":"info","data":1}'))
     world.end(stream, broken(None, retry_ms))
     count = len(world.dials)
     world.wait(1.05)
@@ -393,80 +394,80 @@ def test_a_get_stream_that_ends_at_once_is_opened_more_and_more_rarely(retry_ms:
 # --- Meanwhile --------------------------------------------------------------------------------------------------------
 
 
-def waiting(world: Driver, client: Client, method: str = "tools/call") -> tuple[ChannelId, Heard]:
-    """A call that waits for its reply to be taken up again."""
+def waiting(world: Driver, client: Client, method: str = "tools/call") -> tuple[ChannelId, SentMessage]:
+    """Returns a call that waits for the resumption of its response."""
     channel, call = call_of(client, method)
     world.end(call.channel, polled("e1", 4000))
     return channel, call
 
 
-def taken_up(world: Driver, client: Client, method: str = "tools/call") -> tuple[ChannelId, Heard]:
-    """A call whose reply is on its second connection."""
+def resumed(world: Driver, client: Client, method: str = "tools/call") -> tuple[ChannelId, SentMessage]:
+    """Returns a call whose response is on its second connection."""
     channel, call = waiting(world, client, method)
     world.wait(4.0)
     world.open(resumptions(world)[-1][0], Connected())
     return channel, call
 
 
-@pytest.mark.parametrize("stage", [waiting, taken_up])
+@pytest.mark.parametrize("stage", [waiting, resumed])
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
-def test_the_session_is_forgotten_meanwhile(
-    stage: Callable[[Driver, Client, str], tuple[ChannelId, Heard]], method: str
+def test_the_server_forgets_the_session_meanwhile(
+    stage: Callable[[Driver, Client, str], tuple[ChannelId, SentMessage]], method: str
 ) -> None:
-    """Who waits between two connections cannot be told anything any more; an open connection may still deliver."""
+    """A call between two connections is lost; an open connection may still deliver its response."""
     world = driver()
     client = connect(world, "http", "http")
     channel, call = stage(world, client, method)
     client.request("2", "prompts/list")
-    world.end(world.hear("prompts/list").channel, FORGOTTEN)
-    world.shake_hands(session="S2")
-    world.answer(world.hear("prompts/list"))
-    if stage is taken_up:
-        world.say(resumptions(world)[-1][0], result(str(call.id), '{"n":1}'))
+    world.end(world.take_sent("prompts/list").channel, FORGOTTEN)
+    world.start_server(session="S2")
+    world.answer(world.take_sent("prompts/list"))
+    if stage is resumed:
+        world.send(resumptions(world)[-1][0], result(str(call.id), '{"n":1}'))
         assert world.messages(channel) == [result("1", '{"n":1}')]
     elif method == "tools/call":
         assert is_unknown(world, channel)
     else:
-        world.answer(world.hear(method), '{"n":2}')
+        world.answer(world.take_sent(method), '{"n":2}')
         assert world.messages(channel) == [result("1", '{"n":2}')]
     assert plans_nothing(world)
-    assert len(resumptions(world)) == (stage is taken_up)
-    assert not world.heard
+    assert len(resumptions(world)) == (stage is resumed)
+    assert not world.unread
 
 
 def test_a_reply_of_an_earlier_session_is_not_resumed_in_a_later_one() -> None:
-    """Its id would name something else there, or nothing."""
+    """An event id belongs to its session."""
     world = driver()
     client = connect(world, "http", "http")
     channel, call = call_of(client)
     client.request("2", "prompts/list")
-    world.end(world.hear("prompts/list").channel, FORGOTTEN)
-    world.shake_hands(session="S2")
+    world.end(world.take_sent("prompts/list").channel, FORGOTTEN)
+    world.start_server(session="S2")
     world.end(call.channel, polled())
     assert is_unknown(world, channel)
     world.wait(1000.0)
     assert not resumptions(world)
 
 
-@pytest.mark.parametrize("stage", [waiting, taken_up])
-def test_it_is_cancelled_meanwhile(stage: Callable[[Driver, Client], tuple[ChannelId, Heard]]) -> None:
+@pytest.mark.parametrize("stage", [waiting, resumed])
+def test_the_call_is_cancelled_meanwhile(stage: Callable[[Driver, Client], tuple[ChannelId, SentMessage]]) -> None:
     world = driver(limits=Limits(cancel_grace_s=2.0))
     client = connect(world, "http", "http")
     channel, call = stage(world, client)
     before = len(resumptions(world))
     client.notify("notifications/cancelled", '{"requestId":1}')
     assert failure(world, channel)["code"] == -32800
-    told = world.hear("notifications/cancelled")
-    assert told.frame["params"] == {"requestId": call.id}
-    world.acknowledge(told)
+    cancelled = world.take_sent("notifications/cancelled")
+    assert cancelled.frame["params"] == {"requestId": call.id}
+    world.acknowledge(cancelled)
     assert plans_nothing(world)
     assert len(resumptions(world)) == before
     assert all(rest in world.closed for rest, _ in resumptions(world))
 
 
-@pytest.mark.parametrize("stage", [waiting, taken_up])
-def test_its_server_says_nothing_for_too_long(stage: Callable[[Driver, Client], tuple[ChannelId, Heard]]) -> None:
-    """The time is that of the request, not that of a connection."""
+@pytest.mark.parametrize("stage", [waiting, resumed])
+def test_the_server_is_silent_for_too_long(stage: Callable[[Driver, Client], tuple[ChannelId, SentMessage]]) -> None:
+    """The time limit is that of the request, not that of a connection."""
     world = driver(limits=Limits(reply_timeout_s=20.0))
     client = connect(world, "http", "http")
     channel, _ = stage(world, client)
@@ -479,16 +480,16 @@ def test_its_server_says_nothing_for_too_long(stage: Callable[[Driver, Client], 
             world.end(rest, polled())
     assert world.now == pytest.approx(120.0, abs=1.0)
     assert failure(world, channel)["code"] == -31008
-    assert world.hears("notifications/cancelled")
+    assert world.was_sent("notifications/cancelled")
     before = len(resumptions(world))
     world.wait(1000.0)
     assert len(resumptions(world)) == before
 
 
-@pytest.mark.parametrize("stage", [waiting, taken_up])
+@pytest.mark.parametrize("stage", [waiting, resumed])
 @pytest.mark.parametrize("end", ["delete", "stop"])
 def test_the_clients_session_ends_meanwhile(
-    stage: Callable[[Driver, Client], tuple[ChannelId, Heard]], end: str
+    stage: Callable[[Driver, Client], tuple[ChannelId, SentMessage]], end: str
 ) -> None:
     world = driver()
     client = connect(world, "http", "http")
@@ -501,7 +502,7 @@ def test_the_clients_session_ends_meanwhile(
     assert failure(world, channel)["code"] == (-32600 if end == "delete" else -31001)
     assert [dial.target for dial in world.dials if isinstance(dial.target, Delete)]
     assert all(rest in world.closed for rest, _ in resumptions(world))
-    for channel in [*[rest for rest, _ in resumptions(world)], world.hear("notifications/cancelled").channel]:
+    for channel in [*[rest for rest, _ in resumptions(world)], world.take_sent("notifications/cancelled").channel]:
         world.end(channel)
     assert plans_nothing(world)
     assert len(resumptions(world)) == before
@@ -513,7 +514,7 @@ def test_the_answer_may_come_elsewhere_meanwhile() -> None:
     client = connect(world, "http", "http", listens=True)
     channel, call = waiting(world, client)
     stream = next(d.channel for d in world.dials if isinstance(d.target, Listen))
-    world.say(stream, result(str(call.id), '{"n":1}'))
+    world.send(stream, result(str(call.id), '{"n":1}'))
     assert world.messages(channel) == [result("1", '{"n":1}')]
     assert plans_nothing(world)
     assert not resumptions(world)
@@ -528,15 +529,15 @@ def test_the_client_may_be_cut_off_meanwhile() -> None:
     world.wait(4.0)
     rest = resumptions(world)[-1][0]
     world.open(rest, Connected())
-    world.say(rest, result(str(call.id), '{"n":1}'))
+    world.send(rest, result(str(call.id), '{"n":1}'))
     assert world.messages(client.resume(primed)) == [result("1", '{"n":1}')]
 
 
-def test_the_rest_of_a_reply_that_stays_open_after_the_answer_is_ended() -> None:
+def test_a_resumed_stream_is_closed_after_the_answer() -> None:
     world = driver(limits=Limits(cancel_grace_s=2.0))
-    _, call = taken_up(world, connect(world, "http", "http"))
+    _, call = resumed(world, connect(world, "http", "http"))
     ((rest, _),) = resumptions(world)
-    world.say(rest, result(str(call.id)))
+    world.send(rest, result(str(call.id)))
     world.wait(1.9)
     assert rest not in world.closed
     world.wait(0.2)
@@ -544,17 +545,17 @@ def test_the_rest_of_a_reply_that_stays_open_after_the_answer_is_ended() -> None
 
 
 def test_only_requests_of_clients_are_resumed() -> None:
-    """Not the handshake, and not what needs no answer."""
+    """The response to `initialize` and those to notifications are not resumed."""
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     channel = client.initialize()
-    post = world.hear("initialize")
+    post = world.take_sent("initialize")
     world.open(post.channel, Connected(session="S1"))
     world.end(post.channel, polled())
     assert failure(world, channel)["code"] == -31004
     client = connect(world, "http", "http")
     client.notify("vendor/notice")
-    world.end(world.hear("vendor/notice").channel, polled())
+    world.end(world.take_sent("vendor/notice").channel, polled())
     world.wait(1000.0)
     assert not resumptions(world)
 
@@ -573,7 +574,7 @@ def listens(world: Driver) -> list[Listen]:
 
 @pytest.mark.parametrize("cut", [polled, broken])
 @pytest.mark.parametrize(("retry_ms", "pause_s"), [(None, 1.0), (0, 0.1), (7000, 7.0), (10**9, 60.0)])
-def test_a_get_stream_is_listened_to_again_from_its_last_event(
+def test_a_get_stream_is_resumed_from_its_last_event(
     cut: Callable[..., Cause], retry_ms: int | None, pause_s: float
 ) -> None:
     world = driver()
@@ -586,14 +587,14 @@ def test_a_get_stream_is_listened_to_again_from_its_last_event(
     assert listens(world)[1:] == [Listen(server="http", session="S1", revision="2025-11-25", last_event_id="e5")]
     again = world.last_dial(Listen).channel
     world.open(again, Connected())
-    world.say(again, notification("notifications/message", '{"n":1}'))
+    world.send(again, notification("notifications/message", '{"n":1}'))
     assert len(world.messages(own)) == 1
     world.end(again, cut(None))
     world.wait(1.01)
     assert listens(world)[-1].last_event_id == "e5", "still where it ended"
 
 
-def test_an_id_that_a_get_stream_took_back_is_not_used() -> None:
+def test_a_get_stream_with_an_empty_id_is_opened_afresh() -> None:
     world = driver()
     _, stream = listening(world)
     world.end(stream, broken("e5"))
@@ -617,11 +618,11 @@ def test_a_get_stream_that_cannot_be_resumed_is_opened_afresh(status: int) -> No
     fresh = world.last_dial(Listen).channel
     own = client.listen()
     world.open(fresh, Connected())
-    world.say(fresh, notification("notifications/message", "{}"))
+    world.send(fresh, notification("notifications/message", "{}"))
     assert len(world.messages(own)) == 1
 
 
-def test_a_server_that_refuses_the_fresh_one_too_is_left_alone() -> None:
+def test_a_get_stream_that_is_refused_afresh_is_not_retried() -> None:
     world = driver()
     _, stream = listening(world)
     world.end(stream, broken("e5"))
@@ -633,7 +634,7 @@ def test_a_server_that_refuses_the_fresh_one_too_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("cause", [UNREACHABLE, broken(None), Cause(End.REFUSED, status=503)])
-def test_a_server_that_is_away_for_a_while_is_asked_for_the_rest_when_it_is_back(cause: Cause) -> None:
+def test_a_get_stream_is_resumed_when_its_server_is_back(cause: Cause) -> None:
     world = driver()
     _, stream = listening(world)
     world.end(stream, broken("e5"))
@@ -649,39 +650,39 @@ def test_a_new_session_begins_with_a_fresh_get_stream() -> None:
     client, stream = listening(world)
     world.end(stream, broken("e5"))
     client.request("1", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
-    world.shake_hands(session="S2", listens=True)
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
+    world.start_server(session="S2", listens=True)
     assert listens(world)[-1] == Listen(server="http", session="S2", revision="2025-11-25")
     world.wait(100.0)
     assert len(listens(world)) == 2
 
 
-def test_404_for_the_rest_of_a_get_stream_is_a_forgotten_session() -> None:
+def test_404_on_a_resumed_get_stream_ends_the_session() -> None:
     world = driver()
     client, stream = listening(world)
     world.end(stream, broken("e5"))
     world.wait(1.0)
     world.end(world.last_dial(Listen).channel, FORGOTTEN)
     client.request("1", "tools/list")
-    world.shake_hands(session="S2")
+    world.start_server(session="S2")
     assert [dial.target.session for dial in world.dials if isinstance(dial.target, Post)][-1] == "S2"
-    assert world.hears("tools/list")
+    assert world.was_sent("tools/list")
 
 
-def test_a_client_that_takes_no_events_gets_the_answer_alone_after_all() -> None:
-    """What goes on between us and the server is nothing to it: it is not told of progress, and has nothing to poll."""
+def test_a_client_that_takes_no_events_gets_the_answer_alone() -> None:
+    """The client gets no progress and is not told to poll, though the upstream response is resumed."""
     world = driver()
     client = connect(world, "http", "http")
-    channel = client.say(request("1", "tools/call", WITH_TOKEN), takes_events=False)
-    call = world.hear("tools/call")
+    channel = client.send(request("1", "tools/call", WITH_TOKEN), takes_events=False)
+    call = world.take_sent("tools/call")
     world.open(call.channel, Connected())
     world.open(call.channel, Primed())
-    world.say(call.channel, notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'))
+    world.send(call.channel, notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'))
     world.end(call.channel, polled())
     assert channel not in world.primed and not world.sent[channel] and channel not in world.over
     world.wait(5.0)
-    ((resumed, _),) = resumptions(world)
-    world.open(resumed, Connected())
-    world.say(resumed, result(str(call.id), '{"done":1}'))
+    ((rest, _),) = resumptions(world)
+    world.open(rest, Connected())
+    world.send(rest, result(str(call.id), '{"done":1}'))
     (sent,) = world.sent[channel]
     assert (sent.message, sent.is_last, sent.status, sent.event_id) == (result("1", '{"done":1}'), True, 200, None)

@@ -1,7 +1,6 @@
-"""Through two engines and the other era between them: what the far ends see is what they would see without.
+"""Tests of two engines in a row with the other era between them: both ends see what they would see without the engines.
 
-A client with sessions, a hop without, a server with; and the other way round. What is lossless one way and back is the
-identity: params, results, errors, questions and their answers, progress, logs, changed lists.
+Params, results, errors, questions and their answers, progress, logs and changed lists come through unchanged.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from typing import Any
 
 import pytest
 from chain import Chain, chain, loads
-from driving import Client, Heard, notification, request, result
+from driving import Client, SentMessage, notification, request, result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Connected
+from isthmus.core.base.events import Connected
 from isthmus.core.base.plan import Kind
 from isthmus.core.base.revisions import Era
-from stateless_server import META, asking, bare, discovery, grant, modern_call
+from stateless_server import META, bare, discovery, grant, input_required_result, modern_call
 
 KINDS = [Kind.PIPE, Kind.HTTP]
 FORM: Any = {"message": "who?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "string"}}}}
@@ -59,7 +58,7 @@ METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete",
 
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """A result of any content, or an error, with the method it answers."""
+    """Draws a method, and a result of any content or an error for it."""
     method = draw(
         st.sampled_from(
             ["tools/call", "prompts/get", "resources/read", "completion/complete", "tools/list", "vendor/do"]
@@ -69,25 +68,25 @@ def answers(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         code = draw(st.sampled_from([-32602, -32603, -32601, 1, 42, -1, -31999, 7000]))
         error = {"code": code, "message": draw(names)} | ({"data": draw(objects)} if draw(st.booleans()) else {})
         return method, {"error": error}
-    said: dict[str, Any] = draw(objects)
+    found: dict[str, Any] = draw(objects)
     if method == "tools/call":
-        said["content"] = draw(blocks)
+        found["content"] = draw(blocks)
         if draw(st.booleans()):
-            said["structuredContent"] = structure = draw(objects)
-            said["content"].append({"type": "text", "text": json.dumps(structure)})
+            found["structuredContent"] = structure = draw(objects)
+            found["content"].append({"type": "text", "text": json.dumps(structure)})
         if draw(st.booleans()):
-            said["isError"] = draw(st.booleans())
+            found["isError"] = draw(st.booleans())
     elif method == "resources/read":
-        said["contents"] = [{"uri": "a:b", "text": draw(names)}]
+        found["contents"] = [{"uri": "a:b", "text": draw(names)}]
     elif method == "prompts/get":
-        said["messages"] = [{"role": "user", "content": block} for block in draw(blocks)]
+        found["messages"] = [{"role": "user", "content": block} for block in draw(blocks)]
     elif method == "tools/list":
-        said["tools"] = [{"name": draw(names), "inputSchema": {"type": "object"}, **draw(objects)}]
+        found["tools"] = [{"name": draw(names), "inputSchema": {"type": "object"}, **draw(objects)}]
     elif method == "completion/complete":
-        said["completion"] = {"values": [draw(names)], "hasMore": draw(st.booleans())}
+        found["completion"] = {"values": [draw(names)], "hasMore": draw(st.booleans())}
     if draw(st.booleans()):
-        said["_meta"] = {"example.com/a": draw(values)}
-    return method, {"result": said}
+        found["_meta"] = {"example.com/a": draw(values)}
+    return method, {"result": found}
 
 
 questions = st.lists(st.sampled_from(sorted(ASK)), max_size=2)
@@ -96,7 +95,7 @@ slow = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], d
 
 
 def as_legacy(capabilities: str = OFFERED, kind: Kind = Kind.PIPE) -> tuple[Chain, Client]:
-    """A client with a session, a hop without, a server with one: all introduced."""
+    """Returns a client and a server of the handshake era, with a stateless hop between them, all ready."""
     both, client = chain(Era.STATELESS, kind)
     assert client.pipe is not None
     client.initialize(
@@ -110,36 +109,36 @@ def as_legacy(capabilities: str = OFFERED, kind: Kind = Kind.PIPE) -> tuple[Chai
 
 
 def greet(both: Chain) -> None:
-    """The server begins, as often as sessions are begun with it."""
+    """Answers every handshake and discovery at the server."""
     both.pump()
     for dial in both.back.dials:
         if dial.channel not in both.back.opened:
             both.back.opened.add(dial.channel)
             both.back.open(dial.channel, Connected())
-    while both.back.hears("initialize"):
-        both.back.answer(both.back.hear("initialize"), LEGACY)
-        both.back.hear("notifications/initialized")
+    while both.back.was_sent("initialize"):
+        both.back.answer(both.back.take_sent("initialize"), LEGACY)
+        both.back.take_sent("notifications/initialized")
         both.pump()
-    while both.back.hears("server/discover"):
-        both.back.answer(both.back.hear("server/discover"), discovery(OFFERED))
+    while both.back.was_sent("server/discover"):
+        both.back.answer(both.back.take_sent("server/discover"), discovery(OFFERED))
         both.pump()
 
 
-def take(both: Chain, method: str) -> Heard:
-    """What the server hears of that method, when it has served what comes before."""
+def take(both: Chain, method: str) -> SentMessage:
+    """Takes the message of that method at the server, after serving all that comes before it."""
     both.wait(0.1)
     greet(both)
     both.pump()
-    while both.back.hears("subscriptions/listen"):
-        grant(both.back, both.back.hear("subscriptions/listen"))
+    while both.back.was_sent("subscriptions/listen"):
+        grant(both.back, both.back.take_sent("subscriptions/listen"))
         both.pump()
-    if method == "tools/call" and both.back.hears("tools/list"):  # what the hop wants in headers
-        both.back.answer(both.back.hear("tools/list"), '{"resultType":"complete","tools":[]}')
+    if method == "tools/call" and both.back.was_sent("tools/list"):  # to learn which arguments the hop has in headers
+        both.back.answer(both.back.take_sent("tools/list"), '{"resultType":"complete","tools":[]}')
         both.pump()
-    return both.back.hear(method)
+    return both.back.take_sent(method)
 
 
-def said(both: Chain, client: Client) -> list[dict[str, Any]]:
+def frames_of(both: Chain, client: Client) -> list[dict[str, Any]]:
     both.pump()
     assert client.pipe is not None
     return loads(both.front.messages(client.pipe))
@@ -147,9 +146,8 @@ def said(both: Chain, client: Client) -> list[dict[str, Any]]:
 
 @slow
 @given(script=calls, kind=st.sampled_from(KINDS))
-def test_from_sessions_to_none_and_back(script: list[Any], kind: Kind) -> None:
-    """Client and server with sessions, through a hop without: params go up, and results, errors, questions, answers and
-    progress come back, as if nobody stood between."""
+def test_handshake_to_stateless_and_back(script: list[Any], kind: Kind) -> None:
+    """Params reach the server, and results, errors, questions, answers and progress come back unchanged."""
     both, client = as_legacy(kind=kind)
     assert client.pipe is not None
     for number, ((method, reply), arguments, asked, ticks) in enumerate(script, 100):
@@ -157,8 +155,8 @@ def test_from_sessions_to_none_and_back(script: list[Any], kind: Kind) -> None:
         if ticks:
             params["_meta"] = {"progressToken": f"p{number}", "example.com/k": 1}
         client.request(f'"{number}"', method, json.dumps(params))
-        heard = take(both, method)
-        seen = json.loads(json.dumps(heard.frame["params"]))
+        received = take(both, method)
+        seen = json.loads(json.dumps(received.frame["params"]))
         if ticks:
             token = seen["_meta"].pop("progressToken")
             params["_meta"].pop("progressToken")
@@ -166,26 +164,26 @@ def test_from_sessions_to_none_and_back(script: list[Any], kind: Kind) -> None:
         may_ask = method in ("tools/call", "prompts/get", "resources/read")
         for tick in range(ticks):
             text = json.dumps({"progressToken": token, "progress": tick + 1, "total": 9, "message": "m"})
-            both.back.say(heard.channel, notification("notifications/progress", text))
-            assert said(both, client)[-1]["params"] == {
+            both.back.send(received.channel, notification("notifications/progress", text))
+            assert frames_of(both, client)[-1]["params"] == {
                 "progressToken": f"p{number}",
                 "progress": tick + 1,
                 "total": 9,
                 "message": "m",
             }
         for index, question in enumerate(asked if may_ask else []):
-            both.back.say(heard.channel, request(f'"q{number}.{index}"', question, json.dumps(ASK[question])))
+            both.back.send(received.channel, request(f'"q{number}.{index}"', question, json.dumps(ASK[question])))
             both.wait(0.1)
-            frame = said(both, client)[-1]
+            frame = frames_of(both, client)[-1]
             assert (frame["method"], frame["params"]) == (question, ASK[question])
-            client.say(result(json.dumps(frame["id"]), json.dumps(REPLIES[question])))
+            client.send(result(json.dumps(frame["id"]), json.dumps(REPLIES[question])))
             both.wait(0.1)
-            answer = both.back.hear("").frame
+            answer = both.back.take_sent("").frame
             assert answer == {"jsonrpc": "2.0", "id": f"q{number}.{index}", "result": REPLIES[question]}
-        both.back.reply(heard, json.dumps({"jsonrpc": "2.0", "id": heard.id, **reply}).encode())
+        both.back.reply(received, json.dumps({"jsonrpc": "2.0", "id": received.id, **reply}).encode())
         both.wait(0.1)
-        assert said(both, client)[-1] == {"jsonrpc": "2.0", "id": str(number), **reply}
-    assert not [heard for heard in both.back.heard if heard.frame.get("method") not in PASSING]
+        assert frames_of(both, client)[-1] == {"jsonrpc": "2.0", "id": str(number), **reply}
+    assert not [received for received in both.back.unread if received.frame.get("method") not in PASSING]
 
 
 PASSING = ("resources/subscribe", "logging/setLevel")
@@ -193,21 +191,21 @@ PASSING = ("resources/subscribe", "logging/setLevel")
 
 @slow
 @given(script=calls, kind=st.sampled_from(KINDS))
-def test_from_no_sessions_to_some_and_back(script: list[Any], kind: Kind) -> None:
-    """Client and server without sessions, through a hop with: the server's questions reach the client round by round,
-    and its retry brings the answers under the server's own keys, with the state it gave."""
+def test_stateless_to_handshake_and_back(script: list[Any], kind: Kind) -> None:
+    """The server's questions reach the client in rounds. Its retry brings the answers under the server's own keys, with
+    its state."""
     both, client = chain(Era.HANDSHAKE, kind)
     for number, ((method, reply), arguments, asked, _) in enumerate(script, 100):
         params = {"name": "t", "uri": "a:b", **arguments}
         channel = modern_call(client, str(number), method, json.dumps(params), declared=DECLARED)
-        heard = take(both, method)
-        assert bare(heard.frame["params"]) == params
-        meta = heard.frame["params"]["_meta"]
+        received = take(both, method)
+        assert bare(received.frame["params"]) == params
+        meta = received.frame["params"]["_meta"]
         assert meta[f"{META}clientCapabilities"] == json.loads(DECLARED)
         assert meta[f"{META}clientInfo"] == {"name": "c", "version": "1"}
         if method in ("tools/call", "prompts/get", "resources/read") and asked:
             wanted = {f"k{index}": (question, ASK[question]) for index, question in enumerate(asked)}
-            both.back.answer(heard, asking(wanted, "s\u00e9"))
+            both.back.answer(received, input_required_result(wanted, "s\u00e9"))
             both.wait(0.1)
             shown = loads(both.front.messages(channel))[-1]["result"]
             assert shown["resultType"] == "input_required"
@@ -216,13 +214,13 @@ def test_from_no_sessions_to_some_and_back(script: list[Any], kind: Kind) -> Non
             responses = {key: REPLIES[entry["method"]] for key, entry in shown["inputRequests"].items()}
             retry = params | {"inputResponses": responses, "requestState": shown["requestState"]}
             modern_call(client, str(1000 + number), method, json.dumps(retry), declared=DECLARED)
-            heard = take(both, method)
+            received = take(both, method)
             expected = {key: REPLIES[question] for key, (question, _) in wanted.items()}
-            assert bare(heard.frame["params"]) == params | {"inputResponses": expected, "requestState": "s\u00e9"}
-        said_by_server = {
+            assert bare(received.frame["params"]) == params | {"inputResponses": expected, "requestState": "s\u00e9"}
+        members = {
             kind: ({"resultType": "complete", **part} if kind == "result" else part) for kind, part in reply.items()
         }
-        both.back.reply(heard, json.dumps({"jsonrpc": "2.0", "id": heard.id, **said_by_server}).encode())
+        both.back.reply(received, json.dumps({"jsonrpc": "2.0", "id": received.id, **members}).encode())
         both.wait(0.1)
         seen = loads(both.front.messages(channel))[-1]
         if "error" in reply:
@@ -237,14 +235,14 @@ def test_from_no_sessions_to_some_and_back(script: list[Any], kind: Kind) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bytes_that_nobody_reads_cross_both_engines(kind: Kind) -> None:
-    """Numbers, escapes and the order of members are what they were, there and back."""
+def test_unread_bytes_cross_both_engines(kind: Kind) -> None:
+    """Numbers, escapes and the order of members are kept both ways."""
     both, client = as_legacy(kind=kind)
     odd = '{"z":1.0,"a":1e2,"n":-0,"big":10000000000000000000000000000000000000000,"e":"\\u00e9\\/"}'
     client.request("7.0", "tools/call", f'{{"name":"t","arguments":{odd}}}')
-    heard = take(both, "tools/call")
-    assert odd.encode() in heard.raw
-    both.back.answer(heard, f'{{"content":[],"structuredContent":{odd},"vendor":{odd}}}')
+    received = take(both, "tools/call")
+    assert odd.encode() in received.raw
+    both.back.answer(received, f'{{"content":[],"structuredContent":{odd},"vendor":{odd}}}')
     both.wait(0.1)
     assert client.pipe is not None
     answer = both.front.messages(client.pipe)[-1]
@@ -253,10 +251,10 @@ def test_bytes_that_nobody_reads_cross_both_engines(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_introduction_says_the_same_at_both_ends(kind: Kind) -> None:
-    """The server is shown the client's name and abilities, and the client the server's."""
+def test_client_and_server_info_cross_both_engines(kind: Kind) -> None:
+    """The server gets the client's name and capabilities, and the client the server's."""
     both, client = as_legacy(kind=kind)
-    seen = said(both, client)[0]["result"]
+    seen = frames_of(both, client)[0]["result"]
     original = json.loads(LEGACY)
     assert seen["protocolVersion"] == original["protocolVersion"]
     assert seen["serverInfo"] == original["serverInfo"]
@@ -272,26 +270,26 @@ def test_an_introduction_says_the_same_at_both_ends(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_changes_are_told_through_both(kind: Kind) -> None:
-    """Each change at the server is told to the client at least once, and no other."""
+def test_changes_cross_both_engines(kind: Kind) -> None:
+    """The client gets each change of the server at least once, and no other."""
     both, client = as_legacy(kind=kind)
     client.request("5", "resources/subscribe", '{"uri":"a:b"}')
-    heard = take(both, "resources/subscribe")
-    assert bare(heard.frame["params"]) == {"uri": "a:b"}
-    both.back.answer(heard)
+    received = take(both, "resources/subscribe")
+    assert bare(received.frame["params"]) == {"uri": "a:b"}
+    both.back.answer(received)
     both.wait(6.0)
-    assert [frame for frame in said(both, client) if frame.get("id") == 5][-1]["result"] == {}
-    before = len(said(both, client))
+    assert [frame for frame in frames_of(both, client) if frame.get("id") == 5][-1]["result"] == {}
+    before = len(frames_of(both, client))
     for method, params in (
         ("notifications/tools/list_changed", None),
         ("notifications/prompts/list_changed", None),
         ("notifications/resources/list_changed", None),
         ("notifications/resources/updated", '{"uri":"a:b"}'),
     ):
-        both.back.say(heard.channel, notification(method, params))
+        both.back.send(received.channel, notification(method, params))
     both.wait(0.1)
-    told = [(frame["method"], frame.get("params", {}).get("uri")) for frame in said(both, client)[before:]]
-    assert told == [
+    changes = [(frame["method"], frame.get("params", {}).get("uri")) for frame in frames_of(both, client)[before:]]
+    assert changes == [
         ("notifications/tools/list_changed", None),
         ("notifications/prompts/list_changed", None),
         ("notifications/resources/list_changed", None),
@@ -301,37 +299,37 @@ def test_changes_are_told_through_both(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("level", ["debug", "warning", "emergency"])
-def test_logs_are_told_as_loud_as_wanted(level: str, kind: Kind) -> None:
-    """The level set by the client is set at the server before the next call; what is logged in it comes back."""
+def test_logs_of_the_set_level_cross_both_engines(level: str, kind: Kind) -> None:
+    """The level that the client sets is set at the server before the next call, and its log messages come back."""
     both, client = as_legacy(kind=kind)
     client.request("5", "logging/setLevel", f'{{"level":"{level}"}}')
     client.request("6", "prompts/get", '{"name":"t"}')
-    heard = take(both, "logging/setLevel")
-    assert heard.frame["params"] == {"level": level}
-    both.back.answer(heard)
+    received = take(both, "logging/setLevel")
+    assert received.frame["params"] == {"level": level}
+    both.back.answer(received)
     call = take(both, "prompts/get")
     log = {"level": level, "logger": "l", "data": {"x": [1, None]}}
-    both.back.say(call.channel, notification("notifications/message", json.dumps(log)))
+    both.back.send(call.channel, notification("notifications/message", json.dumps(log)))
     both.wait(0.1)
-    assert said(both, client)[-1] == {"jsonrpc": "2.0", "method": "notifications/message", "params": log}
+    assert frames_of(both, client)[-1] == {"jsonrpc": "2.0", "method": "notifications/message", "params": log}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hop", list(Era))
-def test_a_cancellation_reaches_the_far_end(hop: Era, kind: Kind) -> None:
-    """In either direction: the server is told, under its own id, and the client hears nothing more of the call."""
+def test_a_cancellation_reaches_the_server(hop: Era, kind: Kind) -> None:
+    """The server gets the cancellation under its own id, and the client gets nothing more of the call."""
     if hop is Era.STATELESS:
         both, client = as_legacy(kind=kind)
         channel = client.request("9", "tools/call", '{"name":"t"}')
     else:
         both, client = chain(hop, kind)
         channel = modern_call(client, "9", "tools/call", '{"name":"t"}', declared=DECLARED)
-    heard = take(both, "tools/call")
+    received = take(both, "tools/call")
     client.notify("notifications/cancelled", '{"requestId":9,"reason":"enough"}')
     both.wait(0.1)
-    assert both.back.hear("notifications/cancelled").frame["params"]["requestId"] == heard.id
+    assert both.back.take_sent("notifications/cancelled").frame["params"]["requestId"] == received.id
     before = len(both.front.messages(channel))
-    both.back.answer(heard, '{"resultType":"complete","content":[]}')
+    both.back.answer(received, '{"resultType":"complete","content":[]}')
     both.wait(60.0)
     assert len(both.front.messages(channel)) == before
 
@@ -339,15 +337,15 @@ def test_a_cancellation_reaches_the_far_end(hop: Era, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("question", ["sampling/createMessage", "roots/list"])
 def test_a_refusal_of_the_client_ends_its_call(question: str, kind: Kind) -> None:
-    """The hop between has no word for it: the client gets one final answer, and the server does not wait for ever."""
+    """The stateless hop cannot carry a refusal: the client gets one final answer, and the server does not wait."""
     both, client = as_legacy(kind=kind)
     client.request("9", "tools/call", '{"name":"t"}')
-    heard = take(both, "tools/call")
-    both.back.say(heard.channel, request('"q"', question, json.dumps(ASK[question])))
+    received = take(both, "tools/call")
+    both.back.send(received.channel, request('"q"', question, json.dumps(ASK[question])))
     both.wait(0.1)
-    frame = said(both, client)[-1]
-    client.say(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"no"}}' % frame["id"])
+    frame = frames_of(both, client)[-1]
+    client.send(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"no"}}' % frame["id"])
     both.wait(0.1)
-    assert said(both, client)[-1]["result"]["isError"] is True
+    assert frames_of(both, client)[-1]["result"]["isError"] is True
     both.wait(700.0)
-    assert "error" in both.back.hear("").frame
+    assert "error" in both.back.take_sent("").frame

@@ -1,4 +1,5 @@
-"""A server without sessions asks by ending the call; its client, which has a session, is asked while it waits."""
+"""Tests of `input_required` rounds: a stateless server ends a call with questions, which its client gets as requests
+while the call waits."""
 
 from __future__ import annotations
 
@@ -6,19 +7,19 @@ import json
 from typing import Any
 
 import pytest
-from driving import Driver, driver, newcomer, notification, result
+from driving import Driver, driver, new_client, notification, result
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Connected
+from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator
 from stateless_server import (
     DIED,
     META,
     Pair,
-    asking,
     bare,
     discovered,
+    input_required_result,
     modern_call,
     modern_plan,
     pair,
@@ -56,101 +57,101 @@ rounds = st.lists(
     method=st.sampled_from(["tools/call", "prompts/get", "resources/read"]),
     order=st.randoms(use_true_random=False),
 )
-def test_every_round_is_asked_and_brings_one_retry(
+def test_every_round_reaches_the_client_and_makes_one_retry(
     script: list[tuple[dict[str, Any], str | None]], down: str, up: Kind, method: str, order: Any
 ) -> None:
-    """The client sees the questions of each round, and the server a retry that differs from the first request in its
-    id, in `_meta`, and in the answers and the state of that round only."""
+    """The client gets the questions of each round. The retry differs from the first request only in its id, in `_meta`,
+    and in the answers and state of that round."""
     both = pair(down, up)
     params = {"name": "t", "uri": "a:b", "arguments": {"x": 1.0}}
-    channel, heard = both.call("7", json.dumps(params), method)
-    first = bare(heard.frame["params"])
+    channel, received = both.call("7", json.dumps(params), method)
+    first = bare(received.frame["params"])
     assert first == params
-    numbers = {heard.id}
-    told = 0
+    numbers = {received.id}
+    count = 0
     for asked, state in script:
-        both.world.answer(heard, asking(asked or None, state))
-        seen = both.asked(channel)[told:]
-        told += len(seen)
+        both.world.answer(received, input_required_result(asked or None, state))
+        seen = both.asked(channel)[count:]
+        count += len(seen)
         assert [(frame["method"], frame.get("params")) for frame in seen] == list(asked.values())
         assert both.answer(channel) is None
         order.shuffle(seen)
         for index, frame in enumerate(seen):
-            assert not both.world.heard, f"{len(seen) - index} answers are missing"
+            assert not both.world.unread, f"{len(seen) - index} answers are missing"
             both.reply(frame["id"], REPLIES[frame["method"]])
         both.world.wait(5.0 if not asked else 0.0)
-        heard = both.world.hear(method)
-        assert heard.id not in numbers
-        numbers.add(heard.id)
+        received = both.world.take_sent(method)
+        assert received.id not in numbers
+        numbers.add(received.id)
         extra = {} if not asked else {"inputResponses": {k: json.loads(REPLIES[m]) for k, (m, _) in asked.items()}}
         extra |= {} if state is None else {"requestState": state}
-        assert bare(heard.frame["params"]) == first | extra
+        assert bare(received.frame["params"]) == first | extra
     both.world.answer(
-        heard, '{"resultType":"complete","content":[{"type":"text","text":"\\u00e9"}],"contents":[],"messages":[]}'
+        received, '{"resultType":"complete","content":[{"type":"text","text":"\\u00e9"}],"contents":[],"messages":[]}'
     )
     answer = both.answer(channel)
     assert answer is not None
     assert "resultType" not in answer["result"]
     assert answer["id"] == 7
-    assert not both.world.heard
+    assert not both.world.unread
 
 
 def test_params_travel_byte_for_byte_into_every_retry() -> None:
-    """What nobody reads of a request is in each retry as the client wrote it; so is the server's state."""
+    """Unread params are as the client wrote them in each retry, and so is the server's state."""
     both = pair("pipe", Kind.PIPE)
     arguments = '"arguments":{"a":1.0,"b":1e2,"c":-0,"d":10000000000000000000000000000000000000000,"e":"\\u00e9"}'
-    _, heard = both.call("1", f'{{"name":"t",{arguments}}}')
+    _, received = both.call("1", f'{{"name":"t",{arguments}}}')
     state = '{"resultType":"input_required","requestState":"a\\u00e9\\/b\\ud83d\\ude00"}'
-    both.world.answer(heard, state)
+    both.world.answer(received, state)
     both.world.wait(0.25)
-    again = both.world.hear("tools/call").raw
+    again = both.world.take_sent("tools/call").raw
     assert b'"requestState":"a\\u00e9\\/b\\ud83d\\ude00"' in again
     assert arguments.encode() in again
 
 
 @pytest.mark.parametrize("count", [1, 6, 40])
-def test_a_server_that_wants_only_to_be_asked_again_is_with_growing_pauses(count: int) -> None:
-    """State-only results cause as many retries, at least 250 ms apart, doubled to 5 s, not bounded by their number."""
+def test_results_with_only_a_state_are_retried_with_growing_pauses(count: int) -> None:
+    """Results with only a state make retries without limit, at least 250 ms apart, doubled up to 5 s."""
     both = pair("http", Kind.HTTP)
-    channel, heard = both.call()
+    channel, received = both.call()
     pause = 0.25
     for number in range(count):
-        both.world.answer(heard, asking(None, str(number)))
+        both.world.answer(received, input_required_result(None, str(number)))
         both.world.wait(pause - 0.01)
-        assert not both.world.hears("tools/call")
+        assert not both.world.was_sent("tools/call")
         both.world.wait(0.02)
-        heard = both.world.hear("tools/call")
-        assert heard.frame["params"]["requestState"] == str(number)
+        received = both.world.take_sent("tools/call")
+        assert received.frame["params"]["requestState"] == str(number)
         pause = min(pause * 2, 5.0)
-    both.world.answer(heard, DONE)
+    both.world.answer(received, DONE)
     assert both.answer(channel) == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
 
 
 def test_a_round_with_questions_makes_pauses_short_again() -> None:
-    """Pauses grow while there is nothing but pauses."""
+    """A round with questions resets the pauses."""
     both = pair("pipe", Kind.PIPE)
-    channel, heard = both.call()
+    channel, received = both.call()
     for _ in range(4):
-        both.world.answer(heard, asking(None, "s"))
+        both.world.answer(received, input_required_result(None, "s"))
         both.world.wait(5.0)
-        heard = both.world.hear("tools/call")
-    both.world.answer(heard, asking({"k": ("elicitation/create", FORM)}))
+        received = both.world.take_sent("tools/call")
+    both.world.answer(received, input_required_result({"k": ("elicitation/create", FORM)}))
     both.reply(both.asked(channel)[-1]["id"], REPLIES["elicitation/create"])
-    both.world.answer(both.world.hear("tools/call"), asking(None, "s"))
+    both.world.answer(both.world.take_sent("tools/call"), input_required_result(None, "s"))
     both.world.wait(0.25)
-    assert both.world.hears("tools/call")
+    assert both.world.was_sent("tools/call")
 
 
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 def test_rounds_are_bounded(method: str) -> None:
-    """A server that asks without end is given up, and the client told: a tool's caller in a result it reads."""
+    """After too many rounds the call is given up, and a tool's caller gets the reason as a result."""
     both = pair("pipe", Kind.PIPE, limits=Limits(rounds_max=3))
-    channel, heard = both.call("1", '{"name":"t","uri":"a:b"}', method)
+    channel, received = both.call("1", '{"name":"t","uri":"a:b"}', method)
     for _ in range(3):
-        both.world.answer(heard, asking({"k": ("roots/list", {})}))
+        both.world.answer(received, input_required_result({"k": ("roots/list", {})}))
         both.reply(both.asked(channel)[-1]["id"], REPLIES["roots/list"])
-        heard = both.world.hear(method)
-    both.world.answer(heard, asking({"k": ("roots/list", {})}))
+        received = both.world.take_sent(method)
+    both.world.answer(received, input_required_result({"k": ("roots/list", {})}))
     answer = both.answer(channel)
     assert answer is not None
     if method == "tools/call":
@@ -158,10 +159,10 @@ def test_rounds_are_bounded(method: str) -> None:
     else:
         assert answer["error"]["code"] == -31006
     assert len(both.asked(channel)) == 3
-    assert not both.world.heard
+    assert not both.world.unread
 
 
-# --- What the client says ---------------------------------------------------------------------------------------------
+# --- Answers of the client --------------------------------------------------------------------------------------------
 
 
 @KINDS
@@ -169,13 +170,15 @@ def test_rounds_are_bounded(method: str) -> None:
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 @pytest.mark.parametrize("question", ["sampling/createMessage", "roots/list"])
 def test_a_refusal_ends_the_call(question: str, method: str, down: str, up: Kind) -> None:
-    """There is no place for an error in a retry: the client gets one final answer, the server no retry, and no other
-    question of the round stays open."""
+    """A retry cannot carry an error: the client gets one final answer, the server no retry, and the other questions of
+    the round are withdrawn."""
     both = pair(down, up)
-    channel, heard = both.call("1", '{"name":"t","uri":"a:b"}', method)
-    both.world.answer(heard, asking({"a": (question, ASK[question]), "b": ("elicitation/create", FORM)}))
+    channel, received = both.call("1", '{"name":"t","uri":"a:b"}', method)
+    both.world.answer(
+        received, input_required_result({"a": (question, ASK[question]), "b": ("elicitation/create", FORM)})
+    )
     refusing, other = both.asked(channel)
-    both.client.say(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"never"}}' % refusing["id"])
+    both.client.send(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"never"}}' % refusing["id"])
     answer = both.answer(channel)
     assert answer is not None
     if method == "tools/call":
@@ -188,25 +191,25 @@ def test_a_refusal_ends_the_call(question: str, method: str, down: str, up: Kind
     assert [frame["params"]["requestId"] for frame in withdrawn] == [other["id"]]
     both.reply(other["id"], REPLIES["elicitation/create"])
     both.world.wait(60.0)
-    assert not both.world.heard
+    assert not both.world.unread
 
 
 @KINDS
-def test_a_form_that_cannot_be_shown_counts_as_turned_away(up: Kind) -> None:
-    """An error to an elicitation is the user's turning away: the server learns that, as {"action": "cancel"}."""
+def test_an_error_to_an_elicitation_counts_as_cancelled(up: Kind) -> None:
+    """The server gets {"action": "cancel"}."""
     both = pair("pipe", up)
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("elicitation/create", FORM)}, "s"))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("elicitation/create", FORM)}, "s"))
     (asked,) = both.asked(channel)
-    both.client.say(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no window"}}' % asked["id"])
-    assert both.world.hear("tools/call").frame["params"]["inputResponses"] == {"a": {"action": "cancel"}}
+    both.client.send(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no window"}}' % asked["id"])
+    assert both.world.take_sent("tools/call").frame["params"]["inputResponses"] == {"a": {"action": "cancel"}}
 
 
-def test_nobody_answers_for_too_long() -> None:
-    """Each question has its time; then it counts as refused, and the call ends."""
-    both = pair("pipe", Kind.PIPE, limits=Limits(ask_timeout_s=60.0))
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("sampling/createMessage", SAMPLE)}))
+def test_an_unanswered_question_ends_the_call() -> None:
+    """Each question has a timeout. After that it counts as refused, and the call ends."""
+    both = pair("pipe", Kind.PIPE, limits=Limits(question_timeout_s=60.0))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("sampling/createMessage", SAMPLE)}))
     both.world.wait(59.0)
     assert both.answer(channel) is None
     both.world.wait(2.0)
@@ -214,73 +217,73 @@ def test_nobody_answers_for_too_long() -> None:
     assert answer is not None
     assert answer["result"]["isError"] is True
     both.reply(both.asked(channel)[0]["id"], REPLIES["sampling/createMessage"])
-    assert not both.world.heard
+    assert not both.world.unread
 
 
 @pytest.mark.parametrize("text", ["[]", '{"action":"maybe"}', '"yes"', "null", '{"content":{}}'])
-def test_an_answer_that_is_none_never_reaches_the_server(text: str) -> None:
-    """A form's answer that is not of its shape is a turning away."""
+def test_an_invalid_answer_never_reaches_the_server(text: str) -> None:
+    """An answer to a form that has not its shape counts as cancelled."""
     both = pair("pipe", Kind.PIPE)
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("elicitation/create", FORM)}))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("elicitation/create", FORM)}))
     both.reply(both.asked(channel)[0]["id"], text)
-    assert both.world.hear("tools/call").frame["params"]["inputResponses"] == {"a": {"action": "cancel"}}
+    assert both.world.take_sent("tools/call").frame["params"]["inputResponses"] == {"a": {"action": "cancel"}}
 
 
 @KINDS
 def test_an_answer_counts_once(up: Kind) -> None:
-    """Corner case 33: a second answer to a question, or one to a question nobody asked, changes nothing."""
+    """Corner case 33: a second answer to a question, or one to no question, changes nothing."""
     both = pair("pipe", up)
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("elicitation/create", FORM), "b": ("roots/list", {})}))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("elicitation/create", FORM), "b": ("roots/list", {})}))
     first, second = both.asked(channel)
     both.reply(first["id"], '{"action":"decline"}')
     both.reply(first["id"], REPLIES["elicitation/create"])
     both.reply(999, REPLIES["elicitation/create"])
-    assert not both.world.heard
+    assert not both.world.unread
     both.reply(second["id"], REPLIES["roots/list"])
-    responses = both.world.hear("tools/call").frame["params"]["inputResponses"]
+    responses = both.world.take_sent("tools/call").frame["params"]["inputResponses"]
     assert responses == {"a": {"action": "decline"}, "b": json.loads(REPLIES["roots/list"])}
 
 
-# --- What the server may ask ------------------------------------------------------------------------------------------
+# --- Questions of the server ------------------------------------------------------------------------------------------
 
 UNASKABLE: dict[str, str] = {
     "nothing": '{"resultType":"input_required"}',
     "no object": '{"resultType":"input_required","inputRequests":[]}',
-    "another method": asking({"a": ("ping", {})}),
-    "a method of its own": asking({"a": ("vendor/ask", {})}),
-    "one bad among good": asking({"a": ("roots/list", {}), "b": ("tools/list", {})}),
+    "another method": input_required_result({"a": ("ping", {})}),
+    "a method of its own": input_required_result({"a": ("vendor/ask", {})}),
+    "one bad among good": input_required_result({"a": ("roots/list", {}), "b": ("tools/list", {})}),
     "a state that is no text": '{"resultType":"input_required","requestState":1}',
-    "a form without a message": asking({"a": ("elicitation/create", {"requestedSchema": {}})}),
+    "a form without a message": input_required_result({"a": ("elicitation/create", {"requestedSchema": {}})}),
 }
 
 
 @KINDS
 @pytest.mark.parametrize("case", UNASKABLE)
-def test_what_cannot_be_asked_fails_the_call(case: str, up: Kind) -> None:
-    """A broken question is the server's fault: -32603, nothing asked, no retry."""
+def test_an_invalid_question_fails_the_call(case: str, up: Kind) -> None:
+    """An invalid question is the server's fault: -32603, no question, no retry."""
     both = pair("pipe", up)
-    channel, heard = both.call()
-    both.world.answer(heard, UNASKABLE[case])
+    channel, received = both.call()
+    both.world.answer(received, UNASKABLE[case])
     answer = both.answer(channel)
     assert answer is not None
     assert answer["error"]["code"] == -32603
     assert not both.asked(channel)
     both.world.wait(60.0)
-    assert not both.world.heard
+    assert not both.world.unread
 
 
 @pytest.mark.parametrize(
     "declared", ["{}", '{"elicitation":{}}', '{"sampling":{}}', '{"roots":{}}', '{"elicitation":{"url":{}}}']
 )
 @pytest.mark.parametrize("question", [*ASK, "url"])
-def test_a_client_is_asked_only_what_it_declared(declared: str, question: str) -> None:
-    """The client never sees a request for a capability it has not declared: its server broke the rule."""
+def test_a_client_gets_only_questions_that_it_declared(declared: str, question: str) -> None:
+    """The client never gets a request for a capability that it has not declared."""
     both = pair("pipe", Kind.PIPE, declared=declared)
-    channel, heard = both.call()
+    channel, received = both.call()
     method, params = ("elicitation/create", PAGE) if question == "url" else (question, ASK[question])
-    both.world.answer(heard, asking({"a": (method, params)}))
+    both.world.answer(received, input_required_result({"a": (method, params)}))
     abilities = json.loads(declared)
     if question == "url":
         may_ask = "url" in abilities.get("elicitation", {})
@@ -295,11 +298,11 @@ def test_a_client_is_asked_only_what_it_declared(declared: str, question: str) -
 
 
 @pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "completion/complete"])
-def test_only_three_requests_may_ask(method: str) -> None:
-    """Corner case 35: `input_required` where no question is allowed is no result."""
+def test_input_required_is_allowed_for_three_methods(method: str) -> None:
+    """Corner case 35: `input_required` is no valid result of any other method."""
     both = pair("pipe", Kind.PIPE)
-    channel, heard = both.call("1", "{}", method)
-    both.world.answer(heard, asking({"a": ("roots/list", {})}))
+    channel, received = both.call("1", "{}", method)
+    both.world.answer(received, input_required_result({"a": ("roots/list", {})}))
     answer = both.answer(channel)
     assert answer is not None
     assert answer["error"]["code"] == -32603
@@ -308,18 +311,20 @@ def test_only_three_requests_may_ask(method: str) -> None:
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 @pytest.mark.parametrize("up", [Kind.PIPE, Kind.HTTP])
-def test_no_client_with_a_session_sees_a_result_that_asks(revision: str, up: Kind) -> None:
-    """No frame to it ever has the resultType `input_required` or `task`, or a key of the other era."""
+def test_no_client_of_the_handshake_era_sees_input_required(revision: str, up: Kind) -> None:
+    """No message to it has the resultType `input_required` or `task`, or a key of the other era."""
     both = pair("pipe", up, revision=revision)
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("roots/list", {}), "b": ("sampling/createMessage", SAMPLE)}, "s"))
+    channel, received = both.call()
+    both.world.answer(
+        received, input_required_result({"a": ("roots/list", {}), "b": ("sampling/createMessage", SAMPLE)}, "s")
+    )
     for frame in both.asked(channel):
         both.reply(frame["id"], REPLIES[frame["method"]])
-    both.world.answer(both.world.hear("tools/call"), DONE)
-    said = b"".join(both.world.messages(channel))
-    assert b"resultType" not in said
-    assert b"requestState" not in said
-    assert META.encode() not in said
+    both.world.answer(both.world.take_sent("tools/call"), DONE)
+    text = b"".join(both.world.messages(channel))
+    assert b"resultType" not in text
+    assert b"requestState" not in text
+    assert META.encode() not in text
 
 
 CHOICES: Any = {
@@ -337,16 +342,16 @@ CHOICES: Any = {
 }
 
 
-def test_a_question_is_shown_as_the_client_s_revision_has_it() -> None:
-    """2025-11-25 sees the whole form; 2025-06-18 one of plain fields, whose answer is put together again."""
+def test_a_question_has_the_form_of_the_client_s_revision() -> None:
+    """2025-11-25 gets the whole form. 2025-06-18 gets one of plain fields, whose answer is put together again."""
     both = pair("pipe", Kind.PIPE, revision="2025-11-25")
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("elicitation/create", CHOICES)}))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("elicitation/create", CHOICES)}))
     assert both.asked(channel)[0]["params"] == CHOICES
 
     both = pair("pipe", Kind.PIPE, revision="2025-06-18", declared='{"elicitation":{}}')
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("elicitation/create", CHOICES)}))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("elicitation/create", CHOICES)}))
     shown = both.asked(channel)[0]["params"]
     assert "mode" not in shown
     properties = shown["requestedSchema"]["properties"]
@@ -355,25 +360,25 @@ def test_a_question_is_shown_as_the_client_s_revision_has_it() -> None:
     assert len(chosen) == 3
     content = dict(zip(chosen, [True, False, True], strict=True)) | {"one": "a"}
     both.reply(both.asked(channel)[0]["id"], json.dumps({"action": "accept", "content": content}))
-    given_back = both.world.hear("tools/call").frame["params"]["inputResponses"]["a"]
+    given_back = both.world.take_sent("tools/call").frame["params"]["inputResponses"]["a"]
     assert given_back["content"] == {"one": "a", "many": ["x", "z"]}
 
 
-# --- Pages to visit ---------------------------------------------------------------------------------------------------
+# --- URL elicitation --------------------------------------------------------------------------------------------------
 
 
 @KINDS
 @SIDES
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
-def test_a_visit_is_said_to_be_over_once_the_server_goes_on(action: str, down: str, up: Kind) -> None:
-    """Per page to visit the client hears at most one `complete`, of the id it saw, only after "accept", and only when
+def test_elicitation_complete_is_sent_once_the_server_goes_on(action: str, down: str, up: Kind) -> None:
+    """The client gets at most one `complete` for each elicitation, with its own id, only after "accept", and only when
     the server has taken the retry."""
     both = pair(down, up)
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("elicitation/create", PAGE)}, "s"))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("elicitation/create", PAGE)}, "s"))
     (asked,) = both.asked(channel)
-    visit = asked["params"]["elicitationId"]
-    assert {**PAGE, "elicitationId": visit} == asked["params"]
+    elicitation_id = asked["params"]["elicitationId"]
+    assert {**PAGE, "elicitationId": elicitation_id} == asked["params"]
     both.reply(asked["id"], json.dumps({"action": action}))
 
     def completed() -> list[str]:
@@ -381,19 +386,19 @@ def test_a_visit_is_said_to_be_over_once_the_server_goes_on(action: str, down: s
         return [f["params"]["elicitationId"] for f in frames if f.get("method") == "notifications/elicitation/complete"]
 
     assert completed() == []
-    both.world.answer(both.world.hear("tools/call"), asking(None, "t"))
-    assert completed() == ([visit] if action == "accept" else [])
+    both.world.answer(both.world.take_sent("tools/call"), input_required_result(None, "t"))
+    assert completed() == ([elicitation_id] if action == "accept" else [])
     both.world.wait(1.0)
-    both.world.answer(both.world.hear("tools/call"), DONE)
-    assert completed() == ([visit] if action == "accept" else [])
+    both.world.answer(both.world.take_sent("tools/call"), DONE)
+    assert completed() == ([elicitation_id] if action == "accept" else [])
     assert both.answer(channel) is not None
 
 
-def test_word_of_an_unknown_visit_is_not_passed_on() -> None:
-    """A server without sessions has no such notification: nothing comes of it."""
+def test_elicitation_complete_of_a_stateless_server_is_dropped() -> None:
+    """The stateless era has no such notification."""
     both = pair("pipe", Kind.PIPE)
-    channel, heard = both.call()
-    both.world.say(heard.channel, notification("notifications/elicitation/complete", '{"elicitationId":"e"}'))
+    channel, received = both.call()
+    both.world.send(received.channel, notification("notifications/elicitation/complete", '{"elicitationId":"e"}'))
     assert both.world.messages(channel) == []
 
 
@@ -408,35 +413,35 @@ def cancel(both: Pair, id_raw: str = "1") -> None:
 @SIDES
 @pytest.mark.parametrize("stage", ["sent", "asking", "half answered", "pausing", "retried"])
 def test_a_cancelled_call_is_over_at_every_stage(stage: str, down: str, up: Kind) -> None:
-    """After a cancellation nothing more is said of the call: not to the client, but that a question is withdrawn; and
-    to the server only what it must know of a request that it works on."""
+    """After a cancellation the client gets only withdrawals of questions, and the server only the cancellation of a
+    request that it works on."""
     both = pair(down, up)
     world = both.world
-    channel, heard = both.call()
+    channel, received = both.call()
     if stage in ("asking", "half answered", "retried"):
-        world.answer(heard, asking({"a": ("elicitation/create", FORM), "b": ("roots/list", {})}))
+        world.answer(received, input_required_result({"a": ("elicitation/create", FORM), "b": ("roots/list", {})}))
         first, second = both.asked(channel)
         if stage != "asking":
             both.reply(first["id"], REPLIES["elicitation/create"])
         if stage == "retried":
             both.reply(second["id"], REPLIES["roots/list"])
-            heard = world.hear("tools/call")
+            received = world.take_sent("tools/call")
     elif stage == "pausing":
-        world.answer(heard, asking(None, "s"))
+        world.answer(received, input_required_result(None, "s"))
     before = len(both.asked(channel))
     cancel(both)
     is_running = stage in ("sent", "retried")
     if up is Kind.HTTP:
-        assert (heard.channel in world.closed) is is_running, "closing the stream is the cancellation"
+        assert (received.channel in world.closed) is is_running, "closing the stream is the cancellation"
     else:
-        assert world.hears("notifications/cancelled") is is_running
+        assert world.was_sent("notifications/cancelled") is is_running
         if is_running:
-            assert world.hear("notifications/cancelled").frame["params"]["requestId"] == heard.id
-            world.answer(heard, DONE)
+            assert world.take_sent("notifications/cancelled").frame["params"]["requestId"] == received.id
+            world.answer(received, DONE)
     for frame in both.asked(channel)[:before]:
         both.reply(frame["id"], REPLIES[frame["method"]])
     world.wait(60.0)
-    assert not [h for h in world.heard if h.frame.get("method") == "tools/call"]
+    assert not [h for h in world.unread if h.frame.get("method") == "tools/call"]
     assert all("result" not in frame for frame in world.frames(channel))
     cancelled = [f for f in world.frames(channel) if f.get("method") == "notifications/cancelled"]
     assert len(cancelled) == {"asking": 2, "half answered": 1}.get(stage, 0)
@@ -447,52 +452,55 @@ def test_a_cancelled_call_is_over_at_every_stage(stage: str, down: str, up: Kind
 @KINDS
 @pytest.mark.parametrize("stage", ["sent", "asking", "pausing"])
 def test_a_client_that_leaves_for_good_leaves_nothing_behind(stage: str, down: str, up: Kind) -> None:
-    """The session ends with all that was asked in it, at every stage."""
+    """The end of the session ends all of its calls and questions, at every stage."""
     both = pair(down, up)
     world = both.world
-    _channel, heard = both.call()
+    _channel, received = both.call()
     if stage != "sent":
-        world.answer(heard, asking({"a": ("roots/list", {})}) if stage == "asking" else asking(None, "s"))
+        world.answer(
+            received,
+            input_required_result({"a": ("roots/list", {})}) if stage == "asking" else input_required_result(None, "s"),
+        )
     if both.client.pipe is not None:
         world.end(both.client.pipe)
     else:
         both.client.delete()
     world.wait(120.0)
-    assert not [h for h in world.heard if h.frame.get("method") == "tools/call"]
+    assert not [h for h in world.unread if h.frame.get("method") == "tools/call"]
     assert world.engine.session_count == 0
     assert world.engine.exchange_count == 0
 
 
 @pytest.mark.parametrize("stage", ["asking", "pausing"])
 @KINDS
-def test_a_server_that_is_lost_between_two_rounds_is_asked_again_when_it_is_back(up: Kind, stage: str) -> None:
-    """Between rounds the call is with the client, and its state in the retry: nothing of it is lost with a process."""
+def test_a_retry_is_sent_when_a_server_lost_between_rounds_is_back(up: Kind, stage: str) -> None:
+    """The state of a call between rounds is in its retry, so the loss of a process loses nothing."""
     both = pair("pipe", up)
     world = both.world
-    channel, heard = both.call()
-    world.answer(heard, asking({"a": ("roots/list", {})} if stage == "asking" else None, "s"))
+    channel, received = both.call()
+    world.answer(received, input_required_result({"a": ("roots/list", {})} if stage == "asking" else None, "s"))
     if up is Kind.PIPE:
-        world.end(heard.channel, DIED)
+        world.end(received.channel, DIED)
     assert both.answer(channel) is None
     if stage == "asking":
         both.reply(both.asked(channel)[0]["id"], REPLIES["roots/list"])
     world.wait(0.25)
     if up is Kind.PIPE:
         discovered(world)
-    again = world.hear("tools/call")
+    again = world.take_sent("tools/call")
     assert again.frame["params"]["requestState"] == "s"
     assert ("inputResponses" in again.frame["params"]) is (stage == "asking")
     world.answer(again, DONE)
     assert both.answer(channel) == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
 
 
-def test_a_server_that_dies_while_it_works_on_a_retry_may_have_run_it() -> None:
-    """A retry is a call like any other: its fate is unknown, and the client is told."""
+def test_the_outcome_of_a_retry_is_unknown_if_its_server_dies() -> None:
+    """A retry is a call like any other: the client gets an error with an unknown outcome."""
     both = pair("pipe", Kind.PIPE)
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"a": ("roots/list", {})}))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"a": ("roots/list", {})}))
     both.reply(both.asked(channel)[0]["id"], REPLIES["roots/list"])
-    both.world.end(both.world.hear("tools/call").channel, DIED)
+    both.world.end(both.world.take_sent("tools/call").channel, DIED)
     answer = both.answer(channel)
     assert answer is not None
     assert answer["error"]["data"]["outcome"] == "unknown"
@@ -500,37 +508,37 @@ def test_a_server_that_dies_while_it_works_on_a_retry_may_have_run_it() -> None:
 
 @KINDS
 def test_a_question_is_seen_once_by_a_client_that_was_cut_off(up: Kind) -> None:
-    """A question sent before a disconnect is seen exactly once after the stream is resumed; to hang up is not to
-    cancel."""
+    """A question sent before a disconnect is seen exactly once after the stream is resumed. A disconnect cancels
+    nothing."""
     both = pair("http", up)
     world = both.world
-    channel, heard = both.call()
+    channel, received = both.call()
     world.wait(6.0)
     primed = world.primed[channel].event_id
-    world.answer(heard, asking({"a": ("roots/list", {})}))
+    world.answer(received, input_required_result({"a": ("roots/list", {})}))
     (asked,) = both.asked(channel)
     event = world.event_ids(channel)[-1]
     world.end(channel)
-    assert not world.hears("notifications/cancelled")
+    assert not world.was_sent("notifications/cancelled")
     again = both.client.resume(primed)
     assert [frame["id"] for frame in both.asked(again)] == [asked["id"]]
     world.end(again)
     after = both.client.resume(event)
     assert both.asked(after) == []
     both.reply(asked["id"], REPLIES["roots/list"])
-    world.answer(world.hear("tools/call"), DONE)
+    world.answer(world.take_sent("tools/call"), DONE)
     assert both.answer(after) == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
 
 
 @KINDS
-def test_a_client_that_takes_no_events_is_not_left_hanging(up: Kind) -> None:
-    """Who cannot be asked on the stream of its call, and has no other open, is answered all the same."""
+def test_a_client_that_takes_no_events_gets_an_answer(up: Kind) -> None:
+    """A call whose question has no stream to go on ends with an answer."""
     both = pair("http", up, limits=Limits(held_timeout_s=30.0))
     world = both.world
-    channel = both.client.say(
+    channel = both.client.send(
         b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"t"}}', takes_events=False
     )
-    world.answer(world.hear("prompts/get"), asking({"a": ("roots/list", {})}))
+    world.answer(world.take_sent("prompts/get"), input_required_result({"a": ("roots/list", {})}))
     world.wait(31.0)
     answer = both.answer(channel)
     assert answer is not None
@@ -539,32 +547,32 @@ def test_a_client_that_takes_no_events_is_not_left_hanging(up: Kind) -> None:
 
 @KINDS
 def test_progress_follows_each_retry(up: Kind) -> None:
-    """A token of ours is the number of the leg that is under way: those of finished legs mean nothing any more. What a
-    leg says before it is further than the one before was is no news to the client, whose token is one."""
+    """The progress token of the proxy is the number of the current request: tokens of earlier requests mean nothing.
+    Progress that is not beyond the last one is dropped, since the client has one token for all."""
     both = pair("pipe", up)
     world = both.world
-    channel, heard = both.call("1", '{"name":"t","_meta":{"progressToken":"p"}}')
+    channel, received = both.call("1", '{"name":"t","_meta":{"progressToken":"p"}}')
 
-    def progress(leg: Any, value: float) -> list[Any]:
-        if leg.post is not None and leg.channel not in world.opened:
-            world.open(leg.channel, Connected())
-            world.opened.add(leg.channel)
-        params = json.dumps({"progressToken": leg.id, "progress": value})
+    def progress(sent: Any, value: float) -> list[Any]:
+        if sent.post is not None and sent.channel not in world.opened:
+            world.open(sent.channel, Connected())
+            world.opened.add(sent.channel)
+        params = json.dumps({"progressToken": sent.id, "progress": value})
         before = len(world.messages(channel))
-        world.say(leg.channel, notification("notifications/progress", params))
+        world.send(sent.channel, notification("notifications/progress", params))
         return [json.loads(m)["params"] for m in world.messages(channel)[before:]]
 
-    assert heard.frame["params"]["_meta"]["progressToken"] == heard.id
-    assert progress(heard, 1) == [{"progressToken": "p", "progress": 1}]
-    if heard.post is None:
-        world.answer(heard, asking(None, "s"))
+    assert received.frame["params"]["_meta"]["progressToken"] == received.id
+    assert progress(received, 1) == [{"progressToken": "p", "progress": 1}]
+    if received.post is None:
+        world.answer(received, input_required_result(None, "s"))
     else:
-        world.say(heard.channel, result(str(heard.id), asking(None, "s")))
-    assert progress(heard, 2) == []
+        world.send(received.channel, result(str(received.id), input_required_result(None, "s")))
+    assert progress(received, 2) == []
     world.wait(0.25)
-    again = world.hear("tools/call")
+    again = world.take_sent("tools/call")
     assert again.frame["params"]["_meta"]["progressToken"] == again.id
-    assert progress(heard, 3) == []
+    assert progress(received, 3) == []
     assert progress(again, 0) == progress(again, 1) == []
     assert progress(again, 1.5) == [{"progressToken": "p", "progress": 1.5}]
     assert progress(again, 1.5) == []
@@ -580,42 +588,42 @@ def file_pair(up: Kind, declared: str) -> Pair:
 
 
 @pytest.mark.parametrize("declared", ["{}", '{"roots":{"listChanged":true}}'])
-def test_with_files_roots_are_answered_here(declared: str) -> None:
-    """The session's own folders are the roots: the client is not asked, whatever it has declared."""
+def test_with_files_the_proxy_answers_roots(declared: str) -> None:
+    """The session's own folders are the roots. The client is not asked, whatever it has declared."""
     both = file_pair(Kind.PIPE, declared)
-    channel, heard = both.call()
-    assert heard.frame["params"]["_meta"][f"{META}clientCapabilities"]["roots"] == {}
-    both.world.answer(heard, asking({"a": ("roots/list", {})}, "s"))
-    again = both.world.hear("tools/call")
+    channel, received = both.call()
+    assert received.frame["params"]["_meta"][f"{META}clientCapabilities"]["roots"] == {}
+    both.world.answer(received, input_required_result({"a": ("roots/list", {})}, "s"))
+    again = both.world.take_sent("tools/call")
     (root,) = again.frame["params"]["inputResponses"]["a"]["roots"][:1]
     assert root["uri"].startswith("file:///w/")
     assert both.asked(channel) == []
 
 
 def test_with_files_other_questions_wait_for_the_client() -> None:
-    """Roots are known at once; the retry waits for all."""
+    """Roots are known at once. The retry waits for all answers."""
     both = file_pair(Kind.PIPE, '{"elicitation":{}}')
-    channel, heard = both.call()
-    both.world.answer(heard, asking({"r": ("roots/list", {}), "e": ("elicitation/create", FORM)}))
+    channel, received = both.call()
+    both.world.answer(received, input_required_result({"r": ("roots/list", {}), "e": ("elicitation/create", FORM)}))
     (asked,) = both.asked(channel)
     assert asked["method"] == "elicitation/create"
-    assert not both.world.heard
+    assert not both.world.unread
     both.reply(asked["id"], '{"action":"decline"}')
-    assert set(both.world.hear("tools/call").frame["params"]["inputResponses"]) == {"r", "e"}
+    assert set(both.world.take_sent("tools/call").frame["params"]["inputResponses"]) == {"r", "e"}
 
 
-def test_roots_are_asked_anew_each_time() -> None:
-    """No memo of roots is kept: after roots/list_changed, which no such server hears of, the next question asks."""
+def test_roots_are_not_cached() -> None:
+    """After `roots/list_changed`, which a stateless server does not get, the next question asks for the roots again."""
     both = pair("pipe", Kind.PIPE)
     for number in (1, 2):
-        channel, heard = both.call(str(number))
-        both.world.answer(heard, asking({"a": ("roots/list", {})}))
+        channel, received = both.call(str(number))
+        both.world.answer(received, input_required_result({"a": ("roots/list", {})}))
         assert len(both.asked(channel)) == number
         both.client.notify("notifications/roots/list_changed")
-        assert not both.world.heard
+        assert not both.world.unread
         roots = f'{{"roots":[{{"uri":"file:///{number}"}}]}}'
         both.reply(both.asked(channel)[-1]["id"], roots)
-        again = both.world.hear("tools/call")
+        again = both.world.take_sent("tools/call")
         assert again.frame["params"]["inputResponses"]["a"] == json.loads(roots)
         both.world.answer(again, DONE)
 
@@ -624,10 +632,10 @@ def test_roots_are_asked_anew_each_time() -> None:
 
 
 @KINDS
-def test_between_two_without_sessions_a_question_passes_as_it_is(up: Kind) -> None:
+def test_between_stateless_peers_questions_pass_unchanged(up: Kind) -> None:
     """Questions, answers and state pass byte for byte: the client retries, not the proxy."""
     world = driver(modern_plan(up))
-    client = newcomer(world, "http", up.value)
+    client = new_client(world, "http", up.value)
     channel = modern_call(client, "1", "tools/call", '{"name":"t"}', declared='{"roots":{}}')
     discovered(world)
     raw = '{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"\\u0041"}'
@@ -635,13 +643,13 @@ def test_between_two_without_sessions_a_question_passes_as_it_is(up: Kind) -> No
     assert world.messages(channel)[-1].endswith(b'"result":' + raw.encode() + b"}")
     params = '{"name":"t","inputResponses":{"a":{"roots":[]}},"requestState":"A"}'
     channel = modern_call(client, "2", "tools/call", params, declared='{"roots":{}}')
-    heard = _call(world)
-    assert bare(heard.frame["params"]) == json.loads(params)
-    world.answer(heard, DONE)
-    assert world.said(channel)["result"] == {"resultType": "complete", "content": []}
+    received = _call(world)
+    assert bare(received.frame["params"]) == json.loads(params)
+    world.answer(received, DONE)
+    assert world.only_message(channel)["result"] == {"resultType": "complete", "content": []}
 
 
 def _call(world: Driver) -> Any:
-    if world.hears("tools/list"):
-        world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[]}')
-    return world.hear("tools/call")
+    if world.was_sent("tools/list"):
+        world.answer(world.take_sent("tools/list"), '{"resultType":"complete","tools":[]}')
+    return world.take_sent("tools/call")

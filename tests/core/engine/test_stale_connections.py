@@ -1,6 +1,6 @@
-"""Connections that a server had closed before it looked at what they brought: what is sent again once, and what not.
+"""Tests of the retry rules of stale connections, which a server had closed before it read the message.
 
-The rule above all: a tool call is written once, unless it is proved that it did not run.
+A tool call is written once, unless it is certain that it did not run.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import NO_STREAM, Driver, connect, driver, newcomer, notification, request, result
-from isthmus.core.base.effects import Cause, Connected, Delete, Dial, Effect, End, Join, Listen
+from driving import NO_STREAM, Driver, connect, driver, new_client, notification, request, result
+from isthmus.core.base.effects import Delete, Dial, Effect, Join, Listen
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.methods import SAFE_TO_REPEAT
 from isthmus.core.base.plan import Kind, ServerPlan
-from isthmus.core.wire.http.retry import SAFE_NOTICES, may_send_again
+from isthmus.core.wire.http.retry import SAFE_NOTIFICATIONS, may_send_again
 
 STALE = Cause(End.BROKEN, "the connection ended before a response", stale=True)
 UNSENT = Cause(End.BROKEN, "the connection ended before a response", stale=True, unsent=True)
@@ -21,10 +22,10 @@ FRESH = Cause(End.BROKEN, "the connection ended before a response")
 
 # --- The rule ---------------------------------------------------------------------------------------------------------
 
-METHODS = sorted(SAFE_TO_REPEAT | SAFE_NOTICES | {"initialize", "ping", "tools/call", "vendor/unheard"})
+METHODS = sorted(SAFE_TO_REPEAT | SAFE_NOTIFICATIONS | {"initialize", "ping", "tools/call", "vendor/unheard"})
 MESSAGES = [
     *((request("1", method), method in SAFE_TO_REPEAT) for method in METHODS),
-    *((notification(method), method in SAFE_NOTICES) for method in [*METHODS, "notifications/progress"]),
+    *((notification(method), method in SAFE_NOTIFICATIONS) for method in [*METHODS, "notifications/progress"]),
     (result("1"), True),
     (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', True),
     (b"nonsense", False),
@@ -32,9 +33,9 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("message", "is_safe"), MESSAGES)
-def test_what_may_be_sent_again(message: bytes, is_safe: bool) -> None:
-    """What did not arrive whole may be; else what means the same twice. Only of connections that were used before; but
-    an answer that did not arrive on a new one, too, for nobody would ask for it again."""
+def test_the_messages_that_may_be_sent_again(message: bytes, is_safe: bool) -> None:
+    """A message that did not arrive whole may be sent again, and otherwise only one that is safe to repeat. The
+    connection must have been used before, except for an answer that did not arrive."""
     is_answer = b'"result"' in message or b'"error"' in message
     assert may_send_again(STALE, message) is is_safe
     assert may_send_again(UNSENT, message)
@@ -44,7 +45,7 @@ def test_what_may_be_sent_again(message: bytes, is_safe: bool) -> None:
         assert not may_send_again(cause, message)
 
 
-def test_initialize_may_be_while_there_is_no_session() -> None:
+def test_initialize_may_be_sent_again_without_a_session() -> None:
     assert may_send_again(STALE, request("1", "initialize"), has_session=False)
     assert not may_send_again(STALE, notification("initialize"), has_session=False)
 
@@ -54,20 +55,20 @@ def test_initialize_may_be_while_there_is_no_session() -> None:
 
 @pytest.mark.parametrize("cause", [STALE, UNSENT])
 def test_each_step_of_a_handshake_is_sent_again_once(cause: Cause) -> None:
-    """And nothing else happens: no pause, and one session."""
+    """The repetition makes no pause and no second session."""
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     channel = client.initialize()
-    first = world.hear("initialize")
+    first = world.take_sent("initialize")
     world.end(first.channel, cause)
-    second = world.hear("initialize")
+    second = world.take_sent("initialize")
     assert second.frame["params"] == first.frame["params"]
     assert second.id != first.id
     world.answer(second, '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
-    assert world.said(channel)["result"]["protocolVersion"] == "2025-11-25"
+    assert world.only_message(channel)["result"]["protocolVersion"] == "2025-11-25"
     client.session = world.sent[channel][-1].session
-    world.end(world.hear("notifications/initialized").channel, cause)
-    again = world.hear("notifications/initialized")
+    world.end(world.take_sent("notifications/initialized").channel, cause)
+    again = world.take_sent("notifications/initialized")
     assert again.post is not None and again.post.session == "S1"
     call = client.request("1", "tools/call", "{}")
     world.acknowledge(again)
@@ -75,72 +76,72 @@ def test_each_step_of_a_handshake_is_sent_again_once(cause: Cause) -> None:
     world.end(stream.channel, cause)
     assert world.last_dial(Listen).target == stream.target
     assert world.last_dial(Listen).channel != stream.channel
-    assert not world.hears("tools/call"), "it still waits for the stream"
+    assert not world.was_sent("tools/call"), "it still waits for the stream"
     world.end(world.last_dial(Listen).channel, NO_STREAM)
-    world.answer(world.hear("tools/call"))
-    assert "result" in world.said(call)
-    assert not world.heard
+    world.answer(world.take_sent("tools/call"))
+    assert "result" in world.only_message(call)
+    assert not world.unread
 
 
 def test_a_handshake_that_breaks_again_fails() -> None:
     world = driver()
-    channel = newcomer(world, "http", "http").initialize()
-    world.end(world.hear("initialize").channel, STALE)
-    world.end(world.hear("initialize").channel, STALE)
-    assert world.said(channel)["error"]["code"] == -31004
-    assert not world.heard
+    channel = new_client(world, "http", "http").initialize()
+    world.end(world.take_sent("initialize").channel, STALE)
+    world.end(world.take_sent("initialize").channel, STALE)
+    assert world.only_message(channel)["error"]["code"] == -31004
+    assert not world.unread
 
 
 def test_a_handshake_on_a_new_connection_is_not_repeated() -> None:
     world = driver()
-    channel = newcomer(world, "http", "http").initialize()
-    world.end(world.hear("initialize").channel, FRESH)
-    assert world.said(channel)["error"]["code"] == -31004
-    assert not world.heard
+    channel = new_client(world, "http", "http").initialize()
+    world.end(world.take_sent("initialize").channel, FRESH)
+    assert world.only_message(channel)["error"]["code"] == -31004
+    assert not world.unread
 
 
-def test_a_confirmation_that_breaks_again_loses_the_session() -> None:
+def test_a_second_failure_of_initialized_loses_the_session() -> None:
     world = driver()
-    channel = newcomer(world, "http", "http").initialize()
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
+    channel = new_client(world, "http", "http").initialize()
+    world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
     for _ in range(2):
-        world.end(world.hear("notifications/initialized").channel, STALE)
-    assert "result" in world.said(channel)
-    assert not world.heard
+        world.end(world.take_sent("notifications/initialized").channel, STALE)
+    assert "result" in world.only_message(channel)
+    assert not world.unread
     assert [type(dial.target) for dial in world.dials][-1] is Delete
 
 
-def test_what_is_set_again_is_sent_again() -> None:
+def test_restored_state_is_sent_again() -> None:
     world = driver()
     client = connect(world, "http", "http")
     client.request("1", "resources/subscribe", '{"uri":"file:///a"}')
-    world.answer(world.hear("resources/subscribe"))
+    world.answer(world.take_sent("resources/subscribe"))
     client.request("2", "tools/list")
-    world.end(world.hear("tools/list").channel, Cause(End.REFUSED, status=404))
-    world.shake_hands(session="S2")
-    world.end(world.hear("resources/subscribe").channel, STALE)
-    again = world.hear("resources/subscribe")
+    world.end(world.take_sent("tools/list").channel, Cause(End.REFUSED, status=404))
+    world.start_server(session="S2")
+    world.end(world.take_sent("resources/subscribe").channel, STALE)
+    again = world.take_sent("resources/subscribe")
     assert again.frame["params"] == {"uri": "file:///a"}
-    assert not world.hears("tools/list")
+    assert not world.was_sent("tools/list")
     world.end(again.channel, STALE)
-    assert world.hears("tools/list"), "what cannot be set again keeps nobody waiting"
+    assert world.was_sent("tools/list"), "state that cannot be restored holds up no request"
 
 
-def test_what_was_answered_on_another_stream_is_not_sent_again() -> None:
-    """Its own connection may end without a word then."""
+def test_a_request_answered_on_another_stream_is_not_sent_again() -> None:
+    """The connection of an answered request may end without a response."""
     world = driver()
     client = connect(world, "http", "http")
     client.request("1", "resources/subscribe", '{"uri":"file:///a"}')
-    world.answer(world.hear("resources/subscribe"))
+    world.answer(world.take_sent("resources/subscribe"))
     client.request("2", "tools/list")
-    world.end(world.hear("tools/list").channel, Cause(End.REFUSED, status=404))
-    stream = world.shake_hands(session="S2", listens=True)
+    world.end(world.take_sent("tools/list").channel, Cause(End.REFUSED, status=404))
+    stream = world.start_server(session="S2", listens=True)
     assert stream is not None
-    again = world.hear("resources/subscribe")
-    world.say(stream, result(str(again.id)))
-    world.hear("tools/list")
+    again = world.take_sent("resources/subscribe")
+    world.send(stream, result(str(again.id)))
+    world.take_sent("tools/list")
     world.end(again.channel, STALE)
-    assert not world.heard
+    assert not world.unread
 
 
 # --- Requests, notifications and answers ------------------------------------------------------------------------------
@@ -148,65 +149,65 @@ def test_what_was_answered_on_another_stream_is_not_sent_again() -> None:
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 @pytest.mark.parametrize("cause", [STALE, UNSENT])
-def test_a_clients_request_is_sent_again_if_it_only_reads_or_did_not_arrive(method: str, cause: Cause) -> None:
+def test_a_request_is_sent_again_if_it_only_reads_or_did_not_arrive(method: str, cause: Cause) -> None:
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", method, "{}")
-    world.end(world.hear(method).channel, cause)
+    world.end(world.take_sent(method).channel, cause)
     if method == "tools/call" and not cause.unsent:
-        assert world.said(channel)["error"]["code"] == -31001
-        assert not world.heard
+        assert world.only_message(channel)["error"]["code"] == -31001
+        assert not world.unread
         return
-    world.end(world.hear(method).channel, cause)
-    assert not world.heard
-    assert world.said(channel)["error"]["code"] == (-31004 if cause.unsent else -31001)
+    world.end(world.take_sent(method).channel, cause)
+    assert not world.unread
+    assert world.only_message(channel)["error"]["code"] == (-31004 if cause.unsent else -31001)
 
 
-def test_notifications_that_may_be_are_sent_again_once() -> None:
+def test_safe_notifications_are_sent_again_once() -> None:
     world = driver()
     client = connect(world, "http", "http")
     for method in ("notifications/roots/list_changed", "vendor/notice"):
         client.notify(method)
-        world.end(world.hear(method).channel, STALE)
-    assert not world.hears("vendor/notice")
-    again = world.hear("notifications/roots/list_changed")
+        world.end(world.take_sent(method).channel, STALE)
+    assert not world.was_sent("vendor/notice")
+    again = world.take_sent("notifications/roots/list_changed")
     world.end(again.channel, STALE)
-    assert not world.heard
+    assert not world.unread
     assert len(world.notes("warning")) == 2
     client.notify("vendor/notice", '{"n":1}')
-    world.end(world.hear("vendor/notice").channel, UNSENT)
-    assert world.hear("vendor/notice").frame["params"] == {"n": 1}
+    world.end(world.take_sent("vendor/notice").channel, UNSENT)
+    assert world.take_sent("vendor/notice").frame["params"] == {"n": 1}
 
 
 @pytest.mark.parametrize("cause", [STALE, Cause(End.UNREACHABLE, "connection refused")], ids=["stale", "unreachable"])
-def test_an_answer_is_sent_again_once_with_the_headers_of_who_gave_it(cause: Cause) -> None:
+def test_an_answer_is_sent_again_once_with_the_headers_of_its_client(cause: Cause) -> None:
     world = driver()
     client = connect(world, "http", "http", listens=True, headers=(("x-a", "1"),))
     listening = client.listen()
-    world.say(world.last_dial(Listen).channel, request('"q"', "elicitation/create", "{}"))
+    world.send(world.last_dial(Listen).channel, request('"q"', "elicitation/create", "{}"))
     (asked,) = world.frames(listening)
-    client.say(result(json.dumps(asked["id"]), '{"action":"accept"}'))
-    first = world.hear("")
+    client.send(result(json.dumps(asked["id"]), '{"action":"accept"}'))
+    first = world.take_sent("")
     world.end(first.channel, cause)
-    second = world.hear("")
+    second = world.take_sent("")
     assert second.raw == first.raw
     assert second.post == first.post
     world.end(second.channel, cause)
-    assert not world.heard
+    assert not world.unread
 
 
-def test_what_belongs_to_a_lost_session_is_not_sent_again() -> None:
+def test_messages_of_a_lost_session_are_not_sent_again() -> None:
     world = driver()
     client = connect(world, "http", "http")
     client.notify("notifications/roots/list_changed")
-    notice = world.hear("notifications/roots/list_changed")
+    change = world.take_sent("notifications/roots/list_changed")
     client.request("1", "tools/list")
-    world.end(world.hear("tools/list").channel, Cause(End.REFUSED, status=404))
-    world.end(notice.channel, STALE)
-    assert not world.hears("notifications/roots/list_changed")
+    world.end(world.take_sent("tools/list").channel, Cause(End.REFUSED, status=404))
+    world.end(change.channel, STALE)
+    assert not world.was_sent("notifications/roots/list_changed")
 
 
-# --- Streams and farewells --------------------------------------------------------------------------------------------
+# --- Streams and DELETE -----------------------------------------------------------------------------------------------
 
 
 def test_a_stream_that_breaks_again_is_opened_again_after_a_pause() -> None:
@@ -221,37 +222,37 @@ def test_a_stream_that_breaks_again_is_opened_again_after_a_pause() -> None:
     assert len(world.dials) == count + 1
 
 
-def test_a_farewell_is_said_again_once() -> None:
+def test_a_delete_is_sent_again_once() -> None:
     world = driver()
     client = connect(world, "http", "http")
     client.delete()
     for count in (1, 2):
-        farewells = [dial for dial in world.dials if isinstance(dial.target, Delete)]
-        assert len(farewells) == count
-        world.end(farewells[-1].channel, STALE)
+        deletes = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+        assert len(deletes) == count
+        world.end(deletes[-1].channel, STALE)
     assert len([dial for dial in world.dials if isinstance(dial.target, Delete)]) == 2
-    assert farewells[0].target == farewells[1].target
+    assert deletes[0].target == deletes[1].target
 
 
 def test_an_event_pipe_is_joined_again_once() -> None:
     world = driver(ServerPlan(id="sse", kind=Kind.SOCKET))
-    client = newcomer(world, "http", "sse")
+    client = new_client(world, "http", "sse")
     channel = client.initialize()
     world.end(world.last_dial(Join).channel, STALE)
     assert not world.sent[channel]
     assert len(joins(world)) == 2
     world.open(world.last_dial(Join).channel, Connected())
-    assert world.hears("initialize")
+    assert world.was_sent("initialize")
     world.end(world.last_dial(Join).channel, STALE)
     assert len(joins(world)) == 2
-    assert world.said(channel)["error"]["code"] == -31004
+    assert world.only_message(channel)["error"]["code"] == -31004
     world.wait(2.0)
-    client = newcomer(world, "http", "sse")
+    client = new_client(world, "http", "sse")
     channel = client.initialize()
     for _ in range(2):
         world.end(world.last_dial(Join).channel, STALE)
     assert len(joins(world)) == 4
-    assert world.said(channel)["error"]["code"] == -31004
+    assert world.only_message(channel)["error"]["code"] == -31004
 
 
 def joins(world: Driver) -> list[Effect]:

@@ -1,15 +1,16 @@
-"""How calls of clients without sessions end before their time, in each state they can be in, and that nothing is left.
+"""Tests of how calls of stateless clients end early, in each state of a call, and that they leave nothing behind.
 
-Ends are: the client hangs up or cancels, does not come back, its server dies or is stopped, its session has been idle,
-the proxy drains, the proxy stops.
+A call ends early when the client disconnects, cancels or does not come back, when its server dies or is stopped, when
+its session has been idle, and when the proxy drains or stops.
 """
 
 from __future__ import annotations
 
 import pytest
-from driving import FORGOTTEN, Driver, Heard, result
-from isthmus.core.base.effects import Cause, End, Post, Send, Spawn
+from driving import FORGOTTEN, Driver, SentMessage, result
 from isthmus.core.base.effects import Listen as Get
+from isthmus.core.base.effects import Post, Send, Spawn
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity
 from stateless_driving import (
@@ -20,66 +21,66 @@ from stateless_driving import (
     assert_idle,
     bridge,
     collect,
-    give,
     modern,
-    parked,
-    rise,
+    respond,
     rounds,
+    send_during,
     served,
-    speak,
+    start_legacy_server,
+    suspended,
 )
 from stateless_scenes import ANSWERED, LIMITS, STATES, Scene
 
 # --- A session for each request ---------------------------------------------------------------------------------------
 
 
-def for_one(up: str = "pipe", limits: Limits | None = None) -> tuple[Driver, Modern, Heard]:
-    """A call with a session of its own, which has gone up."""
+def call_in_own_session(up: str = "pipe", limits: Limits | None = None) -> tuple[Driver, Modern, SentMessage]:
+    """Returns a call that has a session of its own and has reached its server."""
     world = bridge(affinity=Affinity.REQUEST, limits=limits)
     client = modern(world, up)
     client.call()
-    rise(world)
-    return world, client, world.hear("tools/call")
+    start_legacy_server(world)
+    return world, client, world.take_sent("tools/call")
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_session_for_one_request_ends_with_its_answer(up: str) -> None:
-    world, _, heard = for_one(up)
-    give(world, heard)
+    world, _, received = call_in_own_session(up)
+    respond(world, received)
     assert_empty(world)
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_session_for_one_request_lasts_over_its_rounds(up: str) -> None:
-    """A call that asks keeps its session from leg to leg; with the last of them it ends."""
-    world, client, heard = for_one(up)
-    ask(world, heard)
+    """The session lasts over all requests of the call, and ends with the last."""
+    world, client, received = call_in_own_session(up)
+    ask(world, received)
     collect(world)
     _, state = rounds(client, world.every(Send)[-1].channel)
     assert world.engine.session_count == 1
     client.call(requestState=state, inputResponses={"r1": ACCEPT})
-    assert world.hear("").frame["result"] == ACCEPT
-    give(world, heard)
+    assert world.take_sent("").frame["result"] == ACCEPT
+    respond(world, received)
     assert_empty(world)
 
 
-@pytest.mark.parametrize("is_over", [False, True], ids=["parked", "held"])
+@pytest.mark.parametrize("is_over", [False, True], ids=["suspended", "held"])
 def test_a_session_for_one_request_ends_when_its_client_does_not_come_back(is_over: bool) -> None:
-    """Also where the call was over and its answer waited: nobody else can want that session."""
-    world, _, heard = for_one()
-    ask(world, heard)
+    """The session ends for a suspended call and for a held answer alike."""
+    world, _, received = call_in_own_session()
+    ask(world, received)
     collect(world)
     if is_over:
-        give(world, heard)
-    world.wait(Limits().park_ttl_s)
+        respond(world, received)
+    world.wait(Limits().suspended_call_ttl_s)
     assert_empty(world)
 
 
-# --- What is still owed -----------------------------------------------------------------------------------------------
+# --- Owed answers -----------------------------------------------------------------------------------------------------
 
 
 def test_a_pipe_is_owed_the_answers_of_both_eras_and_no_subscription() -> None:
-    """Whoever closes its end of a pipe is still answered what is under way; a subscription would never be over."""
+    """A client that closes its end of a pipe still gets open answers. A subscription would never end."""
     world, client, _ = served(down="pipe")
     assert client.pipe is not None
     client.request("subscriptions/listen", notifications={"toolsListChanged": True})
@@ -88,15 +89,15 @@ def test_a_pipe_is_owed_the_answers_of_both_eras_and_no_subscription() -> None:
     client.call()
     assert world.engine.owes(client.pipe)
     assert world.engine.exchange_count == 1
-    give(world, world.hear("tools/call"))
+    respond(world, world.take_sent("tools/call"))
     assert not world.engine.owes(client.pipe)
 
 
-def test_a_pipe_is_not_owed_what_waits_for_its_client() -> None:
-    """A parked call has been answered, with questions: who is not there any more will not come back with answers."""
+def test_a_pipe_is_not_owed_a_suspended_call() -> None:
+    """A suspended call has been answered, with questions, and its client cannot come back."""
     world, client, _ = served(down="pipe")
     assert client.pipe is not None
-    parked(world, client)
+    suspended(world, client)
     assert not world.engine.owes(client.pipe)
 
 
@@ -108,71 +109,70 @@ EVERYWHERE = [
     for down in ("pipe", "http")
     for state in STATES
 ]
-over_everything = pytest.mark.parametrize("up, down, state", EVERYWHERE)
+in_every_state = pytest.mark.parametrize("up, down, state", EVERYWHERE)
 
 
-@over_everything
-def test_a_client_that_wants_no_answer_gets_none(up: str, down: str, state: str) -> None:
-    """A leg that waits can be cancelled: its server hears of one cancellation if it has the call, and of one answer to
-    each question. One that has ended cannot, nor can what it left: the call stays parked."""
+@in_every_state
+def test_a_cancelled_request_gets_no_answer(up: str, down: str, state: str) -> None:
+    """The server of a waiting request gets one cancellation, if it has the call, and one answer to each question. A
+    request that has ended cannot be cancelled: its call stays suspended."""
     scene = Scene(up, down, state)
     world, client = scene.world, scene.client
     before = len(world.log)
-    if scene.leg is not None:
-        client.cancel(scene.leg, str(client.last_id))
-        assert not [e for e in world.log[before:] if isinstance(e, Send) and e.channel == scene.leg], "no answer"
-        assert world.hears("") is (state == "collect")
+    if scene.request is not None:
+        client.cancel(scene.request, str(client.last_id))
+        assert not [e for e in world.log[before:] if isinstance(e, Send) and e.channel == scene.request], "no answer"
+        assert world.was_sent("") is (state == "collect")
         if state == "collect":
-            assert world.hear("").frame["result"] == {"action": "cancel"}
-        if scene.heard is not None:
-            assert world.hear("notifications/cancelled").frame["params"]["requestId"] == scene.heard.id
-            give_late(world, scene.heard)
-        assert not world.hears("notifications/cancelled")
+            assert world.take_sent("").frame["result"] == {"action": "cancel"}
+        if scene.received is not None:
+            assert world.take_sent("notifications/cancelled").frame["params"]["requestId"] == scene.received.id
+            answer_late(world, scene.received)
+        assert not world.was_sent("notifications/cancelled")
         assert not world.engine.exchange_count
     elif down == "pipe":
         assert client.pipe is not None
         client.cancel(client.pipe, str(client.last_id))
-        assert len(world.log) == before, "the id of a leg that is over is no request's"
+        assert len(world.log) == before, "the id of an ended request names no request"
         client.call(requestState=scene.state, inputResponses=ANSWERED)
-        assert not world.hears("notifications/cancelled")
+        assert not world.was_sent("notifications/cancelled")
         return
-    if state == "levelling":
-        world.answer(world.hear("logging/setLevel"))
-        assert not world.hears("tools/call"), "what had not gone up does not go up any more"
-    world.wait(LIMITS.park_ttl_s + LIMITS.cancel_grace_s)
+    if state == "setting_level":
+        world.answer(world.take_sent("logging/setLevel"))
+        assert not world.was_sent("tools/call"), "a cancelled call is not sent any more"
+    world.wait(LIMITS.suspended_call_ttl_s + LIMITS.cancel_grace_s)
     if state == "subscribing":
-        assert world.hears("resources/unsubscribe")
+        assert world.was_sent("resources/unsubscribe")
         return
-    world.heard.clear()
+    world.unread.clear()
     assert_idle(world)
 
 
-def give_late(world: Driver, heard: Heard) -> None:
-    """A server that answers what was cancelled."""
-    if heard.channel not in world.over:
+def answer_late(world: Driver, received: SentMessage) -> None:
+    """Answers a cancelled call."""
+    if received.channel not in world.over:
         before = len(world.log)
-        speak(world, heard, result(str(heard.id)))
-        assert not [e for e in world.log[before:] if isinstance(e, Send)], "its answer is nobody's"
-        if heard.post is not None:
-            world.end(heard.channel)
+        send_during(world, received, result(str(received.id)))
+        assert not [e for e in world.log[before:] if isinstance(e, Send)], "a late answer is dropped"
+        if received.post is not None:
+            world.end(received.channel)
 
 
-@over_everything
+@in_every_state
 def test_nothing_is_left_when_the_proxy_stops(up: str, down: str, state: str) -> None:
-    """Whoever waits is answered; sessions, servers, timers and every table are empty."""
+    """Waiting clients are answered. Sessions, servers, timers and all tables are empty."""
     scene = Scene(up, down, state)
     world, client = scene.world, scene.client
     world.stop()
-    if scene.leg is not None:
-        answer = client.answered(scene.leg, client.last_id)
+    if scene.request is not None:
+        answer = client.answered(scene.request, client.last_id)
         assert ("result" if state == "subscribing" else "error") in answer
     assert_empty(world)
 
 
-@over_everything
-def test_what_is_open_may_finish_while_the_proxy_drains(up: str, down: str, state: str) -> None:
-    """New requests are refused with 503; a client that comes back for a call that is parked, or held, gets its
-    answer."""
+@in_every_state
+def test_open_calls_may_finish_while_the_proxy_drains(up: str, down: str, state: str) -> None:
+    """New requests are refused with 503. The retry of a suspended call, or of a held answer, is answered."""
     scene = Scene(up, down, state)
     world, client = scene.world, scene.client
     world.engine.receive_drain(world.now)
@@ -180,43 +180,43 @@ def test_what_is_open_may_finish_while_the_proxy_drains(up: str, down: str, stat
     answer = client.answered(channel, client.last_id)
     assert "shutting down" in answer["error"]["message"]
     assert down == "pipe" or world.sent[channel][-1].status == 503
-    if scene.heard is None or state == "visit":
+    if scene.received is None or state == "url_elicitation":
         return
     if state == "collect":
-        world.heard.clear()
+        world.unread.clear()
         collect(world)
-        assert scene.leg is not None
-        scene.state = rounds(client, scene.leg, client.last_id - 1)[1]
+        assert scene.request is not None
+        scene.state = rounds(client, scene.request, client.last_id - 1)[1]
     if scene.state is not None:
-        scene.leg = client.call(requestState=scene.state, inputResponses=ANSWERED)
+        scene.request = client.call(requestState=scene.state, inputResponses=ANSWERED)
         last_id = client.last_id
     else:
         last_id = client.last_id - 1
     if state != "held":
-        give(world, scene.heard)
-    assert scene.leg is not None
-    assert client.answered(scene.leg, last_id)["result"]["resultType"] == "complete"
+        respond(world, scene.received)
+    assert scene.request is not None
+    assert client.answered(scene.request, last_id)["result"]["resultType"] == "complete"
     assert not world.engine.exchange_count
 
 
-@over_everything
+@in_every_state
 def test_a_server_that_dies_leaves_no_call_without_an_answer(up: str, down: str, state: str) -> None:
-    """A call that it had is answered: its outcome is unknown; one that it had not goes to the next process. A client
-    that is away is told when it comes back, and nobody is told twice."""
+    """A call that reached the server is answered once, with an unknown outcome, at its retry if it was suspended. A
+    call that did not goes to the next process."""
     scene = Scene(up, down, state)
     world, client = scene.world, scene.client
     if up == "http":
         lose_http(world, scene)
     else:
         world.end(world.last_dial(Spawn).channel)
-    if scene.heard is not None and state != "held":
+    if scene.received is not None and state != "held":
         if scene.state is not None:
-            scene.leg = client.call(requestState=scene.state, inputResponses=ANSWERED)
-        assert scene.leg is not None
-        found = client.answered(scene.leg, client.last_id)["error"]
+            scene.request = client.call(requestState=scene.state, inputResponses=ANSWERED)
+        assert scene.request is not None
+        found = client.answered(scene.request, client.last_id)["error"]
         assert found["data"]["outcome"] == "unknown"
-        assert not world.hears("tools/call"), "it is not begun again"
-        assert not world.hears(""), "nobody is left to hear an answer"
+        assert not world.was_sent("tools/call"), "the call is not made again"
+        assert not world.was_sent(""), "no server is left for an answer"
     elif state == "held":
         channel = client.call(requestState=scene.state, inputResponses=ANSWERED)
         assert client.answered(channel, client.last_id)["result"]["resultType"] == "complete"
@@ -226,40 +226,39 @@ def test_a_server_that_dies_leaves_no_call_without_an_answer(up: str, down: str,
 
 
 def lose_http(world: Driver, scene: Scene) -> None:
-    """A server over HTTP that forgets its session, and breaks off what it was doing."""
+    """Plays a server over HTTP that forgets its session and breaks off all responses."""
     for dial in list(world.dials):
-        if isinstance(dial.target, Post | Get) and world.engine._desk.role_of(dial.channel) is not None:
+        if isinstance(dial.target, Post | Get) and world.engine._context.role_of(dial.channel) is not None:
             if dial.channel not in world.over:
                 world.end(dial.channel, FORGOTTEN if isinstance(dial.target, Get) else Cause(End.BROKEN))
 
 
-@over_everything
+@in_every_state
 def test_a_client_that_hangs_up_for_good_leaves_nothing(up: str, down: str, state: str) -> None:
-    """A pipe that ends takes all of its client with it. Over HTTP what is left ends by idleness, with the server."""
+    """The end of a pipe ends everything of its client. Over HTTP the rest ends by idleness."""
     scene = Scene(up, down, state)
     world, client = scene.world, scene.client
     if client.pipe is not None:
         world.end(client.pipe)
         assert not world.engine.session_count
     else:
-        if scene.leg is not None:
-            client.cancel(scene.leg)
-        world.wait(LIMITS.session_idle_ttl_s + LIMITS.park_ttl_s)
+        if scene.request is not None:
+            client.cancel(scene.request)
+        world.wait(LIMITS.session_idle_ttl_s + LIMITS.suspended_call_ttl_s)
     assert_empty(world)
 
 
-@pytest.mark.parametrize("state", ["parked", "held"])
-def test_a_session_is_not_idle_while_its_call_is_parked(state: str) -> None:
-    """An answer that waits for its client can be had for as long as its state is good, however short idle sessions are
-    kept."""
+@pytest.mark.parametrize("state", ["suspended", "held"])
+def test_a_session_is_not_idle_while_its_call_is_suspended(state: str) -> None:
+    """A held answer can be fetched as long as its state is valid, however short the idle time of sessions is."""
     world, client, _ = served(limits=Limits(session_idle_ttl_s=30.0))
-    heard, _, token = parked(world, client)
+    received, _, token = suspended(world, client)
     if state == "held":
-        give(world, heard)
+        respond(world, received)
     world.wait(500)
     channel = client.call(requestState=token, inputResponses=ANSWERED)
     if state != "held":
-        give(world, heard)
+        respond(world, received)
     assert client.answered(channel)["result"]["resultType"] == "complete"
     world.wait(60)
     assert_empty(world)

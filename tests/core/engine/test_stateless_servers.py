@@ -1,5 +1,4 @@
-"""Servers without sessions: each request says what its own session wants, what a server demands is believed only where
-it can be read, and what it says of itself is not mended."""
+"""Tests of stateless servers: log levels by session, required tasks, and unchanged discoveries."""
 
 from __future__ import annotations
 
@@ -7,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from driving import Client, Driver, driver, error, newcomer
-from isthmus.core.base.effects import Connected
+from driving import Client, Driver, driver, error, new_client
+from isthmus.core.base.events import Connected
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import Era
 from stateless_driving import modern
@@ -23,12 +22,12 @@ def clients(count: int, sharing: Sharing = Sharing.NONE) -> tuple[Driver, list[C
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=sharing, era=Era.STATELESS))
     found = []
     for _ in range(count):
-        client = newcomer(world, "pipe", "s")
+        client = new_client(world, "pipe", "s")
         client.initialize(GREETING)
         if world.dials[-1].channel not in world.opened:
             world.opened.add(world.dials[-1].channel)
             world.open(world.dials[-1].channel, Connected())
-            world.answer(world.hear("server/discover"), discovery(ABLE))
+            world.answer(world.take_sent("server/discover"), discovery(ABLE))
         client.notify("notifications/initialized")
         assert client.pipe is not None
         world.sent[client.pipe].clear()
@@ -36,7 +35,7 @@ def clients(count: int, sharing: Sharing = Sharing.NONE) -> tuple[Driver, list[C
     return world, found
 
 
-def said(frame: dict[str, Any], name: str) -> Any:
+def meta_of(frame: dict[str, Any], name: str) -> Any:
     return frame["params"]["_meta"].get(f"io.modelcontextprotocol/{name}")
 
 
@@ -44,17 +43,17 @@ def call(client: Client, id_raw: str = "1") -> None:
     client.request(id_raw, "tools/call", '{"name":"x"}')
 
 
-def test_each_session_s_requests_say_its_own_level() -> None:
+def test_each_request_has_the_log_level_of_its_session() -> None:
     world, (first, second, third) = clients(3, Sharing.CONCURRENT)
     assert len(world.children) == 1
     for client, level in ((first, "debug"), (second, "error")):
         client.request("5", "logging/setLevel", f'{{"level":"{level}"}}')
         assert client.pipe is not None
-        assert world.said(client.pipe) == {"jsonrpc": "2.0", "id": 5, "result": {}}
+        assert world.only_message(client.pipe) == {"jsonrpc": "2.0", "id": 5, "result": {}}
     for client, level in ((first, "debug"), (second, "error"), (third, None)):
         call(client)
-        assert said(world.hear("tools/call").frame, "logLevel") == level
-    assert not world.heard, "the server itself is told nothing"
+        assert meta_of(world.take_sent("tools/call").frame, "logLevel") == level
+    assert not world.unread, "the server gets no `logging/setLevel`"
 
 
 @pytest.mark.parametrize(
@@ -69,34 +68,32 @@ def test_each_session_s_requests_say_its_own_level() -> None:
         (f'{{"requiredCapabilities":{{"extensions":{{"{TASKS}":{{}}}}}},"requiredCapabilities":{{}}}}', False),
     ],
 )
-def test_a_call_is_made_anew_as_a_task_for_a_server_that_says_clearly_that_it_must(
-    data: object, is_repeated: bool
-) -> None:
+def test_a_call_is_repeated_as_a_task_only_if_the_server_requires_it(data: object, is_repeated: bool) -> None:
     world, (client,) = clients(1)
     call(client)
-    heard = world.hear("tools/call")
-    assert TASKS not in json.dumps(said(heard.frame, "clientCapabilities"))
+    received = world.take_sent("tools/call")
+    assert TASKS not in json.dumps(meta_of(received.frame, "clientCapabilities"))
     text = data if isinstance(data, str) and data.startswith("{") else json.dumps(data)
-    world.reply(heard, error(str(heard.id), f'{{"code":-32021,"message":"m","data":{text}}}'))
-    assert world.hears("tools/call") is is_repeated
+    world.reply(received, error(str(received.id), f'{{"code":-32021,"message":"m","data":{text}}}'))
+    assert world.was_sent("tools/call") is is_repeated
     assert client.pipe is not None
     if is_repeated:
         assert not world.messages(client.pipe)
-        assert said(world.hear("tools/call").frame, "clientCapabilities")["extensions"] == {TASKS: {}}
+        assert meta_of(world.take_sent("tools/call").frame, "clientCapabilities")["extensions"] == {TASKS: {}}
     else:
-        assert world.said(client.pipe)["result"]["isError"]
+        assert world.only_message(client.pipe)["result"]["isError"]
 
 
 @pytest.mark.parametrize("rest", [{}, {"x": 1}, {"resultType": "complete", "ttlMs": 5, "cacheScope": "public"}])
-def test_what_a_server_says_of_itself_comes_as_it_was_said(rest: dict[str, Any]) -> None:
-    """To clients of its own era, what is missing in it included."""
+def test_a_discovery_reaches_stateless_clients_unchanged(rest: dict[str, Any]) -> None:
+    """Missing members are not added."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, era=Era.STATELESS))
     client = modern(world, "s")
     channel = client.request("server/discover")
     world.open(world.dials[-1].channel, Connected())
-    said = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **rest}
-    world.answer(world.hear("server/discover"), json.dumps(said))
-    assert client.answered(channel)["result"] == said
+    answer = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **rest}
+    world.answer(world.take_sent("server/discover"), json.dumps(answer))
+    assert client.answered(channel)["result"] == answer
     again = client.request("server/discover")
-    assert client.answered(again)["result"] == said
-    assert not world.heard, "it is asked once"
+    assert client.answered(again)["result"] == answer
+    assert not world.unread, "the server is asked once"

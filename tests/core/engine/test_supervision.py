@@ -1,13 +1,14 @@
-"""Processes that crash, idle, wait in reserve; servers that turn out to speak an older transport."""
+"""Tests of supervision: processes that crash, idle or are started ahead of need, and the fallback to HTTP+SSE."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from driving import Client, Driver, connect, driver, newcomer
-from isthmus.core.base.effects import Cause, Close, Connected, Dial, End, Join, Listen, Post, Spawn
+from driving import Client, Driver, connect, driver, new_client
+from isthmus.core.base.effects import Close, Dial, Join, Listen, Post, Spawn
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, ServerPlan, Sharing
@@ -28,20 +29,20 @@ def child(world: Driver) -> ChannelId:
 # --- Crash loops ------------------------------------------------------------------------------------------------------
 
 
-def test_clients_that_come_again_and_again_do_not_make_a_crash_a_loop() -> None:
+def test_reconnecting_clients_do_not_restart_a_crashing_server_at_once() -> None:
     world = driver(limits=Limits(crash_loop_failures=5, crash_loop_pause_s=30.0, crash_loop_pause_max_s=100.0))
     for _ in range(50):
-        channel = newcomer(world, "http", "pipe").initialize()
+        channel = new_client(world, "http", "pipe").initialize()
         if child(world) not in world.over:
             world.end(child(world), DIED)
-        assert "exited with code 1" in world.said(channel)["error"]["message"]
+        assert "exited with code 1" in world.only_message(channel)["error"]["message"]
     assert len(spawned(world)) == 5
     for pause, count in ((30.0, 6), (60.0, 7), (100.0, 8), (100.0, 9)):
         world.wait(pause - 0.5)
-        newcomer(world, "http", "pipe").initialize()
+        new_client(world, "http", "pipe").initialize()
         assert len(spawned(world)) == count - 1
         world.wait(0.5)
-        newcomer(world, "http", "pipe").initialize()
+        new_client(world, "http", "pipe").initialize()
         assert len(spawned(world)) == count
         world.end(child(world), DIED)
 
@@ -51,7 +52,7 @@ def test_a_server_that_has_answered_is_no_crash_loop() -> None:
     for _ in range(10):
         client = connect(world, "http", "pipe")
         client.request("1", "tools/list")
-        world.answer(world.hear("tools/list"))
+        world.answer(world.take_sent("tools/list"))
         world.end(child(world), DIED)
     assert len(spawned(world)) == 10
 
@@ -59,11 +60,11 @@ def test_a_server_that_has_answered_is_no_crash_loop() -> None:
 def test_one_server_s_crashes_do_not_stop_another() -> None:
     plans = (ServerPlan(id="bad", kind=Kind.PIPE), ServerPlan(id="good", kind=Kind.PIPE))
     world = driver(*plans, limits=Limits(crash_loop_failures=1))
-    newcomer(world, "http", "bad").initialize()
+    new_client(world, "http", "bad").initialize()
     world.end(child(world), DIED)
-    newcomer(world, "http", "bad").initialize()
+    new_client(world, "http", "bad").initialize()
     assert len(spawned(world)) == 1
-    newcomer(world, "http", "good").initialize()
+    new_client(world, "http", "good").initialize()
     assert spawned(world)[-1].server == "good"
 
 
@@ -74,7 +75,7 @@ def test_an_idle_process_is_stopped_and_started_again_when_it_is_needed() -> Non
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, idle_stop_s=60.0))
     client = connect(world, "pipe", "pipe")
     client.request("1", "tools/list")
-    call = world.hear("tools/list")
+    call = world.take_sent("tools/list")
     world.wait(100)
     assert child(world) not in world.closed, "it is at work"
     world.answer(call)
@@ -85,9 +86,9 @@ def test_an_idle_process_is_stopped_and_started_again_when_it_is_needed() -> Non
     client.request("2", "tools/list")
     assert len(spawned(world)) == 2
     world.open(child(world), Connected())
-    world.answer(world.hear("initialize"), HANDSHAKE)
-    world.hear("notifications/initialized")
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    world.take_sent("notifications/initialized")
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
     assert client.pipe is not None
     assert json.loads(world.messages(client.pipe)[-1])["id"] == 2
     assert not world.notes("warning")
@@ -97,7 +98,7 @@ def test_an_idle_process_that_is_subscribed_to_goes_on() -> None:
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, idle_stop_s=60.0))
     client = connect(world, "pipe", "pipe")
     client.request("1", "resources/subscribe", '{"uri":"file:///a"}')
-    world.answer(world.hear("resources/subscribe"))
+    world.answer(world.take_sent("resources/subscribe"))
     world.wait(1000)
     assert child(world) not in world.closed
 
@@ -105,68 +106,68 @@ def test_an_idle_process_that_is_subscribed_to_goes_on() -> None:
 # --- Spares -----------------------------------------------------------------------------------------------------------
 
 
-def spare_world(**plan: object) -> tuple[Driver, Client]:
+def warm_world(**plan: object) -> tuple[Driver, Client]:
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, spares=2, **plan))  # type: ignore[arg-type]
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     channel = client.initialize()
     first = child(world)
     world.open(first, Connected())
-    world.answer(world.hear("initialize"), HANDSHAKE)
-    world.hear("notifications/initialized")
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    world.take_sent("notifications/initialized")
     client.session = world.sent[channel][-1].session
     return world, client
 
 
 def test_the_next_sessions_find_their_processes_running() -> None:
-    world, _ = spare_world()
+    world, _ = warm_world()
     assert len(spawned(world)) == 3, "two in reserve as soon as the first is ready"
     spares = [dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)][1:]
     for channel in spares:
         world.open(channel, Connected())
-    newcomer(world, "http", "pipe").initialize()
-    greeting = world.hear("initialize")
+    new_client(world, "http", "pipe").initialize()
+    greeting = world.take_sent("initialize")
     assert greeting.channel == spares[0]
     assert len(spawned(world)) == 3, "the reserve is filled when the session is ready"
     world.answer(greeting, HANDSHAKE)
     assert len(spawned(world)) == 4
 
 
-def test_a_spare_that_is_still_starting_is_taken_all_the_same() -> None:
-    world, _ = spare_world()
+def test_a_warm_process_that_is_still_starting_is_taken() -> None:
+    world, _ = warm_world()
     spare = [dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)][1]
-    newcomer(world, "http", "pipe").initialize()
-    assert not world.hears("initialize")
+    new_client(world, "http", "pipe").initialize()
+    assert not world.was_sent("initialize")
     world.open(spare, Connected())
-    assert world.hear("initialize").channel == spare
+    assert world.take_sent("initialize").channel == spare
 
 
-def test_a_spare_that_dies_is_not_replaced_at_once() -> None:
-    world, _ = spare_world()
+def test_a_warm_process_that_dies_is_not_replaced_at_once() -> None:
+    world, _ = warm_world()
     spares = [dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)][1:]
     for channel in spares:
         world.end(channel, DIED)
     assert len(spawned(world)) == 3
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     assert len(spawned(world)) == 4, "one for the session itself"
 
 
-def test_a_spare_s_folders_become_the_session_s() -> None:
-    world, _ = spare_world(producers=(ArtifactProducer(tools=("t",), output_path_argument="p"),))
+def test_the_folders_of_a_warm_process_become_those_of_the_session() -> None:
+    world, _ = warm_world(producers=(ArtifactProducer(tools=("t",), output_path_argument="p"),))
     spare = spawned(world)[1].workspace
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     client.initialize()
     world.open([d.channel for d in world.every(Dial) if isinstance(d.target, Spawn)][1], Connected())
-    world.say(world.hear("initialize").channel, b'{"jsonrpc":"2.0","id":"r","method":"roots/list"}')
-    roots = world.hear("").frame["result"]["roots"]
+    world.send(world.take_sent("initialize").channel, b'{"jsonrpc":"2.0","id":"r","method":"roots/list"}')
+    roots = world.take_sent("").frame["result"]["roots"]
     assert all(spare in root["uri"] for root in roots)
 
 
-def test_spares_count_among_processes_and_end_with_the_engine() -> None:
+def test_warm_processes_count_among_processes_and_end_with_the_engine() -> None:
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, spares=5), limits=Limits(children_max=3))
-    channel = newcomer(world, "http", "pipe").initialize()
+    channel = new_client(world, "http", "pipe").initialize()
     world.open(child(world), Connected())
-    world.answer(world.hear("initialize"), HANDSHAKE)
-    assert "result" in world.said(channel)
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    assert "result" in world.only_message(channel)
     assert len(spawned(world)) == 3
     world.stop()
     children = {dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)}
@@ -186,66 +187,66 @@ def auto() -> Driver:
 @pytest.mark.parametrize("status", [400, 404, 405])
 def test_a_server_that_refuses_streamable_http_is_tried_as_http_sse(status: int) -> None:
     world = auto()
-    client = newcomer(world, "pipe", "http")
+    client = new_client(world, "pipe", "http")
     client.initialize()
-    world.end(world.hear("initialize").channel, Cause(End.REFUSED, status=status))
+    world.end(world.take_sent("initialize").channel, Cause(End.REFUSED, status=status))
     join = world.last_dial(Join)
     world.open(join.channel, Connected())
-    world.answer(world.hear("initialize"), HANDSHAKE)
-    assert world.hear("notifications/initialized").channel == join.channel
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    assert world.take_sent("notifications/initialized").channel == join.channel
     client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
     assert client.pipe is not None
     assert json.loads(world.messages(client.pipe)[-1]) == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
-    newcomer(world, "pipe", "http").initialize()
+    new_client(world, "pipe", "http").initialize()
     assert isinstance(world.every(Dial)[-1].target, Join), "once found, it is known"
 
 
 @pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 503])
-def test_other_refusals_say_nothing_of_the_transport(status: int) -> None:
+def test_other_refusals_do_not_change_the_transport(status: int) -> None:
     world = auto()
-    channel = newcomer(world, "http", "http").initialize()
-    world.end(world.hear("initialize").channel, Cause(End.REFUSED, status=status))
-    assert "error" in world.said(channel)
+    channel = new_client(world, "http", "http").initialize()
+    world.end(world.take_sent("initialize").channel, Cause(End.REFUSED, status=status))
+    assert "error" in world.only_message(channel)
     assert not any(isinstance(dial.target, Join) for dial in world.every(Dial))
 
 
-def test_without_leave_to_fall_back_it_is_not_tried() -> None:
+def test_without_fallback_http_sse_is_not_tried() -> None:
     world = driver(ServerPlan(id="http", kind=Kind.HTTP))
-    newcomer(world, "http", "http").initialize()
-    world.end(world.hear("initialize").channel, Cause(End.REFUSED, status=405))
+    new_client(world, "http", "http").initialize()
+    world.end(world.take_sent("initialize").channel, Cause(End.REFUSED, status=405))
     assert not any(isinstance(dial.target, Join) for dial in world.every(Dial))
 
 
-def test_a_server_that_speaks_neither_is_described_with_both_causes() -> None:
+def test_a_server_that_speaks_neither_transport_has_both_causes() -> None:
     world = auto()
-    channel = newcomer(world, "http", "http").initialize()
-    world.end(world.hear("initialize").channel, Cause(End.REFUSED, "got HTTP status 404", status=404))
+    channel = new_client(world, "http", "http").initialize()
+    world.end(world.take_sent("initialize").channel, Cause(End.REFUSED, "got HTTP status 404", status=404))
     world.end(world.last_dial(Join).channel, Cause(End.REFUSED, "got HTTP status 406", status=406))
-    text = world.said(channel)["error"]["message"]
+    text = world.only_message(channel)["error"]["message"]
     assert "404" in text
     assert "406" in text
 
 
-def test_an_error_that_the_server_gave_is_not_hidden_by_the_second_attempt() -> None:
+def test_the_error_of_the_server_is_kept_after_the_second_attempt() -> None:
     world = auto()
-    channel = newcomer(world, "http", "http").initialize()
+    channel = new_client(world, "http", "http").initialize()
     body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32050,"message":"go away"}}'
-    world.end(world.hear("initialize").channel, Cause(End.REFUSED, status=400, body=body))
+    world.end(world.take_sent("initialize").channel, Cause(End.REFUSED, status=400, body=body))
     world.end(world.last_dial(Join).channel, Cause(End.REFUSED, status=405))
-    assert world.said(channel)["error"] == {"code": -32050, "message": "go away"}
+    assert world.only_message(channel)["error"] == {"code": -32050, "message": "go away"}
 
 
-def test_a_server_that_is_mended_is_found_again() -> None:
-    """What was found once does not hold for ever: when it fails, both are tried again."""
+def test_both_transports_are_tried_again_after_a_failure() -> None:
+    """The transport that was found is kept only until it fails."""
     world = auto()
-    newcomer(world, "pipe", "http").initialize()
-    world.end(world.hear("initialize").channel, Cause(End.REFUSED, status=405))
+    new_client(world, "pipe", "http").initialize()
+    world.end(world.take_sent("initialize").channel, Cause(End.REFUSED, status=405))
     world.open(world.last_dial(Join).channel, Connected())
-    world.answer(world.hear("initialize"), HANDSHAKE)
-    newcomer(world, "pipe", "http").initialize()
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    new_client(world, "pipe", "http").initialize()
     world.end(world.last_dial(Join).channel, Cause(End.REFUSED, status=404))
-    newcomer(world, "pipe", "http").initialize()
+    new_client(world, "pipe", "http").initialize()
     assert isinstance(world.every(Dial)[-1].target, Post)
     assert not any(isinstance(dial.target, Listen) for dial in world.every(Dial))
 
@@ -261,14 +262,14 @@ def order(world: Driver, command: Command, id: str = "pipe") -> None:
     world._note(world.engine.receive_command(id, command, world.now))
 
 
-def test_the_report_follows_what_is() -> None:
+def test_the_report_follows_the_state_of_a_server() -> None:
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE))
     assert status(world).state == "idle"
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     channel = client.initialize()
     assert status(world).state == "starting"
     world.open(child(world), Connected())
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}')
+    world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}')
     client.session = world.sent[channel][-1].session
     client.request("1", "tools/call", "{}")
     now = status(world)
@@ -278,7 +279,7 @@ def test_the_report_follows_what_is() -> None:
     assert status(world).state == "idle"
     world.end(child(world))
     assert status(world).processes == 0
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     world.end(child(world), DIED)
     now = status(world)
     assert (now.state, now.failures) == ("failed", 1)
@@ -286,43 +287,43 @@ def test_the_report_follows_what_is() -> None:
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_a_stopped_server_answers_that_it_is_stopped_until_it_is_started(up: str) -> None:
+def test_a_stopped_server_refuses_requests_until_it_is_started(up: str) -> None:
     world = driver()
     client = connect(world, "http", up)
     running = client.request("1", "tools/call", "{}")
     order(world, Command.STOP, up)
     if up == "http":
-        world.end(world.hear("tools/call").channel, Cause(End.DONE))
-    assert world.said(running)["error"]["data"]["outcome"] == "unknown"
+        world.end(world.take_sent("tools/call").channel, Cause(End.DONE))
+    assert world.only_message(running)["error"]["data"]["outcome"] == "unknown"
     assert status(world, up).state == "stopped"
     late = client.request("2", "tools/list")
-    assert "it is stopped; start it first" in world.said(late)["error"]["message"]
-    fresh = newcomer(world, "http", up).initialize()
-    assert "it is stopped; start it first" in world.said(fresh)["error"]["message"]
+    assert "it is stopped; start it first" in world.only_message(late)["error"]["message"]
+    fresh = new_client(world, "http", up).initialize()
+    assert "it is stopped; start it first" in world.only_message(fresh)["error"]["message"]
     began = len(world.every(Dial))
     order(world, Command.START, up)
     client.request("3", "tools/list")
     assert len(world.every(Dial)) > began
 
 
-def test_an_order_to_start_ends_a_crash_loop_s_pause() -> None:
+def test_a_start_command_ends_the_pause_after_crashes() -> None:
     world = driver(limits=Limits(crash_loop_failures=1))
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     world.end(child(world), DIED)
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     assert len(spawned(world)) == 1
     order(world, Command.START)
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     assert len(spawned(world)) == 2
 
 
-def test_a_shared_server_is_started_before_anybody_comes() -> None:
+def test_a_shared_server_can_be_started_without_clients() -> None:
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, sharing=Sharing.CONCURRENT))
     order(world, Command.START)
     world.open(child(world), Connected())
-    world.answer(world.hear("initialize"), HANDSHAKE)
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
     assert status(world).state == "running"
-    client = newcomer(world, "pipe", "pipe")
+    client = new_client(world, "pipe", "pipe")
     client.initialize()
     assert len(spawned(world)) == 1
     assert client.pipe is not None
@@ -333,6 +334,6 @@ def test_a_shared_server_is_started_before_anybody_comes() -> None:
     assert child(world) in world.closed
 
 
-def test_an_order_for_an_unknown_server_is_the_caller_s_mistake() -> None:
+def test_a_command_for_an_unknown_server_raises() -> None:
     with pytest.raises(LocalProtocolError, match="no server 'x'"):
         driver().engine.receive_command("x", Command.STOP, 0.0)

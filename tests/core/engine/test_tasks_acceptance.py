@@ -1,6 +1,7 @@
-"""What any gateway for tasks is expected to do, T01 to T34: the behaviours that an earlier gateway was tested for.
+"""Tests of the behaviour that any gateway for tasks is expected to have.
 
-Where that one did what the specification forbids, the intent is kept and the specification followed.
+The cases come from the tests of an earlier gateway. Where it did what the specification forbids, the specification is
+followed.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 from driving import Driver
-from isthmus.core.base.effects import Close, Dial, Effect, Post, Save, Send
+from isthmus.core.base.effects import Close, Dial, Effect, Post, Send
 from isthmus.core.base.errors import OVERLOADED
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
+from isthmus.core.base.storage import Save
 from stateless_driving import ACCEPT, tables
 from task_clients import Party, handle
 from task_scenes import GRACE_S, Scene, scene
@@ -24,14 +26,14 @@ KINDS = [Kind.PIPE, Kind.HTTP]
 DOWNS = ["pipe", "http"]
 
 
-def words(said: dict[str, Any]) -> str:
-    found = said["content"][0]["text"]
+def text_of(result: dict[str, Any]) -> str:
+    found = result["content"][0]["text"]
     assert isinstance(found, str)
     return found
 
 
 def assert_released(world: Driver) -> None:
-    """No request is under way for anybody."""
+    """Checks that no request is open on either side."""
     state = tables(world.engine)
     assert not state["pending"]
     assert not state["queues"]
@@ -39,7 +41,7 @@ def assert_released(world: Driver) -> None:
 
 
 def local(party: Era = LEGACY, kind: Kind = Kind.PIPE, **rest: Any) -> tuple[Scene, Party, str, Work]:
-    """A call of a server that knows no tasks, which is one here."""
+    """Returns a task of a call whose server has no tasks."""
     world = scene(LEGACY, kind, offer=Offer.ALWAYS, **rest)
     client = world.party(party)
     return world, client, *world.begin(client, "a")
@@ -48,7 +50,7 @@ def local(party: Era = LEGACY, kind: Kind = Kind.PIPE, **rest: Any) -> tuple[Sce
 def proxied(
     party: Era = LEGACY, up: Era = LEGACY, kind: Kind = Kind.PIPE, tool: str = "must", **rest: Any
 ) -> tuple[Scene, Party, str, Work]:
-    """A call that is a task of the server's."""
+    """Returns a task of the server."""
     world = scene(up, kind, has_tasks=True, **rest)
     client = world.party(party)
     return world, client, *world.begin(client, "a", tool)
@@ -57,8 +59,8 @@ def proxied(
 # --- Clients with sessions --------------------------------------------------------------------------------------------
 
 
-def test_t01_tools_say_how_they_can_be_called() -> None:
-    """A server's own declarations stay; where it knows no tasks they can all be had here; and the client is told."""
+def test_tools_declare_their_task_support() -> None:
+    """A server's own declarations stay. Without tasks at the server all tools support local tasks."""
     world = scene(has_tasks=True)
     party = world.party(LEGACY)
     listed = world.ask(party.ask("tools/list")).result["tools"]
@@ -76,8 +78,8 @@ def test_t01_tools_say_how_they_can_be_called() -> None:
 @pytest.mark.parametrize("down", DOWNS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_t02_a_task_of_the_servers_runs_its_course(up: Era, kind: Kind, down: str) -> None:
-    """It has an id of ours, is listed, can be looked at, and its result is the tool's, under its id."""
+def test_an_upstream_task_runs_to_its_end(up: Era, kind: Kind, down: str) -> None:
+    """The task has an id of the proxy, is listed, can be read, and has the tool's result under its id."""
     world = scene(up, kind, has_tasks=True)
     party = world.party(LEGACY, down=down)
     id, work = world.begin(party, "a", "must")
@@ -87,18 +89,18 @@ def test_t02_a_task_of_the_servers_runs_its_course(up: Era, kind: Kind, down: st
     assert world.status(party, id) == "working"
 
     world.server.finish(work, text("done"))
-    said = world.ask(party.result(id))
+    outcome = world.ask(party.result(id))
     world.wait(60.0)
-    assert words(said.result) == "done"
-    assert said.result["_meta"][RELATED] == {"taskId": id}
-    assert "resultType" not in said.result
+    assert text_of(outcome.result) == "done"
+    assert outcome.result["_meta"][RELATED] == {"taskId": id}
+    assert "resultType" not in outcome.result
     shown = world.ask(party.get(id)).result
     assert shown["status"] == "completed"
     assert RELATED not in shown.get("_meta", {})
 
 
-def test_t03_a_tool_that_wants_a_task_gets_one_whoever_calls() -> None:
-    """A client that makes no task of it has the plain result; or, where that is wanted, the error of the clause."""
+def test_a_tool_that_requires_a_task_gets_one_from_any_client() -> None:
+    """A client that makes no task gets the plain result, or the error of the specification if the plan is strict."""
     world = scene(has_tasks=True)
     party = world.party(LEGACY)
     asked = party.call("a", "must", as_task=False)
@@ -107,7 +109,7 @@ def test_t03_a_tool_that_wants_a_task_gets_one_whoever_calls() -> None:
     assert asked.reply is None
     world.server.finish(work, text("done"))
     world.wait(60.0)
-    assert words(asked.result) == "done"
+    assert text_of(asked.result) == "done"
     assert RELATED not in asked.result.get("_meta", {}), "it knows of no task"
     assert world.engine.tasks() == ()
 
@@ -120,20 +122,20 @@ def test_t03_a_tool_that_wants_a_task_gets_one_whoever_calls() -> None:
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
 @pytest.mark.parametrize("down", DOWNS)
-def test_t04_the_end_of_a_task_is_told_under_our_id(up: Era, down: str) -> None:
+def test_status_notifications_have_our_id(up: Era, down: str) -> None:
     world = scene(up, has_tasks=True)
     party = world.party(LEGACY, down=down)
     id, work = world.begin(party, "a", "must")
     world.server.finish(work, text("done"))
     world.wait(60.0)
-    told = [frame["params"] for frame in party.heard("notifications/tasks/status")]
-    assert {one["taskId"] for one in told} == {id}
-    assert [one["status"] for one in told].count("completed") == 1
-    assert not any("_meta" in one for one in told), "the id is there already"
+    statuses = [frame["params"] for frame in party.received("notifications/tasks/status")]
+    assert {one["taskId"] for one in statuses} == {id}
+    assert [one["status"] for one in statuses].count("completed") == 1
+    assert not any("_meta" in one for one in statuses), "the params have the id"
 
 
-def test_t05_what_ends_at_once_is_told_as_well() -> None:
-    """The server is done before anybody could look: the handle says `working`, and the end is told once."""
+def test_a_task_that_ends_at_once_is_notified_once() -> None:
+    """The task ends before anything could be read: the handle says `working`, and one notification the end."""
     world = scene(has_tasks=True)
     party = world.party(LEGACY)
     asked = party.call("a", "must")
@@ -144,14 +146,14 @@ def test_t05_what_ends_at_once_is_told_as_well() -> None:
     world.server.announce(work)
     world.wait(60.0)
     id = handle(asked)
-    told = [frame["params"]["status"] for frame in party.heard("notifications/tasks/status")]
-    assert told.count("completed") == 1
-    assert words(world.ask(party.result(id)).result) == "done"
+    statuses = [frame["params"]["status"] for frame in party.received("notifications/tasks/status")]
+    assert statuses.count("completed") == 1
+    assert text_of(world.ask(party.result(id)).result) == "done"
     assert work.fetches == 1
 
 
-def test_t06_a_failure_to_fetch_the_result_reaches_who_asks_for_it() -> None:
-    """With its message, however late: the server says completed, and then has nothing but an error."""
+def test_a_failure_to_fetch_the_result_reaches_the_client() -> None:
+    """The server says `completed` and then has only an error. The client gets its message, however late."""
     world, party, id, work = proxied()
     asked = world.ask(party.result(id))
     assert asked.reply is None
@@ -164,8 +166,8 @@ def test_t06_a_failure_to_fetch_the_result_reaches_who_asks_for_it() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_t07_a_task_of_ours_is_cancelled_for_good(kind: Kind) -> None:
-    """Its server hears of it once."""
+def test_a_cancelled_local_task_stays_cancelled(kind: Kind) -> None:
+    """The server gets one cancellation."""
     world, party, id, work = local(kind=kind)
     shown = world.ask(party.cancel(id)).result
     assert (shown["taskId"], shown["status"]) == (id, "cancelled")
@@ -177,7 +179,7 @@ def test_t07_a_task_of_ours_is_cancelled_for_good(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("down", DOWNS)
-def test_t08_who_asks_for_the_result_waits_for_it(down: str) -> None:
+def test_a_request_for_the_result_waits_for_it(down: str) -> None:
     world = scene()
     party = world.party(LEGACY, down=down)
     id, work = world.begin(party, "a")
@@ -186,26 +188,26 @@ def test_t08_who_asks_for_the_result_waits_for_it(down: str) -> None:
     assert asked.reply is None
     world.server.finish(work, text("done"))
     world.run()
-    assert words(asked.result) == "done"
+    assert text_of(asked.result) == "done"
     assert asked.result["_meta"][RELATED] == {"taskId": id}
     assert world.status(party, id) == "completed"
 
 
-def test_t09_a_tool_that_fails_fails_its_task() -> None:
-    """2025-11-25: `failed` includes results with `isError`; the result itself is given as it is."""
+def test_a_tool_that_fails_fails_its_task() -> None:
+    """2025-11-25: `failed` includes results with `isError`. The result itself is unchanged."""
     world, party, id, work = local()
     world.server.finish(work, text("it broke", isError=True))
     world.run()
     assert world.status(party, id) == "failed"
-    said = world.ask(party.result(id)).result
-    assert said["isError"] is True
-    assert words(said) == "it broke"
+    outcome = world.ask(party.result(id)).result
+    assert outcome["isError"] is True
+    assert text_of(outcome) == "it broke"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_t10_a_task_of_the_servers_is_cancelled_there(up: Era, kind: Kind) -> None:
-    """Once, and it stays so here whatever the server says later."""
+def test_an_upstream_task_is_cancelled_at_its_server(up: Era, kind: Kind) -> None:
+    """The server gets one cancellation. The status stays, whatever the server sends later."""
     world, party, id, work = proxied(up=up, kind=kind)
     shown = world.ask(party.cancel(id)).result
     assert (shown["taskId"], shown["status"]) == (id, "cancelled")
@@ -218,8 +220,8 @@ def test_t10_a_task_of_the_servers_is_cancelled_there(up: Era, kind: Kind) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_t11_a_finished_task_holds_nothing_upstream(kind: Kind) -> None:
-    """Its result is read from here as often as it is asked for."""
+def test_a_finished_task_holds_nothing_upstream(kind: Kind) -> None:
+    """The result is read from the storage as often as a client asks."""
     world, party, id, work = proxied(kind=kind)
     world.server.finish(work, text("done"))
     world.wait(60.0)
@@ -227,11 +229,11 @@ def test_t11_a_finished_task_holds_nothing_upstream(kind: Kind) -> None:
     polls, fetches = work.polls, work.fetches
     first, second = world.ask(party.result(id)).body, world.ask(party.result(id)).body
     assert first == second
-    assert (work.polls, work.fetches) == (polls, fetches), "nobody is asked again"
+    assert (work.polls, work.fetches) == (polls, fetches), "no further request is sent"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_t12_a_cancelled_task_holds_nothing_upstream(kind: Kind) -> None:
+def test_a_cancelled_task_holds_nothing_upstream(kind: Kind) -> None:
     world, party, id, _ = local(kind=kind)
     world.ask(party.cancel(id))
     world.wait(5.0)
@@ -240,7 +242,7 @@ def test_t12_a_cancelled_task_holds_nothing_upstream(kind: Kind) -> None:
 
 
 def is_cancel(effect: Effect) -> bool:
-    """Whether it stops the work of a server."""
+    """True if the message stops the work of a server."""
     if isinstance(effect, Dial):
         return isinstance(effect.target, Post) and is_cancel(Send(effect.channel, effect.target.message))
     return isinstance(effect, Send) and (b'"tasks/cancel"' in effect.message or b"/cancelled" in effect.message)
@@ -249,8 +251,8 @@ def is_cancel(effect: Effect) -> bool:
 @pytest.mark.parametrize("down", DOWNS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("has_tasks", [True, False])
-def test_t13_the_end_of_a_session_stops_its_tasks_at_once(has_tasks: bool, kind: Kind, down: str) -> None:
-    """What ends the session stops the work, before anything is waited for; and once."""
+def test_the_end_of_a_session_cancels_its_tasks_at_once(has_tasks: bool, kind: Kind, down: str) -> None:
+    """The work is stopped once, before the connection is closed."""
     world = scene(LEGACY, kind, has_tasks=has_tasks)
     party = world.party(LEGACY, down=down)
     id, work = world.begin(party, "a")
@@ -261,14 +263,14 @@ def test_t13_the_end_of_a_session_stops_its_tasks_at_once(has_tasks: bool, kind:
     stopping = next(index for index, effect in enumerate(effects) if is_cancel(effect))
     up = {dial.channel for dial in world.world.dials}
     closing = [index for index, effect in enumerate(effects) if isinstance(effect, Close) and effect.channel in up]
-    assert all(index > stopping for index in closing), "it is told before it is left"
+    assert all(index > stopping for index in closing), "the work is stopped before the connection is closed"
     world.wait(60.0)
     assert work.stops == ["tasks/cancel" if has_tasks else "notifications/cancelled"]
     assert [(task.id, task.status) for task in world.engine.tasks()] == [(id, "cancelled")]
 
 
-def test_t14_a_result_that_was_lost_is_said_to_be() -> None:
-    """At once, with the name of the task: nobody waits for what does not come."""
+def test_a_lost_result_is_an_error() -> None:
+    """The error comes at once and names the task."""
     world, party, id, work = local()
     world.server.finish(work, text("x" * 10_000))
     world.run()
@@ -280,8 +282,8 @@ def test_t14_a_result_that_was_lost_is_said_to_be() -> None:
     assert id in asked.error["message"]
 
 
-def test_t15_the_number_of_tasks_is_limited_for_all_together() -> None:
-    """Another session's is refused, before its server is asked for anything."""
+def test_the_number_of_tasks_is_limited_over_all_sessions() -> None:
+    """A task of another session is refused before its server gets anything."""
     world, _, _, _ = local(limits=Limits(tasks_max=1))
     other = world.party(LEGACY, down="pipe")
     asked = other.call("b")
@@ -292,15 +294,15 @@ def test_t15_the_number_of_tasks_is_limited_for_all_together() -> None:
     assert list(world.server.works) == ["a"]
 
 
-def test_t16_an_impossible_lifetime_is_refused_at_once() -> None:
+def test_an_impossible_lifetime_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="task_ttl_s is above task_ttl_max_s"):
         Limits(task_ttl_s=10.0, task_ttl_max_s=5.0)
     Limits(task_ttl_s=5.0, task_ttl_max_s=5.0)
 
 
-def test_t17_each_tool_has_its_own_support() -> None:
-    """Names are compared to the letter; what a server with tasks does not name is not called as one, what any other
-    does not name is its own to refuse."""
+def test_each_tool_has_its_own_task_support() -> None:
+    """Names are compared exactly. A tool that a server with tasks does not list is not called as a task; other servers
+    refuse on their own."""
     world = scene(has_tasks=True)
     party = world.party(LEGACY)
     for number, tool in enumerate(("WORK", "nosuch", "forbidden", "silent")):
@@ -320,8 +322,8 @@ def test_t17_each_tool_has_its_own_support() -> None:
 
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_t18_a_server_without_tasks_never_hears_of_any(up: Era) -> None:
-    """Every verb is answered here."""
+def test_a_server_without_tasks_gets_no_task_requests(up: Era) -> None:
+    """The proxy answers every task request."""
     world = scene(up, has_tasks=False)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a")
@@ -330,14 +332,14 @@ def test_t18_a_server_without_tasks_never_hears_of_any(up: Era) -> None:
     waiting = world.ask(party.result(id))
     world.server.finish(work, text("done"))
     world.run()
-    assert words(waiting.result) == "done"
+    assert text_of(waiting.result) == "done"
     assert world.ask(party.cancel(id)).code == -32602
-    assert not [method for method in world.server.heard if "tasks/" in method]
+    assert not [method for method in world.server.received if "tasks/" in method]
     assert "task" not in world.server.calls[0]
 
 
-def test_t19_a_server_with_tasks_is_asked_for_all_it_knows() -> None:
-    """The call as a task, its state, its news, its result, and its end."""
+def test_a_server_with_tasks_gets_all_requests_of_a_task() -> None:
+    """The server gets the call, and gives status, notifications, result and end."""
     world, party, id, work = proxied()
     assert "task" in world.server.calls[0]
     world.wait(60.0)
@@ -345,8 +347,8 @@ def test_t19_a_server_with_tasks_is_asked_for_all_it_knows() -> None:
     work.message = "half way"
     world.server.announce(work)
     world.wait(1.0)
-    told = [frame["params"] for frame in party.heard("notifications/tasks/status")]
-    assert {"taskId": id, "statusMessage": "half way"}.items() <= told[-1].items()
+    statuses = [frame["params"] for frame in party.received("notifications/tasks/status")]
+    assert {"taskId": id, "statusMessage": "half way"}.items() <= statuses[-1].items()
     assert world.ask(party.get(id)).result["statusMessage"] == "half way"
     world.server.finish(work, text("done"))
     world.wait(60.0)
@@ -361,8 +363,8 @@ def test_t19_a_server_with_tasks_is_asked_for_all_it_knows() -> None:
 
 @pytest.mark.parametrize("has_tasks", [True, False])
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_t20_the_extension_is_declared(up: Era, has_tasks: bool) -> None:
-    """To who may have tasks; tools say nothing of them in this revision."""
+def test_the_extension_is_declared(up: Era, has_tasks: bool) -> None:
+    """Clients that may have tasks get the extension. Tools declare no support in this revision."""
     world = scene(up, has_tasks=has_tasks)
     party = world.party(MODERN)
     shown = world.ask(party.ask("server/discover")).result["capabilities"]
@@ -379,8 +381,8 @@ def test_t20_the_extension_is_declared(up: Era, has_tasks: bool) -> None:
 
 
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_t21_a_task_is_in_the_storage_before_its_client_knows_it(party: Era) -> None:
-    """In the storage that was given, under its own name."""
+def test_a_task_is_stored_before_its_client_gets_it(party: Era) -> None:
+    """The record is in the given storage, under its own key."""
     world = scene(offer=Offer.ALWAYS)
     client = world.party(party)
     world.store.is_slow = True
@@ -397,8 +399,8 @@ def test_t21_a_task_is_in_the_storage_before_its_client_knows_it(party: Era) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-def test_t22_a_tool_that_wants_a_task_answers_clients_without(era: Era, kind: Kind) -> None:
-    """It is called again as its server wants it, and looked at until it is done."""
+def test_a_tool_that_requires_a_task_answers_clients_without_tasks(era: Era, kind: Kind) -> None:
+    """The tool is called again as a task, which is polled until it is done."""
     world = scene(MODERN, kind, has_tasks=True, insists=True)
     party = world.party(era, is_plain=True)
     asked = party.call("a", "must")
@@ -409,14 +411,14 @@ def test_t22_a_tool_that_wants_a_task_answers_clients_without(era: Era, kind: Ki
     assert asked.reply is None
     world.server.finish(work, text("done"))
     world.wait(60.0)
-    assert words(asked.result) == "done"
+    assert text_of(asked.result) == "done"
     assert asked.result.get("resultType") == ("complete" if party.is_modern else None)
     assert work.polls > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_t23_the_same_tool_is_a_task_for_who_knows_them(kind: Kind) -> None:
-    """Without a call in vain before."""
+def test_the_same_tool_is_a_task_for_clients_with_tasks(kind: Kind) -> None:
+    """No plain call is tried first."""
     world, party, id, work = proxied(MODERN, MODERN, kind, insists=True)
     assert len(world.server.calls) == 1
     world.server.finish(work, text("done"))
@@ -424,12 +426,12 @@ def test_t23_the_same_tool_is_a_task_for_who_knows_them(kind: Kind) -> None:
     shown = world.ask(party.get(id)).result
     assert shown["resultType"] == "complete"
     assert (shown["taskId"], shown["status"]) == (id, "completed")
-    assert words(shown["result"]) == "done"
+    assert text_of(shown["result"]) == "done"
     assert "resultType" not in shown["result"]
     assert RELATED not in shown["result"].get("_meta", {})
 
 
-def test_t24_a_task_of_ours_is_looked_at_until_it_is_done() -> None:
+def test_a_local_task_is_polled_until_it_is_done() -> None:
     world, party, id, work = local(MODERN)
     for _ in range(3):
         assert world.status(party, id) == "working"
@@ -438,34 +440,34 @@ def test_t24_a_task_of_ours_is_looked_at_until_it_is_done() -> None:
     world.run()
     shown = world.ask(party.get(id)).result
     assert shown["status"] == "completed"
-    assert words(shown["result"]) == "done"
+    assert text_of(shown["result"]) == "done"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_t25_a_task_of_ours_is_cancelled(up: Era, kind: Kind) -> None:
-    """With an empty answer; the server hears of it in the way that it knows, once."""
+def test_a_local_task_is_cancelled(up: Era, kind: Kind) -> None:
+    """The answer is empty. The server gets one cancellation, in its own form."""
     world = scene(up, kind, offer=Offer.ALWAYS)
     party = world.party(MODERN)
     id, work = world.begin(party, "a")
-    said = world.ask(party.cancel(id)).result
-    assert said.keys() - {"_meta"} == {"resultType"}
-    assert said["resultType"] == "complete"
+    answer = world.ask(party.cancel(id)).result
+    assert answer.keys() - {"_meta"} == {"resultType"}
+    assert answer["resultType"] == "complete"
     assert world.status(party, id) == "cancelled"
     assert len(work.stops) == 1
     assert world.ask(party.cancel(id)).result["resultType"] == "complete"
     assert len(work.stops) == 1
 
 
-def test_t26_a_tool_that_fails_completes_its_task() -> None:
-    """The extension: `failed` is for errors of the protocol alone."""
+def test_a_tool_that_fails_completes_its_task() -> None:
+    """The extension has `failed` for protocol errors alone."""
     world, party, id, work = local(MODERN)
     world.server.finish(work, text("it broke", isError=True))
     world.run()
     shown = world.ask(party.get(id)).result
     assert shown["status"] == "completed"
     assert shown["result"]["isError"] is True
-    assert words(shown["result"]) == "it broke"
+    assert text_of(shown["result"]) == "it broke"
 
     world, party, id, work = local(MODERN)
     world.server.fail(work, 4242, "it broke")
@@ -477,17 +479,17 @@ def test_t26_a_tool_that_fails_completes_its_task() -> None:
 
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_t27_a_finished_task_is_let_go_and_can_be_looked_at_again(up: Era) -> None:
+def test_a_finished_task_is_released_and_can_be_read_again(up: Era) -> None:
     world, party, id, work = proxied(MODERN, up)
     world.server.finish(work, text("done"))
     world.wait(60.0)
     assert_released(world.world)
     assert world.ask(party.get(id)).body == world.ask(party.get(id)).body
-    assert words(world.ask(party.get(id)).result["result"]) == "done"
+    assert text_of(world.ask(party.get(id)).result["result"]) == "done"
 
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_t28_a_cancelled_task_is_let_go_and_stays_so(up: Era) -> None:
+def test_a_cancelled_task_is_released_and_stays_cancelled(up: Era) -> None:
     world, party, id, work = proxied(MODERN, up)
     world.ask(party.cancel(id))
     work.status, work.outcome = "completed", {"result": text("too late")}
@@ -500,8 +502,8 @@ def test_t28_a_cancelled_task_is_let_go_and_stays_so(up: Era) -> None:
 
 
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_t29_lifetime_and_pauses_are_as_configured(party: Era) -> None:
-    """What is shown is what is kept, for a client that asks for nothing else."""
+def test_ttl_and_poll_interval_are_as_configured(party: Era) -> None:
+    """A client without its own options sees the configured values, and they apply."""
     limits = Limits(task_ttl_s=70.0, task_ttl_max_s=90.0, task_poll_s=2.0)
     world, client, id, _ = local(party, limits=limits)
     shown = world.ask(client.get(id)).result
@@ -518,9 +520,9 @@ def test_t29_lifetime_and_pauses_are_as_configured(party: Era) -> None:
 
 
 @pytest.mark.parametrize("limit", ["tasks_max", "tasks_per_principal_max", "tasks_per_session_max"])
-def test_t30_each_limit_is_kept_and_named(limit: str) -> None:
-    """Who asked for a task has an error that says which limit it was, and its number, and nothing was begun. Who did
-    not has a plain call, and the operator hears of it."""
+def test_each_limit_is_enforced_and_named(limit: str) -> None:
+    """A client that asked for a task gets an error with the limit and its number, and no call begins. Another client
+    gets a plain call, and the log has a warning."""
     world, client, _, _ = local(LEGACY, limits=Limits(**{limit: 1}))
     asked = world.ask(client.call("b"))
     assert asked.code == OVERLOADED
@@ -538,7 +540,7 @@ def test_t30_each_limit_is_kept_and_named(limit: str) -> None:
     assert any(f"1 tasks, the most allowed ({limit})" in note for note in world.world.notes("warning"))
     world.server.finish(world.server.work("b"), text("done"))
     world.run()
-    assert words(asked.result) == "done"
+    assert text_of(asked.result) == "done"
 
 
 TYPED = {
@@ -549,8 +551,8 @@ TYPED = {
 
 @pytest.mark.parametrize("size", [0, 10_000])
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_t31_a_result_survives_storing_to_the_byte(party: Era, size: int) -> None:
-    """In its record or, if it is large, beside it; and for another run, which may not have met its server yet."""
+def test_a_stored_result_is_the_same_to_the_byte(party: Era, size: int) -> None:
+    """The result is in the record or, if large, in a blob. Another run reads it before its server is known."""
     world = scene(offer=Offer.ALWAYS)
     client = world.party(party, principal="ann")
     id, work = world.begin(client, "a")
@@ -558,9 +560,9 @@ def test_t31_a_result_survives_storing_to_the_byte(party: Era, size: int) -> Non
     world.run()
     read = Party.get if client.is_modern else Party.result
     before = world.ask(read(client, id))
-    said = before.result["result"] if client.is_modern else before.result
-    assert said["structuredContent"] == TYPED["structuredContent"]
-    assert type(said["structuredContent"]["one"]) is float
+    outcome = before.result["result"] if client.is_modern else before.result
+    assert outcome["structuredContent"] == TYPED["structuredContent"]
+    assert type(outcome["structuredContent"]["one"]) is float
     assert bool(world.store.blobs) is bool(size)
     world.restart()
     client = world.party(party, principal="ann")
@@ -573,8 +575,8 @@ def test_t31_a_result_survives_storing_to_the_byte(party: Era, size: int) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_t32_an_answered_question_lets_the_task_go_on(party: Era, up: Era, kind: Kind) -> None:
-    """It is asked under the task's id, answered once upstream, and the task works again."""
+def test_an_answered_question_lets_the_task_go_on(party: Era, up: Era, kind: Kind) -> None:
+    """The client gets the question under the task's id. The server gets one answer, and the task works again."""
     world, client, id, work = proxied(party, up, kind)
     world.server.ask(work, "q1")
     world.wait(60.0)
@@ -586,9 +588,9 @@ def test_t32_an_answered_question_lets_the_task_go_on(party: Era, up: Era, kind:
         assert questions[key]["params"]["message"] == "q1"
         assert world.ask(client.update(id, {key: ACCEPT})).result["resultType"] == "complete"
     else:
-        assert not client.heard("elicitation/create"), "nobody waits for it"
+        assert not client.received("elicitation/create"), "no request waits for it"
         waiting = world.ask(client.result(id))
-        (asked,) = client.heard("elicitation/create")
+        (asked,) = client.received("elicitation/create")
         assert asked["params"]["_meta"][RELATED] == {"taskId": id}
         assert asked["params"]["message"] == "q1"
         client.reply(asked["id"], ACCEPT)
@@ -599,12 +601,12 @@ def test_t32_an_answered_question_lets_the_task_go_on(party: Era, up: Era, kind:
     world.wait(60.0)
     assert world.status(client, id) == "completed"
     if not client.is_modern:
-        assert words(waiting.result) == "done"
+        assert text_of(waiting.result) == "done"
 
 
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_t33_what_has_expired_takes_no_place(party: Era) -> None:
-    """It is gone before a limit is applied, even if nobody has said yet that its time is over."""
+def test_expired_tasks_do_not_count_for_limits(party: Era) -> None:
+    """A task is removed before a limit applies, even if its timer has not fired."""
     limits = Limits(tasks_max=1, task_ttl_s=20.0)
     world, client, id, work = local(party, limits=limits)
     world.world.now += 20.0
@@ -612,13 +614,13 @@ def test_t33_what_has_expired_takes_no_place(party: Era) -> None:
     world.wait(6.0)
     assert handle(asked) != id
     assert world.ask(client.get(id)).code == -32602
-    assert len(work.stops) == 1, "nobody waits for its work any more"
+    assert len(work.stops) == 1, "its work is cancelled once"
 
 
 @pytest.mark.parametrize("value", [0, -1])
 @pytest.mark.parametrize(
     "name", [name for name in Limits.__struct_fields__ if name.startswith(("task_", "tasks_per_", "tasks_max"))]
 )
-def test_t34_a_limit_is_a_positive_number(name: str, value: int) -> None:
+def test_a_limit_is_a_positive_number(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"limit {name} is {value}, expected a positive number"):
         Limits(**{name: value})

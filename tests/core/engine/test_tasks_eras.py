@@ -1,4 +1,4 @@
-"""Servers that have tasks in one era only, and how servers are left while their tasks are being cancelled."""
+"""Tests of servers that have tasks in one era only, and of the end of processes with cancelled tasks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from driving import Client, Driver, connect, driver
-from isthmus.core.base.effects import Close, Connected, PipeOpening, Save, Saved, Spawn
+from isthmus.core.base.effects import Close, Spawn
+from isthmus.core.base.events import Connected, PipeOpening
 from isthmus.core.base.plan import Kind, Offer, ServerPlan, TaskRules
+from isthmus.core.base.storage import Save, Saved
 
 TASKS = "io.modelcontextprotocol/tasks"
 DISCOVERED = json.dumps(
@@ -36,8 +38,8 @@ def plan(**more: Any) -> ServerPlan:
 
 
 def refuse(world: Driver, error: str) -> None:
-    heard = world.hear("tools/call")
-    world.say(heard.channel, f'{{"jsonrpc":"2.0","id":{heard.id},"error":{error}}}'.encode())
+    received = world.take_sent("tools/call")
+    world.send(received.channel, f'{{"jsonrpc":"2.0","id":{received.id},"error":{error}}}'.encode())
 
 
 def save_all(world: Driver) -> None:
@@ -45,61 +47,61 @@ def save_all(world: Driver) -> None:
         world.store(order.ticket, Saved())
 
 
-def begin_anew(world: Driver) -> None:
-    """The server is started once more, and greets as one without sessions."""
+def restart_stateless(world: Driver) -> None:
+    """Starts the server once more, as one of the stateless era."""
     world.open(world.last_dial(Spawn).channel, Connected())
-    world.answer(world.hear("server/discover"), DISCOVERED)
+    world.answer(world.take_sent("server/discover"), DISCOVERED)
 
 
-def test_a_server_that_has_tasks_without_a_session_only_is_spoken_to_without_one() -> None:
-    """It shakes hands, and refuses the call for want of tasks: the call is made once more, and its client, which knows
-    no tasks, has the plain result; the next client's session begins in that way."""
+def test_a_server_with_tasks_in_the_stateless_era_only_is_used_in_that_era() -> None:
+    """After a handshake the server refuses the call for want of tasks. The call is made again in the stateless era, its
+    client gets the plain result, and the next session begins in that era."""
     world = driver(plan())
     client = connect(world, "pipe", "s", capabilities='{"tools":{}}')
     channel = client.request("7", "tools/call", '{"name":"must","arguments":{}}')
     refuse(world, INSISTS)
-    begin_anew(world)
-    heard = world.hear("tools/call")
-    assert TASKS in heard.frame["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"]
-    world.answer(heard, MADE)
+    restart_stateless(world)
+    received = world.take_sent("tools/call")
+    assert TASKS in received.frame["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"]
+    world.answer(received, MADE)
     world.wait(1.0)
-    world.answer(world.hear("tasks/get"), DONE)
-    (said,) = [frame for frame in world.frames(channel) if frame.get("id") == 7]
-    assert said["result"]["content"] == [{"type": "text", "text": "done"}]
+    world.answer(world.take_sent("tasks/get"), DONE)
+    (answer,) = [frame for frame in world.frames(channel) if frame.get("id") == 7]
+    assert answer["result"]["content"] == [{"type": "text", "text": "done"}]
     newcomer = Client(world, "s", pipe=world.engine.new_channel())
     assert newcomer.pipe is not None
     world.open(newcomer.pipe, PipeOpening("s"))
     newcomer.initialize()
     world.open(world.last_dial(Spawn).channel, Connected())
-    assert world.hears("server/discover")
+    assert world.was_sent("server/discover")
 
 
-def test_a_server_that_refuses_either_way_is_asked_twice_and_no_more() -> None:
-    """The refusal reaches the client, and nothing goes round in circles."""
+def test_a_call_refused_in_both_eras_is_not_repeated_again() -> None:
+    """The refusal reaches the client, and there is no loop."""
     world = driver(plan())
     client = connect(world, "pipe", "s", capabilities='{"tools":{}}')
     channel = client.request("7", "tools/call", '{"name":"must","arguments":{}}')
     refuse(world, INSISTS)
-    begin_anew(world)
+    restart_stateless(world)
     refuse(world, INSISTS)
-    (said,) = [frame for frame in world.frames(channel) if frame.get("id") == 7]
-    assert "error" in said or said["result"]["isError"]
-    assert not world.hears("tools/call")
+    (answer,) = [frame for frame in world.frames(channel) if frame.get("id") == 7]
+    assert "error" in answer or answer["result"]["isError"]
+    assert not world.was_sent("tools/call")
 
 
-def test_a_process_is_left_when_it_has_taken_that_its_task_is_cancelled() -> None:
-    """Its input stays open until it has answered, or has had its time; its client waits for neither."""
+def test_a_process_is_closed_after_it_has_answered_tasks_cancel() -> None:
+    """The input of the process stays open until the answer or the time limit. The client waits for neither."""
     for answers in (True, False):
         world = driver(plan())
         client = connect(world, "pipe", "s", capabilities=OWN)
         client.request("7", "tools/call", '{"name":"must","arguments":{},"task":{}}')
-        world.answer(world.hear("tools/list"), MUST)
-        call = world.hear("tools/call")
+        world.answer(world.take_sent("tools/list"), MUST)
+        call = world.take_sent("tools/call")
         world.answer(call, '{"task":{"taskId":"t1","status":"working","createdAt":"x","lastUpdatedAt":"x","ttl":1}}')
         save_all(world)
         assert client.pipe is not None
         world.end(client.pipe)
-        cancel = world.hear("tasks/cancel")
+        cancel = world.take_sent("tasks/cancel")
         assert not [effect for effect in world.every(Close) if effect.channel == call.channel]
         if answers:
             world.answer(cancel, "{}")

@@ -1,5 +1,4 @@
-"""Tasks of tools that take and make files: uploads become paths before the task begins, and what it wrote an artifact
-before its outcome is told, be it a task of the server's or one of ours."""
+"""Tests of files of upstream and local tasks: uploads become paths, and written files become artifacts."""
 
 from __future__ import annotations
 
@@ -8,16 +7,6 @@ from typing import Any
 
 import pytest
 from driving import Client, Driver, connect, driver, upload
-from isthmus.core.base.effects import (
-    Collect,
-    Collected,
-    CollectedFile,
-    Discard,
-    Materialize,
-    Materialized,
-    Save,
-    Saved,
-)
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
@@ -30,6 +19,7 @@ from isthmus.core.base.plan import (
     TaskRules,
     UploadConsumer,
 )
+from isthmus.core.base.storage import Collect, Collected, CollectedFile, Discard, Materialize, Materialized, Save, Saved
 
 OWN = '{"tools":{},"resources":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}'
 NONE = '{"tools":{},"resources":{}}'
@@ -61,7 +51,7 @@ def answered(world: Driver, channel: ChannelId, id: int) -> list[dict[str, Any]]
 
 
 def save_all(world: Driver, done: set[int]) -> None:
-    """Answer every order to save something that was not answered yet."""
+    """Answers every open order to save a record."""
     while waiting := [order for order in world.every(Save) if order.ticket not in done]:
         for order in waiting:
             done.add(order.ticket)
@@ -69,48 +59,48 @@ def save_all(world: Driver, done: set[int]) -> None:
 
 
 def call(world: Driver, client: Client, arguments: str, done: set[int]) -> tuple[str, dict[str, Any], Any]:
-    """Call the tool as a task. Returns the handle, and what the server was called with and how."""
+    """Calls the tool as a task. Returns the task id, the arguments that the server got, and the message."""
     channel = client.request("7", "tools/call", f'{{"name":"make","arguments":{arguments},"task":{{"ttl":60000}}}}')
     for order in world.every(Materialize):
         world.store(order.ticket, Materialized(path="/in/b.txt"))
-    if world.hears("tools/list"):
-        world.answer(world.hear("tools/list"), TOOLS)
-    heard = world.hear("tools/call")
-    params = heard.frame["params"]
+    if world.was_sent("tools/list"):
+        world.answer(world.take_sent("tools/list"), TOOLS)
+    received = world.take_sent("tools/call")
+    params = received.frame["params"]
     if "task" in params:
-        world.answer(heard, f'{{"task":{TASK}}}')
-        heard = world.hear("tasks/result")
+        world.answer(received, f'{{"task":{TASK}}}')
+        received = world.take_sent("tasks/result")
     else:
         world.wait(0.3)
     save_all(world, done)
-    (said,) = answered(world, channel, 7)
-    return said["result"]["task"]["taskId"], params, heard
+    (answer,) = answered(world, channel, 7)
+    return answer["result"]["task"]["taskId"], params, received
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])
-def test_what_a_task_wrote_is_an_artifact_of_its_outcome(has_tasks: bool) -> None:
-    """The file is taken in before the outcome is told, and named in it as in a plain result."""
+def test_a_file_written_by_a_task_is_an_artifact_of_its_outcome(has_tasks: bool) -> None:
+    """The file is collected before the outcome is sent, and named in it as in a plain result."""
     world, client = begin(has_tasks=has_tasks)
     done: set[int] = set()
-    id, params, heard = call(world, client, "{}", done)
+    id, params, received = call(world, client, "{}", done)
     assert ("task" in params) is has_tasks
     waiting = client.request("8", "tasks/result", json.dumps({"taskId": id}))
-    world.answer(heard, RESULT)
+    world.answer(received, RESULT)
     order = world.last(Collect)
     assert not answered(world, waiting, 8), "its file is on its way"
     file = CollectedFile(path="/out/a.txt", filename="a.txt", size_bytes=5, sha256="ab" * 32, head=b"hello")
     world.store(order.ticket, Collected((file,)))
     save_all(world, done)
-    (said,) = answered(world, waiting, 8)
-    assert said["result"]["_meta"]["artifact"]["filename"] == "a.txt"
-    assert said["result"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": id}
+    (outcome,) = answered(world, waiting, 8)
+    assert outcome["result"]["_meta"]["artifact"]["filename"] == "a.txt"
+    assert outcome["result"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": id}
     again = client.request("9", "tasks/result", json.dumps({"taskId": id}))
-    assert answered(world, again, 9)[0]["result"] == said["result"]
+    assert answered(world, again, 9)[0]["result"] == outcome["result"]
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])
 def test_an_uploaded_file_is_a_path_for_the_task_and_kept_as_long_as_it_runs(has_tasks: bool) -> None:
-    """It is pinned until the task is over, not until its client has the handle."""
+    """The file is pinned until the task ends, not only until its client has the handle."""
     world, client = begin(has_tasks=has_tasks)
     (handle,) = upload(client, HELPER, ("b.txt", 3))
     done = {order.ticket for order in world.every(Save)}
@@ -124,17 +114,17 @@ def test_an_uploaded_file_is_a_path_for_the_task_and_kept_as_long_as_it_runs(has
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])
-def test_a_handle_that_is_unknown_is_the_outcome_of_the_task(has_tasks: bool) -> None:
-    """The call was to be a task, so its client reads a task; what is wrong is its outcome."""
+def test_an_unknown_upload_handle_fails_the_task(has_tasks: bool) -> None:
+    """The call is a task already, so the error is its outcome."""
     world, client = begin(has_tasks=has_tasks)
     done: set[int] = set()
     channel = client.request(
         "7", "tools/call", '{"name":"make","arguments":{"path":"upload://sessions/x/y"},"task":{}}'
     )
     save_all(world, done)
-    (said,) = answered(world, channel, 7)
-    id = said["result"]["task"]["taskId"]
-    assert said["result"]["task"]["status"] == "working"
+    (answer,) = answered(world, channel, 7)
+    id = answer["result"]["task"]["taskId"]
+    assert answer["result"]["task"]["status"] == "working"
     outcome = client.request("8", "tasks/result", json.dumps({"taskId": id}))
     assert answered(world, outcome, 8)[0]["result"]["isError"] is True
-    assert not world.hears("tools/call")
+    assert not world.was_sent("tools/call")

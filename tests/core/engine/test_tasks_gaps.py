@@ -1,4 +1,4 @@
-"""Where gateways for tasks were found wanting: each of these was true of one, and must not be of this."""
+"""Tests against the defects of other gateways for tasks. Each was found in one of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from datetime import datetime
 
 import pytest
 from driving import UNIX_AT_ZERO, Client, driver
-from isthmus.core.base.effects import Cause, Connected, Delete, End, PipeOpening
+from isthmus.core.base.effects import Delete
 from isthmus.core.base.errors import OVERLOADED
+from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer, ServerPlan
 from isthmus.core.base.revisions import Era
@@ -20,8 +21,8 @@ LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 KINDS = [Kind.PIPE, Kind.HTTP]
 
 
-def test_what_ends_a_task_has_the_codes_of_the_specification() -> None:
-    """-32602 for the end of what has ended, and for what is not there; -32601 for the tool that is never a task."""
+def test_errors_of_tasks_have_the_codes_of_the_specification() -> None:
+    """Cancelling an ended or unknown task gets -32602, a task of a tool without task support -32601."""
     world = scene(has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -35,8 +36,8 @@ def test_what_ends_a_task_has_the_codes_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_a_cancelled_task_says_so_to_who_asks_for_its_result(up: Era) -> None:
-    """Whether it waited for it already or comes later."""
+def test_the_result_of_a_cancelled_task_is_an_error(up: Era) -> None:
+    """Waiting and later requests for the result get the error."""
     world = scene(up, has_tasks=True)
     party = world.party(LEGACY)
     id, _ = world.begin(party, "a", "must")
@@ -49,7 +50,7 @@ def test_a_cancelled_task_says_so_to_who_asks_for_its_result(up: Era) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_nothing_is_begun_upstream_that_has_no_place_here(up: Era, kind: Kind) -> None:
+def test_no_call_begins_upstream_over_the_limit(up: Era, kind: Kind) -> None:
     world = scene(up, kind, has_tasks=True, limits=Limits(tasks_per_session_max=1))
     party = world.party(LEGACY)
     world.begin(party, "a", "must")
@@ -60,8 +61,8 @@ def test_nothing_is_begun_upstream_that_has_no_place_here(up: Era, kind: Kind) -
 
 
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_what_is_not_saved_is_not_promised(party: Era) -> None:
-    """The storage fails: the client has an error, not a handle, and the server is told to stop, if it began."""
+def test_a_task_that_cannot_be_saved_is_an_error(party: Era) -> None:
+    """The storage fails: the client gets an error instead of a handle, and the call is cancelled if it began."""
     for up, has_tasks in ((LEGACY, True), (LEGACY, False), (MODERN, True)):
         world = scene(up, has_tasks=has_tasks, offer=Offer.ALWAYS)
         client = world.party(party)
@@ -78,8 +79,8 @@ def test_what_is_not_saved_is_not_promised(party: Era) -> None:
         assert not world.store.tasks
 
 
-def test_who_goes_before_the_handle_was_saved_leaves_nothing() -> None:
-    """Without a session nobody will ever name that task: its record is removed, whenever it comes to be written."""
+def test_a_client_that_leaves_before_the_record_is_saved_leaves_nothing() -> None:
+    """The record of a task that no client can name is removed whenever it is written."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(MODERN)
     world.store.is_slow = True
@@ -101,8 +102,8 @@ def test_who_goes_before_the_handle_was_saved_leaves_nothing() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_the_end_of_its_time_ends_the_work(party: Era, up: Era, kind: Kind, has_tasks: bool) -> None:
-    """Its server hears of it, once; record and result are gone, and it is as unknown as any other."""
+def test_the_end_of_the_ttl_ends_the_work(party: Era, up: Era, kind: Kind, has_tasks: bool) -> None:
+    """The server gets one cancellation. Record and result are removed, and the id is unknown."""
     world = scene(
         up, kind, has_tasks=has_tasks, offer=Offer.ALWAYS, limits=Limits(task_ttl_s=30.0, task_ttl_max_s=30.0)
     )
@@ -119,7 +120,7 @@ def test_the_end_of_its_time_ends_the_work(party: Era, up: Era, kind: Kind, has_
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_a_task_that_its_server_has_lost_is_not_working_for_ever(up: Era, kind: Kind) -> None:
+def test_a_task_that_its_server_has_lost_fails(up: Era, kind: Kind) -> None:
     world = scene(up, kind, has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -132,8 +133,8 @@ def test_a_task_that_its_server_has_lost_is_not_working_for_ever(up: Era, kind: 
     assert asked.code is not None
 
 
-def test_looking_at_all_tasks_asks_the_server_for_none() -> None:
-    """A list is made of what is known here; and a server is looked at no more often than it wants to be."""
+def test_listing_tasks_sends_no_request_upstream() -> None:
+    """A list is made of stored statuses, and a server is polled no more often than it allows."""
     world = scene(MODERN, has_tasks=True)
     party = world.party(LEGACY)
     works = [world.begin(party, f"t{number}", "must")[1] for number in range(10)]
@@ -148,7 +149,7 @@ def test_looking_at_all_tasks_asks_the_server_for_none() -> None:
 
 @pytest.mark.parametrize("down", ["pipe", "http"])
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_sessions_without_names_have_tasks_of_their_own(up: Era, down: str) -> None:
+def test_sessions_without_principals_have_tasks_of_their_own(up: Era, down: str) -> None:
     world = scene(up, has_tasks=True)
     one, other = world.party(LEGACY, down=down), world.party(LEGACY, down=down)
     id, _ = world.begin(one, "a", "must")
@@ -161,25 +162,25 @@ def test_sessions_without_names_have_tasks_of_their_own(up: Era, down: str) -> N
 
 @pytest.mark.parametrize("down", ["pipe", "http"])
 def test_progress_goes_on_under_the_clients_token(down: str) -> None:
-    """Of a task of the server's, and of one of ours; said to be of the task, and no more once that is over."""
+    """Progress of upstream and local tasks names the task, and stops with it."""
     for has_tasks in (True, False):
         world = scene(has_tasks=has_tasks)
         party = world.party(LEGACY, down=down)
         id, work = world.begin(party, "a", token="tok")
         world.server.report(work, 1)
         world.run()
-        (told,) = party.heard("notifications/progress")
-        assert (told["params"]["progressToken"], told["params"]["progress"]) == ("tok", 1)
-        assert told["params"]["_meta"][RELATED] == {"taskId": id}
+        (progress,) = party.received("notifications/progress")
+        assert (progress["params"]["progressToken"], progress["params"]["progress"]) == ("tok", 1)
+        assert progress["params"]["_meta"][RELATED] == {"taskId": id}
         world.ask(party.cancel(id))
         world.server.report(work, 2)
         world.run()
-        assert len(party.heard("notifications/progress")) == 1
+        assert len(party.received("notifications/progress")) == 1
 
 
 @pytest.mark.parametrize("down", ["pipe", "http"])
-def test_what_a_task_says_of_itself_is_progress_until_its_server_tells_of_some(down: str) -> None:
-    """A client that knows no tasks is told of each new status as a step; of none that is no step further."""
+def test_status_messages_are_progress_until_the_server_sends_progress(down: str) -> None:
+    """A client without tasks gets each new status message as progress, as long as the number grows."""
     world = scene(has_tasks=True)
     party = world.party(LEGACY, down=down, is_plain=True)
     party.call("a", "must", token="tok")
@@ -193,24 +194,24 @@ def test_what_a_task_says_of_itself_is_progress_until_its_server_tells_of_some(d
     world.server.announce(work)
     world.server.report(work, 11)
     world.run()
-    told = [frame["params"] for frame in party.heard("notifications/progress")]
-    assert [(one["progress"], one.get("message")) for one in told] == [(1, "one"), (10, None), (11, None)]
+    progress = [frame["params"] for frame in party.received("notifications/progress")]
+    assert [(one["progress"], one.get("message")) for one in progress] == [(1, "one"), (10, None), (11, None)]
 
 
-def test_what_is_said_of_a_task_names_its_server() -> None:
-    """2026-07-28 basic, "`_meta`": a result should. The task's own answers are made here; who they are for is known."""
+def test_results_about_a_task_name_its_server() -> None:
+    """2026-07-28 basic, "`_meta`": a result should name the server. The proxy makes these results itself."""
     world = scene()
     party = world.party(MODERN)
     asked = party.call("a")
     world.wait(60.0)
     id = handle(asked)
-    for said in (asked, party.get(id), party.update(id, {}), party.cancel(id)):
-        named = world.ask(said).result["_meta"]["io.modelcontextprotocol/serverInfo"]
+    for each in (asked, party.get(id), party.update(id, {}), party.cancel(id)):
+        named = world.ask(each).result["_meta"]["io.modelcontextprotocol/serverInfo"]
         assert named == {"name": "s", "version": "1"}
 
 
-def test_a_call_that_is_soon_over_is_no_task() -> None:
-    """A client without sessions that knows them has the plain result, unless it takes long, or wants progress."""
+def test_a_short_call_is_no_task() -> None:
+    """A stateless client with tasks gets the plain result, unless the call takes long or has a progress token."""
     world = scene()
     party = world.party(MODERN)
     asked = party.call("a")
@@ -236,7 +237,7 @@ def test_a_call_that_is_soon_over_is_no_task() -> None:
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
 def test_questions_of_the_server_do_not_fail_the_task(up: Era) -> None:
-    """They are shown to the client, whichever era it is of, and the keys are never used again."""
+    """Clients of both eras get the questions, and keys are never used again."""
     world = scene(up, has_tasks=True)
     party = world.party(MODERN)
     id, work = world.begin(party, "a", "must")
@@ -252,7 +253,7 @@ def test_questions_of_the_server_do_not_fail_the_task(up: Era) -> None:
         for answers in ({"nosuch": ACCEPT}, {key: ACCEPT}, {key: {"action": "decline"}}):
             assert world.ask(party.update(id, answers)).result["resultType"] == "complete"
         world.wait(60.0)
-        assert [said["action"] for said in work.given[f"q{number}"]] == ["accept"]
+        assert [answer["action"] for answer in work.given[f"q{number}"]] == ["accept"]
         assert world.status(party, id) == "working"
     assert world.ask(party.update("0" * 32, {})).code == -32602
 
@@ -260,9 +261,8 @@ def test_questions_of_the_server_do_not_fail_the_task(up: Era) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-def test_a_task_that_ends_while_it_asks_leaves_no_question(era: Era, up: Era, kind: Kind) -> None:
-    """The server has its result without the answer: nobody tells it what it does not ask any more, in a message that it
-    never made a request for."""
+def test_a_task_that_ends_during_a_question_leaves_none(era: Era, up: Era, kind: Kind) -> None:
+    """The server has its result without the answer, so no later answer is sent to it."""
     world = scene(up, kind, has_tasks=True)
     party = world.party(era)
     id, work = world.begin(party, "a", "must")
@@ -277,17 +277,17 @@ def test_a_task_that_ends_while_it_asks_leaves_no_question(era: Era, up: Era, ki
     assert "inputRequests" not in shown
     if waiting is not None:
         assert waiting.result["content"] == text("done")["content"]
-        (asked,) = party.heard("elicitation/create")
+        (asked,) = party.received("elicitation/create")
         party.reply(asked["id"], ACCEPT)
     else:
         world.ask(party.update(id, {"q1": ACCEPT}))
     world.wait(60.0)
-    assert not [said for said in work.given["q1"] if said["action"] == "accept"], "that is too late"
+    assert not [answer for answer in work.given["q1"] if answer["action"] == "accept"], "a late answer is dropped"
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-def test_a_server_that_asked_by_answering_may_go(era: Era) -> None:
-    """It knows nothing of the call any more: the answers go to the one that is started next."""
+def test_a_server_may_restart_between_rounds_of_a_task(era: Era) -> None:
+    """A stateless server knows nothing of the call between rounds: the answers go to the next process."""
     world = scene(MODERN, Kind.PIPE, offer=Offer.ALWAYS)
     party = world.party(era)
     id, work = world.begin(party, "a")
@@ -301,34 +301,35 @@ def test_a_server_that_asked_by_answering_may_go(era: Era) -> None:
         world.ask(party.update(id, {key: ACCEPT}))
     else:
         world.ask(party.result(id))
-        (asked,) = party.heard("elicitation/create")
+        (asked,) = party.received("elicitation/create")
         party.reply(asked["id"], ACCEPT)
     world.wait(5.0)
     assert len(world.server.calls) == 2
-    assert [said["action"] for said in work.given["q1"]] == ["accept"]
+    assert [answer["action"] for answer in work.given["q1"]] == ["accept"]
     world.server.finish(work, text("done"))
     world.wait(5.0)
     assert world.status(party, id) == "completed"
 
 
-def test_who_listens_hears_the_whole_task() -> None:
-    """`notifications/tasks` to who asked for the id and may have it; nobody else is even granted it."""
+def test_a_subscription_gets_the_whole_task() -> None:
+    """The owner that subscribed to the id gets `notifications/tasks`. A subscription of any other client is not
+    granted."""
     world = scene(offer=Offer.ALWAYS)
     ann, bob = world.party(MODERN, principal="ann"), world.party(MODERN, principal="bob")
     id, work = world.begin(ann, "a")
     for party in (ann, bob):
         world.ask(party.ask("subscriptions/listen", notifications={"taskIds": [id, "0" * 32]}))
-    (granted,) = ann.heard("notifications/subscriptions/acknowledged")
+    (granted,) = ann.received("notifications/subscriptions/acknowledged")
     assert granted["params"]["notifications"]["taskIds"] == [id]
-    (granted,) = bob.heard("notifications/subscriptions/acknowledged")
+    (granted,) = bob.received("notifications/subscriptions/acknowledged")
     assert not granted["params"]["notifications"].get("taskIds")
     world.server.finish(work, text("done"))
     world.run()
-    told = [frame["params"] for frame in ann.heard("notifications/tasks")]
-    assert {one["taskId"] for one in told} == {id}
-    assert [one["status"] for one in told].count("completed") == 1
-    assert told[-1]["result"]["content"] == text("done")["content"]
-    assert not bob.heard("notifications/tasks")
+    statuses = [frame["params"] for frame in ann.received("notifications/tasks")]
+    assert {one["taskId"] for one in statuses} == {id}
+    assert [one["status"] for one in statuses].count("completed") == 1
+    assert statuses[-1]["result"]["content"] == text("done")["content"]
+    assert not bob.received("notifications/tasks")
 
     plain = world.party(MODERN, principal="eve", is_plain=True)
     asked = world.ask(plain.ask("subscriptions/listen", notifications={"taskIds": [id]}))
@@ -340,7 +341,7 @@ def test_who_listens_hears_the_whole_task() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_hangs_up_on_the_result_does_not_end_the_task(kind: Kind) -> None:
+def test_a_disconnect_from_the_result_does_not_end_the_task(kind: Kind) -> None:
     world = scene(kind=kind, has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -355,7 +356,7 @@ def test_who_hangs_up_on_the_result_does_not_end_the_task(kind: Kind) -> None:
 
 
 def test_where_tasks_are_not_offered_there_are_none() -> None:
-    """No capability, no word in the list of tools, no verb; and what asks for a task is a plain call."""
+    """No capability, no tool and no method mention tasks, and a request for a task is a plain call."""
     world = scene(has_tasks=True, offer=Offer.NEVER)
     party = world.party(LEGACY)
     assert "tasks" not in party.greeting["result"]["capabilities"]
@@ -373,7 +374,7 @@ def test_where_tasks_are_not_offered_there_are_none() -> None:
         assert world.ask(other.ask(verb, taskId="x")).code == -32601
 
 
-def test_older_clients_hear_of_no_tasks() -> None:
+def test_older_clients_get_no_tasks() -> None:
     world = scene(has_tasks=True)
     party = world.party(LEGACY, revision="2025-06-18")
     assert "tasks" not in party.greeting["result"]["capabilities"]
@@ -387,8 +388,8 @@ def test_older_clients_hear_of_no_tasks() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_who_gives_up_on_a_hidden_task_ends_it(up: Era, kind: Kind) -> None:
-    """Its client knows of no task, and cancels its request as any other."""
+def test_a_cancelled_request_ends_its_hidden_task(up: Era, kind: Kind) -> None:
+    """The client knows no task, and cancels its request as any other."""
     world = scene(up, kind, has_tasks=True, insists=True)
     party = world.party(LEGACY, down="pipe")
     asked = party.call("a", "must", as_task=False)
@@ -403,8 +404,8 @@ def test_who_gives_up_on_a_hidden_task_ends_it(up: Era, kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_a_handle_that_comes_too_late_is_cancelled(up: Era, kind: Kind) -> None:
-    """Its client wants the call no more before the server has said that it is a task: that task is nobody's."""
+def test_a_task_made_after_a_cancellation_is_cancelled(up: Era, kind: Kind) -> None:
+    """The client has cancelled the call before the server answers with a task."""
     world = scene(up, kind, has_tasks=True)
     party = world.party(LEGACY)
     asked = party.call("a", "must")
@@ -412,20 +413,20 @@ def test_a_handle_that_comes_too_late_is_cancelled(up: Era, kind: Kind) -> None:
     world.wait(GRACE_S)
     world.ask(party.cancel(handle(asked)))
     work = world.server.work("a")
-    if work.heard.channel in world.world.over:
-        assert work.stops == ["closed"], "it can answer nobody"
+    if work.received.channel in world.world.over:
+        assert work.stops == ["closed"], "its response is closed"
         return
-    work.stops.clear()  # that crossed
+    work.stops.clear()  # it crossed the cancellation
     world.server.accept(work)
     world.wait(60.0)
     assert work.stops == ["tasks/cancel"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_lets_nobody_wait_is_asked_again(kind: Kind) -> None:
-    """An error in place of the result, before there is one, is not what the call came to."""
+def test_an_early_error_for_the_result_is_not_the_outcome(kind: Kind) -> None:
+    """An error for `tasks/result` while the task works is not its outcome."""
     world = scene(kind=kind, has_tasks=True)
-    world.server.is_hasty = True
+    world.server.refuses_early_results = True
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     asked = world.ask(party.result(id))
@@ -439,9 +440,9 @@ def test_a_server_that_lets_nobody_wait_is_asked_again(kind: Kind) -> None:
 
 @pytest.mark.parametrize("ahead_s", [-7200.0, 7200.0])
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_times_are_of_one_clock(up: Era, ahead_s: float) -> None:
-    """What is shown is what is kept, though the server's clock is hours off: its lifetime is over when creation and
-    lifetime say so, and nothing was updated before it was created."""
+def test_times_are_of_the_proxy_s_clock(up: Era, ahead_s: float) -> None:
+    """The server's clock is hours off. The lifetime ends when creation and `ttl` say so, and no update is before the
+    creation."""
     world = scene(up, has_tasks=True)
     world.server.clock_ahead_s = ahead_s
     party = world.party(LEGACY)
@@ -462,15 +463,15 @@ def test_times_are_of_one_clock(up: Era, ahead_s: float) -> None:
 
 
 @pytest.mark.parametrize(("late_s", "kept_s"), [(5.0, 55.0), (20.0, 60.0)])
-def test_a_server_that_makes_a_task_late_keeps_it_from_then_on(late_s: float, kept_s: float) -> None:
-    """Its client has been told of the task before: for it the time runs from there, and never for longer than anything
-    is kept. The server's own time may then be longer: it is told that nobody wants the task."""
+def test_the_ttl_of_a_task_made_late_runs_from_its_handle(late_s: float, kept_s: float) -> None:
+    """The client has a local handle before the server makes its task: the time runs from the handle, within the limit.
+    If the server's own time is longer, its task is cancelled."""
     world = scene(has_tasks=True, limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0))
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", accepts=False, ttl=10**9)
-    told = world.ask(party.get(id)).result
-    assert told["ttl"] == 60_000
-    begun = datetime.fromisoformat(told["createdAt"]).timestamp() - UNIX_AT_ZERO
+    shown = world.ask(party.get(id)).result
+    assert shown["ttl"] == 60_000
+    begun = datetime.fromisoformat(shown["createdAt"]).timestamp() - UNIX_AT_ZERO
     world.wait(begun + late_s - world.world.now)
     world.server.accept(work, ttl_ms=50_000)
     world.run()
@@ -483,8 +484,8 @@ def test_a_server_that_makes_a_task_late_keeps_it_from_then_on(late_s: float, ke
 
 
 @pytest.mark.parametrize("limit", ["tasks_max", "tasks_per_principal_max", "tasks_per_session_max"])
-def test_what_has_expired_counts_for_no_limit(limit: str) -> None:
-    """Even before anybody has said that its time is over."""
+def test_an_expired_task_counts_for_no_limit(limit: str) -> None:
+    """The task does not count even if its timer has not fired."""
     world = scene(limits=Limits(task_ttl_s=20.0, **{limit: 1}))
     party = world.party(LEGACY)
     id, _ = world.begin(party, "a")
@@ -495,9 +496,9 @@ def test_what_has_expired_counts_for_no_limit(limit: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_known_any_more_goes_on_where_it_was(kind: Kind) -> None:
-    """The proxy is started again: what a server over HTTP works on is found by who asks for it, and its end is told;
-    what ran in a process has failed, and says why; and the list is in the order in which it was begun."""
+def test_tasks_after_a_restart(kind: Kind) -> None:
+    """A task of a server over HTTP is found by the next request of its owner, and its end is notified. A task of a
+    process has failed, with a reason. The list is in order of creation."""
     world = scene(kind=kind, has_tasks=True)
     party = world.party(LEGACY, principal="ann")
     ids = []
@@ -525,33 +526,33 @@ def test_what_is_not_known_any_more_goes_on_where_it_was(kind: Kind) -> None:
     assert world.ask(party.cancel(ids[2])).result["status"] == "cancelled"
     world.wait(5.0)
     assert works["t2"].stops == ["tasks/cancel"]
-    assert not works["t4"].stops, "nobody has asked for it"
+    assert not works["t4"].stops, "its owner has not asked for it"
 
 
 @pytest.mark.parametrize("revision", ['{"type":"text"}', "null", "7", '"no date, and too odd for a header"'])
-def test_a_server_may_name_a_revision_that_is_none(revision: str) -> None:
-    """What its list of tools says is learnt all the same, before a call that is to be a task goes up."""
+def test_tools_are_learned_from_a_server_of_an_unknown_revision(revision: str) -> None:
+    """The list of tools is read before the first call that is to be a task."""
     world = driver(ServerPlan(id="a", kind=Kind.PIPE))
     client = Client(world, "a", pipe=world.engine.new_channel())
     world.open(client.pipe, PipeOpening("a"))
     client.request("1", "initialize", '{"protocolVersion":"2025-11-25","capabilities":{}}')
     world.open(world.dials[-1].channel, Connected())
     serves = '{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}'
-    world.answer(world.hear("initialize"), f'{{"protocolVersion":{revision},"capabilities":{serves}}}')
+    world.answer(world.take_sent("initialize"), f'{{"protocolVersion":{revision},"capabilities":{serves}}}')
     client.request("2", "tools/call", '{"name":"dig","task":{"ttl":5000}}')
-    world.answer(world.hear("tools/list"), '{"tools":[{"name":"dig","execution":{"taskSupport":"optional"}}]}')
-    assert world.hear("tools/call").frame["params"]["name"] == "dig"
+    world.answer(world.take_sent("tools/list"), '{"tools":[{"name":"dig","execution":{"taskSupport":"optional"}}]}')
+    assert world.take_sent("tools/call").frame["params"]["name"] == "dig"
 
 
-def test_each_of_several_subscriptions_to_a_task_is_told_as_long_as_it_lasts() -> None:
-    """One that ends takes nothing from the others; with the last nobody is told."""
+def test_each_subscription_to_a_task_gets_its_notifications() -> None:
+    """The end of one subscription does not affect the others. After the last nothing is sent."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(MODERN)
     id, work = world.begin(party, "a")
     first, second = (party.ask("subscriptions/listen", notifications={"taskIds": [id]}) for _ in range(2))
     world.run()
     party.hang_up(first)
-    assert world.engine._servers.listens.is_watched(id)
+    assert world.engine._router.client_listens.is_watched(id)
     before = len(world.world.messages(first.channel))
     world.server.finish(work, text("done"))
     world.run()
@@ -561,7 +562,7 @@ def test_each_of_several_subscriptions_to_a_task_is_told_as_long_as_it_lasts() -
     assert statuses[-1] == "completed"
     assert len(world.world.messages(first.channel)) == before
     party.hang_up(second)
-    assert not world.engine._servers.listens.is_watched(id)
+    assert not world.engine._router.client_listens.is_watched(id)
 
 
 GARBAGE = [
@@ -572,15 +573,15 @@ GARBAGE = [
 ]
 
 
-def test_a_server_that_is_left_may_say_anything_until_it_has_taken_what_is_not_wanted_any_more() -> None:
-    """Its pipe is closed when the cancellation of its task is answered, and not before."""
+def test_a_pipe_is_closed_after_tasks_cancel_is_answered() -> None:
+    """The server may send anything until then."""
     world = scene(kind=Kind.PIPE, has_tasks=True)
     party = world.party(LEGACY)
     _, work = world.begin(party, "a", "must")
     (child,) = world.world.children
     party.leave()
     for message in GARBAGE:
-        world.world.say(child, message)
+        world.world.send(child, message)
         assert child not in world.world.closed
     assert not work.stops
     world.run()
@@ -588,8 +589,8 @@ def test_a_server_that_is_left_may_say_anything_until_it_has_taken_what_is_not_w
     assert child in world.world.closed
 
 
-def test_the_session_with_a_server_ends_after_it_has_taken_what_is_not_wanted_any_more() -> None:
-    """Over HTTP: the cancellation of its task would otherwise come too late to be understood."""
+def test_a_session_is_deleted_after_tasks_cancel_is_answered() -> None:
+    """Over HTTP a cancellation after the DELETE would not be understood."""
     world = scene(kind=Kind.HTTP, has_tasks=True)
     party = world.party(LEGACY)
     _, work = world.begin(party, "a", "must")

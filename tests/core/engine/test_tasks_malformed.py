@@ -1,4 +1,4 @@
-"""Tasks of which a server says what is crooked, or nothing, or too late, and what their clients come to hear then."""
+"""Tests of tasks of servers that send malformed, late or no messages about them, and of the errors of their clients."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ import json
 from typing import Any
 
 import pytest
-from driving import GONE, Heard, notification, request
-from isthmus.core.base.effects import Cause, End
+from driving import GONE, SentMessage, notification, request
 from isthmus.core.base.errors import OUTCOME_UNKNOWN
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
-from stateless_driving import ACCEPT, FORM
-from task_clients import KNOWS_TASKS, Asked, Party
+from stateless_driving import ACCEPT, FORM, tables
+from task_clients import KNOWS_TASKS, ClientRequest, Party
 from task_scenes import GRACE_S, Scene, scene
-from task_servers import RELATED, Twin, Work, text
+from task_servers import RELATED, DuplicateKey, Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 ERAS = [LEGACY, MODERN]
 
 
-TWICE = {"content": [], Twin("content"): [], "resultType": "complete", Twin("resultType"): "complete"}
-"""A result of which nobody can tell what it says."""
+TWICE = {"content": [], DuplicateKey("content"): [], "resultType": "complete", DuplicateKey("resultType"): "complete"}
+"""A result with a duplicate member, which is ambiguous."""
 
 
-def hidden(world: Scene, down: str = "http") -> tuple[Asked, Work]:
-    """A call of a client that knows no tasks, of which its server has made one."""
+def hidden(world: Scene, down: str = "http") -> tuple[ClientRequest, Work]:
+    """Returns a call of a client without tasks, which is a task at the server."""
     party = world.party(LEGACY, down=down, is_plain=True)
     asked = party.call("a", "must")
     world.run()
     return asked, world.server.accept(world.server.work("a"))
 
 
-def silent(heard: Heard, method: str, params: dict[str, Any]) -> None:
-    """What a server does that answers nothing about tasks."""
+def silent(received: SentMessage, method: str, params: dict[str, Any]) -> None:
+    """Answers nothing about tasks."""
 
 
-# --- What the server says ---------------------------------------------------------------------------------------------
+# --- Messages of the server -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("up", ERAS)
-def test_each_task_of_a_server_needs_an_id_of_its_own(up: Era) -> None:
-    """The second call is refused; the first goes on, and has its own answer."""
+def test_a_duplicate_task_id_of_a_server_is_refused(up: Era) -> None:
+    """The second call is refused. The first goes on, and has its own answer."""
     world = scene(up, has_tasks=True, insists=True)
     first, work = hidden(world)
     party = world.parties[0]
@@ -63,7 +63,7 @@ def test_each_task_of_a_server_needs_an_id_of_its_own(up: Era) -> None:
 @pytest.mark.parametrize("is_plain", [True, False], ids=["call", "task"])
 @pytest.mark.parametrize("up", ERAS)
 def test_an_outcome_that_cannot_be_read_is_an_error(up: Era, is_plain: bool) -> None:
-    """Of two members with one name either may be meant: neither is given on."""
+    """A duplicate member is ambiguous, so the outcome is not passed on."""
     world = scene(up, has_tasks=True, insists=True)
     if is_plain:
         asked, work = hidden(world)
@@ -84,39 +84,39 @@ WAYS = {
 }
 
 
-def go_wrong(world: Scene, way: str) -> None:
-    """From now on the server says nothing of use about tasks."""
+def break_polls(world: Scene, way: str) -> None:
+    """Makes the server answer polls with errors or with nothing, from now on."""
     server = world.server
     if way == "refuses":
-        server._receive_verb = lambda heard, method, params: server.refuse(heard, -32000, "out of order")  # type: ignore[method-assign]
+        server._receive_task_request = lambda received, method, params: server.refuse(received, -32000, "out of order")  # type: ignore[method-assign]
     elif way == "is silent":
-        server._receive_verb = silent  # type: ignore[method-assign]
+        server._receive_task_request = silent  # type: ignore[method-assign]
     else:
         server.shown = lambda work: {**server.task(work), "taskId": "another"}  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_server_that_does_not_say_how_its_task_fares_is_given_up(way: str) -> None:
-    """After as many looks in vain as a lost answer is asked for. The call may have run."""
+def test_a_task_whose_polls_fail_is_given_up(way: str) -> None:
+    """The number of failed polls is that of retries of a lost response. The outcome of the call is unknown."""
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     asked, _ = hidden(world)
-    go_wrong(world, way)
+    break_polls(world, way)
     world.wait(15.0)
     assert asked.reply is None
     world.wait(3600.0)
-    code, words = WAYS[way]
+    code, expected = WAYS[way]
     assert asked.code == code
-    assert words in asked.error["message"]
+    assert expected in asked.error["message"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_server_may_be_out_of_order_for_a_while(way: str) -> None:
+def test_polls_may_fail_for_a_while(way: str) -> None:
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     asked, work = hidden(world)
     server = world.server
-    go_wrong(world, way)
+    break_polls(world, way)
     world.wait(15.0)
-    server.__dict__.pop("_receive_verb", None)
+    server.__dict__.pop("_receive_task_request", None)
     server.__dict__.pop("shown", None)
     server.finish(work, text("done"))
     world.wait(120.0)
@@ -124,38 +124,38 @@ def test_a_server_may_be_out_of_order_for_a_while(way: str) -> None:
 
 
 def test_an_immediate_response_reaches_the_client() -> None:
-    """What a model can be told while the task runs (2025-11-25): it stands beside the task, whose id is ours."""
+    """2025-11-25: the text for the model stands beside the task, whose id is ours."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(LEGACY)
     asked = party.call("a", "must")
     world.run()
     work = world.server.work("a")
     work.id, work.is_answered = "up-7", True
-    said = {"io.modelcontextprotocol/model-immediate-response": "On it.", RELATED: {"taskId": "up-7"}}
-    world.server.answer(work.heard, {"task": world.server.task(work), "_meta": said})
+    meta = {"io.modelcontextprotocol/model-immediate-response": "On it.", RELATED: {"taskId": "up-7"}}
+    world.server.answer(work.received, {"task": world.server.task(work), "_meta": meta})
     world.wait(GRACE_S)
     assert asked.result["_meta"] == {"io.modelcontextprotocol/model-immediate-response": "On it."}
     assert world.status(party, asked.result["task"]["taskId"]) == "working"
 
 
 @pytest.mark.parametrize("is_error", [True, False], ids=["error", "result"])
-def test_a_task_ends_with_what_cannot_be_read(is_error: bool) -> None:
-    """Its client learns that it is over, whatever the outcome says of itself."""
+def test_an_unreadable_outcome_ends_the_task(is_error: bool) -> None:
+    """The client learns that the task has ended, whatever the outcome is."""
     world = scene(LEGACY, offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a")
     if is_error:
-        message = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"a","message":"b"}}' % work.heard.id
-        world.world.say(work.heard.channel, message)
+        message = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":"a","message":"b"}}' % work.received.id
+        world.world.send(work.received.channel, message)
     else:
-        world.server.finish(work, {"content": [], "isError": True, Twin("isError"): False})
+        world.server.finish(work, {"content": [], "isError": True, DuplicateKey("isError"): False})
     world.wait(1.0)
     assert world.status(party, id) in ("completed", "failed")
     assert world.ask(party.result(id)).reply is not None
 
 
-def test_a_server_answers_a_cancelled_call_with_what_cannot_be_a_task() -> None:
-    """It is not cancelled as one, and nobody else notices."""
+def test_an_invalid_task_for_a_cancelled_call_is_ignored() -> None:
+    """No `tasks/cancel` is sent, and other calls go on."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(LEGACY, down="pipe", is_plain=True)
     asked = party.call("a", "must")
@@ -164,7 +164,7 @@ def test_a_server_answers_a_cancelled_call_with_what_cannot_be_a_task() -> None:
     party.hang_up(asked)
     world.run()
     assert work.stops
-    world.server.answer(work.heard, {"task": {"taskId": 7}})
+    world.server.answer(work.received, {"task": {"taskId": 7}})
     world.wait(10.0)
     assert work.stops == ["notifications/cancelled"]
     again = party.call("b")
@@ -173,17 +173,17 @@ def test_a_server_answers_a_cancelled_call_with_what_cannot_be_a_task() -> None:
     assert world.ask(again).result
 
 
-# --- What clients ask -------------------------------------------------------------------------------------------------
+# --- Requests of clients ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_client_that_looks_is_answered_though_the_server_is_silent(era: Era) -> None:
-    """With what is known, after `task_look_s`."""
+def test_tasks_get_is_answered_though_the_server_is_silent(era: Era) -> None:
+    """The answer has the known status, after `task_look_s`."""
     world = scene(MODERN, Kind.HTTP, has_tasks=True)
     party = world.party(era)
     id, _ = world.begin(party, "a", "must")
     world.wait(30.0)
-    world.server._receive_verb = silent  # type: ignore[method-assign]
+    world.server._receive_task_request = silent  # type: ignore[method-assign]
     world.wait(30.0)
     asked = world.ask(party.get(id))
     assert asked.reply is None
@@ -191,7 +191,7 @@ def test_a_client_that_looks_is_answered_though_the_server_is_silent(era: Era) -
     assert asked.result["status"] == "working"
 
 
-def test_who_waits_for_a_task_hears_that_its_time_was_over() -> None:
+def test_a_request_for_the_result_ends_with_the_ttl() -> None:
     world = scene(LEGACY, has_tasks=True, limits=Limits(task_ttl_s=30.0, task_ttl_max_s=30.0))
     party = world.party(LEGACY)
     id, _ = world.begin(party, "a", "must")
@@ -202,8 +202,8 @@ def test_who_waits_for_a_task_hears_that_its_time_was_over() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_who_does_not_wait_for_the_storage_hears_nothing(era: Era) -> None:
-    """A request for an outcome that is being read is cancelled: whatever comes of that is for nobody."""
+def test_a_cancelled_request_for_a_stored_outcome_gets_nothing(era: Era) -> None:
+    """The request is cancelled while its outcome is being read, and the outcome is dropped."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_inline_max_bytes=10))
     party = world.party(era)
     id, work = world.begin(party, "a")
@@ -223,7 +223,7 @@ def test_who_does_not_wait_for_the_storage_hears_nothing(era: Era) -> None:
 
 
 def test_a_list_of_tasks_comes_in_pages() -> None:
-    """All of them, each once, in their order; a cursor that says two things is refused."""
+    """The pages have every task once, in order. An ambiguous cursor is refused."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_page_max=2))
     party = world.party(LEGACY)
     ids = [world.begin(party, tag)[0] for tag in "abcde"]
@@ -235,11 +235,13 @@ def test_a_list_of_tasks_comes_in_pages() -> None:
         cursor, pages = page.get("nextCursor"), pages + 1
     assert seen == ids
     assert pages == 3
-    assert world.ask(party.ask("tasks/list", **{"cursor": "after-1", Twin("cursor"): "after-2"})).code is not None
+    assert (
+        world.ask(party.ask("tasks/list", **{"cursor": "after-1", DuplicateKey("cursor"): "after-2"})).code is not None
+    )
 
 
 @pytest.mark.parametrize("up", ERAS)
-def test_a_call_for_which_there_is_no_place_goes_on_as_a_call(up: Era) -> None:
+def test_a_call_over_the_limit_of_tasks_goes_on_as_a_call(up: Era) -> None:
     world = scene(up, offer=Offer.ALWAYS, limits=Limits(tasks_max=1))
     party = world.party(MODERN)
     world.begin(party, "a")
@@ -255,27 +257,27 @@ def test_a_call_for_which_there_is_no_place_goes_on_as_a_call(up: Era) -> None:
 
 
 def questions(party: Party) -> list[dict[str, Any]]:
-    return party.heard("elicitation/create")
+    return party.received("elicitation/create")
 
 
-def waiting(kind: Kind = Kind.PIPE, **limits: Any) -> tuple[Scene, Party, str, Work, Asked]:
-    """A legacy client that waits for the outcome of a task of a server without sessions."""
+def waiting(kind: Kind = Kind.PIPE, **limits: Any) -> tuple[Scene, Party, str, Work, ClientRequest]:
+    """Returns a legacy client that waits for the outcome of a task of a stateless server."""
     world = scene(MODERN, kind, has_tasks=True, limits=Limits(**limits))
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     return world, party, id, work, party.result(id)
 
 
-def test_a_question_that_is_not_asked_any_more_is_withdrawn() -> None:
-    """Its client is told, and an answer that comes all the same is given to nobody."""
+def test_a_question_that_the_server_drops_is_withdrawn() -> None:
+    """The client gets a cancellation, and a late answer is dropped."""
     world, party, _, work, asked = waiting()
     world.server.ask(work, "q")
     world.wait(5.0)
     (question,) = questions(party)
     world.server.withdraw(work, "q")
     world.wait(5.0)
-    (told,) = party.heard("notifications/cancelled")
-    assert told["params"]["requestId"] == question["id"]
+    (cancelled,) = party.received("notifications/cancelled")
+    assert cancelled["params"]["requestId"] == question["id"]
     party.reply(question["id"], ACCEPT)
     world.wait(5.0)
     assert work.given["q"] == []
@@ -284,19 +286,19 @@ def test_a_question_that_is_not_asked_any_more_is_withdrawn() -> None:
     assert asked.result
 
 
-def test_an_answer_that_its_server_did_not_take_is_given_again() -> None:
-    """The connection breaks while it is told: it hears the same answer at the next look."""
+def test_an_answer_that_its_server_did_not_get_is_sent_again() -> None:
+    """The connection breaks during `tasks/update`: the same answer follows the next poll."""
     world, party, _, work, _ = waiting(Kind.HTTP)
     server, lost = world.server, []
 
-    def lose_one(heard: Heard, method: str, params: dict[str, Any]) -> None:
+    def lose_one(received: SentMessage, method: str, params: dict[str, Any]) -> None:
         if method == "tasks/update" and not lost:
             lost.append(params)
-            world.world.end(heard.channel, Cause(End.BROKEN))
+            world.world.end(received.channel, Cause(End.BROKEN))
         else:
-            type(server)._receive_verb(server, heard, method, params)
+            type(server)._receive_task_request(server, received, method, params)
 
-    server._receive_verb = lose_one  # type: ignore[method-assign]
+    server._receive_task_request = lose_one  # type: ignore[method-assign]
     server.ask(work, "q")
     world.wait(5.0)
     (question,) = questions(party)
@@ -306,8 +308,8 @@ def test_an_answer_that_its_server_did_not_take_is_given_again() -> None:
     assert work.given["q"] == [ACCEPT]
 
 
-def test_more_questions_than_may_be_open_wait_for_no_answer() -> None:
-    """As many as the limit reach the client, and the log says that there were more."""
+def test_open_questions_of_a_task_are_bounded() -> None:
+    """Questions up to the limit reach the client, and the log has a warning."""
     world, party, _, work, _ = waiting(task_questions_max=2)
     for key in ("q1", "q2", "q3"):
         world.server.ask(work, key)
@@ -316,8 +318,8 @@ def test_more_questions_than_may_be_open_wait_for_no_answer() -> None:
     assert any("asks more than can be asked" in note for note in world.world.notes("warning"))
 
 
-def test_an_answer_that_is_none_is_no_answer() -> None:
-    """The form is closed instead, which is what can be said in its place."""
+def test_an_invalid_answer_counts_as_cancelled() -> None:
+    """The server gets `cancel` for the form."""
     world, party, _, work, _ = waiting()
     world.server.ask(work, "q")
     world.wait(5.0)
@@ -328,12 +330,12 @@ def test_an_answer_that_is_none_is_no_answer() -> None:
     assert any("cannot be given on" in note for note in world.world.notes("info"))
 
 
-def test_a_client_is_not_asked_what_it_did_not_declare() -> None:
-    """The task goes on without an answer, as it would with a client that says nothing."""
+def test_an_undeclared_question_of_a_task_is_not_asked() -> None:
+    """The task goes on without an answer, as with a silent client."""
     world = scene(MODERN, has_tasks=True)
     party = world.party(MODERN)
     assert party.modern is not None
-    party.modern.capabilities = {name: told for name, told in KNOWS_TASKS.items() if name != "sampling"}
+    party.modern.capabilities = {name: value for name, value in KNOWS_TASKS.items() if name != "sampling"}
     id, work = world.begin(party, "a", "must")
     world.server.ask(work, "s", "sampling/createMessage")
     world.wait(5.0)
@@ -345,8 +347,8 @@ def test_a_client_is_not_asked_what_it_did_not_declare() -> None:
     assert work.given == {"s": [], "q": []}
 
 
-def test_a_server_with_sessions_is_refused_what_is_too_much() -> None:
-    """Questions beyond `task_questions_max`, and those whose params say two things, are answered with an error."""
+def test_questions_over_the_limit_are_refused() -> None:
+    """Questions over `task_questions_max`, and those with ambiguous params, get an error."""
     world = scene(LEGACY, has_tasks=True, limits=Limits(task_questions_max=1))
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -355,27 +357,27 @@ def test_a_server_with_sessions_is_refused_what_is_too_much() -> None:
     world.server.ask(work, "q2")
     world.wait(1.0)
     assert [question["params"]["message"] for question in questions(party)] == ["q1"]
-    assert [said["error"]["code"] for said in work.given["q2"]] == [-32603]
+    assert [answer["error"]["code"] for answer in work.given["q2"]] == [-32603]
     party.reply(questions(party)[0]["id"], ACCEPT)
     world.run()
-    assert [said["action"] for said in work.given["q1"]] == ["accept"]
+    assert [answer["action"] for answer in work.given["q1"]] == ["accept"]
 
 
-def test_a_client_without_sessions_is_asked_only_what_it_can_be_shown() -> None:
-    """Of methods that no question may have its server is told so at once."""
+def test_requests_that_cannot_be_questions_are_refused() -> None:
+    """The server gets an error at once for methods that no client can be asked."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(MODERN)
     _, work = world.begin(party, "a", "must")
     work.given["odd"] = []
     about = json.dumps({"_meta": {RELATED: {"taskId": work.id}}})
-    world.world.say(work.heard.channel, request('"odd"', "custom/ask", about))
+    world.world.send(work.received.channel, request('"odd"', "custom/ask", about))
     world.run()
-    (said,) = work.given["odd"]
-    assert "error" in said
+    (answer,) = work.given["odd"]
+    assert "error" in answer
 
 
-def test_a_server_hears_signs_of_life_while_its_question_waits() -> None:
-    """It gave a token with the question, and may give up on it without them. They end with the answer."""
+def test_a_waiting_question_gets_progress() -> None:
+    """A server that gave a progress token may give up on a question without progress. Progress ends with the answer."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(MODERN)
     id, work = world.begin(party, "a", "must")
@@ -383,32 +385,32 @@ def test_a_server_hears_signs_of_life_while_its_question_waits() -> None:
     work.given["q"] = []
     signs: list[dict[str, Any]] = []
 
-    def note(heard: Heard, frame: dict[str, Any]) -> None:
+    def note(received: SentMessage, frame: dict[str, Any]) -> None:
         if frame["method"] == "notifications/progress":
             signs.append(frame["params"])
-        world.world.acknowledge(heard)
+        world.world.acknowledge(received)
 
-    world.server._receive_notice = note  # type: ignore[method-assign]
-    world.world.say(work.heard.channel, request('"q"', "elicitation/create", json.dumps(params)))
-    world.wait(3.5 * world.limits.park_tick_s)
+    world.server._receive_notification = note  # type: ignore[method-assign]
+    world.world.send(work.received.channel, request('"q"', "elicitation/create", json.dumps(params)))
+    world.wait(3.5 * world.limits.suspended_call_tick_s)
     assert [sign["progressToken"] for sign in signs] == ["t"] * 3
     assert [sign["progress"] for sign in signs] == [1, 2, 3]
     shown = world.ask(party.get(id)).result["inputRequests"]
     world.ask(party.update(id, dict.fromkeys(shown, ACCEPT)))
-    assert [said["action"] for said in work.given["q"]] == ["accept"]
-    world.wait(3 * world.limits.park_tick_s)
+    assert [answer["action"] for answer in work.given["q"]] == ["accept"]
+    world.wait(3 * world.limits.suspended_call_tick_s)
     assert len(signs) == 3
 
 
-def test_progress_of_a_task_is_not_for_clients_that_look() -> None:
-    """One without sessions asks how its task fares; there is no stream to tell it on."""
+def test_progress_of_a_task_is_not_sent_to_stateless_clients() -> None:
+    """A stateless client polls its task and has no stream for progress."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(MODERN)
     id, work = world.begin(party, "a", "must", token="t")
     if work.token is not None:
         world.server.report(work, 1)
     world.wait(1.0)
-    assert party.heard("notifications/progress") == []
+    assert party.received("notifications/progress") == []
     assert world.status(party, id) == "working"
 
 
@@ -417,7 +419,7 @@ def test_a_status_that_cannot_be_read_changes_nothing() -> None:
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     for params in ('{"taskId":7}', f'{{"taskId":"{work.id}","status":"dancing"}}', f'{{"taskId":"{work.id}"}}'):
-        world.world.say(work.heard.channel, notification("notifications/tasks/status", params))
+        world.world.send(work.received.channel, notification("notifications/tasks/status", params))
     world.run()
     assert world.status(party, id) == "working"
     world.server.finish(work, text("done"))
@@ -425,12 +427,12 @@ def test_a_status_that_cannot_be_read_changes_nothing() -> None:
     assert world.status(party, id) == "completed"
 
 
-# --- Asked where nobody listens any more ------------------------------------------------------------------------------
+# --- Held questions ---------------------------------------------------------------------------------------------------
 
 
-def asked_in_vain(**limits: Any) -> tuple[Scene, Party, str, Work, int]:
-    """A client was asked on a stream that is gone for good, and has no other: it asks for the outcome in a way that
-    leaves no room for questions, so that the question is held. Returns its number too."""
+def held_question(**limits: Any) -> tuple[Scene, Party, str, Work, int]:
+    """Returns a client whose stream was lost and that asks for the outcome in a way that leaves no room for questions,
+    so that the question is held, and the number of the question."""
     world, party, id, work, asked = waiting(stream_ttl_s=5.0, **limits)
     world.world.end(party.places[0], GONE)
     world.server.ask(work, "q")
@@ -446,12 +448,12 @@ def asked_in_vain(**limits: Any) -> tuple[Scene, Party, str, Work, int]:
 
 def wait_in_silence(world: Scene, party: Party, id: str, id_raw: str) -> None:
     assert party.legacy is not None
-    party.legacy.say(request(id_raw, "tasks/result", json.dumps({"taskId": id})), takes_events=False)
+    party.legacy.send(request(id_raw, "tasks/result", json.dumps({"taskId": id})), takes_events=False)
     world.run()
 
 
-def listen(world: Scene, party: Party) -> list[dict[str, Any]]:
-    """What the client hears once it listens again."""
+def questions_after_listen(world: Scene, party: Party) -> list[dict[str, Any]]:
+    """Opens a GET stream. Returns the messages on it."""
     assert party.legacy is not None
     channel = party.legacy.listen()
     world.run()
@@ -459,45 +461,47 @@ def listen(world: Scene, party: Party) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("how", ["withdrawn", "over", "answered"])
-def test_a_question_that_is_settled_while_it_is_held_is_not_asked(how: str) -> None:
-    world, party, _, work, number = asked_in_vain()
+def test_a_held_question_that_is_settled_is_not_asked(how: str) -> None:
+    world, party, _, work, number = held_question()
     if how == "withdrawn":
         world.server.withdraw(work, "q")
     elif how == "over":
         world.server.finish(work, text("done"))
     else:
-        party.reply(number, ACCEPT)  # it had heard the question before its stream was lost
+        party.reply(number, ACCEPT)  # it got the question before its stream was lost
     world.wait(5.0)
-    assert [frame for frame in listen(world, party) if frame["method"] == "elicitation/create"] == []
+    assert [frame for frame in questions_after_listen(world, party) if frame["method"] == "elicitation/create"] == []
     assert work.given["q"] == ([ACCEPT] if how == "answered" else [])
 
 
-def test_a_question_that_is_held_is_asked_once_however_often_its_outcome_is_waited_for() -> None:
-    world, party, id, work, number = asked_in_vain()
+def test_a_held_question_is_asked_once() -> None:
+    world, party, id, work, number = held_question()
     for id_raw in ("91", "92"):
         wait_in_silence(world, party, id, id_raw)
-    asked = [frame for frame in listen(world, party) if frame.get("method") == "elicitation/create"]
+    asked = [frame for frame in questions_after_listen(world, party) if frame.get("method") == "elicitation/create"]
     assert [frame["id"] for frame in asked] == [number]
     party.reply(number, ACCEPT)
     world.wait(5.0)
     assert work.given["q"] == [ACCEPT]
 
 
-def test_a_question_that_is_held_and_then_asked_on_another_request_is_not_asked_again() -> None:
-    world, party, id, _, number = asked_in_vain()
+def test_a_held_question_asked_on_another_request_is_not_asked_again() -> None:
+    world, party, id, _, number = held_question()
     again = party.result(id)
     world.run()
     asked = [frame["id"] for frame in world.world.frames(again.channel) if frame.get("method") == "elicitation/create"]
     assert asked == [number]
-    assert [frame for frame in listen(world, party) if frame.get("method") == "elicitation/create"] == []
+    assert [
+        frame for frame in questions_after_listen(world, party) if frame.get("method") == "elicitation/create"
+    ] == []
 
 
-def test_a_question_that_is_held_gives_way_where_too_much_is() -> None:
-    """It is refused then, as any other."""
-    world, _, _, work, _ = asked_in_vain(held_per_session_max=1)
+def test_a_held_question_is_refused_over_the_limit() -> None:
+    """The server gets an error, as for any other question."""
+    world, _, _, work, _ = held_question(held_per_session_max=1)
     world.server.ask(work, "r")
     world.wait(5.0)
-    (session,) = world.engine._clients.sessions.values()
-    assert not session.asks
-    assert [held.ask for held in session.held] == [None], "what is kept is no question"
+    (session,) = tables(world.engine)["sessions"].values()
+    assert not session.questions
+    assert [held.question for held in session.held] == [None], "what is kept is no question"
     assert work.given["q"] == work.given["r"] == [{"action": "cancel"}]

@@ -1,15 +1,15 @@
-"""Ten thousand tasks at once, and nothing left of them; and what one of them may take of memory."""
+"""Tests of ten thousand tasks at once, which leave nothing behind, and of the memory of a task."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from isthmus.core.base.effects import Collect, Discard, Fetch, Forget, InlineSource, Save
 from isthmus.core.base.errors import OVERLOADED
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
+from isthmus.core.base.storage import Collect, Discard, Fetch, Forget, InlineSource, Save
 from stateless_driving import assert_empty, tables
 from task_clients import Party
 from task_scenes import GRACE_S, Scene, scene
@@ -29,12 +29,12 @@ LIMITS = Limits(
 
 
 def handles(world: Scene) -> list[str]:
-    """Of the tasks that clients were told of since this was asked last."""
+    """Returns the ids of the tasks that clients got since the last call."""
     found = []
     for sends in world.world.sent.values():
         for send in sends:
-            said = json.loads(send.message).get("result", {})
-            shown = said.get("task", said)
+            result = json.loads(send.message).get("result", {})
+            shown = result.get("task", result)
             if "taskId" in shown:
                 found.append(shown["taskId"])
         sends.clear()
@@ -42,7 +42,7 @@ def handles(world: Scene) -> list[str]:
 
 
 def fill(world: Scene, parties: list[Party]) -> dict[str, str]:
-    """As many tasks as there may be, of every party alike. Returns their ids by the tags of their calls."""
+    """Makes as many tasks as the limit allows, evenly over the parties. Returns their ids by tag."""
     ids: dict[str, str] = {}
     for first in range(0, COUNT, BATCH * len(parties)):
         for party in parties:
@@ -56,8 +56,8 @@ def fill(world: Scene, parties: list[Party]) -> dict[str, str]:
 
 
 def test_ten_thousand_tasks_leave_nothing_behind() -> None:
-    """Some finished, some cancelled, most still at work when their time is over: of each the server has heard once
-    that nobody wants it, and there is no record, result, timer or request left."""
+    """Some finish, some are cancelled, most expire while they work. The server gets one cancellation of each of those,
+    and no record, result, timer or request is left."""
     world = scene(LEGACY, Kind.PIPE, offer=Offer.ALWAYS, limits=LIMITS)
     ann, mia = parties = [
         world.party(LEGACY, down="pipe", principal="ann"),
@@ -98,13 +98,13 @@ def test_ten_thousand_tasks_leave_nothing_behind() -> None:
     world.wait(LIMITS.task_ttl_s + 10.0)
     world.world.stop()
     world.run()
-    world.wait(LIMITS.task_farewell_s + LIMITS.notice_timeout_s)
+    world.wait(LIMITS.task_farewell_s + LIMITS.notification_timeout_s)
     assert_empty(world.world)
 
 
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
 def test_a_large_result_is_beside_the_record_and_not_in_memory(party: Era) -> None:
-    """What is stored is what is read: were there a copy in memory, that would be given instead."""
+    """A result changed in the storage is the one that is read, so there is no copy in memory."""
     limits = Limits(task_inline_max_bytes=1000)
     world = scene(offer=Offer.ALWAYS, limits=limits)
     client = world.party(party)
@@ -123,8 +123,8 @@ def test_a_large_result_is_beside_the_record_and_not_in_memory(party: Era) -> No
     world.store.blobs[blob] = source.data.replace(b"x" * 1000, b"y" * 1000)
     read = Party.get if client.is_modern else Party.result
     for count in (1, 2):
-        said = world.ask(read(client, id)).result
-        content = (said["result"] if client.is_modern else said)["content"]
+        answer = world.ask(read(client, id)).result
+        content = (answer["result"] if client.is_modern else answer)["content"]
         assert content[0]["text"] == "y" * 1000
         assert len([order for order in world.store.orders if isinstance(order, Fetch)]) == count
 
@@ -136,9 +136,9 @@ def test_a_large_result_is_beside_the_record_and_not_in_memory(party: Era) -> No
 
 @pytest.mark.parametrize("party", [LEGACY, MODERN])
 def test_a_small_result_is_in_the_record(party: Era) -> None:
-    """At the limit to the byte: one more is beside it."""
+    """The limit is exact: one byte more is in a blob."""
     size = 10_000
-    for is_inline, short in ((True, 0), (True, 0), (False, 1)):  # the first tells how large it is
+    for is_inline, short in ((True, 0), (True, 0), (False, 1)):  # the first shows its size
         world = scene(offer=Offer.ALWAYS, limits=Limits(task_inline_max_bytes=size - short))
         client = world.party(party)
         _, work = world.begin(client, "a")

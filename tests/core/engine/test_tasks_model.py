@@ -1,15 +1,15 @@
-"""Tasks against a plain model: a dict of what each client began, and what it may still find.
+"""Tests of tasks against a plain model: a dict of the tasks of each client.
 
-Clients of both eras, named and anonymous, call, look, fetch, list, answer, cancel and leave, and ask for what is not
-theirs; their servers, with tasks and without, accept, report, ask, answer, forget and die; time passes, the storage
-fails, and the proxy is started again. The model reads what a client or a server would. It holds that
+Clients of both eras, with principals and without, call, poll, fetch, list, answer, cancel and leave, and name tasks of
+others. Their servers, with tasks and without, accept, report, ask, answer, forget and die. Time passes, the storage
+fails, and the proxy is restarted. The model reads what a client or a server would, and checks that
 
-- only who began a task finds it, and nobody else can tell it from none;
-- a task ends once, and its outcome is the same however often it is asked for, after a restart too;
-- a question is asked under one key, or in one request, and answered upstream once at most;
-- whatever stops a task that works (its client, its time, the end of its session) reaches its server, once;
-- the limits hold; what is in the storage is what can be found;
-- when every time is over, nothing is left of anything.
+- only the owner of a task finds it, and to others it is as unknown as no task;
+- a task ends once, and its outcome is always the same, after a restart too;
+- a question is sent under one key, or in one request, and answered upstream at most once;
+- whatever stops a running task (its client, its ttl, the end of its session) reaches its server, once;
+- the limits hold, and the stored tasks are those that can be found;
+- when all ttls are over, no state is left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
 from stateless_driving import ACCEPT, assert_empty
-from task_clients import Asked, Party, handle
+from task_clients import ClientRequest, Party, handle
 from task_scenes import GRACE_S, Scene, scene
 from task_servers import RELATED, TERMINAL, Work, text
 
@@ -43,13 +43,13 @@ LIMITS = Limits(
     tasks_per_session_max=3,
     session_idle_ttl_s=1e9,
     reply_timeout_s=1e9,
-    ask_timeout_s=1e6,
+    question_timeout_s=1e6,
     restart_backoff_s=0.001,
     restart_backoff_max_s=0.001,
     crash_loop_failures=10_000,
 )
-NOTICED_S = 2.1
-"""In this time what a server has to say of its tasks is known here."""
+SETTLE_S = 2.1
+"""The time after which the proxy knows every change of a server's task."""
 
 WAYS = [
     (LEGACY, "http", "ann"),
@@ -57,7 +57,7 @@ WAYS = [
     (LEGACY, "http", ""),
     (MODERN, "http", "mia"),
     (MODERN, "pipe", "ned"),
-    # These begin nothing, and only look for what others have.
+    # These make no tasks, and only name those of others.
     (MODERN, "http", "ann"),
     (LEGACY, "pipe", ""),
 ]
@@ -72,7 +72,7 @@ CONFIGS = [
 UNKNOWN = "0" * 32
 UP_TTL_S = 50.0
 UP_TTL_MS = 50_000
-"""How long servers keep their own tasks."""
+"""The ttl of servers for their own tasks."""
 
 
 @dataclass(eq=False)
@@ -80,13 +80,13 @@ class Begun:
     """One task.
 
     Attributes:
-        owner: who finds it: a name and an era, or a party alone.
-        counts_for: the party whose session it counts for.
-    home: the party whose session it runs in, or None: nobody's, but of whoever names it first (`owner`).
-        at: when it ends for everybody, by what its client was told.
-        said: what was told of its outcome, but for who told it, once anybody asked.
-        is_sure: its outcome is the server's, and not what a restart made of it.
-        is_followed: the proxy knows what it becomes; not so after a restart, until somebody asks.
+        owner: who finds the task: an era and a principal.
+        counts_for: the party whose session the task counts for.
+        home: the party whose session the task runs in; None: that of the first that names it.
+        at: the time when the task expires, by what its client got.
+        outcome: the first outcome that a client got.
+        is_sure: the outcome is the server's, and not made by a restart.
+        is_followed: the proxy follows the task; after a restart only once a client asks.
     """
 
     id: str
@@ -98,7 +98,7 @@ class Begun:
     at: float
     work: Work
     status: str = "working"
-    said: dict[str, Any] | None = None
+    outcome: dict[str, Any] | None = None
     is_sure: bool = True
     is_followed: bool = True
 
@@ -118,7 +118,7 @@ class TasksWorld(RuleBasedStateMachine):
     def arrive(self) -> None:
         self.parties = [self.scene.party(era, down=down, principal=name) for era, down, name in WAYS]
 
-    # --- What the model knows ---------------------------------------------------------------------------------------
+    # --- The model --------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
@@ -128,7 +128,7 @@ class TasksWorld(RuleBasedStateMachine):
         return WAYS[index][0], "nobody" if index == STRANGER else WAYS[index][2]
 
     def mine(self, index: int) -> list[Begun]:
-        """What a party finds."""
+        """Returns the tasks that a party finds."""
         return [task for task in self.tasks.values() if task.owner == self.owner(index)]
 
     def working(self) -> list[Begun]:
@@ -144,7 +144,7 @@ class TasksWorld(RuleBasedStateMachine):
         )
 
     def wait(self, seconds: float) -> None:
-        """Time passes, but never to within an inch of anybody's end."""
+        """Advances the clock, but never close to the end of a task."""
         end = self.now + seconds
         while any(abs(task.at - end) < 0.02 for task in self.tasks.values()):
             end += 0.05
@@ -155,7 +155,7 @@ class TasksWorld(RuleBasedStateMachine):
                 self.forget(task)
 
     def stop(self, task: Begun) -> None:
-        """Nobody wants it any more: if it works its server has heard so, once."""
+        """Checks that the server of a running task got one cancellation."""
         if task.status == "working" and task.is_followed:
             was_over = (
                 task.work.is_away
@@ -164,7 +164,7 @@ class TasksWorld(RuleBasedStateMachine):
                 or task.work.status in TERMINAL - {"cancelled"}
             )
             assert len(task.work.stops) <= 1
-            assert was_over or len(task.work.stops) == 1, (task, self.scene.server.heard[-10:])
+            assert was_over or len(task.work.stops) == 1, (task, self.scene.server.received[-10:])
 
     def forget(self, task: Begun) -> None:
         del self.tasks[task.id]
@@ -174,9 +174,9 @@ class TasksWorld(RuleBasedStateMachine):
         assert task.status == "working"
         task.status = status
 
-    def notice(self) -> None:
-        """What servers have ended is known here: of a task that is looked after."""
-        self.wait(NOTICED_S)
+    def settle(self) -> None:
+        """Waits until the proxy knows what servers have ended, and updates the model."""
+        self.wait(SETTLE_S)
         for task in self.tasks.values():
             work = task.work
             if task.status != "working" or not task.is_followed:
@@ -193,26 +193,26 @@ class TasksWorld(RuleBasedStateMachine):
     @rule(
         index=st.integers(0, 4),
         ttl=st.sampled_from([None, 5000, 10**9]),
-        says=st.sampled_from(["accept", "silence", "result", "error"]),
+        response=st.sampled_from(["accept", "silence", "result", "error"]),
         fails=st.booleans(),
     )
-    def call(self, index: int, ttl: int | None, says: str, fails: bool) -> None:
-        """Somebody calls for a task, and the server says its first word, or does not."""
+    def call(self, index: int, ttl: int | None, response: str, fails: bool) -> None:
+        """Calls a tool for a task. The server responds at once, or not."""
         self.count += 1
         tag, party, server = f"t{self.count}", self.parties[index], self.scene.server
         is_full = self.is_full(index)
-        if says == "silence" and party.is_modern and self.has_tasks and self.offer is not Offer.ALWAYS:
-            says = "accept"  # it is for the server to say whether it is a task
+        if response == "silence" and party.is_modern and self.has_tasks and self.offer is not Offer.ALWAYS:
+            response = "accept"  # only the server can make the task
         fails = fails and self.count % 4 == 0
         self.scene.store.is_failing = fails
         asked = party.call(tag, ttl=ttl)
         self.scene.run()
         at_once = party.is_modern and self.offer is Offer.ALWAYS
         if is_full and party.is_modern:
-            self.call_in_vain(asked, server.work(tag))
+            self.call_over_the_limit(asked, server.work(tag))
             return
         if is_full:
-            assert tag not in server.works, "it is refused before its server hears of it"
+            assert tag not in server.works, "the call is refused before it reaches its server"
             self.wait(GRACE_S)
             assert asked.code == OVERLOADED
             self.scene.store.is_failing = False
@@ -223,39 +223,39 @@ class TasksWorld(RuleBasedStateMachine):
             self.scene.store.is_failing = False
             return
         work = server.work(tag)
-        self.first_word(work, says)
+        self.respond_first(work, response)
         self.wait(GRACE_S if not party.is_modern or at_once else LIMITS.task_after_s + GRACE_S)
         self.scene.store.is_failing = False
-        is_plain = says == "error" and not at_once
-        is_plain |= says == "result" and party.is_modern and not at_once
+        is_plain = response == "error" and not at_once
+        is_plain |= response == "result" and party.is_modern and not at_once
         if is_plain:
-            assert asked.code == (4242 if says == "error" else None)
-            assert "task" not in asked.result if says == "result" else True
+            assert asked.code == (4242 if response == "error" else None)
+            assert "task" not in asked.result if response == "result" else True
             return
         if fails:
-            assert asked.code is not None, "what is not saved is not promised"
+            assert asked.code is not None, "a task that is not saved has no handle"
             assert work.outcome is not None or len(work.stops) == 1
             return
         id = handle(asked)
         assert id not in self.tasks
         assert id not in self.gone
-        said = asked.result if party.is_modern else asked.result["task"]
-        kept_ms = said["ttlMs" if party.is_modern else "ttl"]
+        shown = asked.result if party.is_modern else asked.result["task"]
+        kept_ms = shown["ttlMs" if party.is_modern else "ttl"]
         expected = LIMITS.task_ttl_s if ttl is None or party.is_modern else min(ttl / 1000, LIMITS.task_ttl_max_s)
         if work.id is not None and not at_once:
             expected = UP_TTL_S
         assert kept_ms == expected * 1000
-        begun = datetime.fromisoformat(said["createdAt"]).timestamp() - UNIX_AT_ZERO
+        begun = datetime.fromisoformat(shown["createdAt"]).timestamp() - UNIX_AT_ZERO
         task = Begun(id, tag, self.owner(index), index, index, begun, begun + kept_ms / 1000, work)
         self.tasks[id] = task
         self.follow_ttl(task)
         if task.at <= self.now:
             self.stop(task)
             self.forget(task)
-        self.notice()
+        self.settle()
 
-    def call_in_vain(self, asked: Asked, work: Work) -> None:
-        """There is no room for a task: who asked for none has a plain call."""
+    def call_over_the_limit(self, asked: ClientRequest, work: Work) -> None:
+        """Finishes a call of a stateless client that got no task, and checks its plain result."""
         self.wait(GRACE_S)
         assert asked.reply is None
         assert not work.as_task
@@ -265,29 +265,29 @@ class TasksWorld(RuleBasedStateMachine):
         assert asked.result["content"] == text(work.tag)["content"]
 
     def follow_ttl(self, task: Begun) -> None:
-        """A task of the server's is kept as long as there."""
+        """Sets the end of a task of the server's to the server's ttl."""
         if task.work.id is not None:
             task.at = task.begun + UP_TTL_S
 
-    def first_word(self, work: Work, says: str) -> None:
+    def respond_first(self, work: Work, response: str) -> None:
         server = self.scene.server
         if work.stops:
-            pass  # nobody wants it any more
-        elif says == "accept" and work.as_task:
+            pass  # the call was cancelled
+        elif response == "accept" and work.as_task:
             server.accept(work, ttl_ms=UP_TTL_MS)
-        elif says in ("accept", "silence"):
+        elif response in ("accept", "silence"):
             pass
-        elif says == "result":
+        elif response == "result":
             server.finish(work, text(work.tag))
-        elif says == "error":
+        elif response == "error":
             server.fail(work, 4242, work.tag)
         self.scene.run()
 
     def pick(self, data: st.DataObject, tasks: list[Begun]) -> Begun:
         return data.draw(st.sampled_from(tasks), label="task")
 
-    def a_party_of(self, data: st.DataObject, task: Begun) -> int:
-        """Whoever may find it; to name what is nobody's is to take it."""
+    def party_of(self, data: st.DataObject, task: Begun) -> int:
+        """Draws a party that may find the task. A task without a session becomes its own."""
         indexes = [index for index in range(5) if self.owner(index) == task.owner]
         index = data.draw(st.sampled_from(indexes), label="party")
         if task.home is None:
@@ -300,13 +300,13 @@ class TasksWorld(RuleBasedStateMachine):
     @rule(data=st.data())
     def look(self, data: st.DataObject) -> None:
         task = self.pick(data, list(self.tasks.values()))
-        index = self.a_party_of(data, task)
+        index = self.party_of(data, task)
         party = self.parties[index]
         asked = party.get(task.id)
         self.scene.run()
-        if not task.is_followed:  # its server is asked for the first time since the restart
+        if not task.is_followed:  # the first poll of its server since the restart
             task.is_followed = True
-            self.notice()
+            self.settle()
             asked = self.scene.ask(party.get(task.id))
             if task.id not in self.tasks:
                 assert asked.code == -32602
@@ -323,29 +323,31 @@ class TasksWorld(RuleBasedStateMachine):
         else:
             assert "result" not in shown
 
-    def check_status(self, task: Begun, said: str) -> None:
+    def check_status(self, task: Begun, status: str) -> None:
         if task.status == "working":
             expected = {"input_required"} if task.work.asked else {"working"}
-            assert said in expected, (task, said)
+            assert status in expected, (task, status)
         else:
-            assert said == task.status, (task, said)
+            assert status == task.status, (task, status)
 
-    def check_outcome(self, task: Begun, asked: Asked, shown: dict[str, Any]) -> None:
-        """It is its own, and what was said before."""
+    def check_outcome(self, task: Begun, asked: ClientRequest, shown: dict[str, Any]) -> None:
+        """Checks that the outcome is that of the task, and always the same."""
         outcome = task.work.outcome
         if outcome is not None and task.is_sure:
             key = "error" if "error" in outcome else "result"
             assert outcome[key].items() <= shown[key].items(), (outcome, shown)
-        said = {key: value for key, value in shown.items() if key not in ("_meta", "id")}  # who said it, and to what
-        assert task.said is None or said == task.said
-        task.said = said
+        found = {
+            key: value for key, value in shown.items() if key not in ("_meta", "id")
+        }  # without the server and the request
+        assert task.outcome is None or found == task.outcome
+        task.outcome = found
 
     @precondition(lambda self: any(t.owner[0] is LEGACY and t.status != "working" for t in self.tasks.values()))
     @rule(data=st.data())
     def fetch_twice(self, data: st.DataObject) -> None:
         ended = [t for t in self.tasks.values() if t.owner[0] is LEGACY and t.status != "working"]
         task = self.pick(data, ended)
-        party = self.parties[self.a_party_of(data, task)]
+        party = self.parties[self.party_of(data, task)]
         for _ in range(2):
             asked = self.scene.ask(party.result(task.id))
             reply = asked.reply
@@ -363,7 +365,7 @@ class TasksWorld(RuleBasedStateMachine):
     @precondition(lambda self: any(t.work.asked for t in self.working()))
     @rule(data=st.data(), unknown=st.booleans())
     def answer(self, data: st.DataObject, unknown: bool) -> None:
-        """Some or all of what is asked, twice, and what nobody asked."""
+        """Answers some or all of the questions, twice, and a key of no question."""
         task = self.pick(data, [t for t in self.working() if t.work.asked])
         assert task.home is not None
         party = self.parties[task.home]
@@ -382,14 +384,14 @@ class TasksWorld(RuleBasedStateMachine):
             waiting = party.result(task.id)
             self.scene.run()
             assert waiting.reply is None
-            asked = party.heard("elicitation/create")
+            asked = party.received("elicitation/create")
             for key in sorted(keys):
                 (one,) = (frame for frame in asked if frame["params"]["message"] == key)
                 assert one["params"]["_meta"][RELATED] == {"taskId": task.id}
                 for _ in range(2):
                     party.reply(one["id"], {**ACCEPT, "content": {"for": key}})
                     self.scene.run()
-        self.notice()
+        self.settle()
 
     @precondition(lambda self: self.tasks and self.count % 3 == 1)
     @rule(data=st.data())
@@ -397,7 +399,7 @@ class TasksWorld(RuleBasedStateMachine):
         task = self.pick(data, list(self.tasks.values()))
         if not task.is_followed:
             return
-        party = self.parties[self.a_party_of(data, task)]
+        party = self.parties[self.party_of(data, task)]
         was_over = task.work.is_over or task.work.is_away
         asked = self.scene.ask(party.cancel(task.id))
         if party.is_modern:
@@ -409,37 +411,37 @@ class TasksWorld(RuleBasedStateMachine):
         if task.status == "working":
             self.end(task, "cancelled")
             assert was_over or len(task.work.stops) == 1
-        self.notice()
+        self.settle()
 
     @precondition(lambda self: self.tasks or self.gone)
     @rule(data=st.data(), verb=st.sampled_from(["get", "cancel", "result", "update"]))
     def pry(self, data: st.DataObject, verb: str) -> None:
-        """Somebody asks for what is another's, or over: it is as if it never was."""
+        """Names a task of another party, or an ended one: the error is the same as for an unknown id."""
         id = data.draw(st.sampled_from([*self.tasks, *self.gone]), label="id")
         task = self.tasks.get(id)
         others = [i for i in range(len(WAYS)) if task is None or self.owner(i) != task.owner]
         if task is not None and task.home is None and STRANGER in others:
-            others.remove(STRANGER)  # who names what is nobody's has it
+            others.remove(STRANGER)  # the first that names a task without an owner gets it
         party = self.parties[data.draw(st.sampled_from(others), label="thief")]
         if verb == ("result" if party.is_modern else "update"):
             verb = "get"
-        said = []
+        errors = []
         for name in (id, UNKNOWN):
             asked = party.update(name, {}) if verb == "update" else getattr(Party, verb)(party, name)
-            said.append(self.scene.ask(asked).error)
-        assert said[0] == said[1]
-        assert said[0]["code"] == -32602
+            errors.append(self.scene.ask(asked).error)
+        assert errors[0] == errors[1]
+        assert errors[0]["code"] == -32602
 
     @precondition(lambda self: self.count % 3 == 2)
     @rule(index=st.integers(0, 2))
     def list_all(self, index: int) -> None:
-        """Page by page: all that is one's own, the oldest first, and nothing else."""
+        """Lists all pages: a party gets exactly its own tasks, oldest first."""
         found, cursor, party = [], None, self.parties[index]
         while True:
-            said = self.scene.ask(party.listing(cursor)).result
-            assert len(said["tasks"]) <= LIMITS.task_page_max
-            found += said["tasks"]
-            if (cursor := said.get("nextCursor")) is None:
+            page = self.scene.ask(party.listing(cursor)).result
+            assert len(page["tasks"]) <= LIMITS.task_page_max
+            found += page["tasks"]
+            if (cursor := page.get("nextCursor")) is None:
                 break
         expected = [t for t in self.mine(index) if t.home is not None or t.owner[1]]
         assert [shown["taskId"] for shown in found] == [task.id for task in expected]
@@ -453,7 +455,7 @@ class TasksWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.working())
     @rule(data=st.data())
     def report(self, data: st.DataObject) -> None:
-        """What a server says of its own task is said of ours."""
+        """Changes the status message of a server's task: the proxy's task gets it."""
         task = self.pick(data, self.working())
         if task.work.id is None or not task.is_followed:
             return
@@ -461,7 +463,7 @@ class TasksWorld(RuleBasedStateMachine):
         task.work.message = f"m{self.count}"
         if not self.scene.server.is_modern:
             self.scene.server.announce(task.work)
-        self.notice()
+        self.settle()
         if task.id in self.tasks:
             (kept,) = (kept for kept in self.scene.engine.tasks() if kept.id == task.id)
             assert kept.message == task.work.message
@@ -469,23 +471,23 @@ class TasksWorld(RuleBasedStateMachine):
     @precondition(lambda self: any(task.work.id for task in self.working()) and self.count % 3 == 0)
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
-        """A server forgets a task of its own."""
+        """Makes a server forget a task of its own."""
         self.scene.server.lose(self.pick(data, [task for task in self.working() if task.work.id]).work)
-        self.notice()
+        self.settle()
 
     @precondition(lambda self: self.working())
-    @rule(data=st.data(), says=st.sampled_from(["result", "large", "isError", "error"]))
-    def serve(self, data: st.DataObject, says: str) -> None:
-        """What may be asked is not wanted any more."""
+    @rule(data=st.data(), response=st.sampled_from(["result", "large", "isError", "error"]))
+    def serve(self, data: st.DataObject, response: str) -> None:
+        """Finishes a task. Its open questions are void."""
         task = self.pick(data, self.working())
         work, server = task.work, self.scene.server
         if work.is_away:
-            return  # it waits to be called again
-        if says == "error":
+            return  # it waits for a retry
+        if response == "error":
             server.fail(work, 4242, task.tag)
         else:
-            server.finish(work, text(task.tag * (400 if says == "large" else 1), isError=says == "isError"))
-        self.notice()
+            server.finish(work, text(task.tag * (400 if response == "large" else 1), isError=response == "isError"))
+        self.settle()
 
     @precondition(lambda self: any(self.may_ask(task) for task in self.working()))
     @rule(data=st.data())
@@ -493,17 +495,19 @@ class TasksWorld(RuleBasedStateMachine):
         task = self.pick(data, [task for task in self.working() if self.may_ask(task)])
         self.count += 1
         self.scene.server.ask(task.work, f"q{self.count}")
-        self.notice()
+        self.settle()
 
     def may_ask(self, task: Begun) -> bool:
-        """On a pipe without tasks a question must have one call alone that it can belong to; and a server without
-        sessions that has asked has answered."""
+        """True if the server may ask: on a pipe without tasks only with one open call, and in the stateless era only
+        once a round."""
         work = task.work
         if not task.is_followed or work.is_answered != (work.id is not None):
             return False
-        if work.id is not None or work.heard.post is not None or self.scene.server.is_modern:
+        if work.id is not None or work.received.post is not None or self.scene.server.is_modern:
             return True
-        same = [w for w in self.scene.server.works.values() if w.heard.channel == work.heard.channel and not w.is_over]
+        same = [
+            w for w in self.scene.server.works.values() if w.received.channel == work.received.channel and not w.is_over
+        ]
         return same == [work]
 
     @precondition(lambda self: any(not t.work.is_answered and t.work.as_task for t in self.working()))
@@ -513,16 +517,16 @@ class TasksWorld(RuleBasedStateMachine):
         task = self.pick(data, late)
         self.scene.server.accept(task.work, ttl_ms=UP_TTL_MS)
         self.scene.run()
-        # Counted from when the server has made it; but nothing is kept for longer than the proxy keeps anything.
+        # The ttl runs from the creation by the server, within the limit of the proxy.
         task.at = min(self.now + UP_TTL_S, task.begun + LIMITS.task_ttl_max_s)
-        self.notice()
+        self.settle()
 
     @precondition(lambda self: self.kind is Kind.PIPE and self.working() and self.count % 3 == 0)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        """With all that its process ran."""
+        """Ends the process with all of its calls."""
         self.scene.server.die(self.pick(data, self.working()).work)
-        self.notice()
+        self.settle()
 
     # --- Time, and ends ---------------------------------------------------------------------------------------------
 
@@ -530,7 +534,7 @@ class TasksWorld(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 4.0]))
     def pass_time(self, seconds: float) -> None:
         self.wait(seconds)
-        self.notice()
+        self.settle()
 
     @precondition(lambda self: self.count % 5 == 3)
     @rule(seconds=st.sampled_from([30.0, 45.0]))
@@ -540,7 +544,7 @@ class TasksWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.count % 4 == 2)
     @rule(index=st.integers(0, 2))
     def leave(self, index: int) -> None:
-        """The end of a session stops what works in it, in the same breath; who comes again finds what was finished."""
+        """Ends a session: its running tasks are cancelled at once. A new session finds the finished ones."""
         for task in self.tasks.values():
             if task.home == index and task.status == "working":
                 assert not task.work.stops
@@ -555,12 +559,13 @@ class TasksWorld(RuleBasedStateMachine):
         era, down, name = WAYS[index]
         self.wait(LIMITS.task_farewell_s + 0.1)
         self.parties[index] = self.scene.party(era, down=down, principal=name)
-        self.notice()
+        self.settle()
 
     @precondition(lambda self: not any(t.work.asked for t in self.working()) and self.count % 4 == 0)
     @rule()
     def restart(self) -> None:
-        """What was finished is; what goes on elsewhere does, for the first who asks; the rest has failed."""
+        """Restarts the proxy: finished tasks stay, tasks of HTTP servers go on for the first client that asks, and the
+        rest has failed."""
         self.scene.restart()
         self.arrive()
         for task in self.tasks.values():
@@ -572,10 +577,10 @@ class TasksWorld(RuleBasedStateMachine):
                     task.is_sure = False
                     self.end(task, "failed")
 
-    # --- What holds always ------------------------------------------------------------------------------------------
+    # --- Invariants -------------------------------------------------------------------------------------------------
 
     @invariant()
-    def what_is_kept_is_what_can_be_found(self) -> None:
+    def stored_tasks_are_the_findable_ones(self) -> None:
         kept = {task.id: task for task in self.scene.engine.tasks()}
         assert kept.keys() == self.tasks.keys()
         assert set(self.scene.store.tasks) == set(self.tasks)
@@ -584,12 +589,12 @@ class TasksWorld(RuleBasedStateMachine):
                 self.check_status(task, kept[id].status)
 
     @invariant()
-    def nobody_is_told_twice(self) -> None:
+    def servers_get_each_answer_once(self) -> None:
         for work in self.scene.server.works.values():
             assert len(work.stops) <= 1, work
-            for key, said in work.given.items():
-                real = [one for one in said if one.get("action") == "accept"]
-                assert len(said) <= 1
+            for key, answers in work.given.items():
+                real = [one for one in answers if one.get("action") == "accept"]
+                assert len(answers) <= 1
                 assert all(one["content"] == {"for": key} for one in real)
 
     def teardown(self) -> None:
@@ -602,7 +607,7 @@ class TasksWorld(RuleBasedStateMachine):
         assert not self.scene.store.blobs
         self.scene.world.stop()
         self.scene.run()
-        self.scene.wait(LIMITS.task_farewell_s + LIMITS.notice_timeout_s)
+        self.scene.wait(LIMITS.task_farewell_s + LIMITS.notification_timeout_s)
         assert_empty(self.scene.world)
 
 

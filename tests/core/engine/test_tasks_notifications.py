@@ -1,4 +1,4 @@
-"""What servers and clients are told of tasks, word by word, and what is let go with them."""
+"""Tests of the messages about tasks to servers and clients, and of the pauses between polls."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from driving import Heard, request, result
+from driving import SentMessage, request, result
 from isthmus.core.base.errors import OUTCOME_UNKNOWN
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
-from stateless_driving import ACCEPT, FORM
-from task_clients import Asked, Party
+from stateless_driving import ACCEPT, FORM, tables
+from task_clients import ClientRequest, Party
 from task_scenes import GRACE_S, Scene, scene
 from task_servers import RELATED, Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 
 
-def hidden(world: Scene) -> tuple[Party, Asked, Work]:
-    """A call of a client that knows no tasks, of which its server has made one."""
+def hidden(world: Scene) -> tuple[Party, ClientRequest, Work]:
+    """Returns a call of a client without tasks, which is a task at the server."""
     party = world.party(LEGACY, is_plain=True)
     asked = party.call("a", "must")
     world.run()
@@ -31,23 +31,23 @@ def hidden(world: Scene) -> tuple[Party, Asked, Work]:
 # --- To clients -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [{}, {"content": []}], ids=["nothing", "something"])
-def test_a_task_comes_to_the_very_result(said: dict[str, Any]) -> None:
-    """Whatever is in it, and if that is nothing."""
+@pytest.mark.parametrize("result", [{}, {"content": []}], ids=["nothing", "something"])
+def test_the_outcome_of_a_task_is_the_exact_result(result: dict[str, Any]) -> None:
+    """The result may be empty."""
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     party = world.party(MODERN)
     id, work = world.begin(party, "a", "must")
-    world.server.finish(work, said)
+    world.server.finish(work, result)
     world.wait(60.0)
     shown = world.ask(party.get(id)).result
     assert shown["status"] == "completed"
     outcome = dict(shown["result"])
     outcome.pop("_meta", None)
-    assert outcome == said
+    assert outcome == result
 
 
-def test_a_failure_is_told_with_its_reason() -> None:
-    """Of a call's own error as much as fits, of a tool's that there was one."""
+def test_a_status_notification_has_the_reason_of_a_failure() -> None:
+    """The reason is the start of a call's own error, or that the tool reported one."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     ids = {}
@@ -66,7 +66,7 @@ def test_a_failure_is_told_with_its_reason() -> None:
     assert messages == {"a": "out of paper", "b": "x" * 400, "c": "the tool reported an error"}
 
 
-def test_who_withdraws_a_question_is_said_to_ask_it_no_more() -> None:
+def test_a_withdrawn_question_is_cancelled_with_a_reason() -> None:
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -74,11 +74,11 @@ def test_who_withdraws_a_question_is_said_to_ask_it_no_more() -> None:
     world.server.ask(work, "q")
     world.wait(5.0)
     assert world.status(party, id) == "input_required"
-    (question,) = party.heard("elicitation/create")
+    (question,) = party.received("elicitation/create")
     world.server.withdraw(work, "q")
     world.wait(5.0)
-    (told,) = party.heard("notifications/cancelled")
-    assert told["params"] == {"requestId": question["id"], "reason": "it is not asked any more"}
+    (cancelled,) = party.received("notifications/cancelled")
+    assert cancelled["params"] == {"requestId": question["id"], "reason": "it is not asked any more"}
     assert world.status(party, id) == "working"
     assert asked.reply is None
 
@@ -107,61 +107,61 @@ def test_a_question_that_was_withdrawn_is_not_shown(down: str) -> None:
 # --- To servers -------------------------------------------------------------------------------------------------------
 
 
-def test_signs_of_life_are_counted_for_who_wants_them() -> None:
-    """A second question, without a token, does not make them skip a number."""
+def test_progress_of_questions_is_counted_by_token() -> None:
+    """A second question without a token skips no number."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(MODERN)
     _, work = world.begin(party, "a", "must")
     meta = {RELATED: {"taskId": work.id}}
     signs: list[int] = []
 
-    def note(heard: Heard, frame: dict[str, Any]) -> None:
+    def note(received: SentMessage, frame: dict[str, Any]) -> None:
         if frame["method"] == "notifications/progress":
             signs.append(frame["params"]["progress"])
-        world.world.acknowledge(heard)
+        world.world.acknowledge(received)
 
-    world.server._receive_notice = note  # type: ignore[method-assign]
-    for key, said in (("q", meta), ("r", {**meta, "progressToken": "t"})):
-        params = {**json.loads(FORM), "_meta": said}
-        world.world.say(work.heard.channel, request(json.dumps(key), "elicitation/create", json.dumps(params)))
-    world.wait(3.5 * world.limits.park_tick_s)
+    world.server._receive_notification = note  # type: ignore[method-assign]
+    for key, question_meta in (("q", meta), ("r", {**meta, "progressToken": "t"})):
+        params = {**json.loads(FORM), "_meta": question_meta}
+        world.world.send(work.received.channel, request(json.dumps(key), "elicitation/create", json.dumps(params)))
+    world.wait(3.5 * world.limits.suspended_call_tick_s)
     assert signs == [1, 2, 3]
 
 
-def test_an_answer_reaches_its_server_while_that_is_looked_at() -> None:
-    """The answer goes up at once; it is not looked at once more for that."""
+def test_an_answer_is_sent_during_a_poll() -> None:
+    """The answer is sent at once, and makes no further poll."""
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     party.result(id)
     world.server.ask(work, "q")
     world.wait(5.0)
-    (question,) = party.heard("elicitation/create")
-    verb, silent = world.server._receive_verb, []
+    (question,) = party.received("elicitation/create")
+    verb, silent = world.server._receive_task_request, []
 
-    def slow(heard: Heard, method: str, params: dict[str, Any]) -> None:
+    def slow(received: SentMessage, method: str, params: dict[str, Any]) -> None:
         if method == "tasks/get":
-            silent.append(heard)
+            silent.append(received)
         else:
-            verb(heard, method, params)
+            verb(received, method, params)
 
-    world.server._receive_verb = slow  # type: ignore[method-assign]
+    world.server._receive_task_request = slow  # type: ignore[method-assign]
     world.wait(10.0)
     assert len(silent) == 1
     party.reply(question["id"], ACCEPT)
     world.run()
-    assert [said["action"] for said in work.given["q"]] == ["accept"]
+    assert [answer["action"] for answer in work.given["q"]] == ["accept"]
     world.wait(10.0)
     assert len(silent) == 1
 
 
-def test_a_word_of_its_task_is_a_word_of_its_server() -> None:
-    """A call is given up after silence, and what is said of its task is none."""
-    limits = Limits(reply_timeout_s=12.0, task_poll_max_s=600.0, ask_timeout_s=5.0, notice_timeout_s=600.0)
+def test_a_status_notification_resets_the_reply_timeout() -> None:
+    """A call is given up after a silence of its server, and such a notification ends the silence."""
+    limits = Limits(reply_timeout_s=12.0, task_poll_max_s=600.0, question_timeout_s=5.0, notification_timeout_s=600.0)
     world = scene(LEGACY, Kind.HTTP, has_tasks=True, limits=limits)
     _, asked, work = hidden(world)
     world.run()
-    world.server._receive_verb = lambda heard, method, params: None  # type: ignore[method-assign]
+    world.server._receive_task_request = lambda received, method, params: None  # type: ignore[method-assign]
     for _ in range(3):
         world.wait(10.0)
         assert asked.reply is None
@@ -171,24 +171,24 @@ def test_a_word_of_its_task_is_a_word_of_its_server() -> None:
 
 
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_a_look_that_takes_too_long_is_let_go(up: Era) -> None:
-    """The next is another request."""
+def test_a_poll_that_takes_too_long_is_given_up(up: Era) -> None:
+    """The next poll is another request."""
     world = scene(up, Kind.HTTP, has_tasks=True, insists=True)
     _, asked, work = hidden(world)
     world.wait(0.5)
-    verb, silent = world.server._receive_verb, []
-    world.server._receive_verb = lambda heard, method, params: silent.append(heard)  # type: ignore[method-assign]
-    world.wait(world.limits.task_poll_max_s + world.limits.notice_timeout_s + 1.0)
-    looks = [heard for heard in silent if heard.frame["method"] == "tasks/get"]
-    assert world.world.closed[looks[0].channel].reason == "it took too long"
-    world.server._receive_verb = verb  # type: ignore[method-assign]
+    verb, silent = world.server._receive_task_request, []
+    world.server._receive_task_request = lambda received, method, params: silent.append(received)  # type: ignore[method-assign]
+    world.wait(world.limits.task_poll_max_s + world.limits.notification_timeout_s + 1.0)
+    poll_times = [received for received in silent if received.frame["method"] == "tasks/get"]
+    assert world.world.closed[poll_times[0].channel].reason == "it took too long"
+    world.server._receive_task_request = verb  # type: ignore[method-assign]
     world.server.finish(work, text("done"))
-    world.wait(2 * world.limits.task_poll_max_s + world.limits.notice_timeout_s)
+    world.wait(2 * world.limits.task_poll_max_s + world.limits.notification_timeout_s)
     assert asked.result["content"] == text("done")["content"]
 
 
-def test_who_gives_up_on_a_call_waits_for_no_outcome() -> None:
-    """The request for it is let go, and nothing else of the server's."""
+def test_a_cancelled_call_ends_its_request_for_the_outcome() -> None:
+    """Other requests to the server go on."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True)
     party = world.party(LEGACY, is_plain=True)
     calls = {tag: party.call(tag, "must") for tag in "ab"}
@@ -207,11 +207,11 @@ def test_who_gives_up_on_a_call_waits_for_no_outcome() -> None:
     assert calls["b"].result["content"] == text("done")["content"]
 
 
-# --- What is let go ---------------------------------------------------------------------------------------------------
+# --- Released requests ------------------------------------------------------------------------------------------------
 
 
-def test_what_was_no_task_in_the_end_has_no_end_of_its_time() -> None:
-    """Its client went before it was told of it."""
+def test_a_call_that_never_became_a_task_has_no_expiry() -> None:
+    """The client left before it had a handle."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=30.0, task_ttl_max_s=30.0))
     party = world.party(MODERN)
     world.store.is_slow = True
@@ -222,12 +222,12 @@ def test_what_was_no_task_in_the_end_has_no_end_of_its_time() -> None:
     while world.store.held:
         world.store.deliver(world.world)
         world.run()
-    assert not any(purpose == "task" for purpose, _ in world.engine._desk.timers._live)
+    assert not any(purpose == "task" for purpose, _ in tables(world.engine)["timers"])
     world.wait(60.0)
     assert world.engine.tasks() == ()
 
 
-def test_who_stops_leaves_every_task_to_its_server() -> None:
+def test_a_stop_leaves_every_task_to_its_server() -> None:
     world = scene(LEGACY, Kind.HTTP, has_tasks=True)
     party = world.party(LEGACY)
     works = [world.begin(party, tag, "must")[1] for tag in "abc"]
@@ -237,7 +237,7 @@ def test_who_stops_leaves_every_task_to_its_server() -> None:
     assert {record.status.value for record in world.store.tasks.values()} == {"working"}
 
 
-def test_who_stops_says_of_every_call_that_it_was_lost() -> None:
+def test_a_stop_reports_every_call_as_lost() -> None:
     world = scene(offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     works = [world.begin(party, tag)[1] for tag in "abc"]
@@ -254,19 +254,19 @@ def test_who_stops_says_of_every_call_that_it_was_lost() -> None:
 # --- When servers are looked at ---------------------------------------------------------------------------------------
 
 
-def looks(world: Scene, *, answers: bool = True) -> list[float]:
-    """When its server is looked at from now on, in seconds."""
-    began, verb, found = world.world.now, world.server._receive_verb, []
+def poll_times(world: Scene, *, answers: bool = True) -> list[float]:
+    """Returns the times of the next polls of the server, in seconds."""
+    began, verb, found = world.world.now, world.server._receive_task_request, []
 
-    def note(heard: Heard, method: str, params: dict[str, Any]) -> None:
+    def note(received: SentMessage, method: str, params: dict[str, Any]) -> None:
         if method == "tasks/get":
             found.append(round(world.world.now - began, 3))
         if answers:
-            verb(heard, method, params)
+            verb(received, method, params)
         else:
-            world.server.refuse(heard, -32603, "out of order")
+            world.server.refuse(received, -32603, "out of order")
 
-    world.server._receive_verb = note  # type: ignore[method-assign]
+    world.server._receive_task_request = note  # type: ignore[method-assign]
     return found
 
 
@@ -278,7 +278,7 @@ def looks(world: Scene, *, answers: bool = True) -> list[float]:
         (60_000, [15.0, 30.0]),
     ],
 )
-def test_a_task_that_is_waited_for_is_looked_at_as_often_as_its_server_wants(
+def test_a_task_with_a_waiting_client_is_polled_at_the_server_s_interval(
     poll_ms: int | None, expected: list[float]
 ) -> None:
     limits = Limits(task_poll_s=7.0, task_poll_max_s=15.0)
@@ -286,71 +286,71 @@ def test_a_task_that_is_waited_for_is_looked_at_as_often_as_its_server_wants(
     party = world.party(LEGACY, is_plain=True)
     party.call("a", "must")
     world.run()
-    found = looks(world)
+    found = poll_times(world)
     work = world.server.accept(world.server.work("a"), poll_ms=poll_ms)
     world.wait(30.5)
     assert found == expected
     assert work.polls == len(expected)
 
 
-def test_no_server_is_looked_at_without_a_pause() -> None:
+def test_polls_have_a_least_pause() -> None:
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     party = world.party(LEGACY, is_plain=True)
     party.call("a", "must")
     world.run()
-    found = looks(world)
+    found = poll_times(world)
     world.server.accept(world.server.work("a"), poll_ms=0)
     world.wait(0.22)
     assert found == [0.05, 0.1, 0.15, 0.2]
 
 
-def test_a_task_that_nobody_waits_for_is_looked_at_less_and_less() -> None:
+def test_pauses_grow_for_a_task_without_waiting_clients() -> None:
     limits = Limits(task_poll_max_s=4.0)
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=limits)
     party = world.party(LEGACY)
     party.call("a", "must")
     world.run()
-    found = looks(world)
+    found = poll_times(world)
     world.server.accept(world.server.work("a"), poll_ms=1000)
     world.wait(17.0)
     assert found == [1.0, 2.5, 4.75, 8.125, 12.125, 16.125]
 
 
-def test_who_waits_has_it_looked_at_as_often_as_ever() -> None:
+def test_a_waiting_client_resets_the_pauses() -> None:
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     party = world.party(LEGACY)
     id, _ = world.begin(party, "a", "must")
     party.result(id)
     world.wait(60.0)
-    found = looks(world)
+    found = poll_times(world)
     world.wait(3.5)
     assert [round(later - earlier, 3) for earlier, later in pairwise(found)] == [1.0, 1.0]
 
 
-def test_a_server_out_of_order_is_looked_at_less_and_less() -> None:
-    """And as before once it is back."""
+def test_pauses_grow_while_polls_fail() -> None:
+    """The first success resets the pauses."""
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     party = world.party(LEGACY)
     party.call("a", "must")
     world.run()
-    found = looks(world, answers=False)
+    found = poll_times(world, answers=False)
     work = world.server.accept(world.server.work("a"), poll_ms=100)
     world.wait(70.0)
     assert found == [0.1, 1.1, 3.1, 7.1, 15.1, 31.1, 61.1]
-    assert party.heard("notifications/tasks/status") == []
-    del world.server._receive_verb
+    assert party.received("notifications/tasks/status") == []
+    del world.server._receive_task_request
     world.server.finish(work, text("done"))
     world.wait(30.0)
-    assert [frame["params"]["status"] for frame in party.heard("notifications/tasks/status")] == ["completed"]
+    assert [frame["params"]["status"] for frame in party.received("notifications/tasks/status")] == ["completed"]
 
 
-def test_a_server_that_pushes_is_looked_at_seldom() -> None:
-    """It is asked for the outcome, and answers when there is one: looking finds out whether it still knows the task."""
+def test_a_server_with_a_waiting_request_is_polled_seldom() -> None:
+    """The server answers `tasks/result` on its own. Polls only find out whether it still knows the task."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True)
     party = world.party(LEGACY, is_plain=True)
     party.call("a", "must")
     world.run()
-    found = looks(world)
+    found = poll_times(world)
     world.server.accept(world.server.work("a"), poll_ms=1000)
     world.wait(65.0)
     assert found == [30.0, 60.0]
@@ -360,56 +360,56 @@ def test_a_server_that_pushes_is_looked_at_seldom() -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
-def test_an_answer_that_says_twice_what_it_is_about_is_told_as_an_error(kind: Kind) -> None:
+def test_an_answer_with_duplicate_meta_is_an_error(kind: Kind) -> None:
     world = scene(LEGACY, kind, has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     party.result(id)
     world.server.ask(work, "q")
     world.run()
-    (question,) = party.heard("elicitation/create")
+    (question,) = party.received("elicitation/create")
     assert party.legacy is not None
-    party.legacy.say(result(json.dumps(question["id"]), '{"action":"accept","_meta":{},"_meta":{}}'))
+    party.legacy.send(result(json.dumps(question["id"]), '{"action":"accept","_meta":{},"_meta":{}}'))
     world.run()
-    ((said,),) = (work.given["q"],)
-    assert said["error"]["code"] == -32600
-    assert "_meta" in said["error"]["message"]
+    ((answer,),) = (work.given["q"],)
+    assert answer["error"]["code"] == -32600
+    assert "_meta" in answer["error"]["message"]
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])
-def test_an_answer_names_the_task_as_its_server_does(has_tasks: bool) -> None:
-    """Or none, where it has none."""
+def test_an_answer_names_the_server_s_task(has_tasks: bool) -> None:
+    """A server without tasks gets no name."""
     world = scene(LEGACY, has_tasks=has_tasks, offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must" if has_tasks else "work")
     party.result(id)
     world.server.ask(work, "q")
     world.run()
-    (question,) = party.heard("elicitation/create")
+    (question,) = party.received("elicitation/create")
     assert question["params"]["_meta"][RELATED] == {"taskId": id}
     party.reply(question["id"], {**ACCEPT, "_meta": {RELATED: {"taskId": id}}})
     world.run()
-    (said,) = work.given["q"]
-    assert said.get("_meta", {}).get(RELATED) == ({"taskId": work.id} if has_tasks else None)
-    assert said["action"] == "accept"
+    (answer,) = work.given["q"]
+    assert answer.get("_meta", {}).get(RELATED) == ({"taskId": work.id} if has_tasks else None)
+    assert answer["action"] == "accept"
 
 
 @pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}])
-def test_what_a_client_declines_is_told_as_that(answer: dict[str, Any]) -> None:
+def test_a_declined_question_is_passed_on_as_declined(answer: dict[str, Any]) -> None:
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     party.result(id)
     world.server.ask(work, "q")
     world.wait(5.0)
-    (question,) = party.heard("elicitation/create")
+    (question,) = party.received("elicitation/create")
     party.reply(question["id"], answer)
     world.run()
     assert work.given["q"] == [answer]
 
 
-def test_a_process_takes_its_tasks_with_it() -> None:
-    """Of a call whose task was there, it is not known what became of it."""
+def test_the_tasks_of_a_process_end_with_it() -> None:
+    """The outcome of a call that was a task there is unknown."""
     world = scene(LEGACY, has_tasks=True)
     _, asked, work = hidden(world)
     world.run()

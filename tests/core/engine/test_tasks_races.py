@@ -1,18 +1,18 @@
-"""Tasks whose server, client or storage does two things at once, or fails between two steps."""
+"""Tests of tasks whose server, client or storage does two things at once, or fails between two steps."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from driving import Heard
-from isthmus.core.base.effects import Cause, End
+from driving import SentMessage
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
 from stateless_driving import ANSWERS
 from task_scenes import GRACE_S, scene
-from task_servers import Twin, text
+from task_servers import DuplicateKey, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 ERAS = [LEGACY, MODERN]
@@ -22,21 +22,21 @@ LONG = text("a long outcome")
 # --- The server -------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_of_a_server_that_declares_none_is_no_answer() -> None:
-    """Its client knows of no tasks there, and is told that the server is wrong."""
+def test_a_task_of_a_server_without_tasks_is_an_error() -> None:
+    """The client knows no tasks of this server, and gets an error about its answer."""
     world = scene(MODERN, offer=Offer.NEVER)
     party = world.party(LEGACY, is_plain=True)
     asked = party.call("a")
     world.run()
     work = world.server.work("a")
     work.id, work.is_answered = "up-1", True
-    world.server.answer(work.heard, {"resultType": "task", **world.server.task(work)})
+    world.server.answer(work.received, {"resultType": "task", **world.server.task(work)})
     world.wait(1.0)
     assert "expected a result" in asked.error["message"]
 
 
 @pytest.mark.parametrize("up", ERAS)
-def test_a_task_that_is_over_when_it_is_made_is_looked_at_at_once(up: Era) -> None:
+def test_a_task_that_is_created_ended_is_fetched_at_once(up: Era) -> None:
     world = scene(up, has_tasks=True, insists=True)
     asked = world.party(LEGACY, is_plain=True).call("a", "must")
     world.run()
@@ -48,7 +48,7 @@ def test_a_task_that_is_over_when_it_is_made_is_looked_at_at_once(up: Era) -> No
 
 
 @pytest.mark.parametrize("up", ERAS)
-def test_a_task_that_is_cancelled_when_it_is_made_is_no_result(up: Era) -> None:
+def test_a_task_that_is_created_cancelled_has_no_result(up: Era) -> None:
     world = scene(up, has_tasks=True, insists=True)
     asked = world.party(LEGACY, is_plain=True).call("a", "must")
     world.run()
@@ -59,18 +59,18 @@ def test_a_task_that_is_cancelled_when_it_is_made_is_no_result(up: Era) -> None:
     assert "cancelled" in asked.error["message"]
 
 
-def test_an_outcome_that_does_not_come_is_asked_for_again() -> None:
-    """The task is over, and the first request for what it came to stays without an answer."""
+def test_a_lost_request_for_an_outcome_is_repeated() -> None:
+    """The task has ended, and the first request for its outcome gets no answer."""
     world = scene(LEGACY, has_tasks=True, insists=True)
     server, fetched = world.server, []
 
-    def keep_first(heard: Heard, method: str, params: dict[str, Any]) -> None:
+    def keep_first(received: SentMessage, method: str, params: dict[str, Any]) -> None:
         if method == "tasks/result":
-            fetched.append(heard)
+            fetched.append(received)
         if method != "tasks/result" or len(fetched) > 1:
-            type(server)._receive_verb(server, heard, method, params)
+            type(server)._receive_task_request(server, received, method, params)
 
-    server._receive_verb = keep_first  # type: ignore[method-assign]
+    server._receive_task_request = keep_first  # type: ignore[method-assign]
     asked = world.party(LEGACY, is_plain=True).call("a", "must")
     world.run()
     work = server.accept(server.work("a"))
@@ -83,19 +83,19 @@ def test_an_outcome_that_does_not_come_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize("verb", ["tasks/get", "tasks/result"])
 @pytest.mark.parametrize("up", ERAS)
-def test_a_look_that_breaks_off_is_made_again(up: Era, verb: str) -> None:
-    """Over HTTP: the connection is lost, and not the task."""
+def test_a_poll_that_breaks_off_is_repeated(up: Era, verb: str) -> None:
+    """Over HTTP the connection is lost, but not the task."""
     world = scene(up, Kind.HTTP, has_tasks=True, insists=True)
     server, lost = world.server, []
 
-    def lose_one(heard: Heard, method: str, params: dict[str, Any]) -> None:
+    def lose_one(received: SentMessage, method: str, params: dict[str, Any]) -> None:
         if method == verb and not lost:
-            lost.append(heard)
-            world.world.end(heard.channel, Cause(End.BROKEN))
+            lost.append(received)
+            world.world.end(received.channel, Cause(End.BROKEN))
         else:
-            type(server)._receive_verb(server, heard, method, params)
+            type(server)._receive_task_request(server, received, method, params)
 
-    server._receive_verb = lose_one  # type: ignore[method-assign]
+    server._receive_task_request = lose_one  # type: ignore[method-assign]
     asked = world.party(LEGACY, is_plain=True).call("a", "must")
     world.run()
     work = server.accept(server.work("a"))
@@ -107,14 +107,14 @@ def test_a_look_that_breaks_off_is_made_again(up: Era, verb: str) -> None:
 
 
 def test_a_question_that_the_client_refuses_is_left_open() -> None:
-    """For a model's answer there is no word that says so: the server goes on without, or gives up."""
+    """An answer of sampling cannot express a refusal: the server goes on without, or gives up."""
     world = scene(MODERN, has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     waiting = party.result(id)
     world.server.ask(work, "s", "sampling/createMessage")
     world.wait(5.0)
-    (question,) = party.heard("sampling/createMessage")
+    (question,) = party.received("sampling/createMessage")
     party.reply(question["id"], {"role": 7})
     world.wait(5.0)
     assert work.given["s"] == []
@@ -124,7 +124,7 @@ def test_a_question_that_the_client_refuses_is_left_open() -> None:
     assert waiting.result["content"] == text("done")["content"]
 
 
-def test_two_answers_are_each_given_once() -> None:
+def test_two_answers_are_each_sent_once() -> None:
     world = scene(MODERN, has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -132,7 +132,7 @@ def test_two_answers_are_each_given_once() -> None:
     for key in ("r", "s"):
         world.server.ask(work, key, "roots/list")
     world.wait(5.0)
-    for question in party.heard("roots/list"):
+    for question in party.received("roots/list"):
         party.reply(question["id"], ANSWERS["roots/list"])
     world.wait(60.0)
     assert [work.given[key] for key in ("r", "s")] == [[ANSWERS["roots/list"]]] * 2
@@ -141,15 +141,15 @@ def test_two_answers_are_each_given_once() -> None:
 # --- The storage ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [LONG, text("done")], ids=["blob", "record"])
+@pytest.mark.parametrize("outcome", [LONG, text("done")], ids=["blob", "record"])
 @pytest.mark.parametrize("era", ERAS)
-def test_who_cancels_while_the_outcome_is_stored_has_cancelled(era: Era, said: dict[str, Any]) -> None:
-    """Nothing of the outcome is left in the storage."""
+def test_a_cancellation_while_the_outcome_is_stored_wins(era: Era, outcome: dict[str, Any]) -> None:
+    """No part of the outcome is left in the storage."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_inline_max_bytes=60))
     party = world.party(era)
     id, work = world.begin(party, "a")
     world.store.is_slow = True
-    world.server.finish(work, said)
+    world.server.finish(work, outcome)
     world.run()
     assert world.store.held
     party.cancel(id)
@@ -164,7 +164,7 @@ def test_who_cancels_while_the_outcome_is_stored_has_cancelled(era: Era, said: d
 @pytest.mark.parametrize("limit", [10, 10_000], ids=["blob", "record"])
 @pytest.mark.parametrize("era", ERAS)
 def test_an_outcome_that_cannot_be_stored(era: Era, limit: int) -> None:
-    """One that is small is kept in memory and given all the same; of a large one the client learns that it is lost."""
+    """A small outcome is kept in memory. The client of a large one gets an error that it is lost."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_inline_max_bytes=limit))
     party = world.party(era)
     id, work = world.begin(party, "a")
@@ -180,8 +180,8 @@ def test_an_outcome_that_cannot_be_stored(era: Era, limit: int) -> None:
         assert "could not be stored" in str(asked.result["error"] if party.is_modern else asked.error)
 
 
-def test_an_outcome_that_is_gone_from_the_storage_is_said_to_be() -> None:
-    """A client without sessions reads it with the state, which it cannot then be told."""
+def test_an_outcome_missing_from_the_storage_is_an_error() -> None:
+    """A stateless client reads the outcome with the status, and gets an error for both."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_inline_max_bytes=10))
     party = world.party(MODERN)
     id, work = world.begin(party, "a")
@@ -196,12 +196,12 @@ def test_an_outcome_that_is_gone_from_the_storage_is_said_to_be() -> None:
 
 @pytest.mark.parametrize("member", ["content", "_meta"])
 @pytest.mark.parametrize("era", ERAS)
-def test_an_outcome_that_says_two_things_is_shown_to_nobody(era: Era, member: str) -> None:
-    """Each member of it has to be told from the others, to say beside them which task it is of."""
+def test_an_ambiguous_outcome_is_not_shown(era: Era, member: str) -> None:
+    """The task id is added to the members of an outcome, so they must be distinct."""
     world = scene(LEGACY, offer=Offer.ALWAYS)
     party = world.party(era)
     id, work = world.begin(party, "a")
-    world.server.finish(work, {"content": [], "_meta": {}, Twin(member): {"a": 1}})
+    world.server.finish(work, {"content": [], "_meta": {}, DuplicateKey(member): {"a": 1}})
     world.wait(1.0)
     asked = world.ask(party.get(id) if party.is_modern else party.result(id))
     assert asked.reply is not None
@@ -209,14 +209,14 @@ def test_an_outcome_that_says_two_things_is_shown_to_nobody(era: Era, member: st
 
 
 @pytest.mark.parametrize("cursor", ["", "after", "after-", "after-x", "7"])
-def test_a_cursor_that_was_not_given_is_refused(cursor: str) -> None:
+def test_an_unknown_cursor_is_refused(cursor: str) -> None:
     world = scene(offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     world.begin(party, "a")
     assert "not given out here" in world.ask(party.listing(cursor)).error["message"]
 
 
-def test_answers_that_say_two_things_are_refused() -> None:
+def test_ambiguous_answers_are_refused() -> None:
     """The question stays open."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(MODERN)
@@ -225,7 +225,7 @@ def test_answers_that_say_two_things_are_refused() -> None:
     world.wait(1.0)
     (key,) = world.ask(party.get(id)).result["inputRequests"]
     answer = ANSWERS["roots/list"]
-    assert world.ask(party.update(id, {key: answer, Twin(key): answer})).code is not None
+    assert world.ask(party.update(id, {key: answer, DuplicateKey(key): answer})).code is not None
     assert work.given["r"] == []
     assert "error" not in (world.ask(party.update(id, {key: answer})).reply or {})
     world.run()

@@ -1,4 +1,5 @@
-"""What clients of a server with files are shown beyond what it has: folders, a guide, links for uploads."""
+"""Tests of the file plane: what clients of a server with files are shown beside the server's own lists: roots, a guide,
+and links for uploads."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from file_scenes import Scene, artifacts
 from isthmus.core.base.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, AutoFiles, Kind, ServerPlan, SharedFolder, UploadConsumer
+from stateless_driving import tables
 
 EATS = UploadConsumer(tools=("eat",), file_path_argument="file")
 HELPER = "s_get_upload_url"
@@ -30,22 +32,22 @@ def offer(files: Scene) -> dict[str, Any]:
 
 @pytest.mark.parametrize("shared", [(), (SharedFolder("/w", "/mnt/ä b"),)])
 def test_a_sessions_folders_are_its_roots(shared: tuple[SharedFolder, ...]) -> None:
-    """The working one first, each by its name, as the server sees them; its client is not asked."""
+    """The working folder is the first of them. Each has its name and the server's path, and the client is not asked."""
     files = Scene(plan(shared=shared))
     child = next(iter(files.world.children))
-    files.world.say(child, request('"r"', "roots/list"))
+    files.world.send(child, request('"r"', "roots/list"))
     base = files.base if not shared else "/mnt/%C3%A4%20b" + files.base.removeprefix("/w")
     roots = [{"uri": f"file://{base}/{name}", "name": name} for name in ("ws", "in", "out")]
-    assert files.world.hear("").frame == {"jsonrpc": "2.0", "id": "r", "result": {"roots": roots}}
+    assert files.world.take_sent("").frame == {"jsonrpc": "2.0", "id": "r", "result": {"roots": roots}}
 
 
-def test_a_link_for_uploads_says_all_there_is_to_know() -> None:
-    """Signed for this session, and for a while; with the bounds that hold."""
+def test_an_upload_link_has_its_session_end_and_bounds() -> None:
+    """The link is signed for this session and has an end. The result lists the bounds."""
     limits = Limits(upload_link_ttl_s=77.0, upload_size_max_bytes=1234, upload_files_max=3)
     files = Scene(plan(), limits=limits, require_sha256=True)
     found = offer(files)
     url = urlsplit(found["upload_url"])
-    (session,) = files.world.engine._clients.sessions.values()
+    (session,) = tables(files.world.engine)["sessions"].values()
     assert f"{url.scheme}://{url.netloc}{url.path}" == "http://here/upload/s"
     query = dict(parse_qsl(url.query))
     assert [value for value in query.values() if value == str(int(UNIX_AT_ZERO + files.world.now + 77))]
@@ -58,7 +60,7 @@ def test_a_link_for_uploads_says_all_there_is_to_know() -> None:
 
 
 def test_links_whose_time_is_over_are_forgotten_with_the_next() -> None:
-    """At their time itself they are good still."""
+    """A link is still valid at the very end of its time."""
     files = Scene(plan(), limits=Limits(upload_link_ttl_s=60.0))
     nonces = files.world.engine._plane._nonces
     offer(files)
@@ -71,7 +73,7 @@ def test_links_whose_time_is_over_are_forgotten_with_the_next() -> None:
 
 
 @pytest.mark.parametrize(("size", "is_offered"), [(99, True), (100, True), (101, False)])
-def test_a_file_that_is_announced_and_too_large_is_told_so_at_once(size: int, is_offered: bool) -> None:
+def test_an_announced_file_that_is_too_large_is_refused_at_once(size: int, is_offered: bool) -> None:
     files = Scene(plan(), limits=Limits(upload_size_max_bytes=100))
     found = files.ask("tools/call", name=HELPER, arguments={"size_bytes": size})["result"]
     assert ("structuredContent" in found) is is_offered
@@ -80,21 +82,21 @@ def test_a_file_that_is_announced_and_too_large_is_told_so_at_once(size: int, is
         assert found["content"][0]["text"] == "Argument size_bytes: got 101, expected at most 100."
 
 
-def test_without_a_place_to_send_them_there_are_no_uploads() -> None:
-    """A client on a pipe, and no HTTP listener."""
+def test_uploads_need_an_http_listener() -> None:
+    """The client is on a pipe, and there is no HTTP listener."""
     world: Driver = driver(plan())
     client = connect(world, "http", "s")
-    next(iter(world.engine._clients.sessions.values())).base_url = ""
+    next(iter(tables(world.engine)["sessions"].values())).base_url = ""
     channel = client.request("1", "tools/call", json.dumps({"name": HELPER}))
-    found = world.said(channel)["result"]
+    found = world.only_message(channel)["result"]
     assert found["isError"] is True
     assert found["content"][0]["text"] == "Uploads need an HTTP listener, and this proxy has none."
 
 
 @pytest.mark.parametrize("takes", [True, False])
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_guide_is_there_where_uploads_are(takes: bool, enabled: bool) -> None:
-    """It is listed, and can be read; elsewhere it is not found."""
+def test_the_guide_is_a_resource_if_there_are_uploads(takes: bool, enabled: bool) -> None:
+    """The guide is listed and can be read. Without uploads it is not found."""
     server = (
         plan()
         if takes
@@ -119,14 +121,14 @@ def test_the_guide_is_there_where_uploads_are(takes: bool, enabled: bool) -> Non
 
 @pytest.mark.parametrize("method", ["tools/list", "resources/list", "resources/templates/list"])
 @pytest.mark.parametrize("has", [True, False])
-def test_lists_that_a_server_has_not_are_answered_here(method: str, has: bool) -> None:
-    """It is not asked; what it has it is."""
+def test_undeclared_lists_are_answered_by_the_proxy(method: str, has: bool) -> None:
+    """The server gets a request only for lists that it declares."""
     files = Scene(plan(), capabilities='{"tools":{},"resources":{}}' if has else "{}")
     channel = files.client.request("1", method, "{}")
-    assert files.world.hears(method) is has
+    assert files.world.was_sent(method) is has
     if has:
         return
-    result = files.said(channel)
+    result = files.only_message(channel)
     if method == "tools/list":
         assert [tool["name"] for tool in result["tools"]] == [HELPER]
     elif method == "resources/list":
@@ -146,12 +148,12 @@ def test_lists_that_a_server_has_not_are_answered_here(method: str, has: bool) -
         ("tools/list", '{"cursor":"a","cursor":"b"}'),
     ],
 )
-def test_what_two_readers_would_read_differently_is_refused(method: str, params: str) -> None:
-    """Before anybody acts on it."""
+def test_params_with_duplicate_members_are_refused(method: str, params: str) -> None:
+    """The error comes before anything reaches the server."""
     files = Scene(plan())
     channel = files.client.request("1", method, params)
-    assert not files.world.heard
-    error = files.world.said(channel)["error"]
+    assert not files.world.unread
+    error = files.world.only_message(channel)["error"]
     assert error["code"] == INVALID_PARAMS
     assert "twice" in error["message"] or "exactly one" in error["message"]
 
@@ -160,8 +162,8 @@ def test_what_two_readers_would_read_differently_is_refused(method: str, params:
 def test_the_helper_is_on_the_first_page_of_tools(page: str) -> None:
     files = Scene(plan())
     channel = files.client.request("1", "tools/list", "{}" if page == "first" else '{"cursor":"2"}')
-    files.world.answer(files.world.hear("tools/list"), '{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}')
-    names = [tool["name"] for tool in files.said(channel)["tools"]]
+    files.world.answer(files.world.take_sent("tools/list"), '{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}')
+    names = [tool["name"] for tool in files.only_message(channel)["tools"]]
     assert sorted(names) == sorted(["x", *[HELPER] * (page == "first")])
 
 
@@ -170,8 +172,8 @@ def test_the_guide_is_on_the_last_page_of_resources(page: str, cursor: str | Non
     files = Scene(plan())
     channel = files.client.request("1", "resources/list", "{}")
     more = "" if cursor is None else f',"nextCursor":{cursor}'
-    files.world.answer(files.world.hear("resources/list"), f'{{"resources":[{{"uri":"a:b","name":"b"}}]{more}}}')
-    uris = [entry["uri"] for entry in files.said(channel)["resources"]]
+    files.world.answer(files.world.take_sent("resources/list"), f'{{"resources":[{{"uri":"a:b","name":"b"}}]{more}}}')
+    uris = [entry["uri"] for entry in files.only_message(channel)["resources"]]
     assert uris == ["a:b", *[GUIDE] * (page == "last")]
 
 
@@ -181,15 +183,16 @@ def test_a_session_without_adapters_has_the_guide_too() -> None:
 
 
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-def test_whose_resource_it_is_hears_who_subscribes_to_it(method: str) -> None:
-    """An artifact is the proxy's, and its server is not asked; what the server has is its own to tell of."""
+def test_a_subscription_goes_to_the_owner_of_the_resource(method: str) -> None:
+    """A subscription to an artifact is the proxy's own and does not reach the server. A subscription to a resource of
+    the server does."""
     files = Scene(
         ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles()),
         capabilities='{"tools":{},"resources":{"subscribe":true}}',
     )
     (made,) = artifacts(files.call("make", writes={"a.txt": b"x"}))
     assert files.ask(method, uri=made["artifact_uri"])["result"] == {}
-    assert not files.world.heard
+    assert not files.world.unread
     channel = files.client.request("1", method, '{"uri":"a:b"}')
-    files.world.answer(files.world.hear(method), '{"x":1}')
-    assert files.said(channel) == {"x": 1}
+    files.world.answer(files.world.take_sent(method), '{"x":1}')
+    assert files.only_message(channel) == {"x": 1}

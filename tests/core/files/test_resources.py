@@ -1,4 +1,4 @@
-"""The artifacts of a session among its resources: what is said of each, where pages end, and what is refused."""
+"""Tests of artifacts as resources: their entries, the pages of their list, subscriptions, and refusals."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import json
 from typing import Any
 
 import pytest
-from driving import LATEST, UNIX_AT_ZERO, Client, newcomer
+from driving import LATEST, UNIX_AT_ZERO, Client, new_client
 from file_scenes import Scene, artifacts
 from isthmus.core.base.errors import OVERLOADED, RESOURCE_NOT_FOUND
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan
+from stateless_driving import tables
 
 TTL_S = 60.0
 
 
 def writing(*, is_exposed: bool = True) -> ArtifactProducer:
-    """Whatever its tools leave changed is an artifact."""
+    """Returns a producer that makes an artifact of each file its tools change."""
     locator = OutputLocator(mode=LocatorMode.CHANGED)
     return ArtifactProducer(tools=("make",), output_locator=locator, expose_as_resource=is_exposed)
 
@@ -31,7 +32,7 @@ def scene(
 
 
 def making(*names: str, data: bytes = b"12345", **limits: Any) -> tuple[Scene, list[dict[str, Any]]]:
-    """A session in which these files were written at once. Returns what their caller was told of each."""
+    """Returns a session whose call wrote these files, and the metadata of each artifact in the result."""
     files = scene(writing(), limits=limits)
     made = artifacts(files.call("make", writes=dict.fromkeys(names, data)))
     return files, sorted(made, key=lambda each: names.index(each["filename"]))
@@ -47,18 +48,18 @@ def updates(files: Scene, stream: ChannelId) -> list[str]:
 
 @pytest.mark.parametrize(("size_bytes", "is_read"), [(99, True), (100, True), (101, False)])
 def test_an_artifact_is_read_up_to_the_size_of_a_message(size_bytes: int, is_read: bool) -> None:
-    """The limit itself is within. Beyond it the client is told how much there is, and where it can be had."""
+    """The limit itself is within. Beyond it the error has the size and a download link."""
     files, (made,) = making("a.txt", data=b"x" * size_bytes, inline_size_max_bytes=100)
     answer = files.ask("resources/read", uri=made["artifact_uri"])
     if is_read:
         assert answer["result"]["contents"][0]["text"] == "x" * size_bytes
         return
-    said = f"{made['artifact_uri']} has 101 bytes, more than the 100 that are put into a message"
-    assert answer["error"] == {"code": OVERLOADED, "message": f"{said}: download it from {made['download_url']}"}
+    text = f"{made['artifact_uri']} has 101 bytes, more than the 100 that are put into a message"
+    assert answer["error"] == {"code": OVERLOADED, "message": f"{text}: download it from {made['download_url']}"}
 
 
-def test_what_is_too_large_and_cannot_be_downloaded_is_just_too_large() -> None:
-    """No link is spoken of where there is none."""
+def test_the_error_of_a_large_artifact_without_downloads_has_no_link() -> None:
+    """The error has no link if downloads are disabled."""
     files = scene(writing(), limits={"inline_size_max_bytes": 4}, downloads_enabled=False)
     (made,) = artifacts(files.call("make", writes={"a.txt": b"12345"}))
     message = files.ask("resources/read", uri=made["artifact_uri"])["error"]["message"]
@@ -66,8 +67,8 @@ def test_what_is_too_large_and_cannot_be_downloaded_is_just_too_large() -> None:
 
 
 @pytest.mark.parametrize("method", ["resources/read", "resources/subscribe"])
-def test_what_is_not_there_is_named_and_what_became_of_it(method: str) -> None:
-    """An unknown one is just not found; of one that there was it is said why it is gone."""
+def test_the_error_of_a_missing_artifact_says_what_became_of_it(method: str) -> None:
+    """An unknown artifact is just not found. The error of one that existed says why it is gone."""
     files, (made,) = making("a.txt")
     uri = made["artifact_uri"]
     unknown = uri.replace(uri.split("/")[4], "0" * 32)
@@ -87,18 +88,18 @@ def test_what_is_not_there_is_named_and_what_became_of_it(method: str) -> None:
 
 
 def page(files: Scene, **params: object) -> tuple[list[str], str | None]:
-    """The names on one page, without those that the server has, and the cursor to the next."""
+    """The names of the artifacts on one page, and the cursor to the next page."""
     files._ids += 1
     channel = files.client.request(str(files._ids), "resources/list", json.dumps(params))
-    if files.world.hears("resources/list"):
-        files.world.answer(files.world.hear("resources/list"), '{"resources":[]}')
-    result = files.said(channel)
+    if files.world.was_sent("resources/list"):
+        files.world.answer(files.world.take_sent("resources/list"), '{"resources":[]}')
+    result = files.only_message(channel)
     return [e["name"] for e in result["resources"] if e["uri"].startswith("artifact:")], result.get("nextCursor")
 
 
 @pytest.mark.parametrize(("page_max", "sizes"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3]), (4, [3])])
 def test_a_page_is_the_last_when_nothing_is_left(page_max: int, sizes: list[int]) -> None:
-    """Each artifact once, the oldest first, and no empty page behind them."""
+    """Each artifact is listed once, the oldest first, and no empty page follows."""
     files = scene(writing(), limits={"artifact_page_max": page_max})
     for name in ("c.txt", "a.txt", "b.txt"):
         files.call("make", writes={name: b"x"})
@@ -112,8 +113,8 @@ def test_a_page_is_the_last_when_nothing_is_left(page_max: int, sizes: list[int]
     assert list(itertools.chain(*pages)) == ["c.txt", "a.txt", "b.txt"]
 
 
-def test_a_cursor_says_which_was_the_last() -> None:
-    """When it ends, and its id: a place that others cannot move by going."""
+def test_a_cursor_names_the_last_artifact_of_its_page() -> None:
+    """The cursor has that artifact's end and id, so it stays valid when other artifacts go."""
     files, made = making("a.txt", "b.txt", artifact_page_max=1)
     first = min(made, key=lambda each: each["artifact_id"])
     _, cursor = page(files)
@@ -135,7 +136,7 @@ def test_a_cursor_says_which_was_the_last() -> None:
     ],
 )
 def test_a_cursor_is_a_number_and_an_id(cursor: str, is_read: bool) -> None:
-    """A number of up to 40 characters; what is none is refused, and told of in part."""
+    """The number may have up to 40 characters. The refusal of another cursor quotes the beginning of it."""
     files, _ = making("a.txt")
     answer = files.ask("resources/list", cursor="isthmus-artifact:" + cursor)
     assert ("result" in answer) is is_read
@@ -144,8 +145,8 @@ def test_a_cursor_is_a_number_and_an_id(cursor: str, is_read: bool) -> None:
         assert answer["error"]["message"] == f"got the cursor {seen!r}, expected one that was given"
 
 
-def test_of_a_cursor_that_was_not_given_so_much_is_told_again() -> None:
-    """80 characters of it, however long it is."""
+def test_the_refusal_of_a_cursor_quotes_up_to_80_characters() -> None:
+    """80 characters are quoted, however long the cursor is."""
     files, _ = making("a.txt")
     message = files.ask("resources/list", cursor="isthmus-artifact:" + "x" * 100)["error"]["message"]
     assert message == f"got the cursor 'isthmus-artifact:{'x' * 63}', expected one that was given"
@@ -155,10 +156,11 @@ def test_of_a_cursor_that_was_not_given_so_much_is_told_again() -> None:
 @pytest.mark.parametrize("has_artifacts", [True, False])
 @pytest.mark.parametrize("by_tools", [(), (True,), (False,), (False, True)])
 @pytest.mark.parametrize("by_auto", [None, True, False])
-def test_artifacts_are_offered_where_there_may_be_any_to_see(
+def test_artifacts_are_listed_if_a_tool_may_expose_any(
     by_plan: bool, has_artifacts: bool, by_tools: tuple[bool, ...], by_auto: bool | None
 ) -> None:
-    """By some tool, or by what is found out of tools; and not against the plan. A cursor like ours tells."""
+    """Some tool must expose artifacts, by an adapter or automatically, and the plan must allow it. A cursor like the
+    proxy's own shows whether it answers."""
     if by_auto is None and not by_tools:
         return  # a server without files
     files = scene(
@@ -169,14 +171,14 @@ def test_artifacts_are_offered_where_there_may_be_any_to_see(
     )
     files.client.request("1", "resources/list", '{"cursor":"isthmus-artifact:x"}')
     is_offered = by_plan and has_artifacts and (any(by_tools) or bool(by_auto))
-    assert files.world.hears("resources/list") is not is_offered
+    assert files.world.was_sent("resources/list") is not is_offered
 
 
 # --- Subscriptions ----------------------------------------------------------------------------------------------------
 
 
 def test_a_session_has_so_many_subscriptions_and_no_more() -> None:
-    """One that is taken back makes room; the refusal says how many there may be."""
+    """An ended subscription makes room. The refusal names the limit."""
     files, made = making("a.txt", "b.txt", "c.txt", subscriptions_per_session_max=2)
     stream = files.client.listen()
     a, b, c = (each["artifact_uri"] for each in made)
@@ -192,25 +194,25 @@ def test_a_session_has_so_many_subscriptions_and_no_more() -> None:
     assert sorted(updates(files, stream)) == sorted([b, c])
 
 
-def test_whose_subscription_it_is_hears_of_it() -> None:
-    """Another session of the same server does not, though it has subscriptions as well; both hear of their own."""
+def test_an_update_goes_only_to_the_subscribed_session() -> None:
+    """Another session of the same server gets nothing of it."""
     files, made = making("a.txt", "b.txt")
-    other = newcomer(files.world, "http", "files")
+    other = new_client(files.world, "http", "files")
     channel = other.initialize(f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}')
-    files.world.shake_hands(capabilities='{"tools":{},"resources":{}}')
+    files.world.start_server(capabilities='{"tools":{},"resources":{}}')
     other.session = files.world.sent[channel][-1].session
     other.notify("notifications/initialized")
     streams = {client.session: client.listen() for client in (files.client, other)}
     assert files.ask("resources/subscribe", uri=made[1]["artifact_uri"])["result"] == {}
     refused = other.request('"x"', "resources/subscribe", json.dumps({"uri": made[1]["artifact_uri"]}))
-    assert files.world.said(refused)["error"]["message"] == f"Resource not found: {made[1]['artifact_uri']}"
+    assert files.world.only_message(refused)["error"]["message"] == f"Resource not found: {made[1]['artifact_uri']}"
     files.world.wait(TTL_S + 1)
     assert updates(files, streams[files.client.session]) == [made[1]["artifact_uri"]]
     assert not list(files.world.frames(streams[other.session]))
 
 
-def test_a_change_is_told_at_once_and_together() -> None:
-    """All that comes at one moment makes one notification, without waiting for more."""
+def test_changes_are_notified_at_once_and_together() -> None:
+    """Changes of one moment make one notification, which does not wait for more."""
     files = scene(writing())
     stream = files.client.listen()
     files.call("make", writes={"a.txt": b"a", "b.txt": b"b"})
@@ -222,24 +224,24 @@ def test_a_change_is_told_at_once_and_together() -> None:
 
 @pytest.mark.parametrize("is_exposed", [True, False])
 @pytest.mark.parametrize("by_plan", [True, False])
-def test_nobody_is_told_of_what_nobody_sees(is_exposed: bool, by_plan: bool) -> None:
-    """Only of an artifact that is among the resources, when it comes and when it goes."""
+def test_an_artifact_that_is_not_listed_is_not_notified(is_exposed: bool, by_plan: bool) -> None:
+    """Only an artifact that is listed as a resource is notified, when it comes and when it goes."""
     files = scene(writing(is_exposed=is_exposed), expose_as_resources=by_plan)
     stream = files.client.listen()
     files.call("make", writes={"a.txt": b"a"})
     files.world.wait(TTL_S + 1)
-    told = [frame["method"] for frame in files.world.frames(stream)]
-    assert told == ["notifications/resources/list_changed"] * 2 * (is_exposed and by_plan)
+    methods = [frame["method"] for frame in files.world.frames(stream)]
+    assert methods == ["notifications/resources/list_changed"] * 2 * (is_exposed and by_plan)
 
 
-def test_after_the_end_of_a_session_nobody_is_told_of_what_changed_at_that_moment() -> None:
-    """The change, its subscription and its time are forgotten with the session."""
+def test_the_end_of_a_session_drops_its_pending_notifications() -> None:
+    """The change, the subscription and the timer are forgotten with the session."""
     files, (made,) = making("a.txt")
     client: Client = files.client
     assert files.ask("resources/subscribe", uri=made["artifact_uri"])["result"] == {}
-    assert ("resources", made["artifact_uri"].split("/")[3]) in files.world.engine._desk.timers._live
+    assert ("resources", made["artifact_uri"].split("/")[3]) in tables(files.world.engine)["timers"]
     client.delete()
-    assert not [purpose for purpose, _ in files.world.engine._desk.timers._live if purpose == "resources"]
+    assert not [purpose for purpose, _ in tables(files.world.engine)["timers"] if purpose == "resources"]
     files.world.wait(TTL_S + 1)
     resources = files.world.engine._resources
     assert not resources._gone and not resources._subscribed

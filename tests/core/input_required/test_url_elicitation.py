@@ -1,4 +1,5 @@
-"""Pages to visit, at their bounds: how many, how long their names, how long they are waited for."""
+"""Tests of the bounds of URL elicitation: the number of pages, the length of their ids, and the time they are waited
+for."""
 
 from __future__ import annotations
 
@@ -8,38 +9,38 @@ from typing import Any
 import pytest
 from driving import error
 from isthmus.core.base.limits import Limits
-from stateless_driving import ACCEPT, give, served
-
-from tests.core.engine.test_url_elicitation import agreed, done, page, refuse
+from stateless_driving import ACCEPT, respond, served
+from url_pages import agreed, done, page, refuse
 
 
 @pytest.mark.parametrize(("others", "is_known"), [(63, True), (64, False)])
-def test_so_many_visits_that_were_done_before_are_known(others: int, is_known: bool) -> None:
-    """Of a client that has agreed meanwhile: its call goes up at once if the page is among the last 64."""
+def test_the_last_completed_elicitations_are_remembered(others: int, is_known: bool) -> None:
+    """The call of a client that has agreed meanwhile is sent at once if its page is among the last 64 completed
+    ones."""
     world, client, _ = served()
     channel = client.request("tools/call", name="t")
-    heard = world.hear("tools/call")
-    refuse(world, heard, "a")
-    said = client.answered(channel, client.last_id)["result"]
-    done(world, heard.channel, "a")
+    received = world.take_sent("tools/call")
+    refuse(world, received, "a")
+    result = client.answered(channel, client.last_id)["result"]
+    done(world, received.channel, "a")
     for number in range(others):
-        done(world, heard.channel, f"x{number}")
-        done(world, heard.channel, f"x{number}")
-    again = client.request("tools/call", name="t", requestState=said["requestState"], inputResponses={"r1": ACCEPT})
-    refuse(world, world.hear("tools/call"), "a")
-    assert world.hears("tools/call") is is_known
+        done(world, received.channel, f"x{number}")
+        done(world, received.channel, f"x{number}")
+    again = client.request("tools/call", name="t", requestState=result["requestState"], inputResponses={"r1": ACCEPT})
+    refuse(world, world.take_sent("tools/call"), "a")
+    assert world.was_sent("tools/call") is is_known
     if not is_known:
-        done(world, heard.channel, "a")
-    give(world, world.hear("tools/call"))
+        done(world, received.channel, "a")
+    respond(world, world.take_sent("tools/call"))
     assert "result" in client.answered(again, client.last_id)
 
 
 @pytest.mark.parametrize(("count", "is_asked"), [(0, False), (1, True), (16, True), (17, False)])
-def test_so_many_pages_are_asked_at_once(count: int, is_asked: bool) -> None:
-    """Under keys that count from 1; of none, or of more, the client is told as the server said it."""
+def test_up_to_so_many_pages_are_asked_at_once(count: int, is_asked: bool) -> None:
+    """The keys count from 1. With no page or too many, the client gets the server's error unchanged."""
     world, client, _ = served()
     channel = client.request("tools/call", name="t")
-    refuse(world, world.hear("tools/call"), *(f"p{number}" for number in range(count)))
+    refuse(world, world.take_sent("tools/call"), *(f"p{number}" for number in range(count)))
     answer = client.answered(channel, client.last_id)
     if is_asked:
         assert list(answer["result"]["inputRequests"]) == [f"r{number + 1}" for number in range(count)]
@@ -48,27 +49,27 @@ def test_so_many_pages_are_asked_at_once(count: int, is_asked: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["a" * 64, "a" * 65, "ü", "a" * 1000, "\u2028"])
-def test_a_page_is_known_by_its_whole_name(name: str) -> None:
-    """However long, and whatever it is written in; another that begins alike is another."""
+def test_an_elicitation_is_known_by_its_whole_id(name: str) -> None:
+    """An id may have any length and any characters. One that only begins alike is another."""
     world, client, _ = served()
     channel, child = agreed(world, client, name)
     for other in (name + "b", name[:-1], "x"):
         if other != name:
             done(world, child, other)
-            assert not world.hears("tools/call")
+            assert not world.was_sent("tools/call")
     done(world, child, name)
-    give(world, world.hear("tools/call"))
+    respond(world, world.take_sent("tools/call"))
     assert "result" in client.answered(channel, client.last_id)
 
 
-def test_a_visit_is_waited_for_so_long() -> None:
-    """Then the call is made all the same: its server says what is left."""
-    world, client, _ = served(limits=Limits(visit_wait_s=8.0))
+def test_a_completion_is_waited_for_up_to_a_bound() -> None:
+    """After that the call is sent all the same, and the server says what is missing."""
+    world, client, _ = served(limits=Limits(url_elicitation_wait_s=8.0))
     channel, _ = agreed(world, client, "a")
     world.wait(7.75)
-    assert not world.hears("tools/call")
+    assert not world.was_sent("tools/call")
     world.wait(0.25)
-    give(world, world.hear("tools/call"))
+    respond(world, world.take_sent("tools/call"))
     assert "result" in client.answered(channel, client.last_id)
 
 
@@ -87,14 +88,14 @@ def test_a_visit_is_waited_for_so_long() -> None:
         {"elicitations": [page("a") | {"mode": 7}]},
     ],
 )
-def test_a_refusal_that_names_no_page_is_told_as_it_is(data: Any) -> None:
-    """The call is over, and is not made again."""
+def test_an_error_that_names_no_page_is_passed_on(data: Any) -> None:
+    """The call is over, and is not repeated."""
     world, client, _ = served()
     channel = client.request("tools/call", name="t")
-    heard = world.hear("tools/call")
-    said = {"code": -32042, "message": "visit"} | ({} if data is None else {"data": data})
-    world.reply(heard, error(str(heard.id), json.dumps(said)))
+    received = world.take_sent("tools/call")
+    failure = {"code": -32042, "message": "visit"} | ({} if data is None else {"data": data})
+    world.reply(received, error(str(received.id), json.dumps(failure)))
     answer = client.answered(channel, client.last_id)
     assert answer.get("result", {}).get("resultType") != "input_required"
     assert "visit" in json.dumps(answer)
-    assert not world.hears("tools/call")
+    assert not world.was_sent("tools/call")

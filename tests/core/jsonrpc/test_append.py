@@ -1,4 +1,4 @@
-"""What a peer's result holds is found, or nothing is; none of its shapes disturbs."""
+"""Reading a peer's result: arrays, members and texts are found where they are, and nothing is found elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The envelope: read once, refused in one way, and everything inside it left as it came."""
+"""The JSON-RPC envelope: messages are read once and refused in one way, and their contents stay as they came."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def envelope(*members: tuple[str, bytes], space: bytes = b"") -> bytes:
     return space + b"{" + space + (space + b"," + space).join(parts) + space + b"}" + space
 
 
-# --- What is read ---------------------------------------------------------------------------------------------------
+# --- Reading --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def envelope(*members: tuple[str, bytes], space: bytes = b"") -> bytes:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_numbers_of_ours_are_known_again(raw: bytes, number: int | None) -> None:
+def test_our_own_ids_are_recognized(raw: bytes, number: int | None) -> None:
     assert jsonrpc.number_of(raw) == number
 
 
 @pytest.mark.parametrize("space", [b"", b" \t\r\n"])
 def test_every_kind_in_every_order(space: bytes) -> None:
-    """A request, a notification, a result and an error are what their members say, in whatever order those come."""
+    """The members decide whether a message is a request, a notification, a result or an error, in any order."""
     version, params = ("jsonrpc", b'"2.0"' if space else b'"2\\u002e0"'), b'{"a": [1]}'
     kinds: list[tuple[list[tuple[str, bytes]], Frame]] = [
         ([("id", b"1"), ("method", b'"m"'), ("params", params)], Frame(b"1", "m", params)),
@@ -93,14 +93,14 @@ def test_every_kind_in_every_order(space: bytes) -> None:
 
 @pytest.mark.parametrize("id_raw", IDS, ids=range(len(IDS)))
 def test_an_id_comes_back_byte_for_byte(id_raw: bytes) -> None:
-    """Of any size and spelling, on everything that has one."""
+    """Ids of any size and spelling are kept, on every kind of message that has one."""
     assert jsonrpc.decode(jsonrpc.encode_request(id_raw, "m", None)).id_raw == id_raw
     assert jsonrpc.decode(jsonrpc.encode_result(id_raw, b"{}")).id_raw == id_raw
     assert jsonrpc.decode(jsonrpc.encode_error(id_raw, -1, "no")).id_raw == id_raw
 
 
 def test_ids_are_equal_by_value() -> None:
-    """Spelling makes no difference, type does; what no value can stand for equals itself only."""
+    """The spelling makes no difference, the type does; an id that no value can represent equals itself only."""
     for one, two in itertools.product(IDS, repeat=2):
         same = id_value(one) == id_value(two)
         assert (jsonrpc.id_key(one) == jsonrpc.id_key(two)) == same, (one[:40], two[:40])
@@ -119,18 +119,18 @@ def test_any_two_ids_are_equal_by_value(one: bytes, two: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", [*NO_IDS, b"null"])
-def test_what_is_no_id_has_no_key(raw: bytes) -> None:
+def test_a_value_that_is_no_id_has_no_key(raw: bytes) -> None:
     assert jsonrpc.id_key(raw) is None
 
 
-# --- What is refused ------------------------------------------------------------------------------------------------
+# --- Refusals -------------------------------------------------------------------------------------------------------
 
 VERSION = b'"jsonrpc":"2.0"'
 
 
 @pytest.mark.parametrize("id_raw", NO_IDS)
 def test_an_id_of_another_kind_is_refused(id_raw: bytes) -> None:
-    """Neither fractions nor structures are ids, and nobody can be answered under one."""
+    """Fractions and structures are no ids, and cannot be answered."""
     for rest in (b'"method":"m"', b'"result":{}', b'"error":{}'):
         error = refused(b"{" + VERSION + b',"id":' + id_raw + b"," + rest + b"}")
         assert (error.rpc_code, error.id_raw) == (INVALID_REQUEST, None)
@@ -170,7 +170,7 @@ def test_an_id_of_another_kind_is_refused(id_raw: bytes) -> None:
     ],
 )
 def test_envelope_errors(message: bytes, rpc_code: int, id_raw: bytes | None) -> None:
-    """Each says whose message it was where that can be known, and its reply is itself a readable message."""
+    """Each error names the message's id where that is known, and its reply is a readable message."""
     error = refused(message)
     assert (error.rpc_code, error.id_raw, error.http_status) == (rpc_code, id_raw, 400)
     reply = jsonrpc.decode(jsonrpc.parse_failure(error))
@@ -179,7 +179,7 @@ def test_envelope_errors(message: bytes, rpc_code: int, id_raw: bytes | None) ->
 
 
 def test_errors_quote_little() -> None:
-    """However much a peer sent, it gets at most a line of it back."""
+    """An error holds at most a line of the peer's message, however much was sent."""
     huge = b"[" + b"1," * 100_000 + b"1]"
     for members in (
         b'"id":' + huge,
@@ -191,19 +191,19 @@ def test_errors_quote_little() -> None:
 
 
 @given(data=st.binary(max_size=30) | st.text(alphabet='{}[]":,\\u019idmethod ', max_size=30).map(str.encode))
-def test_no_bytes_raise_anything_else(data: bytes) -> None:
-    """A frame or one refusal, and a refusal can be answered."""
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    """Any bytes give a frame or a refusal, and a refusal can be answered."""
     try:
         jsonrpc.decode(data)
     except RemoteProtocolError as error:
         jsonrpc.decode(jsonrpc.parse_failure(error))
 
 
-# --- There and back -------------------------------------------------------------------------------------------------
+# --- Round trips ----------------------------------------------------------------------------------------------------
 
 
 @given(id_raw=ids, method=methods, params=st.none() | payloads)
-def test_calls_come_back(id_raw: bytes, method: str, params: bytes | None) -> None:
+def test_an_encoded_request_is_decoded(id_raw: bytes, method: str, params: bytes | None) -> None:
     request = jsonrpc.encode_request(id_raw, method, params)
     assert jsonrpc.decode(request) == Frame(id_raw, method, params)
     notification = jsonrpc.encode_notification(method, params)
@@ -211,7 +211,7 @@ def test_calls_come_back(id_raw: bytes, method: str, params: bytes | None) -> No
 
 
 @given(id_raw=ids, payload=st.sampled_from(ANY) | payloads)
-def test_replies_come_back(id_raw: bytes, payload: bytes) -> None:
+def test_an_encoded_response_is_decoded(id_raw: bytes, payload: bytes) -> None:
     assert jsonrpc.decode(jsonrpc.encode_result(id_raw, payload)) == Frame(id_raw, result=payload)
     assert jsonrpc.decode(jsonrpc.encode_error_raw(id_raw, payload)) == Frame(id_raw, error=payload)
     assert jsonrpc.decode(jsonrpc.encode_error_raw(None, payload)) == Frame(None, error=payload)
@@ -220,7 +220,7 @@ def test_replies_come_back(id_raw: bytes, payload: bytes) -> None:
 @given(
     code=st.integers(-(2**31), 2**31), text=st.text(max_size=9), more=st.none() | st.dictionaries(st.text(), st.text())
 )
-def test_an_error_says_what_it_was_given(code: int, text: str, more: dict[str, str] | None) -> None:
+def test_an_encoded_error_holds_its_members(code: int, text: str, more: dict[str, str] | None) -> None:
     frame = jsonrpc.decode(jsonrpc.encode_error(b"1", code, text, more))
     assert frame.error is not None
     expected: dict[str, object] = {"code": code, "message": text}
@@ -239,7 +239,7 @@ def test_an_error_says_what_it_was_given(code: int, text: str, more: dict[str, s
         b'{"code":-0,"message":""}',
     ],
 )
-def test_a_readable_error_passes_as_it_is(error: bytes) -> None:
+def test_a_readable_error_is_not_changed(error: bytes) -> None:
     assert jsonrpc.usable_error(error) == error
 
 
@@ -260,7 +260,7 @@ def test_a_readable_error_passes_as_it_is(error: bytes) -> None:
     ],
 )
 def test_an_unreadable_error_is_wrapped_and_not_lost(error: bytes, message: str) -> None:
-    """What clients choke on becomes an error they can read, with the original inside, byte for byte."""
+    """An error that clients could not read becomes one they can, with the original inside, byte for byte."""
     usable = jsonrpc.usable_error(error)
     assert jsonrpc.usable_error(usable) == usable
     assert b'"dev.isthmus/original":' + error + b"}" in usable
@@ -270,7 +270,7 @@ def test_an_unreadable_error_is_wrapped_and_not_lost(error: bytes, message: str)
 
 @pytest.mark.parametrize("error", [b'{"code":1,"message":"caf\xe9"}', b'{"code":1,"caf\xe9":2}', b'"caf\xe9"'])
 def test_an_error_that_is_not_utf8_is_made_readable(error: bytes) -> None:
-    """An error page in another encoding must not reach the client as text it cannot decode."""
+    """An error page in another encoding does not reach the client as undecodable text."""
     usable = jsonrpc.usable_error(error)
     assert "caf\ufffd" in usable.decode()
     assert jsonrpc.decode(jsonrpc.encode_error_raw(b"1", usable)).error == usable
@@ -282,7 +282,7 @@ def test_an_error_that_is_not_utf8_is_made_readable(error: bytes) -> None:
 @pytest.mark.parametrize("name", [b'"progressToken"', b'"progress\\u0054oken"'])
 @pytest.mark.parametrize("token", IDS, ids=range(len(IDS)))
 def test_a_progress_token_is_found_and_replaced_alone(token: bytes, name: bytes) -> None:
-    """However it is spelled; all bytes around it stay."""
+    """The token is found however its key is spelled, and all bytes around it stay."""
     before = b'{ "a" : {' + name + b':0,"x":1.0}, "_meta" : { ' + name + b" : "
     after = b' ,"k":[1e400]},"z":"\\ud800"}'
     params = before + token + after
@@ -310,7 +310,7 @@ def test_no_progress_token(params: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("raw", [raw for raw in NO_IDS if raw != b"null"])
-def test_what_is_no_progress_token(raw: bytes) -> None:
+def test_a_malformed_progress_token_is_refused(raw: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         jsonrpc.progress_token(b'{"_meta":{"progressToken":' + raw + b"}}")
     assert caught.value.rpc_code == INVALID_PARAMS
@@ -332,7 +332,7 @@ def test_what_is_no_progress_token(raw: bytes) -> None:
         (b"\xff", ""),
     ],
 )
-def test_what_a_broken_message_was_is_told_where_it_can_be(message: bytes, shape: str) -> None:
+def test_the_shape_of_a_broken_message_is_recognized(message: bytes, shape: str) -> None:
     assert refused(message).shape == shape
 
 
@@ -348,8 +348,8 @@ def test_null_counts_as_absence() -> None:
 
 
 @pytest.mark.parametrize("opening, closing", [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"[":', b"}]")])
-def test_what_was_decoded_can_be_read_again_on_a_deeper_stack(opening: bytes, closing: bytes) -> None:
-    """Whatever the depth: either it is refused at once, or it is no surprise to anybody later."""
+def test_a_decoded_message_can_be_read_again_on_a_deeper_stack(opening: bytes, closing: bytes) -> None:
+    """Nesting of any depth is refused at once, or can be read again later."""
 
     def read_again(message: bytes, frames: int) -> None:
         if frames:
@@ -370,16 +370,16 @@ def test_what_was_decoded_can_be_read_again_on_a_deeper_stack(opening: bytes, cl
             jsonrpc.decode(broken := message.replace(b'"2.0"', b'"2.0","half":' + half))
             read_again(broken, 50)
     assert refusals
-    for levels, said in refusals:
+    for levels, message_text in refusals:
         assert levels > 200
-        assert "nested too deeply" in said
+        assert "nested too deeply" in message_text
 
 
 @pytest.mark.parametrize(
     "params",
     [b'{"_meta":{"progressToken":1},"_meta":{}}', b'{"_meta":{"progressToken":1,"progress\\u0054oken":2}}'],
 )
-def test_a_token_two_readers_disagree_about_is_refused(params: bytes) -> None:
+def test_an_ambiguous_progress_token_is_refused(params: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="twice"):
         jsonrpc.progress_token(params)
 
@@ -400,7 +400,7 @@ def test_text_is_read_escaped_or_not(text: str) -> None:
 
 
 @pytest.mark.parametrize("raw", [None, b"1", b"null", b"{}", b'"\\ud800"'])
-def test_what_is_no_text(raw: bytes | None) -> None:
+def test_a_value_that_is_no_text(raw: bytes | None) -> None:
     assert jsonrpc.text_of(raw) is None
 
 
@@ -410,7 +410,7 @@ def test_what_is_no_text(raw: bytes | None) -> None:
 @given(messages=st.lists(st.sampled_from([jsonrpc.encode_result(i, p) for i in IDS[:6] for p in ANY] + [b"1", b"{}"])))
 @pytest.mark.parametrize("space", [b"", b"\r\n\t "])
 def test_a_batch_is_split_into_its_messages(messages: list[bytes], space: bytes) -> None:
-    """Each message keeps its bytes; a single one is no batch."""
+    """Each message keeps its bytes; a single message is no batch."""
     batch = space + b"[" + space + (space + b"," + space).join(messages) + space + b"]" + space
     assert jsonrpc.is_batch(batch)
     assert jsonrpc.split_batch(batch) == messages
@@ -418,7 +418,7 @@ def test_a_batch_is_split_into_its_messages(messages: list[bytes], space: bytes)
 
 
 @pytest.mark.parametrize("batch", [b"[", b"[1,]", b"[1]]", b"{}", b'["\xff"]', b"[" * 5000])
-def test_what_is_no_batch(batch: bytes) -> None:
+def test_a_malformed_batch_is_refused(batch: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         jsonrpc.split_batch(batch)
 
@@ -436,7 +436,7 @@ _MEMBERS = st.sampled_from(
 @given(first=st.sampled_from([b'"jsonrpc":"2.0"', b'"id":1']), rest=st.lists(_MEMBERS, max_size=4))
 @settings(max_examples=300)
 def test_a_message_without_spaces_means_the_same_as_one_with_them(first: bytes, rest: list[bytes]) -> None:
-    """The first is read in a shorter way, where it is one that most would write: no member is missed, or read twice."""
+    """The compact form is read in a shorter way. No member is missed, or read twice."""
     message = b"{" + b",".join([first, *rest]) + b"}"
 
     def outcome(text: bytes) -> object:
@@ -484,12 +484,12 @@ def test_the_code_of_an_error_is_a_whole_number_or_none(error: bytes, code: int 
         (b'"no"', False),
     ],
 )
-def test_an_error_that_clients_could_not_read_is_kept_within_one_that_they_can(error: bytes, is_usable: bool) -> None:
-    """With its message, where that is text."""
+def test_a_wrapped_error_keeps_its_message(error: bytes, is_usable: bool) -> None:
+    """The message of the original is kept, where it is text."""
     usable = jsonrpc.usable_error(error)
     if is_usable:
         assert usable == error
         return
-    told = json.loads(usable)
+    wrapped = json.loads(usable)
     message = "m" if b'"message":"m"' in error and error.count(b'"code"') < 2 else ""
-    assert told == {"code": -32603, "message": message, "data": {"dev.isthmus/original": json.loads(error)}}
+    assert wrapped == {"code": -32603, "message": message, "data": {"dev.isthmus/original": json.loads(error)}}

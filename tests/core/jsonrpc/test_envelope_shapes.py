@@ -1,4 +1,4 @@
-"""What is said of messages of another shape, and how much of one is looked at."""
+"""The words of refusals of malformed messages, and the bounds of reading."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def refused(message: bytes) -> RemoteProtocolError:
 
 @pytest.mark.parametrize("raw", KINDS)
 def test_a_value_of_another_kind_is_named(raw: bytes) -> None:
-    """By what it is, with nothing of it; numbers as they are, where that helps to find the fault."""
+    """The refusal names the kind of the value and shows nothing of it, except for numbers, which help to find the
+    fault."""
     kind = KINDS[raw]
     if not raw.startswith(b'"'):
         error = refused(b'{"jsonrpc":"2.0","id":1,"method":%b}' % raw) if raw != b"null" else None
@@ -50,12 +51,12 @@ def test_a_value_of_another_kind_is_named(raw: bytes) -> None:
         refused(b'{"jsonrpc":%b,"id":1,"method":"m"}' % raw).message == f'got jsonrpc {seen}, expected "jsonrpc":"2.0"'
     )
     if envelope.id_key(raw) is None and raw != b"null":
-        said = refused(b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % raw).message
-        assert said == f"got the id {seen}, expected a string or an integer"
+        message = refused(b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % raw).message
+        assert message == f"got the id {seen}, expected a string or an integer"
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (b'"2.1"', '"2.1"'),
         (b"1.0", "1.0"),
@@ -68,12 +69,12 @@ def test_a_value_of_another_kind_is_named(raw: bytes) -> None:
         (b'""', "a string"),
     ],
 )
-def test_a_version_is_shown_as_it_is(raw: bytes, said: str) -> None:
-    """As long as it is short and has but digits and signs."""
-    assert envelope.described(raw) == said
+def test_a_version_is_shown_as_it_is(raw: bytes, message: str) -> None:
+    """A version is shown if it is short and holds only digits and signs."""
+    assert envelope.described(raw) == message
 
 
-def test_what_is_missing_is_named() -> None:
+def test_a_missing_member_is_named() -> None:
     rest = b'"jsonrpc":"2.0","id":1'
     assert refused(b"{%b}" % rest).message == "got neither method, result nor error, expected exactly one"
     both = refused(b'{%b,"result":1,"error":{}}' % rest)
@@ -85,7 +86,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 @pytest.mark.parametrize("space", [b"", b" ", b"\t", b"\r", b"\n", b" \t\r\n" * 9])
-def test_a_batch_is_told_by_its_first_character_that_is_no_space(space: bytes) -> None:
+def test_a_batch_is_recognized_by_its_first_character_after_white_space(space: bytes) -> None:
     assert envelope.is_batch(space + b"[]")
     for other in (b"{}", b"", b'"["', b"\x0b[]", b"\xef\xbb\xbf[]"):
         assert not envelope.is_batch(space + other)
@@ -96,7 +97,7 @@ def test_a_batch_is_told_by_its_first_character_that_is_no_space(space: bytes) -
 
 @pytest.mark.parametrize("digits", [3999, 4000, 4001, 5000])
 def test_numbers_of_up_to_four_thousand_digits_are_numbers(digits: int) -> None:
-    """Those that are longer are ids all the same, equal to themselves and to nothing else, and none of ours."""
+    """A longer number is an id, too: equal to itself and to nothing else, and none of ours."""
     bare = b"7" * digits
     number = int(bare.decode()) if digits <= 4000 else None
     for raw, value in (
@@ -119,12 +120,12 @@ def test_numbers_of_up_to_four_thousand_digits_are_numbers(digits: int) -> None:
 
 
 @pytest.mark.parametrize("raw", [b'"1.0"', b'"-1"', b'"1 "', b'" 1"', b'"\xc2\xb2"', b'"+1"', b'"0x1"', b"true"])
-def test_a_text_that_is_no_number_of_ours_is_none(raw: bytes) -> None:
-    """Ours have digits and nothing else."""
+def test_a_text_other_than_digits_is_no_id_of_ours(raw: bytes) -> None:
+    """Our ids have digits only."""
     assert envelope.number_of(raw) is None
 
 
-# --- What is built --------------------------------------------------------------------------------------------------
+# --- Building -------------------------------------------------------------------------------------------------------
 
 
 def test_every_kind_of_message_is_built_member_by_member() -> None:
@@ -153,7 +154,7 @@ def test_every_kind_of_message_is_built_member_by_member() -> None:
     ],
 )
 def test_an_error_is_wrapped_in_one_that_can_be_read(error: bytes, usable: bytes | None) -> None:
-    """With its message, if that is text, and with all of it as the data."""
+    """The wrapper keeps the message, if that is text, and holds the whole original as its data."""
     if usable is None:
         assert envelope.usable_error(error) == error
     else:
@@ -163,7 +164,7 @@ def test_an_error_is_wrapped_in_one_that_can_be_read(error: bytes, usable: bytes
 
 @pytest.mark.parametrize("shape", ["", "call", "reply"])
 def test_a_message_that_could_not_be_read_is_answered_under_its_senders_id(shape: str) -> None:
-    """An answer has none of its sender's; and without a code of its own it is an invalid request."""
+    """A response is answered without an id; a fault without a code is an invalid request."""
     for code in (0, -32700):
         fault = RemoteProtocolError("no", rpc_code=code, id_raw=b"7", shape=shape)  # type: ignore[arg-type]
         assert json.loads(envelope.parse_failure(fault)) == {
@@ -178,7 +179,7 @@ def test_a_message_that_could_not_be_read_is_answered_under_its_senders_id(shape
 
 @pytest.mark.parametrize("size", [0, 200, 255, 256, 257, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 100_000])
 def test_a_message_of_any_length_reads_the_same(size: int) -> None:
-    """Also where another way of reading it begins."""
+    """Sizes on both sides of the bound between two ways of reading give the same frame."""
     head = len(b'{"jsonrpc":"2.0","id":1,"result":""}')
     payload = b'"%b"' % (b"x" * max(0, size - head))
     assert envelope.decode(envelope.encode_result(b"1", payload)) == Frame(b"1", result=payload)
@@ -191,7 +192,7 @@ def test_a_message_of_any_length_reads_the_same(size: int) -> None:
 
 
 def read_again(message: bytes, frames: int) -> None:
-    """Look into it where the stack has so many fewer levels left."""
+    """Reads the message again with so many more frames on the stack."""
     if frames:
         read_again(message, frames - 1)
     else:
@@ -200,8 +201,8 @@ def read_again(message: bytes, frames: int) -> None:
 
 @pytest.mark.parametrize("space", [b"", b" "])
 @pytest.mark.parametrize("pad", [0, 64 * 1024])
-def test_however_long_it_is_what_was_decoded_can_be_read_again(space: bytes, pad: int) -> None:
-    """On a deeper stack, whatever its depth; so can each message of a batch."""
+def test_a_decoded_message_of_any_length_can_be_read_again(space: bytes, pad: int) -> None:
+    """A message or a batch of any depth that was read can be read on a deeper stack."""
     outcomes = set()
     for levels in (200, *range(300, 1000, 23), 2000):
         result = b'["%b",%b1%b]' % (b"x" * pad, b"[" * levels, b"]" * levels)
@@ -218,11 +219,11 @@ def test_however_long_it_is_what_was_decoded_can_be_read_again(space: bytes, pad
     assert all(each == "read" or "nested too deeply" in each for each in outcomes)
 
 
-# --- What is absent, and whose it is --------------------------------------------------------------------------------
+# --- Absent members and ids -----------------------------------------------------------------------------------------
 
 
 def test_a_member_that_is_null_beside_another_is_absent() -> None:
-    """Also a method, on an answer."""
+    """A null method on a response counts as absent, too."""
     head = b'"jsonrpc":"2.0","id":1,"method":null'
     assert envelope.decode(b'{%b,"result":{}}' % head) == Frame(b"1", result=b"{}")
     assert envelope.decode(b'{%b,"error":{}}' % head) == Frame(b"1", error=b"{}")
@@ -248,13 +249,13 @@ def test_a_member_that_is_null_beside_another_is_absent() -> None:
         (b'"id":1', "", True),
     ],
 )
-def test_whose_a_broken_message_is_is_told(rest: bytes, shape: str, is_answerable: bool) -> None:
-    """A call can be refused under its id, and an answer ends what it answers."""
+def test_the_id_of_a_broken_message_is_found(rest: bytes, shape: str, is_answerable: bool) -> None:
+    """A request can be refused under its id, and a response ends the request that it answers."""
     for space in (b"", b" "):
         error = refused(b'{"jsonrpc":"2.0",%b%b}' % (space, rest))
         assert (error.shape, error.id_raw) == (shape, b"1" if is_answerable else None)
 
 
-def test_the_mark_of_utf8_is_that_of_the_standard() -> None:
-    """RFC 3629, section 6."""
+def test_the_byte_order_mark_is_that_of_the_standard() -> None:
+    """Source: RFC 3629, section 6."""
     assert "\ufeff".encode() == envelope.MARK

@@ -1,4 +1,4 @@
-"""Numbers by their digits mean what exact arithmetic says they mean."""
+"""Numbers read by their digits have the value that exact arithmetic gives."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_the_last_safe_integers_are_safe(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["9007199254740992", "-9007199254740992", "1e16", "1e400", "1e-1", "0.5"])
-def test_no_others_are(text: str) -> None:
+def test_other_integers_are_not_safe(text: str) -> None:
     assert safe_integer(text) is None
 
 
 @pytest.mark.parametrize("text", ["1e999999999999999999999", "1E-999999999", "9" * 100_000, "0." + "0" * 100_000 + "1"])
-def test_size_costs_nothing_but_its_digits(text: str) -> None:
+def test_a_number_of_any_size_is_compared_by_digits(text: str) -> None:
     """No number is computed, so none is too large."""
     assert normal_form(text) == normal_form(text.replace("E", "e"))
     assert safe_integer(text) is None

@@ -1,4 +1,4 @@
-"""A dotted path is keys with dots between, an empty one too, and marks for the items of lists."""
+"""Dotted paths: keys with dots between, which may be empty, and marks for the items of lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One level of JSON as spans: what the standard library reads there, and nothing else of the bytes touched."""
+"""One level of JSON as spans: the reader agrees with the standard library, and edits touch no other bytes."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def refused(call: Callable[..., object], *args: object) -> RemoteProtocolError:
 
 
 def problem_of(call: Callable[[], object]) -> RemoteProtocolError | None:
-    """What the call raised, if it was the peer's error; any other exception fails the test."""
+    """The error that the call raised, if it was the peer's; any other exception fails the test."""
     try:
         call()
     except RemoteProtocolError as error:
@@ -150,7 +150,7 @@ def test_spans_are_the_elements(made: tuple[bytes, list[bytes]]) -> None:
 
 @pytest.mark.parametrize("text", [b'"\\ud800"', b'"a\\udfffb"', b'"\\\\\\ud800"', b'"\\ud83d\\ud83d\\ude00"'])
 def test_half_a_surrogate_pair_is_kept(text: bytes) -> None:
-    """Text cut in the middle of a character passes as it came, in values, elements and keys."""
+    """Text cut in the middle of a character passes unchanged, in values, elements and keys."""
     data = b'{"a":' + text + b', "b":[' + text + b"]," + text[:-1] + b'k":1}'
     spans = members(data)
     assert take(data, spans["a"]) == text
@@ -171,7 +171,7 @@ SPELLINGS = [b'"key"', b'"\\u006bey"', b'"k\\u0065y"']
 @pytest.mark.parametrize("second", SPELLINGS)
 @pytest.mark.parametrize("first", SPELLINGS)
 def test_a_key_twice_is_refused(first: bytes, second: bytes) -> None:
-    """Whatever the two values are (one may begin like the other), however the key is spelled, whatever lies between."""
+    """A repeated key is refused, however it is spelled, whatever its two values are, and whatever lies between."""
     for one, two in itertools.product(DUPLICATES, repeat=2):
         for between in (b"", b'"x":1,', b'"x":{"key":1},'):
             for space in (b"", b" "):
@@ -195,15 +195,15 @@ def test_any_key_repeated_is_refused(
         assert "twice" in refused(members, doubled).message
 
 
-def test_a_key_twice_below_the_level_is_nobody_s_business_here() -> None:
-    """What is not read is not judged, and stays as it is."""
+def test_a_key_twice_below_the_level_is_left_alone() -> None:
+    """Deeper levels are not judged, and stay as they are."""
     data = b'{"a":{"b":1,"b":2},"c":[{"d":1,"d":1}]}'
     assert [take(data, span) for span in members(data).values()] == [b'{"b":1,"b":2}', b'[{"d":1,"d":1}]']
     assert set_member(data, "e", b"1") == data[:-1] + b',"e":1}'
 
 
 def test_an_error_does_not_repeat_a_huge_key() -> None:
-    """What the peer is told stays short, and reading a huge key stays cheap."""
+    """The error stays short, and reading a huge key stays cheap."""
     key = b'"' + b"k\\n" * 200_000 + b'"'
     assert len(refused(members, b"{" + key + b":1," + key + b":2}").message) < 300
     assert len(members(b"{" + key + b":1}")) == 1
@@ -238,7 +238,7 @@ def mutants(draw: st.DrawFn) -> bytes:
 
 
 def judge(data: bytes) -> tuple[bool, bool]:
-    """Whether the standard library reads an object with distinct keys, or an array, in it."""
+    """Returns whether the standard library reads an object with distinct keys in it, and whether it reads an array."""
     try:
         value = parse(data)
     except ValueError:
@@ -250,8 +250,8 @@ def judge(data: bytes) -> tuple[bool, bool]:
 
 
 @given(data=mutants() | st.binary(max_size=12) | st.lists(st.sampled_from(FRAGMENTS), max_size=8).map(b"".join))
-def test_it_is_json_exactly_if_the_standard_library_says_so(data: bytes) -> None:
-    """Acceptance agrees with an independent reader on whatever comes, and a refusal is always the peer's error."""
+def test_text_is_json_exactly_if_the_standard_library_accepts_it(data: bytes) -> None:
+    """Acceptance agrees with an independent reader, and a refusal is always the peer's error."""
     for read, expected in zip((members, elements), judge(data), strict=True):
         problem = problem_of(lambda read=read: (check_utf8(data), read(data)))  # type: ignore[misc]
         assert (problem is None) == expected
@@ -259,8 +259,8 @@ def test_it_is_json_exactly_if_the_standard_library_says_so(data: bytes) -> None
 
 
 @given(data=mutants() | st.binary(max_size=12))
-def test_nothing_else_is_ever_raised(data: bytes) -> None:
-    """Every reader and editor refuses what it cannot use with one error, unchecked bytes included."""
+def test_unusable_bytes_raise_one_error(data: bytes) -> None:
+    """Every reader and editor refuses unusable input with one error, unchecked bytes included."""
     for call in (
         lambda: members(data),
         lambda: elements(data),
@@ -292,14 +292,14 @@ def test_nothing_else_is_ever_raised(data: bytes) -> None:
         (b"null", INVALID_REQUEST),
     ],
 )
-def test_no_json_and_no_object_are_told_apart(data: bytes, rpc_code: int) -> None:
+def test_broken_json_and_other_values_have_their_codes(data: bytes, rpc_code: int) -> None:
     """JSON-RPC has a code of its own for text that is no JSON."""
     assert refused(members, data).rpc_code == rpc_code
 
 
 @pytest.mark.parametrize("depth", [2_000, 1_000_000])
 def test_deep_nesting_is_refused(depth: int) -> None:
-    """No depth exhausts the stack: it is an ordinary refusal."""
+    """No depth exhausts the stack."""
     for inner in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth, b'["\\ud800",' + b"[" * depth):
         for error in (refused(members, b'{"a":' + inner + b"}"), refused(elements, b"[" + inner + b"]")):
             assert error.rpc_code == PARSE_ERROR
@@ -307,7 +307,7 @@ def test_deep_nesting_is_refused(depth: int) -> None:
 
 
 @given(data=st.binary(max_size=8))
-def test_utf8_is_what_the_decoder_says(data: bytes) -> None:
+def test_utf8_is_checked_as_the_decoder_does(data: bytes) -> None:
     """Bytes pass if they decode, and the error names the first that does not."""
     wrong_at = None
     try:
@@ -339,7 +339,7 @@ def test_splicing_is_cutting_and_pasting(data: bytes, cuts: list[int], texts: li
     assert splice(data, []) == data
 
 
-def test_overlapping_edits_are_our_own_mistake() -> None:
+def test_overlapping_edits_are_the_callers_mistake() -> None:
     with pytest.raises(AssertionError):
         splice(b"abcdef", [Edit(0, 3, b""), Edit(2, 4, b"")])
 
@@ -348,7 +348,7 @@ def test_overlapping_edits_are_our_own_mistake() -> None:
 def test_a_member_set_is_set_and_all_else_stays(
     made: tuple[bytes, dict[str, bytes], list[bytes]], value: bytes
 ) -> None:
-    """Replaced where it stands, or added at the end; every other byte is where it was."""
+    """The member is replaced where it stands, or added at the end; every other byte is where it was."""
     data, values, _ = made
     for key in values:
         start, stop = members(data)[key]
@@ -381,7 +381,7 @@ def test_a_member_removed_leaves_the_others_as_they_were(made: tuple[bytes, dict
 def test_members_removed_leave_the_others_as_they_were(
     made: tuple[bytes, dict[str, bytes], list[bytes]], data: st.DataObject
 ) -> None:
-    """Several at once are what one after the other is; what is not there is not missed."""
+    """Several members are removed as one after the other would be; absent ones are ignored."""
     text, values, _ = made
     names = data.draw(st.sets(st.sampled_from([*values, "absent"])))
     expected = text
@@ -398,7 +398,7 @@ def test_members_removed_leave_the_others_as_they_were(
 def test_members_inserted_can_be_taken_out(
     made: tuple[bytes, dict[str, bytes], list[bytes]], added: dict[str, bytes]
 ) -> None:
-    """They stand behind the others, in their order; without them every byte is as it was."""
+    """The new members stand behind the others, in order; without them every byte is as it was."""
     data, values, _ = made
     longer = insert_members(data, added)
     assert [(key, take(longer, span)) for key, span in members(longer).items()] == [*values.items(), *added.items()]
@@ -430,7 +430,7 @@ def test_an_array_extended_keeps_its_elements(
 
 
 def depth(data: bytes) -> int:
-    """How many frames are below."""
+    """The number of frames below on the stack."""
     frame, count = sys._getframe(), 0
     while frame.f_back is not None:
         frame, count = frame.f_back, count + 1
@@ -438,7 +438,7 @@ def depth(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("levels", [0, 1, 5])
-def test_what_is_read_deeper_is_read_on_a_stack_with_so_many_levels_more(levels: int) -> None:
+def test_a_check_leaves_room_for_a_deeper_stack(levels: int) -> None:
     before = depth(b"")
     assert deeper(depth, b"", levels) - before == levels + 1
     assert deeper(depth, b"") - before == DEPTH_SPARE + 1
@@ -447,13 +447,13 @@ def test_what_is_read_deeper_is_read_on_a_stack_with_so_many_levels_more(levels:
 @pytest.mark.parametrize(
     "text", [b"[" * 300 + b"}", b'["\\ud800",' + b"[" * 300 + b"}", b"{" * 300, b"[" * 300 + b"\xff"]
 )
-def test_what_is_no_json_is_not_judged_by_its_depth(text: bytes) -> None:
-    """Its reader will say what it is."""
+def test_broken_json_passes_the_depth_check(text: bytes) -> None:
+    """The reader refuses it afterwards."""
     check_depth(text)
 
 
 @pytest.mark.parametrize("beginning", [b"", b'"\\ud800",'])
-def test_what_is_nested_too_deeply_is_refused(beginning: bytes) -> None:
+def test_too_deep_nesting_is_refused(beginning: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="nested too deeply") as caught:
         check_depth(b"[" + beginning + b"[" * 100_000 + b"]" * 100_001)
     assert caught.value.rpc_code == PARSE_ERROR

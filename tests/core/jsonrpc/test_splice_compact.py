@@ -1,4 +1,4 @@
-"""Members of objects as most are written are found at once, where they are, and all others are left to be read."""
+"""The short way of splicing: compact objects are read at once, and all others are left to the full reader."""
 
 from __future__ import annotations
 
@@ -49,15 +49,13 @@ VALUES = st.recursive(
         (b'{"a":' + b"[" * 100_000, None),
     ],
 )
-def test_an_object_without_anything_between_its_members_is_read_at_once(
-    data: bytes, values: dict[str, bytes] | None
-) -> None:
+def test_a_compact_object_is_read_at_once(data: bytes, values: dict[str, bytes] | None) -> None:
     found = compact_members(data)
     assert (None if found is None else {key: data[place] for key, place in found.items()}) == values
 
 
 @given(value=st.dictionaries(NAMES, VALUES, max_size=4), is_ascii=st.booleans(), space=st.sampled_from(["", " "]))
-def test_what_is_found_at_once_is_what_is_there(value: dict[str, object], is_ascii: bool, space: str) -> None:
+def test_the_short_way_finds_the_members_that_are_there(value: dict[str, object], is_ascii: bool, space: str) -> None:
     data = json.dumps(value, ensure_ascii=is_ascii, separators=("," + space, ":" + space)).encode()
     spans = members(data)
     assert {key: json.loads(data[span.start : span.stop]) for key, span in spans.items()} == value
@@ -80,9 +78,7 @@ def test_what_is_found_at_once_is_what_is_there(value: dict[str, object], is_asc
         (b' {"x": 1 } ', {}, b' {"x": 1 } '),
     ],
 )
-def test_members_are_inserted_behind_its_own_and_taken_out_again(
-    data: bytes, added: dict[str, bytes], made: bytes
-) -> None:
+def test_members_are_inserted_at_the_end_and_removed_again(data: bytes, added: dict[str, bytes], made: bytes) -> None:
     assert insert_members(data, added) == made
     assert remove_members(made, added.keys()) == data
 
@@ -97,7 +93,7 @@ def test_members_are_inserted_behind_its_own_and_taken_out_again(
     ],
 )
 def test_an_array_is_extended_at_either_end(data: bytes, behind: bytes, before: bytes) -> None:
-    """At its own end, if nothing is said."""
+    """The default is its own end."""
     assert extend_array(data, [b"1", b"2"]) == extend_array(data, [b"1", b"2"], at_front=False) == behind
     assert extend_array(data, [b"1", b"2"], at_front=True) == before
     assert extend_array(data, []) == extend_array(data, [], at_front=True) == data

@@ -1,4 +1,4 @@
-"""What the oracle wants of results, tasks and rounds of questions, member by member."""
+"""The oracle's rules of results, tasks and rounds of server requests, member by member."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from isthmus.core.oracle import Oracle
-from oracle_casing import breaks, detailed, task
+from oracle_case import breaks, detailed, task
 from wire_scenes import K, Wire
 
 V4, V5 = "2025-11-25", "2026-07-28"
 
-# --- Results without sessions -----------------------------------------------------------------------------------------
+# --- Stateless results ------------------------------------------------------------------------------------------------
 
 LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
 
@@ -32,8 +32,8 @@ LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/li
     ],
     ids=str,
 )
-def test_what_can_be_kept_says_for_how_long_and_for_whom(ttl: Any, scope: Any, is_right: bool) -> None:
-    """2026-07-28 server/utilities/caching: such results, and no others."""
+def test_cacheable_results_have_cache_hints(ttl: Any, scope: Any, is_right: bool) -> None:
+    """Cacheable results need the hints, and no others do. Source: 2026-07-28 server/utilities/caching."""
     for method in (*LISTS, "server/discover", "tools/call", "prompts/get", "completion/complete"):
         wire = Wire(V5)
         given = {"supportedVersions": [V5], "capabilities": {}} if method == "server/discover" else {}
@@ -56,7 +56,7 @@ def test_what_can_be_kept_says_for_how_long_and_for_whom(ttl: Any, scope: Any, i
     ],
     ids=str,
 )
-def test_a_result_is_of_a_kind_that_its_client_knows(kind: Any, able: dict[str, Any], broken: list[str]) -> None:
+def test_a_result_has_a_type_that_its_client_knows(kind: Any, able: dict[str, Any], broken: list[str]) -> None:
     wire = Wire(V5)
     wire.reply(wire.call(meta=wire.meta(able)), resultType=kind)
     assert breaks(wire) == broken
@@ -77,7 +77,7 @@ def test_a_result_is_of_a_kind_that_its_client_knows(kind: Any, able: dict[str, 
     ],
     ids=str,
 )
-def test_a_request_says_who_asks_and_how(name: str, value: Any, broken: list[str]) -> None:
+def test_a_request_has_its_envelope(name: str, value: Any, broken: list[str]) -> None:
     wire = Wire(V5)
     wire.call(meta=wire.meta(**{K + name: value}))
     oracle = Oracle(V5, wire.transport)
@@ -107,9 +107,9 @@ def test_a_request_says_who_asks_and_how(name: str, value: Any, broken: list[str
     ],
     ids=str,
 )
-def test_a_task_has_all_that_it_needs(revision: str, changed: dict[str, Any], is_right: bool) -> None:
+def test_a_task_has_all_its_members(revision: str, changed: dict[str, Any], is_right: bool) -> None:
     wire = Wire(revision)
-    wire.greet()
+    wire.handshake()
     before = len(wire.seen)
     if wire.is_stateless:
         changed = {"ttlMs" if name == "ttl" else name: value for name, value in changed.items()}
@@ -123,7 +123,7 @@ def test_a_task_has_all_that_it_needs(revision: str, changed: dict[str, Any], is
 def test_a_task_that_is_over_stays_so(was: str) -> None:
     for now in ("working", "input_required", "completed", "failed", "cancelled"):
         wire = Wire(V4)
-        wire.greet()
+        wire.handshake()
         before = len(wire.seen)
         for status in (was, now):
             wire.tell("notifications/tasks/status", **task("a", status))
@@ -133,12 +133,12 @@ def test_a_task_that_is_over_stays_so(was: str) -> None:
 
 @pytest.mark.parametrize(("waited_s", "is_early"), [(1.9, True), (2.0, False), (2.1, False)])
 @pytest.mark.parametrize("revision", [V4, V5])
-def test_a_task_is_asked_for_after_its_interval(revision: str, waited_s: float, is_early: bool) -> None:
+def test_a_task_is_polled_after_its_interval(revision: str, waited_s: float, is_early: bool) -> None:
     wire = Wire(revision)
-    wire.greet()
+    wire.handshake()
     before = len(wire.seen)
-    said = detailed("a", pollIntervalMs=2000) if wire.is_stateless else task("a", pollInterval=2000)
-    wire.reply(wire.request("tasks/get", taskId="a", at=10.0), at=10.5, **said)
+    fields = detailed("a", pollIntervalMs=2000) if wire.is_stateless else task("a", pollInterval=2000)
+    wire.reply(wire.request("tasks/get", taskId="a", at=10.0), at=10.5, **fields)
     wire.request("tasks/get", taskId="b", at=10.5)
     wire.request("tasks/get", taskId="a", at=10.5 + waited_s)
     assert breaks(wire, before) == (["task-polled-early"] if is_early else [])
@@ -146,20 +146,20 @@ def test_a_task_is_asked_for_after_its_interval(revision: str, waited_s: float, 
 
 # --- Rounds -----------------------------------------------------------------------------------------------------------
 
-ASKS = {"q": {"method": "roots/list"}, "r": {"method": "roots/list"}}
+SERVER_REQUESTS = {"q": {"method": "roots/list"}, "r": {"method": "roots/list"}}
 
 
-def asked(state: str | None, id: Any = None) -> tuple[Wire, Any]:
-    """A call that is answered with questions, of which one has a state."""
+def input_required(state: str | None, id: Any = None) -> tuple[Wire, Any]:
+    """A call whose response holds server requests, and a state if one is given."""
     wire = Wire(V5)
     id = wire.call(id, arguments={"a": 1})
     kept = {} if state is None else {"requestState": state}
-    wire.reply(id, resultType="input_required", inputRequests=ASKS, **kept)
+    wire.reply(id, resultType="input_required", inputRequests=SERVER_REQUESTS, **kept)
     return wire, id
 
 
 def retried(state: str | None, id: Any = None, **retry: Any) -> list[str]:
-    wire, first = asked(state)
+    wire, first = input_required(state)
     before = len(wire.seen)
     wire.call(first if id == "same" else id, **{"arguments": {"a": 1}, **retry})
     return breaks(wire, before)
@@ -196,8 +196,8 @@ ANSWERS = {"q": {"roots": []}, "r": {"roots": []}}
 def test_a_retry_is_the_same_request_with_all_answers(
     state: str | None, retry: dict[str, Any], broken: list[str]
 ) -> None:
-    """2026-07-28 basic/patterns/mrtr: the state as it was given, under another id. One that nobody has seen may be of
-    a connection before this one."""
+    """The state is unchanged, under another id. An unknown state may be of a connection before this one. Source:
+    2026-07-28 basic/patterns/mrtr."""
     assert retried(state, **retry) == broken
 
 
@@ -224,7 +224,9 @@ def test_a_retry_is_the_same_request_with_all_answers(
     ],
     ids=str,
 )
-def test_a_question_takes_its_capability(question: dict[str, Any], able: dict[str, Any], broken: list[str]) -> None:
+def test_a_server_request_needs_its_capability(
+    question: dict[str, Any], able: dict[str, Any], broken: list[str]
+) -> None:
     wire = Wire(V5)
     wire.reply(wire.call(meta=wire.meta(able)), resultType="input_required", inputRequests={"q": question})
     assert breaks(wire) == broken

@@ -1,4 +1,4 @@
-"""What the oracle tells apart at a bound: statuses, sizes, and what is nearly what it looks for."""
+"""The oracle at its bounds: statuses, sizes, and values that nearly match."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from isthmus.core.oracle import Transport, Verb
 from isthmus.core.oracle.book import nearest
 from isthmus.core.oracle.reading import read
-from isthmus.core.oracle.seen import Kind, key_of, shown
+from isthmus.core.oracle.seen import MessageKind, key_of, shown
 from isthmus.core.oracle.sessions import _is_same, _mirrored_in, _unwrapped
 from isthmus.core.oracle.tasks import _is_duration
-from oracle_casing import breaks
+from oracle_case import breaks
 from wire_scenes import CLIENT, EVENTS, JSON, SERVER, K, Wire
 
 V1, V2, V3, V4, V5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
@@ -22,9 +22,9 @@ V1, V2, V3, V4, V5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "20
 
 @pytest.mark.parametrize("status", [200, 202, 299, 300, 399, 400, 401, 500])
 def test_the_body_of_a_refusal_may_be_anything(status: int) -> None:
-    """From 400 on; below, it is a message that cannot be read."""
+    """A status below 400 has a message as its body."""
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     id = wire.call()
     before = len(wire.seen)
     channel = wire.channels[id]
@@ -37,9 +37,9 @@ def test_the_body_of_a_refusal_may_be_anything(status: int) -> None:
 @pytest.mark.parametrize("status", [199, 200, 201, 202, 204, 299, 300, 404])
 @pytest.mark.parametrize("kind", [JSON, EVENTS, None, "", "text/html"])
 def test_a_request_is_answered_with_200_in_a_form_that_carries_messages(status: int, kind: str | None) -> None:
-    """Of what is no success nothing is said here."""
+    """Statuses other than successes break no rule here."""
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     id = wire.call()
     before = len(wire.seen)
     wire.head(wire.channels[id], status, kind)  # type: ignore[arg-type]
@@ -48,28 +48,28 @@ def test_a_request_is_answered_with_200_in_a_form_that_carries_messages(status: 
 
 
 @pytest.mark.parametrize("status", [199, 200, 201, 202, 203, 299, 300, 400])
-@pytest.mark.parametrize("says", ["notification", "response", "nothing"])
-def test_a_post_without_a_request_is_accepted(says: str, status: int) -> None:
-    """With 202, if it is a success at all; of one whose body was not seen nothing is said."""
+@pytest.mark.parametrize("body", ["notification", "response", "nothing"])
+def test_a_post_without_a_request_is_accepted(body: str, status: int) -> None:
+    """A success must be 202; a POST whose body was not seen is not judged."""
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     stream = wire.listen()
     wire.tell("roots/list", channel=stream, id=1)
     before = len(wire.seen)
     channel = wire.open()
-    if says == "notification":
-        wire.say(CLIENT, {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}, channel)
-    elif says == "response":
-        wire.say(CLIENT, {"jsonrpc": "2.0", "id": 1, "result": {"roots": []}}, channel)
+    if body == "notification":
+        wire.send(CLIENT, {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}, channel)
+    elif body == "response":
+        wire.send(CLIENT, {"jsonrpc": "2.0", "id": 1, "result": {"roots": []}}, channel)
     wire.head(channel, status, "")
-    is_wrong = says != "nothing" and 200 <= status < 300 and status != 202
+    is_wrong = body != "nothing" and 200 <= status < 300 and status != 202
     assert breaks(wire, before) == (["accepted-status"] if is_wrong else [])
 
 
 @pytest.mark.parametrize(("status", "is_wrong"), [(199, False), (200, True), (299, True), (300, False), (400, False)])
-def test_what_nobody_may_accept_is_accepted_by_a_success(status: int, is_wrong: bool) -> None:
+def test_only_a_success_accepts_a_version_that_must_be_refused(status: int, is_wrong: bool) -> None:
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     id = wire.call(head={"revision": "1999-01-01"})
     before = len(wire.seen)
     wire.head(wire.channels[id], status, JSON)
@@ -93,10 +93,11 @@ def test_what_nobody_may_accept_is_accepted_by_a_success(status: int, is_wrong: 
         ("latest", True),
     ],
 )
-def test_a_version_that_is_certainly_none_is_not_accepted(revision: str, is_refused: bool) -> None:
-    """A date before the first, or no date: but drafts have names of their own."""
+def test_an_impossible_version_is_not_accepted(revision: str, is_refused: bool) -> None:
+    """A date before the first revision is impossible, and a text that is no date; but drafts have names of their
+    own."""
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     id = wire.call(head={"revision": revision})
     before = len(wire.seen)
     wire.head(wire.channels[id], 200, JSON)
@@ -104,35 +105,35 @@ def test_a_version_that_is_certainly_none_is_not_accepted(revision: str, is_refu
 
 
 @pytest.mark.parametrize(("method", "is_refused"), [("initialize", False), ("ping", True)])
-def test_a_version_is_negotiated_by_the_handshake_whatever_its_head_says(method: str, is_refused: bool) -> None:
-    """A server looks at the body of that one."""
+def test_the_header_of_a_handshake_is_not_judged(method: str, is_refused: bool) -> None:
+    """A server reads the version of `initialize` from its body."""
     wire = Wire(V4, Transport.HTTP)
     if method == "ping":
-        wire.greet()
+        wire.handshake()
         id = wire.request("ping", head={"revision": "1999-01-01"})
     else:
         info = {"name": "c", "version": "1"}
-        said = {"protocolVersion": V4, "capabilities": {}, "clientInfo": info}
-        id = wire.request("initialize", 0, head={"revision": "1999-01-01"}, **said)
+        written = {"protocolVersion": V4, "capabilities": {}, "clientInfo": info}
+        id = wire.request("initialize", 0, head={"revision": "1999-01-01"}, **written)
     before = len(wire.seen)
     wire.head(wire.channels[id], 200, JSON)
     assert ("version-refused" in breaks(wire, before)) is is_refused
 
 
 @pytest.mark.parametrize(
-    ("said", "rules"),
+    ("written", "rules"),
     [(EVENTS, []), (None, []), (JSON, ["content-type"]), ("", ["content-type"])],
 )
-def test_a_get_is_answered_by_an_event_stream(said: str | None, rules: list[str]) -> None:
+def test_a_get_is_answered_by_an_event_stream(written: str | None, rules: list[str]) -> None:
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     channel = wire.open(Verb.GET)
     before = len(wire.seen)
-    wire.head(channel, 200, said)  # type: ignore[arg-type]
+    wire.head(channel, 200, written)  # type: ignore[arg-type]
     assert breaks(wire, before) == rules
 
 
-# --- Leaves -----------------------------------------------------------------------------------------------------------
+# --- Values -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_get_is_answered_by_an_event_stream(said: str | None, rules: list[str]
         ("", V1),
     ],
 )
-def test_an_unknown_revision_goes_by_the_newest_that_is_older(revision: str, expected: str) -> None:
+def test_an_unknown_revision_is_judged_as_the_newest_older_one(revision: str, expected: str) -> None:
     assert nearest(revision) == expected
 
 
@@ -178,8 +179,8 @@ def test_an_id_is_a_string_or_a_whole_number(value: object, key: object) -> None
 
 
 @pytest.mark.parametrize("length", [78, 79, 80, 200])
-def test_what_is_shown_is_short(length: int) -> None:
-    """80 characters with its quotes, or as many with a sign that there is more."""
+def test_quoted_values_are_short(length: int) -> None:
+    """A quote has 80 characters with its marks, or as many with a sign that there is more."""
     text = shown("x" * length)
     assert text == (f"'{'x' * length}'" if length <= 78 else f"'{'x' * 76}…'")
     assert len(text) == min(length + 2, 79 if length > 78 else 80)
@@ -199,12 +200,12 @@ def test_what_is_shown_is_short(length: int) -> None:
         ([], False),
     ],
 )
-def test_a_duration_is_a_number_that_is_not_negative_or_nothing(value: Any, is_one: bool) -> None:
+def test_a_duration_is_null_or_a_number_that_is_not_negative(value: Any, is_one: bool) -> None:
     assert _is_duration(value) is is_one
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("written", "meant"),
     [
         ("a", "a"),
         (" a ", "a"),
@@ -219,12 +220,12 @@ def test_a_duration_is_a_number_that_is_not_negative_or_nothing(value: Any, is_o
         ("=?base64?Y Q==?=", None),
     ],
 )
-def test_a_headers_value_is_what_it_wraps(said: str, meant: str | None) -> None:
-    assert _unwrapped(said) == meant
+def test_the_value_that_a_header_wraps(written: str, meant: str | None) -> None:
+    assert _unwrapped(written) == meant
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted", "is_same"),
+    ("written", "wanted", "is_same"),
     [
         ("a", "a", True),
         ("a", "A", False),
@@ -243,11 +244,11 @@ def test_a_headers_value_is_what_it_wraps(said: str, meant: str | None) -> None:
         ("1", [1], False),
     ],
 )
-def test_a_header_says_an_argument_by_value(said: str, wanted: Any, is_same: bool) -> None:
-    assert _is_same(said, wanted) is is_same
+def test_a_header_equals_its_argument_by_value(written: str, wanted: Any, is_same: bool) -> None:
+    assert _is_same(written, wanted) is is_same
 
 
-def test_arguments_that_a_schema_wants_in_headers_are_found_by_properties_alone() -> None:
+def test_mirrored_arguments_are_found_by_properties_alone() -> None:
     schema = {
         "properties": {
             "a": {"x-mcp-header": "A"},
@@ -263,16 +264,16 @@ def test_arguments_that_a_schema_wants_in_headers_are_found_by_properties_alone(
         assert list(_mirrored_in(none, ())) == []
 
 
-# --- What is a message ------------------------------------------------------------------------------------------------
+# --- Messages ---------------------------------------------------------------------------------------------------------
 
-READINGS: list[tuple[str, list[Kind], list[tuple[str, bool]]]] = [
-    ('{"jsonrpc":"2.0","id":1,"method":"m"}', [Kind.REQUEST], []),
-    ('{"jsonrpc":"2.0","id":"x","method":"m","params":{}}', [Kind.REQUEST], []),
-    ('{"jsonrpc":"2.0","id":1,"method":"m","params":[]}', [Kind.REQUEST], [("not-jsonrpc", False)]),
-    ('{"jsonrpc":"2.0","method":"m","params":null}', [Kind.NOTIFICATION], [("not-jsonrpc", False)]),
+READINGS: list[tuple[str, list[MessageKind], list[tuple[str, bool]]]] = [
+    ('{"jsonrpc":"2.0","id":1,"method":"m"}', [MessageKind.REQUEST], []),
+    ('{"jsonrpc":"2.0","id":"x","method":"m","params":{}}', [MessageKind.REQUEST], []),
+    ('{"jsonrpc":"2.0","id":1,"method":"m","params":[]}', [MessageKind.REQUEST], [("not-jsonrpc", False)]),
+    ('{"jsonrpc":"2.0","method":"m","params":null}', [MessageKind.NOTIFICATION], [("not-jsonrpc", False)]),
     ('{"jsonrpc":"2.0","id":null,"method":"m"}', [], [("id-type", False)]),
     ('{"jsonrpc":"2.0","id":1.5,"method":"m"}', [], [("id-type", False)]),
-    ('{"jsonrpc":"2.0","method":"m"}', [Kind.NOTIFICATION], []),
+    ('{"jsonrpc":"2.0","method":"m"}', [MessageKind.NOTIFICATION], []),
     ('{"jsonrpc":"2.0","id":1,"method":7}', [], [("not-jsonrpc", False)]),
     ('{"jsonrpc":"1.0","id":1,"method":"m"}', [], [("not-jsonrpc", False)]),
     ('{"id":1,"method":"m"}', [], [("not-jsonrpc", False)]),
@@ -280,27 +281,27 @@ READINGS: list[tuple[str, list[Kind], list[tuple[str, bool]]]] = [
     ("[]", [], [("not-jsonrpc", False)]),
     ('{"jsonrpc":"2.0"}', [], [("not-jsonrpc", False)]),
     ('{"jsonrpc":"2.0","id":1}', [], [("response-shape", False)]),
-    ('{"jsonrpc":"2.0","id":1,"result":{}}', [Kind.RESULT], []),
-    ('{"jsonrpc":"2.0","id":1,"result":7}', [Kind.RESULT], [("result-type", False)]),
+    ('{"jsonrpc":"2.0","id":1,"result":{}}', [MessageKind.RESULT], []),
+    ('{"jsonrpc":"2.0","id":1,"result":7}', [MessageKind.RESULT], [("result-type", False)]),
     ('{"jsonrpc":"2.0","id":null,"result":{}}', [], [("response-shape", True)]),
     ('{"jsonrpc":"2.0","result":{}}', [], [("response-shape", False)]),
     ('{"jsonrpc":"2.0","id":1,"result":{},"error":{}}', [], [("response-shape", False)]),
-    ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', [Kind.ERROR], []),
-    ('{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}', [Kind.ERROR], []),
-    ('{"jsonrpc":"2.0","error":{"code":1,"message":""}}', [Kind.ERROR], []),
+    ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', [MessageKind.ERROR], []),
+    ('{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}', [MessageKind.ERROR], []),
+    ('{"jsonrpc":"2.0","error":{"code":1,"message":""}}', [MessageKind.ERROR], []),
     ('{"jsonrpc":"2.0","id":[],"error":{"code":1,"message":""}}', [], [("id-type", True)]),
-    ('{"jsonrpc":"2.0","id":1,"error":{"code":true,"message":""}}', [Kind.ERROR], [("error-shape", False)]),
-    ('{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":""}}', [Kind.ERROR], [("error-shape", False)]),
-    ('{"jsonrpc":"2.0","id":1,"error":{"code":1}}', [Kind.ERROR], [("error-shape", False)]),
-    ('{"jsonrpc":"2.0","id":1,"error":7}', [Kind.ERROR], [("error-shape", False)]),
+    ('{"jsonrpc":"2.0","id":1,"error":{"code":true,"message":""}}', [MessageKind.ERROR], [("error-shape", False)]),
+    ('{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":""}}', [MessageKind.ERROR], [("error-shape", False)]),
+    ('{"jsonrpc":"2.0","id":1,"error":{"code":1}}', [MessageKind.ERROR], [("error-shape", False)]),
+    ('{"jsonrpc":"2.0","id":1,"error":7}', [MessageKind.ERROR], [("error-shape", False)]),
     ("{", [], [("not-json", False)]),
     ("NaN", [], [("not-json", False)]),
 ]
 
 
 @pytest.mark.parametrize(("text", "kinds", "problems"), READINGS)
-def test_what_bytes_say(text: str, kinds: list[Kind], problems: list[tuple[str, bool]]) -> None:
-    """Alone, and in an array."""
+def test_the_messages_in_bytes(text: str, kinds: list[MessageKind], problems: list[tuple[str, bool]]) -> None:
+    """Each text is read alone, and in an array."""
     alone = read(text.encode())
     assert [kind for kind, _ in alone.messages] == kinds
     assert [(problem.rule, problem.is_echo) for problem in alone.problems] == problems
@@ -308,13 +309,13 @@ def test_what_bytes_say(text: str, kinds: list[Kind], problems: list[tuple[str, 
     if problems == [("not-json", False)] or text == "[]":
         return
     several = read(f'[{text},{{"jsonrpc":"2.0","method":"n"}}]'.encode())
-    assert [kind for kind, _ in several.messages] == [*kinds, Kind.NOTIFICATION]
+    assert [kind for kind, _ in several.messages] == [*kinds, MessageKind.NOTIFICATION]
     assert [(problem.rule, problem.is_echo) for problem in several.problems] == problems
     assert several.is_batch
 
 
-def test_a_name_that_is_there_twice_may_be_read_differently() -> None:
-    """At any depth; of two objects each may have it."""
+def test_a_member_that_occurs_twice_is_ambiguous() -> None:
+    """The member may be at any depth; members of two objects may share a name."""
     begin = b'{"jsonrpc":"2.0","method":"m","params":'
     assert read(begin + b'{"a":1,"a":2}}').is_ambiguous
     assert read(begin + b'{"a":{"b":[{"c":1,"c":1}]}}}').is_ambiguous
@@ -336,9 +337,9 @@ def test_a_name_that_is_there_twice_may_be_read_differently() -> None:
     ],
 )
 def test_progress_increases(steps: list[Any], rules: list[str]) -> None:
-    """Each is compared with the one before it; what is no number is another rule's affair."""
+    """Each value is compared with the one before it; a value that is no number breaks another rule."""
     wire = Wire(V4)
-    wire.greet()
+    wire.handshake()
     id = wire.call(meta={"progressToken": "t"})
     before = len(wire.seen)
     for step in steps:
@@ -347,8 +348,9 @@ def test_progress_increases(steps: list[Any], rules: list[str]) -> None:
 
 
 @pytest.mark.parametrize("transport", list(Transport))
-def test_a_log_message_is_for_who_asked_for_it(transport: Transport) -> None:
-    """2026-07-28: over HTTP on the stream of that request, else while one is open that wants it."""
+def test_a_log_message_belongs_to_a_request_for_it(transport: Transport) -> None:
+    """Over HTTP the message is on the stream of that request, elsewhere it comes while such a request is open. Source:
+    2026-07-28."""
     if transport is Transport.EVENTS:
         return
     wire = Wire(V5, transport)

@@ -1,4 +1,4 @@
-"""What the oracle takes: anything that can be seen, in bounded memory; and what it refuses: what cannot have been."""
+"""The oracle accepts any possible observation in bounded memory, and refuses impossible ones."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_an_observation_is_a_line_of_json(observation: AnyObservation) -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b'{"type":"Said"}', b"\xff", b"[" * 20_000])
-def test_what_is_no_observation_is_refused(line: bytes) -> None:
+def test_a_malformed_observation_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="this is no observation"):
         decode_observation(line)
 
 
-# --- What cannot have been --------------------------------------------------------------------------------------------
+# --- Impossible observations ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_no_observation_is_refused(line: bytes) -> None:
         (Transport.HTTP, Ended(8), "channel 8 is not open"),
     ],
 )
-def test_what_cannot_be_seen_is_refused_and_changes_nothing(
+def test_an_impossible_observation_is_refused_and_changes_nothing(
     transport: Transport, observation: AnyObservation, reason: str
 ) -> None:
     oracle = Oracle(None, transport)
@@ -81,7 +81,7 @@ def test_what_cannot_be_seen_is_refused_and_changes_nothing(
 # --- Bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_forgets_what_came_first() -> None:
+def test_a_table_forgets_its_oldest_entry() -> None:
     table: Memory[int, str] = Memory(2)
     for number in (1, 2, 1):
         table[number] = str(number)
@@ -91,15 +91,15 @@ def test_a_table_forgets_what_came_first() -> None:
 
 
 def forgetful(wire: Wire) -> set[str]:
-    """The rules that a conversation breaks for an oracle that keeps two of each."""
+    """Returns the rules that a conversation breaks for an oracle that keeps two of each."""
     oracle = Oracle(None, wire.transport, remembered_max=2)
     return {violation.rule for each in wire.seen for violation in oracle.receive(each)}
 
 
-def test_what_may_have_been_forgotten_is_not_said_to_be_unknown() -> None:
-    """A response, progress and a cancellation for the first of many requests, and an answered question's state."""
+def test_a_forgotten_request_is_not_reported_as_unknown() -> None:
+    """The response, the progress and the cancellation of a forgotten request break no rule."""
     wire = Wire("2025-11-25")
-    wire.greet()
+    wire.handshake()
     for number in range(1, 5):
         wire.call(number, meta={"progressToken": number})
     wire.tell("notifications/progress", progressToken=1, progress=1)
@@ -108,7 +108,7 @@ def test_what_may_have_been_forgotten_is_not_said_to_be_unknown() -> None:
     assert forgetful(wire) == set()
 
 
-def test_what_a_stateless_server_forgot_is_not_said_to_be_unknown() -> None:
+def test_a_forgotten_stateless_request_is_not_reported_as_unknown() -> None:
     wire = Wire("2026-07-28")
     ids = [wire.call(arguments={"n": number}) for number in range(4)]
     for id in ids[1:]:
@@ -118,9 +118,9 @@ def test_what_a_stateless_server_forgot_is_not_said_to_be_unknown() -> None:
     assert forgetful(wire) == set()
 
 
-def test_elicitations_that_were_forgotten_are_not_said_to_be_unknown() -> None:
+def test_forgotten_elicitations_are_not_reported_as_unknown() -> None:
     wire = Wire("2025-11-25")
-    wire.greet()
+    wire.handshake()
     for number in range(4):
         wire.tell("elicitation/create", id=number, mode="url", elicitationId=str(number))
         wire.respond(number, action="accept")
@@ -128,7 +128,7 @@ def test_elicitations_that_were_forgotten_are_not_said_to_be_unknown() -> None:
     assert forgetful(wire) == set()
 
 
-# --- Anything at all --------------------------------------------------------------------------------------------------
+# --- Arbitrary input --------------------------------------------------------------------------------------------------
 
 METAS = st.fixed_dictionaries(
     {},
@@ -207,16 +207,16 @@ ANYTHING = st.one_of(
     transport=st.sampled_from(Transport),
     revision=st.sampled_from([None, "2024-11-05", "2025-11-25", "2026-07-28", "1999-01-01"]),
 )
-def test_whatever_is_seen_is_judged(seen: list[AnyObservation], transport: Transport, revision: str | None) -> None:
-    """Each violation is of a rule of the revision it names, by somebody who can break it."""
+def test_any_observation_is_judged(seen: list[AnyObservation], transport: Transport, revision: str | None) -> None:
+    """Each violation is of a rule of the revision it names, by a side that can break it."""
     oracle = Oracle(revision, transport)
-    told = []
+    reported = []
     for observation in seen:
         try:
-            told += oracle.receive(observation)
+            reported += oracle.receive(observation)
         except LocalProtocolError:
             continue
-    for violation in told + oracle.finish():
+    for violation in reported + oracle.finish():
         rule, spoken = RULES[violation.rule], violation.clause.partition(" ")[0]
         assert violation.who in rule.who
         assert rule.clauses[spoken] == violation.clause.removeprefix(f"{spoken} ")
@@ -226,10 +226,10 @@ def test_whatever_is_seen_is_judged(seen: list[AnyObservation], transport: Trans
 
 @pytest.mark.parametrize("kind", ["input_required", "task"])
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
-def test_a_client_that_says_what_only_servers_say_is_judged(kind: str, revision: str) -> None:
-    """A `resultType` in an answer of its own breaks no rule: a result may have members of any name."""
+def test_server_members_from_a_client_are_judged(kind: str, revision: str) -> None:
+    """A `resultType` in a client's response breaks no rule, since a result may have members of any name."""
     wire = Wire(revision)
-    wire.greet()
+    wire.handshake()
     wire.tell("ping", id=9)
     wire.respond(9, resultType=kind)
     oracle = Oracle(None, Transport.PIPE)
@@ -241,25 +241,28 @@ NAMES = ("elicitationId", "mode", "method", "taskId", "uri", "level", "name", "r
 
 @pytest.mark.parametrize("value", [[], {}, 1.5, None], ids=repr)
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_name_may_be_no_name(value: object, revision: str) -> None:
-    """In each message of either side, and in questions inside a result."""
+def test_a_name_may_have_any_type(value: object, revision: str) -> None:
+    """Values of other types are tried in each message of either side, and in server requests inside a result."""
     params = dict.fromkeys(NAMES, value)
-    asked = {"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create", "params": params}}}
+    input_required = {
+        "resultType": "input_required",
+        "inputRequests": {"q": {"method": "elicitation/create", "params": params}},
+    }
     wire = Wire(revision)
-    wire.greet()
-    wire.answer(wire.call(), result=asked)
+    wire.handshake()
+    wire.answer(wire.call(), result=input_required)
     wire.answer(wire.call(), result={"resultType": "input_required", "inputRequests": {"q": params}})
     for number, method in enumerate(METHODS):
         for sender in Role:
-            said = {"jsonrpc": "2.0", "method": method, "params": params}
-            wire.say(sender, said)
-            wire.say(sender, {**said, "id": 1000 + number})
-            wire.say(sender.other, {"jsonrpc": "2.0", "id": 1000 + number, "result": params})
+            message = {"jsonrpc": "2.0", "method": method, "params": params}
+            wire.send(sender, message)
+            wire.send(sender, {**message, "id": 1000 + number})
+            wire.send(sender.other, {"jsonrpc": "2.0", "id": 1000 + number, "result": params})
     oracle = Oracle(None, Transport.PIPE)
     assert [violation for each in wire.seen for violation in oracle.receive(each)]
 
 
-def test_the_end_may_be_asked_for_more_than_once() -> None:
+def test_the_end_may_be_reported_more_than_once() -> None:
     (case,) = [case for case in CASES if case.rule == "unanswered"][:1]
     wire, _ = found(case, "2025-11-25", is_broken=True)
     oracle = Oracle(None, Transport.PIPE)

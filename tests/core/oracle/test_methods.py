@@ -1,4 +1,4 @@
-"""Which methods there are, as the schemas of the five revisions have them, and what a rule of the oracle rests on."""
+"""The methods of the five revisions, as their schemas have them, and the tables and clauses of the oracle's rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from isthmus.core.oracle.methods import (
     senders,
     takes_mode,
 )
-from isthmus.core.oracle.seen import Kind, State
+from isthmus.core.oracle.seen import MessageKind, RequestState
 from wire_scenes import CLIENT, SERVER, Wire
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -29,7 +29,7 @@ V4, V5 = REVISIONS[3:]
 
 
 class Row(NamedTuple):
-    """`by` is whose it is, in each of the revisions by their numbers, 1 to 5."""
+    """A method of the schemas. `by` names the sides that send it, by the number of the revision, 1 to 5."""
 
     method: str
     kind: str
@@ -39,8 +39,8 @@ class Row(NamedTuple):
     of: str
 
 
-# Method, what it is, "1234c 5s" for: in the first four revisions of clients, in the fifth of servers; the capability
-# that it takes, where that exists, and of whom a notification takes it.
+# Method, kind, senders ("1234c,5s": clients in the first four revisions, servers in the fifth), the capability that it
+# needs and the first revision with that; for a notification also the side that declares it.
 TABLE = """
 initialize                              request 1234c
 ping                                    request 1234cs
@@ -102,8 +102,8 @@ def test_the_methods_are_those_of_the_schemas() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.method)
-def test_a_method_is_of_its_revisions_and_of_who_may_say_it(row: Row) -> None:
-    """In each revision, for each side: its own, or nobody's."""
+def test_a_method_has_its_revisions_and_senders(row: Row) -> None:
+    """Each side may send its own methods only, in each revision."""
     use = METHODS[row.method]
     assert use.is_request == (row.kind == "request")
     assert use.revisions == tuple(REVISIONS[number - 1] for number in sorted(row.by))
@@ -118,7 +118,7 @@ def test_a_method_is_of_its_revisions_and_of_who_may_say_it(row: Row) -> None:
 
 
 def place(row: Row, number: int, sender: Role, kind: str) -> list[str]:
-    """What is wrong with a method in a revision, by a side, as a request or a notification."""
+    """The rules that a method breaks in a revision, sent by a side, as a request or a notification."""
     if number == 5 and sender is SERVER and kind == "request":
         found = ["request-by-server"]
     elif number not in row.by:
@@ -133,40 +133,40 @@ def place(row: Row, number: int, sender: Role, kind: str) -> list[str]:
 PLACES = {"request-by-server", "method-foreign", "method-direction", "method-kind"}
 
 
-def told(wire: Wire, since: int) -> list[str]:
-    """What is broken from there on, where nothing else is spoken than the wire's revision."""
+def misplaced(wire: Wire, since: int) -> list[str]:
+    """The rules about places that are broken from there on, if only the wire's revision is in use."""
     oracle = Oracle(wire.revision, wire.transport)
     found = [(number, violation) for number, each in enumerate(wire.seen) for violation in oracle.receive(each)]
     return [violation.rule for number, violation in found if number >= since and violation.rule in PLACES]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.method)
-def test_what_is_not_in_its_place_is_told(row: Row) -> None:
-    """Each method in each revision, from either side, with an id and without."""
+def test_a_misplaced_method_is_reported(row: Row) -> None:
+    """Each method is tried in each revision, from either side, with an id and without."""
     for (number, revision), sender, kind in itertools.product(
         enumerate(REVISIONS, 1), (CLIENT, SERVER), ("request", "notice")
     ):
         wire = Wire(revision)
-        wire.greet()
+        wire.handshake()
         before = len(wire.seen)
         message = {"jsonrpc": "2.0", "method": row.method, "params": {"protocolVersion": revision}}
-        wire.say(sender, message if kind == "notice" else {**message, "id": 77})
-        assert told(wire, before) == place(row, number, sender, kind), (revision, sender, kind)
+        wire.send(sender, message if kind == "notice" else {**message, "id": 77})
+        assert misplaced(wire, before) == place(row, number, sender, kind), (revision, sender, kind)
 
 
-def test_names_that_no_revision_has_are_nobodys() -> None:
+def test_unknown_methods_break_no_rule() -> None:
     for revision in REVISIONS:
         wire = Wire(revision)
-        wire.greet()
+        wire.handshake()
         before = len(wire.seen)
         for method in ("own/thing", "tasks/getQ", "notifications/tasks/statusQ", "tools", ""):
             wire.request(method)
             wire.notify(method)
-        assert told(wire, before) == []
+        assert misplaced(wire, before) == []
 
 
-def test_the_other_tables_are_those_of_the_text() -> None:
-    """Each from the page that its docstring names."""
+def test_the_other_tables_are_those_of_the_specification() -> None:
+    """Each table is from the page that its docstring names."""
     assert (*HANDSHAKE, V5) == ALL == REVISIONS
     assert TASKS_EXTENSION == "io.modelcontextprotocol/tasks"
     client, server = (CLIENT,), (SERVER,)
@@ -232,13 +232,13 @@ def test_a_capability_is_declared_step_by_step(capabilities: dict[str, object], 
         ({}, 7, False),
     ],
 )
-def test_who_names_no_mode_means_forms(declared: object, mode: object, is_taken: bool) -> None:
+def test_a_capability_without_modes_means_forms(declared: object, mode: object, is_taken: bool) -> None:
     assert takes_mode(declared, mode) is is_taken
 
 
 # --- Rules ------------------------------------------------------------------------------------------------------------
 
-# The rules that only should be kept, in these revisions by their numbers.
+# The rules with the severity SHOULD, and the numbers of those revisions.
 SHOULD = {
     "session-stateless": "5",
     "version-header": "34",
@@ -250,7 +250,7 @@ SHOULD = {
 
 
 def test_a_clause_names_a_page_of_its_revision() -> None:
-    """There are so many, and they are spelled so; a rule of the extension names its draft."""
+    """The names of the pages are exact; a rule of the extension names its draft."""
     pages: dict[str, set[str]] = {revision: set() for revision in REVISIONS}
     for rule in RULES.values():
         assert rule.clauses
@@ -269,7 +269,7 @@ def test_a_clause_names_a_page_of_its_revision() -> None:
         assert not {"basic/transports/streamable-http", "ext-tasks"} & pages[revision]
 
 
-def test_a_rule_is_a_must_but_for_those_that_should_be_kept() -> None:
+def test_the_severity_of_each_rule() -> None:
     for name, numbers in SHOULD.items():
         rule = RULES[name]
         assert {revision for revision in rule.clauses if rule.severity(revision) is Severity.SHOULD} == {
@@ -282,7 +282,7 @@ def test_a_rule_is_a_must_but_for_those_that_should_be_kept() -> None:
             assert rule.severity(revision) is expected
 
 
-# In which revisions, by their numbers, a rule holds, and for whom.
+# The rules by revision numbers, and by the sides that can break them.
 HOLDS = {
     "1 s": """
         endpoint-first message-on-post
@@ -348,9 +348,9 @@ HOLDS = {
 }
 
 
-def test_a_rule_holds_in_its_revisions_for_who_can_break_it() -> None:
-    """And in no other, for nobody else."""
-    expected = {name: said for said, names in HOLDS.items() for name in names.split()}
+def test_the_revisions_and_sides_of_each_rule() -> None:
+    """A rule holds in no other revision, and for no other side."""
+    expected = {name: scope for scope, names in HOLDS.items() for name in names.split()}
     found = {
         name: "".join(str(number) for number, revision in enumerate(REVISIONS, 1) if revision in rule.clauses)
         + f" {''.join(role.value[0] for role in rule.who)}"
@@ -359,9 +359,9 @@ def test_a_rule_holds_in_its_revisions_for_who_can_break_it() -> None:
     assert found == expected
 
 
-def test_what_a_line_of_a_log_says_of_a_member_is_its_name() -> None:
-    """Logs are written and read by programs of others."""
-    for kind in (Role, Transport, Severity, State, Kind):
+def test_log_values_are_the_names_of_members() -> None:
+    """Logs are written and read by other programs."""
+    for kind in (Role, Transport, Severity, RequestState, MessageKind):
         assert {each: each.value for each in kind} == {each: each.name.lower() for each in kind}
     assert {verb: verb.value for verb in Verb} == {verb: verb.name for verb in Verb}
     assert [role.other for role in (CLIENT, SERVER)] == [SERVER, CLIENT]

@@ -1,4 +1,4 @@
-"""What bytes say as messages, and what of them can be judged no further."""
+"""The oracle's reader: the messages in bytes, and the problems that prevent further judgement."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 from isthmus.core.oracle.reading import Problem, read
-from isthmus.core.oracle.seen import Kind
+from isthmus.core.oracle.seen import MessageKind
 
 V = {"jsonrpc": "2.0"}
 E = {"code": -1, "message": "m"}
 
-# What is said, the kind it has as far as it can be judged, and the rules it breaks; "!" behind one: it is an echo.
-SAID: list[tuple[Any, Kind | None, list[str]]] = [
-    ({**V, "id": 1, "method": "m"}, Kind.REQUEST, []),
-    ({**V, "id": "", "method": "m", "params": {}}, Kind.REQUEST, []),
-    ({**V, "id": 1, "method": "m", "params": []}, Kind.REQUEST, ["not-jsonrpc"]),
-    ({**V, "id": 1, "method": "m", "params": None}, Kind.REQUEST, ["not-jsonrpc"]),
-    ({**V, "method": "m"}, Kind.NOTIFICATION, []),
-    ({**V, "method": "m", "params": 1}, Kind.NOTIFICATION, ["not-jsonrpc"]),
+# A message, its kind as far as it can be judged, and the rules it breaks; "!" marks an echo.
+CASES: list[tuple[Any, MessageKind | None, list[str]]] = [
+    ({**V, "id": 1, "method": "m"}, MessageKind.REQUEST, []),
+    ({**V, "id": "", "method": "m", "params": {}}, MessageKind.REQUEST, []),
+    ({**V, "id": 1, "method": "m", "params": []}, MessageKind.REQUEST, ["not-jsonrpc"]),
+    ({**V, "id": 1, "method": "m", "params": None}, MessageKind.REQUEST, ["not-jsonrpc"]),
+    ({**V, "method": "m"}, MessageKind.NOTIFICATION, []),
+    ({**V, "method": "m", "params": 1}, MessageKind.NOTIFICATION, ["not-jsonrpc"]),
     ({**V, "id": None, "method": "m"}, None, ["id-type"]),
     ({**V, "id": [], "method": "m"}, None, ["id-type"]),
     ({**V, "id": True, "method": "m"}, None, ["id-type"]),
@@ -28,26 +28,26 @@ SAID: list[tuple[Any, Kind | None, list[str]]] = [
     ({"id": 1, "method": "m"}, None, ["not-jsonrpc"]),
     ({"jsonrpc": "1.0", "id": 1, "method": "m"}, None, ["not-jsonrpc"]),
     ({"jsonrpc": 2.0, "id": 1, "method": "m"}, None, ["not-jsonrpc"]),
-    ({**V, "id": 1, "result": {}}, Kind.RESULT, []),
-    ({**V, "id": "a", "result": {"x": 1}}, Kind.RESULT, []),
-    ({**V, "id": 1, "result": []}, Kind.RESULT, ["result-type"]),
-    ({**V, "id": 1, "result": None}, Kind.RESULT, ["result-type"]),
+    ({**V, "id": 1, "result": {}}, MessageKind.RESULT, []),
+    ({**V, "id": "a", "result": {"x": 1}}, MessageKind.RESULT, []),
+    ({**V, "id": 1, "result": []}, MessageKind.RESULT, ["result-type"]),
+    ({**V, "id": 1, "result": None}, MessageKind.RESULT, ["result-type"]),
     ({**V, "id": None, "result": {}}, None, ["response-shape!"]),
     ({**V, "id": {}, "result": {}}, None, ["response-shape!"]),
     ({**V, "result": {}}, None, ["response-shape"]),
     ({**V, "id": 1, "result": {}, "error": E}, None, ["response-shape"]),
     ({**V, "id": 1}, None, ["response-shape"]),
     (V, None, ["not-jsonrpc"]),
-    ({**V, "id": 1, "error": E}, Kind.ERROR, []),
-    ({**V, "id": None, "error": E}, Kind.ERROR, []),
-    ({**V, "error": E}, Kind.ERROR, []),
+    ({**V, "id": 1, "error": E}, MessageKind.ERROR, []),
+    ({**V, "id": None, "error": E}, MessageKind.ERROR, []),
+    ({**V, "error": E}, MessageKind.ERROR, []),
     ({**V, "id": {}, "error": E}, None, ["id-type!"]),
-    ({**V, "id": 1, "error": {**E, "code": "x"}}, Kind.ERROR, ["error-shape"]),
-    ({**V, "id": 1, "error": {**E, "code": True}}, Kind.ERROR, ["error-shape"]),
-    ({**V, "id": 1, "error": {**E, "code": 1.5}}, Kind.ERROR, ["error-shape"]),
-    ({**V, "id": 1, "error": {"code": 1}}, Kind.ERROR, ["error-shape"]),
-    ({**V, "id": 1, "error": {"message": "m"}}, Kind.ERROR, ["error-shape"]),
-    ({**V, "id": 1, "error": "m"}, Kind.ERROR, ["error-shape"]),
+    ({**V, "id": 1, "error": {**E, "code": "x"}}, MessageKind.ERROR, ["error-shape"]),
+    ({**V, "id": 1, "error": {**E, "code": True}}, MessageKind.ERROR, ["error-shape"]),
+    ({**V, "id": 1, "error": {**E, "code": 1.5}}, MessageKind.ERROR, ["error-shape"]),
+    ({**V, "id": 1, "error": {"code": 1}}, MessageKind.ERROR, ["error-shape"]),
+    ({**V, "id": 1, "error": {"message": "m"}}, MessageKind.ERROR, ["error-shape"]),
+    ({**V, "id": 1, "error": "m"}, MessageKind.ERROR, ["error-shape"]),
     ({**V, "id": {}, "error": "m"}, None, ["error-shape", "id-type!"]),
     (7, None, ["not-jsonrpc"]),
     (None, None, ["not-jsonrpc"]),
@@ -61,20 +61,20 @@ def rules(problems: list[Problem]) -> list[str]:
     return [problem.rule + ("!" if problem.is_echo else "") for problem in problems]
 
 
-@pytest.mark.parametrize(("said", "kind", "broken"), SAID, ids=lambda value: str(value)[:60])
-def test_a_message_has_one_kind(said: Any, kind: Kind | None, broken: list[str]) -> None:
-    reading = read(json.dumps(said).encode())
-    single = said[0] if isinstance(said, list) else said
+@pytest.mark.parametrize(("message", "kind", "broken"), CASES, ids=lambda value: str(value)[:60])
+def test_a_message_has_one_kind(message: Any, kind: MessageKind | None, broken: list[str]) -> None:
+    reading = read(json.dumps(message).encode())
+    single = message[0] if isinstance(message, list) else message
     assert reading.messages == ([] if kind is None else [(kind, single)])
     assert rules(reading.problems) == broken
-    assert (reading.is_batch, reading.is_ambiguous) == (isinstance(said, list), False)
+    assert (reading.is_batch, reading.is_ambiguous) == (isinstance(message, list), False)
 
 
-def test_an_array_has_all_that_its_elements_say() -> None:
-    values = [said for said, _, _ in SAID if not isinstance(said, list)]
+def test_an_array_has_the_messages_of_its_elements() -> None:
+    values = [message for message, _, _ in CASES if not isinstance(message, list)]
     reading = read(json.dumps(values).encode())
-    rows = [row for row in SAID if not isinstance(row[0], list)]
-    assert reading.messages == [(kind, said) for said, kind, _ in rows if kind is not None]
+    rows = [row for row in CASES if not isinstance(row[0], list)]
+    assert reading.messages == [(kind, message) for message, kind, _ in rows if kind is not None]
     assert rules(reading.problems) == [rule for _, _, broken in rows for rule in broken]
     assert (reading.is_batch, reading.is_ambiguous) == (True, False)
     empty = read(b"[]")
@@ -82,7 +82,7 @@ def test_an_array_has_all_that_its_elements_say() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"NaN", b'{"a":Infinity}', b"[" * 20_000, b"1 2", b"'a'"])
-def test_what_is_no_json_says_nothing(text: bytes) -> None:
+def test_text_that_is_no_json_has_no_messages(text: bytes) -> None:
     reading = read(text)
     assert (reading.messages, rules(reading.problems)) == ([], ["not-json"])
     assert (reading.is_batch, reading.is_ambiguous) == (False, False)
@@ -97,5 +97,5 @@ def test_what_is_no_json_says_nothing(text: bytes) -> None:
         (b'{"jsonrpc":"2.0","id":1,"result":{"a":{"a":1},"b":[{"a":1},{"a":2}]}}', False),
     ],
 )
-def test_a_name_that_is_there_twice_leaves_room_for_doubt(text: bytes, is_ambiguous: bool) -> None:
+def test_a_member_that_occurs_twice_is_ambiguous(text: bytes, is_ambiguous: bool) -> None:
     assert read(text).is_ambiguous is is_ambiguous

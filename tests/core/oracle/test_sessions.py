@@ -1,4 +1,4 @@
-"""Heads and streams of HTTP as the oracle judges them, row by row: which errors have a status, when a session ends."""
+"""The oracle's rules of HTTP heads and streams, row by row: the statuses of errors, and the ends of sessions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from isthmus.core.oracle import Transport, Verb
-from oracle_casing import acknowledge, breaks, detailed
+from oracle_case import acknowledge, breaks, detailed
 from wire_scenes import CLIENT, EVENTS, JSON, SERVER, K, Wire
 
 V4, V5 = "2025-11-25", "2026-07-28"
 
-# --- Errors that have a status ----------------------------------------------------------------------------------------
+# --- Statuses of errors -----------------------------------------------------------------------------------------------
 
 STATUS = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
 
@@ -19,45 +19,46 @@ STATUS = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
 @pytest.mark.parametrize("status", [200, 400, 404, 500])
 @pytest.mark.parametrize("code", [*STATUS, -32602, -32603, -32700, -32000])
 def test_an_error_comes_with_its_status(code: int, status: int) -> None:
-    """2026-07-28: unknown methods 404, what is wrong with the head or the version 400; others have none."""
+    """Unknown methods have 404, errors of the head or the version 400, and others no status of their own. Source:
+    2026-07-28."""
     wire = Wire(V5, Transport.HTTP)
     id = wire.call()
     before = len(wire.seen)
     channel = wire.channels[id]
     wire.head(channel, status, JSON)
-    wire.say(SERVER, {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": ""}}, channel)
+    wire.send(SERVER, {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": ""}}, channel)
     found = [rule for rule in breaks(wire, before) if rule == "error-status"]
     assert found == (["error-status"] if STATUS.get(code, status) != status else [])
 
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities", None])
 @pytest.mark.parametrize("status", [200, 400])
-def test_invalid_params_have_a_status_where_what_every_request_has_is_missing(status: int, missing: str | None) -> None:
+def test_invalid_params_have_a_status_if_the_envelope_is_missing(status: int, missing: str | None) -> None:
     wire = Wire(V5, Transport.HTTP)
     meta = {name: value for name, value in wire.meta().items() if name != K + str(missing)}
     id = wire.call(meta=meta)
     before = len(wire.seen)
     channel = wire.channels[id]
     wire.head(channel, status, JSON)
-    wire.say(SERVER, {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": ""}}, channel)
+    wire.send(SERVER, {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": ""}}, channel)
     assert ("error-status" in breaks(wire, before)) is (status == 200 and missing is not None)
 
 
-def test_an_error_on_an_event_stream_has_the_status_of_that() -> None:
-    """As one that comes after another message; and one whose head nobody looked at."""
-    for kind, says_more in ((EVENTS, False), (JSON, True), (None, True)):
+def test_an_error_on_an_event_stream_has_the_status_of_the_stream() -> None:
+    """An error after another message has no status of its own, nor has one whose head was not seen."""
+    for kind, has_other in ((EVENTS, False), (JSON, True), (None, True)):
         wire = Wire(V5, Transport.HTTP)
         id = wire.call()
         channel = wire.channels[id]
         wire.head(channel, 200, kind)  # type: ignore[arg-type]
-        if says_more:
+        if has_other:
             wire.tell("own/thing", channel=channel)
         before = len(wire.seen)
-        wire.say(SERVER, {"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": ""}}, channel)
+        wire.send(SERVER, {"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": ""}}, channel)
         assert "error-status" not in breaks(wire, before)
 
 
-# --- What belongs to a subscription -----------------------------------------------------------------------------------
+# --- Messages of subscriptions ----------------------------------------------------------------------------------------
 
 OF_A_SUBSCRIPTION: list[tuple[str, dict[str, Any]]] = [
     ("notifications/tools/list_changed", {}),
@@ -67,7 +68,7 @@ OF_A_SUBSCRIPTION: list[tuple[str, dict[str, Any]]] = [
     ("notifications/tasks", detailed("a")),
     ("notifications/subscriptions/acknowledged", {"notifications": {}}),
 ]
-SOUGHT = {
+REQUESTED = {
     "toolsListChanged": True,
     "promptsListChanged": True,
     "resourcesListChanged": True,
@@ -76,23 +77,23 @@ SOUGHT = {
 }
 
 
-@pytest.mark.parametrize(("method", "said"), OF_A_SUBSCRIPTION)
-def test_what_belongs_to_a_subscription_comes_on_its_stream_and_on_no_other(method: str, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("method", "params"), OF_A_SUBSCRIPTION)
+def test_messages_of_a_subscription_come_on_its_stream_only(method: str, params: dict[str, Any]) -> None:
     wire = Wire(V5, Transport.HTTP)
-    id = wire.request("subscriptions/listen", notifications=SOUGHT)
+    id = wire.request("subscriptions/listen", notifications=REQUESTED)
     if "acknowledged" not in method:
-        acknowledge(wire, id, SOUGHT)
+        acknowledge(wire, id, REQUESTED)
     call = wire.call()
     before = len(wire.seen)
-    wire.tell(method, on=id, **said, _meta={K + "subscriptionId": id})
+    wire.tell(method, on=id, **params, _meta={K + "subscriptionId": id})
     assert breaks(wire, before) == []
     before = len(wire.seen)
-    wire.tell(method, on=call, **said, _meta={K + "subscriptionId": id})
+    wire.tell(method, on=call, **params, _meta={K + "subscriptionId": id})
     assert "unrelated-on-stream" in breaks(wire, before)
 
 
 @pytest.mark.parametrize("method", ["own/thing", "notifications/message", "notifications/tasks/status"])
-def test_what_belongs_to_nothing_in_particular_may_come_on_any_stream(method: str) -> None:
+def test_other_notifications_may_come_on_any_stream(method: str) -> None:
     wire = Wire(V5, Transport.HTTP)
     call = wire.call(meta=wire.meta(**{K + "logLevel": "debug"}))
     before = len(wire.seen)
@@ -100,13 +101,13 @@ def test_what_belongs_to_nothing_in_particular_may_come_on_any_stream(method: st
     assert "unrelated-on-stream" not in breaks(wire, before)
 
 
-# --- When a session is over -------------------------------------------------------------------------------------------
+# --- The end of a session ---------------------------------------------------------------------------------------------
 
 
 def ended(verb: Verb, status: int, *, has_listened: bool = False) -> Wire:
-    """A session in which a request was answered so."""
+    """A session in which a request of this verb was answered with this status."""
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     if has_listened:
         wire.end(wire.listen())
     if verb is Verb.POST:
@@ -142,7 +143,7 @@ def ended(verb: Verb, status: int, *, has_listened: bool = False) -> Wire:
 def test_a_session_is_over_when_it_was_ended_or_is_not_found(
     verb: Verb, status: int, has_listened: bool, is_over: bool, after: int
 ) -> None:
-    """From then on it is not found; a server without event streams answers any GET with 404."""
+    """Later requests are answered with 404; a server without event streams answers any GET with 404."""
     wire = ended(verb, status, has_listened=has_listened)
     id = wire.call()
     before = len(wire.seen)
@@ -152,20 +153,21 @@ def test_a_session_is_over_when_it_was_ended_or_is_not_found(
     assert found == (expected if is_over else set())
 
 
-def test_who_was_told_that_a_session_is_over_begins_another() -> None:
-    """A 404 tells it, an answer to its own DELETE does not: something may have been on its way."""
-    for verb, status, is_told in ((Verb.POST, 404, True), (Verb.DELETE, 204, False), (Verb.DELETE, 404, True)):
+def test_a_client_that_knows_of_the_end_begins_another_session() -> None:
+    """A 404 ends the session for the client. The response to its own DELETE does not, as requests may have been on
+    their way."""
+    for verb, status, is_over in ((Verb.POST, 404, True), (Verb.DELETE, 204, False), (Verb.DELETE, 404, True)):
         wire = ended(verb, status)
         before = len(wire.seen)
         wire.call()
-        assert ("session-id-lost" in breaks(wire, before)) is is_told
+        assert ("session-id-lost" in breaks(wire, before)) is is_over
         wire.session = None
-        wire.is_greeted = False
+        wire.is_initialized = False
         before = len(wire.seen)
         wire.last_id += 50
         info = {"name": "c", "version": "1"}
-        said = {"protocolVersion": V4, "capabilities": {}, "clientInfo": info}
-        id = wire.request("initialize", 900, **said)
+        params = {"protocolVersion": V4, "capabilities": {}, "clientInfo": info}
+        id = wire.request("initialize", 900, **params)
         wire.begin(id, "S2")
         wire.session = "S2"
         assert {rule for rule in breaks(wire, before) if rule.startswith("session")} == set()
@@ -176,7 +178,7 @@ def test_who_was_told_that_a_session_is_over_begins_another() -> None:
 )
 def test_a_sessions_id_is_visible_ascii(session: str, is_good: bool) -> None:
     wire = Wire(V4, Transport.HTTP)
-    wire.hello()
+    wire.initialize()
     before = len(wire.seen)
     wire.begin(0, session)
     assert breaks(wire, before) == ([] if is_good else ["session-id-form"])
@@ -184,10 +186,10 @@ def test_a_sessions_id_is_visible_ascii(session: str, is_good: bool) -> None:
 
 @pytest.mark.parametrize("status", [200, 202, 399, 400, 404])
 def test_a_session_gets_its_id_with_the_answer_to_the_handshake(status: int) -> None:
-    """A refusal may name another; a success may say the same again."""
+    """A refusal may name another session; a success may repeat the same."""
     for named in ("S1", "S2"):
         wire = Wire(V4, Transport.HTTP)
-        wire.greet()
+        wire.handshake()
         id = wire.call()
         before = len(wire.seen)
         wire.head(wire.channels[id], status, JSON, session=named)
@@ -195,7 +197,7 @@ def test_a_session_gets_its_id_with_the_answer_to_the_handshake(status: int) -> 
 
 
 def test_every_request_of_a_session_names_it_and_its_version() -> None:
-    """Of each verb; what names another is no better than what names none."""
+    """The rule holds for each verb, and the id of another session counts as none."""
     for verb in Verb:
         for head, rule in (
             ({}, None),
@@ -205,10 +207,10 @@ def test_every_request_of_a_session_names_it_and_its_version() -> None:
             ({"revision": "2025-06-18"}, "version-header"),
         ):
             wire = Wire(V4, Transport.HTTP)
-            wire.greet()
+            wire.handshake()
             before = len(wire.seen)
             if verb is Verb.POST:
-                wire.say(CLIENT, {"jsonrpc": "2.0", "method": "own/thing"}, wire.open(**head))
+                wire.send(CLIENT, {"jsonrpc": "2.0", "method": "own/thing"}, wire.open(**head))
             else:
                 wire.open(verb, **head)
             assert breaks(wire, before) == ([] if rule is None else [rule]), (verb, head)

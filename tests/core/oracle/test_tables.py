@@ -1,4 +1,4 @@
-"""What the oracle's rules have tables for, row by row."""
+"""Tables that the oracle's rules rest on, row by row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from isthmus.core.oracle import Role, Transport, Verb
-from oracle_casing import acknowledge, breaks, detailed
+from oracle_case import acknowledge, breaks, detailed
 from wire_scenes import CLIENT, SERVER, K, Wire
 
 V4, V5 = "2025-11-25", "2026-07-28"
@@ -17,7 +17,7 @@ V4, V5 = "2025-11-25", "2026-07-28"
 
 
 def test_codes_of_errors() -> None:
-    """2026-07-28 basic, "Error Codes": what is reserved has a meaning or is not used, and two are used no more."""
+    """Reserved codes have a meaning or are not used, and two are withdrawn. Source: 2026-07-28 basic, "Error Codes"."""
     expected = {code: ["error-code-reserved"] for code in range(-32099, -32019)}
     expected |= {-32020: [], -32021: [], -32022: [], -32002: ["error-code-withdrawn"], -32042: ["error-code-withdrawn"]}
     for code in (*range(-32103, -31998), -32603, -32602, -32700, -1, 0, 1):
@@ -29,7 +29,7 @@ def test_codes_of_errors() -> None:
 @pytest.mark.parametrize("code", [-32002, -32042, -32050])
 def test_a_handshake_has_other_codes(code: int) -> None:
     wire = Wire(V4)
-    wire.greet()
+    wire.handshake()
     wire.answer(wire.call(), error={"code": code, "message": ""})
     assert breaks(wire) == []
 
@@ -39,19 +39,19 @@ def test_a_handshake_has_other_codes(code: int) -> None:
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
-@pytest.mark.parametrize("asked", LEVELS)
-def test_a_log_message_is_at_least_what_was_asked_for(asked: str) -> None:
-    for said in LEVELS:
+@pytest.mark.parametrize("least", LEVELS)
+def test_a_log_message_has_at_least_the_requested_level(least: str) -> None:
+    for level in LEVELS:
         wire = Wire(V5)
-        wire.call(meta=wire.meta(**{K + "logLevel": asked}))
+        wire.call(meta=wire.meta(**{K + "logLevel": least}))
         wire.call(meta=wire.meta(**{K + "logLevel": "emergency"}))  # the lowest counts
-        wire.tell("notifications/message", level=said, data="x")
-        is_wanted = LEVELS.index(said) >= LEVELS.index(asked)
-        assert breaks(wire) == ([] if is_wanted else ["log-unasked"]), said
+        wire.tell("notifications/message", level=level, data="x")
+        is_wanted = LEVELS.index(level) >= LEVELS.index(least)
+        assert breaks(wire) == ([] if is_wanted else ["log-unasked"]), level
 
 
 @pytest.mark.parametrize("level", [..., "loud", 7, None], ids=str)
-def test_who_asked_for_no_level_hears_nothing(level: Any) -> None:
+def test_a_request_without_a_level_gets_no_log_messages(level: Any) -> None:
     wire = Wire(V5)
     wire.call(meta=wire.meta(**{K + "logLevel": level}))
     wire.tell("notifications/message", level="emergency", data="x")
@@ -60,8 +60,8 @@ def test_who_asked_for_no_level_hears_nothing(level: Any) -> None:
 
 # --- Subscriptions ----------------------------------------------------------------------------------------------------
 
-# What is sought, and the notification that it is for.
-SOUGHT: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
+# A filter, and the notification that it covers.
+REQUESTED: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     ({"toolsListChanged": True}, "notifications/tools/list_changed", {}),
     ({"promptsListChanged": True}, "notifications/prompts/list_changed", {}),
     ({"resourcesListChanged": True}, "notifications/resources/list_changed", {}),
@@ -69,7 +69,7 @@ SOUGHT: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     ({"resourceSubscriptions": ["x:b", "x:a"]}, "notifications/resources/updated", {"uri": "x:a/b"}),
     ({"taskIds": ["a"]}, "notifications/tasks", detailed("a")),
 ]
-NOT_SOUGHT: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
+NOT_REQUESTED: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     ({"toolsListChanged": False}, "notifications/tools/list_changed", {}),
     ({"resourceSubscriptions": ["x:a"]}, "notifications/resources/updated", {"uri": "x:"}),
     ({"resourceSubscriptions": ["x:a"]}, "notifications/resources/updated", {"uri": 7}),
@@ -78,39 +78,45 @@ NOT_SOUGHT: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     ({"taskIds": ["b"]}, "notifications/tasks", detailed("a")),
     ({"resourceSubscriptions": ["a"]}, "notifications/tasks", detailed("a")),
 ]
-NOT_SOUGHT += [(sought, method, said) for sought, own, _ in SOUGHT for _, method, said in SOUGHT if own != method]
+NOT_REQUESTED += [
+    (requested, method, params) for requested, own, _ in REQUESTED for _, method, params in REQUESTED if own != method
+]
 
 
-def subscribed(sought: dict[str, Any], honoured: dict[str, Any]) -> tuple[Wire, Any]:
+def subscribed(requested: dict[str, Any], honoured: dict[str, Any]) -> tuple[Wire, Any]:
     wire = Wire(V5)
-    id = wire.request("subscriptions/listen", notifications=sought)
+    id = wire.request("subscriptions/listen", notifications=requested)
     acknowledge(wire, id, honoured)
     return wire, id
 
 
-@pytest.mark.parametrize(("sought", "method", "said"), SOUGHT)
-def test_what_was_sought_and_acknowledged_is_heard(sought: dict[str, Any], method: str, said: dict[str, Any]) -> None:
-    wire, id = subscribed(sought, sought)
+@pytest.mark.parametrize(("requested", "method", "params"), REQUESTED)
+def test_a_requested_and_acknowledged_change_is_allowed(
+    requested: dict[str, Any], method: str, params: dict[str, Any]
+) -> None:
+    wire, id = subscribed(requested, requested)
     before = len(wire.seen)
-    wire.tell(method, **said, _meta={K + "subscriptionId": id})
+    wire.tell(method, **params, _meta={K + "subscriptionId": id})
     assert breaks(wire, before) == []
-    wire, id = subscribed(sought, {})
-    wire.tell(method, **said, _meta={K + "subscriptionId": id})
+    wire, id = subscribed(requested, {})
+    wire.tell(method, **params, _meta={K + "subscriptionId": id})
     assert breaks(wire, before) == ["listen-unrequested"]
-    wire.tell(method, **said)
+    wire.tell(method, **params)
     assert breaks(wire, before + 1) == ["subscription-id"]
 
 
-@pytest.mark.parametrize(("sought", "method", "said"), NOT_SOUGHT)
-def test_what_was_not_sought_is_not_heard(sought: dict[str, Any], method: str, said: dict[str, Any]) -> None:
-    wire, id = subscribed(sought, {})
+@pytest.mark.parametrize(("requested", "method", "params"), NOT_REQUESTED)
+def test_a_change_that_was_not_requested_breaks_a_rule(
+    requested: dict[str, Any], method: str, params: dict[str, Any]
+) -> None:
+    wire, id = subscribed(requested, {})
     before = len(wire.seen)
-    wire.tell(method, **said, _meta={K + "subscriptionId": id})
+    wire.tell(method, **params, _meta={K + "subscriptionId": id})
     assert "listen-unrequested" in breaks(wire, before)
 
 
 @pytest.mark.parametrize(
-    ("sought", "honoured", "is_right"),
+    ("requested", "honoured", "is_right"),
     [
         ({"toolsListChanged": True}, {"toolsListChanged": True}, True),
         ({"toolsListChanged": True}, {"toolsListChanged": False}, True),
@@ -125,16 +131,16 @@ def test_what_was_not_sought_is_not_heard(sought: dict[str, Any], method: str, s
     ],
     ids=str,
 )
-def test_nothing_is_acknowledged_that_was_not_sought(
-    sought: dict[str, Any], honoured: dict[str, Any], is_right: bool
+def test_only_requested_changes_are_acknowledged(
+    requested: dict[str, Any], honoured: dict[str, Any], is_right: bool
 ) -> None:
-    wire, _ = subscribed(sought, honoured)
+    wire, _ = subscribed(requested, honoured)
     assert breaks(wire) == ([] if is_right else ["listen-acknowledged"])
 
 
 # --- Capabilities -----------------------------------------------------------------------------------------------------
 
-# A request, who sends it, its params, and the capability that its receiver declares; of notifications, their sender.
+# A message, its sender, its params, and the capability that its receiver declares, or for notifications its sender.
 NEEDS: list[tuple[str, Role, dict[str, Any], dict[str, Any]]] = [
     ("tools/list", CLIENT, {}, {"tools": {}}),
     ("tools/call", CLIENT, {"name": "t"}, {"tools": {}}),
@@ -163,16 +169,16 @@ NEEDS: list[tuple[str, Role, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def said(method: str, sender: Role, params: dict[str, Any], declared: dict[str, Any]) -> list[str]:
-    """What it breaks, where the one whose capability counts has declared just that."""
+def broken_rules(method: str, sender: Role, params: dict[str, Any], declared: dict[str, Any]) -> list[str]:
+    """The rules that the message breaks, if its capability's owner has declared just that."""
     wire = Wire(V4)
-    is_notice = method.startswith("notifications/")
-    owner = sender if is_notice else sender.other
-    wire.greet(**{"client_can" if owner is CLIENT else "server_can": declared})
+    is_notification = method.startswith("notifications/")
+    owner = sender if is_notification else sender.other
+    wire.handshake(**{"client_can" if owner is CLIENT else "server_can": declared})
     before = len(wire.seen)
     if sender is SERVER:
-        wire.tell(method, id=None if is_notice else 1, **params)
-    elif is_notice:
+        wire.tell(method, id=None if is_notification else 1, **params)
+    elif is_notification:
         wire.notify(method, **params)
     else:
         wire.request(method, **params)
@@ -180,24 +186,24 @@ def said(method: str, sender: Role, params: dict[str, Any], declared: dict[str, 
 
 
 @pytest.mark.parametrize(("method", "sender", "params", "needed"), NEEDS, ids=lambda value: str(value)[:40])
-def test_what_is_said_takes_its_capability(
+def test_a_message_needs_its_capability(
     method: str, sender: Role, params: dict[str, Any], needed: dict[str, Any]
 ) -> None:
-    """No more than that; and none of it, or half of it, or a false one will do."""
-    assert said(method, sender, params, needed) == []
-    assert said(method, sender, params, {}) == ["capability-undeclared"]
+    """The capability suffices. An absent one does not, nor does a false or a partial one."""
+    assert broken_rules(method, sender, params, needed) == []
+    assert broken_rules(method, sender, params, {}) == ["capability-undeclared"]
     ((name, inner),) = needed.items()
     for none in (None, False):
-        assert said(method, sender, params, {name: none}) == ["capability-undeclared"]
+        assert broken_rules(method, sender, params, {name: none}) == ["capability-undeclared"]
     for part in inner:
         for half in ({}, {part: False}, {part: None}, True):
-            assert said(method, sender, params, {name: half}) == ["capability-undeclared"]
+            assert broken_rules(method, sender, params, {name: half}) == ["capability-undeclared"]
 
 
-def test_every_transport_is_heard_alike() -> None:
-    """But for where things come: a pipe has one channel."""
+def test_capabilities_are_judged_on_every_transport() -> None:
+    """Transports differ only in the channels of messages."""
     wire = Wire(V4, Transport.HTTP)
-    wire.greet(server_can={})
+    wire.handshake(server_can={})
     before = len(wire.seen)
     wire.call()
     assert breaks(wire, before) == ["capability-undeclared"]
@@ -222,7 +228,7 @@ def coded(text: str) -> str:
 
 
 def mirrored(arguments: Any, *lines: tuple[str, str], usual: tuple[tuple[str, str], ...] = USUAL) -> list[str]:
-    """What a call with these headers breaks, once the tool was listed."""
+    """The rules that a call with these headers breaks, once its tool was listed."""
     wire = Wire(V5, Transport.HTTP)
     tools = [{"name": "t", "inputSchema": SCHEMA}, {"name": 7, "inputSchema": SCHEMA}, "odd", {"name": "u"}]
     wire.reply(wire.request("tools/list"), tools=tools)
@@ -264,8 +270,9 @@ def mirrored(arguments: Any, *lines: tuple[str, str], usual: tuple[tuple[str, st
     ],
     ids=str,
 )
-def test_a_header_says_what_its_argument_is(arguments: Any, lines: list[tuple[str, str]], is_right: bool) -> None:
-    """2026-07-28 basic/transports/streamable-http: reached through `properties` alone, once, and compared by value."""
+def test_a_header_equals_its_argument(arguments: Any, lines: list[tuple[str, str]], is_right: bool) -> None:
+    """An argument is reached through `properties` alone, occurs once, and is compared by value. Source: 2026-07-28
+    basic/transports/streamable-http."""
     assert mirrored(arguments, *lines) == ([] if is_right else ["mirrored-argument"])
 
 
@@ -283,7 +290,7 @@ def test_a_header_says_what_its_argument_is(arguments: Any, lines: list[tuple[st
         ((*USUAL, USUAL[1]), ["mirrored-name"]),
     ],
 )
-def test_headers_say_what_is_called(usual: tuple[tuple[str, str], ...], broken: list[str]) -> None:
+def test_headers_name_the_method_and_the_tool(usual: tuple[tuple[str, str], ...], broken: list[str]) -> None:
     assert mirrored({}, usual=usual) == broken
 
 
@@ -304,10 +311,10 @@ def test_headers_say_what_is_called(usual: tuple[tuple[str, str], ...], broken: 
         (Verb.DELETE, None, True),
     ],
 )
-def test_a_client_takes_what_its_request_may_be_answered_with(verb: Verb, accept: str | None, is_right: bool) -> None:
-    """None is not seen, and not judged."""
+def test_a_client_accepts_the_types_of_its_responses(verb: Verb, accept: str | None, is_right: bool) -> None:
+    """An Accept header that was not seen (None) is not judged."""
     wire = Wire(V4, Transport.HTTP)
-    wire.greet()
+    wire.handshake()
     before = len(wire.seen)
     if verb is Verb.POST:
         wire.call(head={"accept": accept})

@@ -1,4 +1,4 @@
-"""Tasks as the oracle judges them: every status, every verb, and what one has to say of itself."""
+"""The oracle's rules of tasks: every status, every verb, and the members of a task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from isthmus.core.oracle import Oracle
-from oracle_casing import breaks, detailed, task
+from oracle_case import breaks, detailed, task
 from wire_scenes import CLIENT, SERVER, TASKS, K, Wire
 
 V4, V5 = "2025-11-25", "2026-07-28"
@@ -23,7 +23,7 @@ RELATED = K + "related-task"
 def begun(revision: str, id: str = "a", **more: Any) -> tuple[Wire, Any]:
     """A call that has become a task."""
     wire = Wire(revision)
-    wire.greet()
+    wire.handshake()
     if revision == V4:
         call = wire.call(task={})
         wire.reply(call, task=task(id, **more))
@@ -33,8 +33,8 @@ def begun(revision: str, id: str = "a", **more: Any) -> tuple[Wire, Any]:
     return wire, call
 
 
-def said(wire: Wire, id: str, status: str, how: str, **more: Any) -> None:
-    """The server says how a task fares, in one of the ways that it has."""
+def report(wire: Wire, id: str, status: str, how: str, **more: Any) -> None:
+    """The server reports the status of a task, in one of the possible forms."""
     shown = (
         task(id, status, **more) if wire.revision == V4 else detailed(id, status, **{**DETAIL.get(status, {}), **more})
     )
@@ -51,31 +51,31 @@ def said(wire: Wire, id: str, status: str, how: str, **more: Any) -> None:
         wire.tell("notifications/tasks", **shown, _meta=meta)
 
 
-WAYS = [(V4, "get"), (V4, "list"), (V4, "told"), (V5, "get"), (V5, "told")]
+CHANNELS = [(V4, "get"), (V4, "list"), (V4, "told"), (V5, "get"), (V5, "told")]
 
 
-@pytest.mark.parametrize(("revision", "how"), WAYS)
+@pytest.mark.parametrize(("revision", "how"), CHANNELS)
 @pytest.mark.parametrize("first", STATUSES)
 @pytest.mark.parametrize("second", STATUSES)
 def test_a_task_that_is_over_stays_as_it_is(revision: str, how: str, first: str, second: str) -> None:
-    """Any other may become anything."""
+    """A task that is not over may get any status."""
     wire, _ = begun(revision)
-    said(wire, "a", first, how)
+    report(wire, "a", first, how)
     before = len(wire.seen)
-    said(wire, "a", second, how)
+    report(wire, "a", second, how)
     assert breaks(wire, before) == (["task-status"] if first in OVER and second != first else [])
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_task_begins_as_one_that_works(status: str) -> None:
-    """2025-11-25; in the extension it may be over by then."""
+def test_a_task_begins_as_working(status: str) -> None:
+    """A task of the extension may be over at once. Source: 2025-11-25."""
     wire, _ = begun(V4, status=status)
     assert breaks(wire) == ([] if status == "working" else ["task-begins"])
     wire, _ = begun(V5, status=status)
     assert breaks(wire) == []
 
 
-@pytest.mark.parametrize(("revision", "how"), WAYS)
+@pytest.mark.parametrize(("revision", "how"), CHANNELS)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -93,7 +93,7 @@ def test_a_task_begins_as_one_that_works(status: str) -> None:
         ("ttl", ...),
     ],
 )
-def test_a_task_says_all_of_itself(revision: str, how: str, name: str, value: Any) -> None:
+def test_a_task_has_all_its_members(revision: str, how: str, name: str, value: Any) -> None:
     wire, _ = begun(revision)
     name = "ttlMs" if name == "ttl" and revision == V5 else name
     shown = task("a", **{name: value}) if revision == V4 else detailed("a", **{name: value})
@@ -117,29 +117,29 @@ def test_a_time_to_live_is_a_duration_or_none(value: Any) -> None:
 
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("how", ["get", "told"])
-def test_a_task_has_what_its_status_wants(status: str, how: str) -> None:
-    """The extension: its questions, its result or its error, each an object."""
+def test_a_task_has_the_members_of_its_status(status: str, how: str) -> None:
+    """The extension: server requests, a result or an error, each an object."""
     for name in ("inputRequests", "result", "error"):
         for value in ({}, 7, ...):
             wire, _ = begun(V5)
             before = len(wire.seen)
-            said(wire, "a", status, how, **{name: value})
+            report(wire, "a", status, how, **{name: value})
             is_wrong = name in DETAIL.get(status, {}) and value != {}
             assert breaks(wire, before) == (["task-detail"] if is_wrong else []), (name, value)
 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_cancelled_task_is_cancelled(status: str) -> None:
-    """2025-11-25: if it was not over before; one that was is refused."""
+    """A task that was over before is refused instead. Source: 2025-11-25."""
     for was in STATUSES:
         wire, _ = begun(V4)
-        said(wire, "a", was, "get")
+        report(wire, "a", was, "get")
         before = len(wire.seen)
         wire.reply(wire.request("tasks/cancel", taskId="a"), **task("a", status))
         found = [rule for rule in breaks(wire, before) if rule == "task-cancelled"]
         assert found == (["task-cancelled"] if was in OVER or status != "cancelled" else []), was
         wire, _ = begun(V4)
-        said(wire, "a", was, "get")
+        report(wire, "a", was, "get")
         before = len(wire.seen)
         wire.answer(wire.request("tasks/cancel", taskId="a"), error={"code": -32602, "message": ""})
         assert breaks(wire, before) == []
@@ -157,8 +157,8 @@ def test_an_outcome_names_its_task(related: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/list", "tasks/cancel", "tasks/result", "tools/call"])
-def test_what_names_a_task_by_itself_names_it_once(method: str) -> None:
-    """In the request, and in its answer; an outcome is not of that kind, nor is a call."""
+def test_a_request_that_names_its_task_needs_no_related_task(method: str) -> None:
+    """The rule holds for the request and its response, but not for `tasks/result` and calls."""
     related = {RELATED: {"taskId": "a"}}
     is_needless = method in ("tasks/get", "tasks/list", "tasks/cancel")
     wire, _ = begun(V4)
@@ -175,10 +175,10 @@ def test_what_names_a_task_by_itself_names_it_once(method: str) -> None:
 @pytest.mark.parametrize(
     ("at", "is_early"), [(10.0, True), (11.999, True), (12.0, False), (13.0, False), (None, False)]
 )
-def test_a_task_is_asked_for_as_often_as_its_server_wants(
+def test_a_task_is_polled_as_often_as_its_server_allows(
     revision: str, name: str, at: float | None, is_early: bool
 ) -> None:
-    """Counted from when it was said; where nobody looked at the clock nothing is said."""
+    """The interval counts from its announcement; observations without times are not judged."""
     for interval in (2000, ..., "2000"):
         wire, _ = begun(revision)
         more = {} if interval is ... else {name: interval}
@@ -191,23 +191,23 @@ def test_a_task_is_asked_for_as_often_as_its_server_wants(
         assert breaks(wire, before) == expected, interval
 
 
-def test_a_key_is_of_one_question() -> None:
-    """The same may be shown again, and others beside it."""
+def test_a_key_belongs_to_one_server_request() -> None:
+    """A key may be shown again with its request, and others beside it."""
     wire, _ = begun(V5)
     one, two = ({"method": "elicitation/create", "params": {"message": text}} for text in "ab")
     for questions in ({"k": one}, {"k": one, "l": two}, {"l": two}):
         before = len(wire.seen)
-        said(wire, "a", "input_required", "get", inputRequests=questions)
+        report(wire, "a", "input_required", "get", inputRequests=questions)
         assert "task-key-reused" not in breaks(wire, before)
     before = len(wire.seen)
-    said(wire, "a", "input_required", "get", inputRequests={"k": two, "l": two})
+    report(wire, "a", "input_required", "get", inputRequests={"k": two, "l": two})
     assert breaks(wire, before).count("task-key-reused") == 1
 
 
 @pytest.mark.parametrize(("is_asked", "is_made"), [(True, True), (True, False), (False, True), (False, False)])
-def test_a_call_is_answered_with_a_task_if_it_was_to_be_one(is_asked: bool, is_made: bool) -> None:
+def test_only_an_augmented_call_is_answered_with_a_task(is_asked: bool, is_made: bool) -> None:
     wire = Wire(V4)
-    wire.greet()
+    wire.handshake()
     id = wire.call(**({"task": {}} if is_asked else {}))
     before = len(wire.seen)
     wire.reply(id, **({"task": task("a")} if is_made else {"content": []}))
@@ -217,8 +217,8 @@ def test_a_call_is_answered_with_a_task_if_it_was_to_be_one(is_asked: bool, is_m
 
 @pytest.mark.parametrize("extensions", [{TASKS: {}}, {TASKS: True}, {}, {"other": {}}, 7, ...])
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
-def test_a_task_is_made_for_who_declares_the_extension(method: str, extensions: Any) -> None:
-    """Of tool calls alone."""
+def test_a_task_is_created_for_clients_with_the_extension(method: str, extensions: Any) -> None:
+    """Only tool calls become tasks."""
     wire = Wire(V5)
     able = {} if extensions is ... else {"extensions": extensions}
     id = wire.request(method, meta=wire.meta(able), name="t")
@@ -230,13 +230,13 @@ def test_a_task_is_made_for_who_declares_the_extension(method: str, extensions: 
 
 
 def test_a_problem_that_is_an_echo_hides_no_other() -> None:
-    """Who asked with an id that is none may be answered with it; what stands beside that is judged."""
+    """A malformed id may be echoed in a response; other problems beside it are judged."""
     wire = Wire("2025-03-26")
-    wire.greet()
-    wire.say(CLIENT, {"jsonrpc": "2.0", "id": [], "method": "ping"})
+    wire.handshake()
+    wire.send(CLIENT, {"jsonrpc": "2.0", "id": [], "method": "ping"})
     before = len(wire.seen)
     echo = {"jsonrpc": "2.0", "id": [], "error": {"code": -32600, "message": ""}}
-    wire.say(SERVER, [echo, 7, echo])
+    wire.send(SERVER, [echo, 7, echo])
     oracle = Oracle("2025-03-26", wire.transport)
     found = [oracle.receive(each) for each in wire.seen]
     assert [violation.rule for violation in found[before]] == ["not-jsonrpc"]

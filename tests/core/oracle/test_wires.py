@@ -1,41 +1,47 @@
-"""A trace of the engine as the wires it is, and logs of pipes."""
+"""The wires in a trace of the engine and in logs of pipes: how observations are grouped, and what each one holds."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
-from driving import GONE, connect, driver, newcomer, request
+from checked_engine import CheckedEngine
+from driving import GONE, connect, driver, new_client, request
 from isthmus.core.base.effects import (
-    Cause,
     Close,
-    Connected,
     Delete,
     Dial,
     Effect,
+    Join,
+    Listen,
+    Note,
+    Pass,
+    Post,
+    Send,
+    SendEvents,
+    Spawn,
+)
+from isthmus.core.base.events import (
+    Cause,
+    Connected,
+    DeleteOpening,
     End,
     EventPipeOpening,
     GetOpening,
-    Join,
-    Listen,
     MessageOpening,
-    Note,
-    Pass,
     PipeOpening,
-    Post,
     PostOpening,
-    Send,
-    SendEvents,
 )
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.oracle import Ended, Head, Opened, Oracle, Role, Said, Transport, Verb
-from isthmus.core.oracle.wires import Wire, Wires, read_log, read_trace
+from isthmus.core.oracle.wires import Wire, Wires, _is_stateless, _method, read_log, read_trace
 from isthmus.core.trace import Recorder
-from overheard import Overheard
-from stateless_driving import bridge, emerge, modern
+from stateless_driving import bridge, modern, start_stateless_server
 from wire_scenes import K
 
 INFO = {"name": "n", "version": "1"}
@@ -44,19 +50,19 @@ WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serv
 META = {K + "protocolVersion": "2026-07-28", K + "clientCapabilities": {}, K + "clientInfo": INFO}
 
 
-def said(**members: object) -> bytes:
+def encoded(**members: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **members}).encode()
 
 
-class Taken:
-    """Wires, and what they told: each wire's observations and the rules that were broken."""
+class Recorded:
+    """Records the observations of each wire and the broken rules."""
 
     def __init__(self, *, knows_origin: bool = False) -> None:
         self.by_wire: dict[Wire, list[object]] = {}
         self.rules: list[tuple[str, str]] = []
-        self.wires = Wires(self._told, (lambda channel: "same") if knows_origin else None)
+        self.wires = Wires(self._record, (lambda channel: "same") if knows_origin else None)
 
-    def _told(self, wire: Wire, observation: object, found: list[object]) -> None:
+    def _record(self, wire: Wire, observation: object, found: list[object]) -> None:
         self.by_wire.setdefault(wire, []).append(observation)
         self.rules += [(each.who.value, each.rule) for each in found]  # type: ignore[attr-defined]
 
@@ -78,140 +84,141 @@ def dial(channel: int, target: object) -> Dial:
 
 
 def test_a_session_over_http_is_one_wire() -> None:
-    taken = Taken()
-    taken.post(1, said(id=1, method="initialize", params=HELLO))
-    taken.order(send(1, said(id=1, result=WELCOME), session="S", is_last=True))
-    taken.post(2, said(method="notifications/initialized"), "S", "2025-11-25")
-    taken.order(Close(ChannelId(2), status=202))
-    taken.wires.receive_open(3, GetOpening("s", session="S", revision="2025-11-25"))
-    taken.order(send(3, b"", event_id="e1"), Note("info", "this is on no wire"))
-    taken.wires.receive_close(3, GONE)
-    taken.wires.receive_open(4, GetOpening("s", session="T"))
-    (wire, other) = taken.by_wire
+    recorded = Recorded()
+    recorded.post(1, encoded(id=1, method="initialize", params=HELLO))
+    recorded.order(send(1, encoded(id=1, result=WELCOME), session="S", is_last=True))
+    recorded.post(2, encoded(method="notifications/initialized"), "S", "2025-11-25")
+    recorded.order(Close(ChannelId(2), status=202))
+    recorded.wires.receive_open(3, GetOpening("s", session="S", revision="2025-11-25"))
+    recorded.order(send(3, b"", event_id="e1"), Note("info", "this is on no wire"))
+    recorded.wires.receive_close(3, GONE)
+    recorded.wires.receive_open(4, GetOpening("s", session="T"))
+    (wire, other) = recorded.by_wire
     assert (wire.proxy, wire.server, wire.transport) == (Role.SERVER, "s", Transport.HTTP)
-    assert [o.channel for o in taken.by_wire[wire] if isinstance(o, Opened)] == [1, 2, 3]  # type: ignore[attr-defined]
-    assert taken.by_wire[wire][-1] == Ended(3, Role.CLIENT)
-    assert taken.by_wire[other] == [Opened(4, Verb.GET, "T")]
-    assert taken.rules == []
+    assert [o.channel for o in recorded.by_wire[wire] if isinstance(o, Opened)] == [1, 2, 3]  # type: ignore[attr-defined]
+    assert recorded.by_wire[wire][-1] == Ended(3, Role.CLIENT)
+    assert recorded.by_wire[other] == [Opened(4, Verb.GET, "T")]
+    assert recorded.rules == []
 
 
 def test_several_messages_at_once_are_seen_one_by_one() -> None:
-    """In a trace: what one side said, and what it was told."""
+    """Inputs and effects of a trace may hold several messages."""
     opened = msgspec.json.encode({"input": "receive_open", "channel": 1, "opening": PipeOpening("s"), "effects": []})
-    steps = [said(method="notifications/progress", params={"progressToken": 1, "progress": n}) for n in (1, 2)]
+    steps = [encoded(method="notifications/progress", params={"progressToken": 1, "progress": n}) for n in (1, 2)]
     line = {"input": "receive_messages", "channel": 1, "messages": steps, "effects": []}
-    told = {"input": "receive_sent", "channel": 1, "effects": [SendEvents(ChannelId(1), tuple(steps), ("1-1", "1-2"))]}
-    seen = list(read_trace([b'{"input":"begin"}', opened, msgspec.json.encode(line), msgspec.json.encode(told)]))
+    sent = {"input": "receive_sent", "channel": 1, "effects": [SendEvents(ChannelId(1), tuple(steps), ("1-1", "1-2"))]}
+    seen = list(read_trace([b'{"input":"begin"}', opened, msgspec.json.encode(line), msgspec.json.encode(sent)]))
     assert [each.message for _, each, _ in seen if isinstance(each, Said)] == 2 * steps
     assert [each.event_id for _, each, _ in seen if isinstance(each, Said)] == [None, None, "1-1", "1-2"]
 
 
-def test_an_event_pipe_and_its_posts_are_one_wire() -> None:
-    taken = Taken()
-    taken.wires.receive_open(1, EventPipeOpening("s", endpoint="/m"))
-    taken.order(send(1, b"/m?sessionId=T", event="endpoint"))
-    taken.wires.receive_open(2, MessageOpening("s", "T"))
-    taken.wires.receive_message(2, said(id=1, method="initialize", params={**HELLO, "protocolVersion": "2024-11-05"}))
-    taken.order(
-        Close(ChannelId(2), status=202), send(1, said(id=1, result={**WELCOME, "protocolVersion": "2024-11-05"}))
+def test_an_event_stream_of_2024_and_its_posts_are_one_wire() -> None:
+    recorded = Recorded()
+    recorded.wires.receive_open(1, EventPipeOpening("s", endpoint="/m"))
+    recorded.order(send(1, b"/m?sessionId=T", event="endpoint"))
+    recorded.wires.receive_open(2, MessageOpening("s", "T"))
+    recorded.wires.receive_message(
+        2, encoded(id=1, method="initialize", params={**HELLO, "protocolVersion": "2024-11-05"})
     )
-    taken.wires.receive_open(3, MessageOpening("s", "nobody's"))
-    taken.wires.receive_message(3, b"{}")
-    assert len(taken.by_wire) == 1
-    assert taken.rules == []
+    recorded.order(
+        Close(ChannelId(2), status=202), send(1, encoded(id=1, result={**WELCOME, "protocolVersion": "2024-11-05"}))
+    )
+    recorded.wires.receive_open(3, MessageOpening("s", "nobody's"))
+    recorded.wires.receive_message(3, b"{}")
+    assert len(recorded.by_wire) == 1
+    assert recorded.rules == []
 
 
 def test_each_pipe_to_a_server_is_a_wire_and_the_proxy_its_client() -> None:
-    taken = Taken()
-    taken.order(dial(1, Join("s")), send(1, said(id=1, method="tools/list")))
-    taken.wires.receive_open(1, Connected())
-    taken.wires.receive_message(1, said(id=2, result={}))
-    taken.wires.receive_close(1, Cause(End.BROKEN))
-    taken.wires.receive_message(1, said(id=3, result={}))
-    (wire,) = taken.by_wire
+    recorded = Recorded()
+    recorded.order(dial(1, Join("s")), send(1, encoded(id=1, method="tools/list")))
+    recorded.wires.receive_open(1, Connected())
+    recorded.wires.receive_message(1, encoded(id=2, result={}))
+    recorded.wires.receive_close(1, Cause(End.BROKEN))
+    recorded.wires.receive_message(1, encoded(id=3, result={}))
+    (wire,) = recorded.by_wire
     assert wire.proxy is Role.CLIENT
-    assert taken.rules == [("client", "initialize-first"), ("server", "response-unknown")]
-    assert taken.by_wire[wire][-1] == Ended(0, None)
+    assert recorded.rules == [("client", "initialize-first"), ("server", "response-unknown")]
+    assert recorded.by_wire[wire][-1] == Ended(0, None)
 
 
 def test_a_session_with_a_server_is_a_wire() -> None:
-    """Its handshake, what is posted in it, its stream, its end, and a refusal with a body."""
-    taken = Taken()
-    taken.order(dial(1, Post("s", said(id=1, method="initialize", params=HELLO))))
-    taken.wires.receive_open(1, Connected(session="S"))
-    taken.wires.receive_message(1, said(id=1, result=WELCOME))
-    taken.wires.receive_close(1, Cause(End.DONE))
-    taken.order(dial(2, Post("s", said(method="notifications/initialized"), "S", "2025-11-25")))
-    taken.wires.receive_close(2, Cause(End.DONE))
-    taken.order(
-        dial(3, Listen("s", "S", "2025-11-25")), dial(4, Post("s", said(id=2, method="ping"), "S", "2025-11-25"))
+    """The wire has the handshake, the posts of the session, its stream, its end, and a refusal with a body."""
+    recorded = Recorded()
+    recorded.order(dial(1, Post("s", encoded(id=1, method="initialize", params=HELLO))))
+    recorded.wires.receive_open(1, Connected(session="S"))
+    recorded.wires.receive_message(1, encoded(id=1, result=WELCOME))
+    recorded.wires.receive_close(1, Cause(End.DONE))
+    recorded.order(dial(2, Post("s", encoded(method="notifications/initialized"), "S", "2025-11-25")))
+    recorded.wires.receive_close(2, Cause(End.DONE))
+    recorded.order(
+        dial(3, Listen("s", "S", "2025-11-25")), dial(4, Post("s", encoded(id=2, method="ping"), "S", "2025-11-25"))
     )
-    refusal = said(id=2, error={"code": -32000, "message": "no"})
-    taken.wires.receive_close(4, Cause(End.REFUSED, status=404, body=refusal))
-    taken.order(Close(ChannelId(3)), dial(5, Delete("s", "S", "2025-11-25")))
-    (wire,) = taken.by_wire
-    assert taken.rules == [("client", "session-id-lost")]
-    assert taken.by_wire[wire][-2] == Ended(3, Role.CLIENT)
+    refusal = encoded(id=2, error={"code": -32000, "message": "no"})
+    recorded.wires.receive_close(4, Cause(End.REFUSED, status=404, body=refusal))
+    recorded.order(Close(ChannelId(3)), dial(5, Delete("s", "S", "2025-11-25")))
+    (wire,) = recorded.by_wire
+    assert recorded.rules == [("client", "session-id-lost")]
+    assert recorded.by_wire[wire][-2] == Ended(3, Role.CLIENT)
 
 
 def test_a_message_in_parts_is_seen_once_it_is_whole() -> None:
-    """As a server's answer, and as what is passed on to a client; a second on the same channel begins anew."""
-    taken = Taken()
-    taken.order(dial(1, Post("s", said(id=1, method="initialize", params=HELLO))))
-    taken.wires.receive_open(1, Connected(session="S"))
-    whole = said(id=1, result=WELCOME)
-    taken.wires.receive_part(1, (whole[:5], whole[5:9]), len(whole))
-    (wire,) = taken.by_wire
-    before = len(taken.by_wire[wire])
-    taken.wires.receive_part(1, (whole[9:20],), 0)
-    assert len(taken.by_wire[wire]) == before
-    taken.wires.receive_part(1, (whole[20:],), 0)
-    assert [o.message for o in taken.by_wire[wire][before:] if isinstance(o, Said)] == [whole]
-    taken.wires.receive_part(1, (b"",), 0)
-    assert len(taken.by_wire[wire]) == before + 1, "it was over"
-    taken.post(7, said(id=3, method="initialize", params=HELLO))
-    answer = said(id=3, result=WELCOME)
-    taken.order(Pass(ChannelId(7), (answer[:4],), len(answer)), Pass(ChannelId(7), (answer[4:],)))
-    down = next(wire for wire in taken.by_wire if wire.proxy is Role.SERVER)
-    assert [o.message for o in taken.by_wire[down] if isinstance(o, Said)][1:] == [answer]
+    """A server's response and one passed on to a client are both joined; a second message on the channel begins
+    anew."""
+    recorded = Recorded()
+    recorded.order(dial(1, Post("s", encoded(id=1, method="initialize", params=HELLO))))
+    recorded.wires.receive_open(1, Connected(session="S"))
+    whole = encoded(id=1, result=WELCOME)
+    recorded.wires.receive_part(1, (whole[:5], whole[5:9]), len(whole))
+    (wire,) = recorded.by_wire
+    before = len(recorded.by_wire[wire])
+    recorded.wires.receive_part(1, (whole[9:20],), 0)
+    assert len(recorded.by_wire[wire]) == before
+    recorded.wires.receive_part(1, (whole[20:],), 0)
+    assert [o.message for o in recorded.by_wire[wire][before:] if isinstance(o, Said)] == [whole]
+    recorded.wires.receive_part(1, (b"",), 0)
+    assert len(recorded.by_wire[wire]) == before + 1, "it was over"
+    recorded.post(7, encoded(id=3, method="initialize", params=HELLO))
+    answer = encoded(id=3, result=WELCOME)
+    recorded.order(Pass(ChannelId(7), (answer[:4],), len(answer)), Pass(ChannelId(7), (answer[4:],)))
+    down = next(wire for wire in recorded.by_wire if wire.proxy is Role.SERVER)
+    assert [o.message for o in recorded.by_wire[down] if isinstance(o, Said)][1:] == [answer]
 
 
 def test_a_client_that_is_refused_before_its_body_came_is_on_no_wire() -> None:
-    taken = Taken()
-    taken.wires.receive_open(1, PostOpening("s"))
-    taken.order(send(1, b"too large", status=413, is_last=True))
-    taken.wires.receive_open(2, PostOpening("s"))
-    taken.order(Close(ChannelId(2), status=400))
-    taken.wires.receive_open(3, PostOpening("s"))
-    taken.wires.receive_close(3, GONE)
-    assert taken.by_wire == {}
+    recorded = Recorded()
+    recorded.wires.receive_open(1, PostOpening("s"))
+    recorded.order(send(1, b"too large", status=413, is_last=True))
+    recorded.wires.receive_open(2, PostOpening("s"))
+    recorded.order(Close(ChannelId(2), status=400))
+    recorded.wires.receive_open(3, PostOpening("s"))
+    recorded.wires.receive_close(3, GONE)
+    assert recorded.by_wire == {}
 
 
 @pytest.mark.parametrize("message", [b"{", b"1", b'{"params":1}', b"[" * 20_000])
-def test_what_a_client_posts_may_be_anything(message: bytes) -> None:
-    taken = Taken()
-    taken.post(1, message)
-    taken.order(send(1, said(error={"code": -32700, "message": ""}), status=400, is_last=True))
-    assert {who for who, _ in taken.rules} == {"client"}
+def test_a_client_may_post_any_bytes(message: bytes) -> None:
+    recorded = Recorded()
+    recorded.post(1, message)
+    recorded.order(send(1, encoded(error={"code": -32700, "message": ""}), status=400, is_last=True))
+    assert {who for who, _ in recorded.rules} == {"client"}
 
 
 @pytest.mark.parametrize(("knows_origin", "rules"), [(False, []), (True, [("client", "id-reused")])])
-def test_where_sessions_with_a_server_look_alike_their_ids_are_not_compared(
-    knows_origin: bool, rules: list[tuple[str, str]]
-) -> None:
-    taken = Taken(knows_origin=knows_origin)
+def test_ids_of_indistinguishable_sessions_are_not_compared(knows_origin: bool, rules: list[tuple[str, str]]) -> None:
+    recorded = Recorded(knows_origin=knows_origin)
     for channel in (1, 2):
         mirrored = (("Mcp-Method", "tools/list"),)
-        message = said(id=1, method="tools/list", params={"_meta": META})
-        taken.order(dial(channel, Post("s", message, None, "2026-07-28", mirrored=mirrored)))
-    assert len(taken.by_wire) == 1
-    assert taken.rules == rules
+        message = encoded(id=1, method="tools/list", params={"_meta": META})
+        recorded.order(dial(channel, Post("s", message, None, "2026-07-28", mirrored=mirrored)))
+    assert len(recorded.by_wire) == 1
+    assert recorded.rules == rules
 
 
-def test_a_post_that_says_all_in_its_body_belongs_to_no_session() -> None:
-    taken = Taken()
-    taken.post(1, said(id=1, method="tools/list", params={"_meta": META}), session="S")
-    assert taken.rules == [("client", "version-header-missing"), ("client", "mirrored-method")]
+def test_a_stateless_post_belongs_to_no_session() -> None:
+    recorded = Recorded()
+    recorded.post(1, encoded(id=1, method="tools/list", params={"_meta": META}), session="S")
+    assert recorded.rules == [("client", "version-header-missing"), ("client", "mirrored-method")]
 
 
 # --- Traces and logs --------------------------------------------------------------------------------------------------
@@ -223,11 +230,11 @@ def test_a_trace_is_read_as_wires() -> None:
     engine = Recorder(plan, entropy=Random(1).randbytes, unix_at_zero=0.0, write=lines.append)
     client = engine.new_channel()
     engine.receive_open(client, PipeOpening("s"), 0.0)
-    (order,) = engine.receive_message(client, said(id=1, method="initialize", params=HELLO), 1.0)
+    (order,) = engine.receive_message(client, encoded(id=1, method="initialize", params=HELLO), 1.0)
     assert isinstance(order, Dial)
     engine.receive_open(order.channel, Connected(), 2.0)
-    engine.receive_message(order.channel, said(id=1, result=WELCOME), 3.0)
-    engine.receive_message(order.channel, said(id="q", method="tools/list"), 3.0)
+    engine.receive_message(order.channel, encoded(id=1, result=WELCOME), 3.0)
+    engine.receive_message(order.channel, encoded(id="q", method="tools/list"), 3.0)
     engine.receive_close(client, GONE, 4.0)
     seen = list(read_trace(lines))
     assert {wire.proxy for wire, _, _ in seen} == {Role.CLIENT, Role.SERVER}
@@ -236,9 +243,9 @@ def test_a_trace_is_read_as_wires() -> None:
 
 
 def test_a_trace_has_messages_whole_in_pieces_and_in_parts() -> None:
-    """Of each it is seen as one message; of parts, when the last has come."""
-    whole = said(id=1, result=WELCOME)
-    hello = Post("s", said(id=1, method="initialize", params=HELLO))
+    """Each form is seen as one message; one in parts is seen when the last has come."""
+    whole = encoded(id=1, result=WELCOME)
+    hello = Post("s", encoded(id=1, method="initialize", params=HELLO))
     inputs: list[dict[str, object]] = [
         {"input": "receive_sent", "channel": 9, "effects": [dial(channel, hello) for channel in (1, 2, 3)]},
         {"input": "receive_message", "channel": 1, "message": whole},
@@ -253,13 +260,13 @@ def test_a_trace_has_messages_whole_in_pieces_and_in_parts() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"\xff", b'{"input":"x","effects":[{"type":"Send"}]}'])
-def test_what_is_no_trace_is_refused(line: bytes) -> None:
+def test_a_malformed_trace_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="line 2 is no line of a trace"):
         list(read_trace([b'{"input":"begin"}', line]))
 
 
 def test_a_log_of_a_pipe_is_read() -> None:
-    """A message is an object; what was no JSON stands there as a text."""
+    """A message stands there as an object, and a line that was no JSON as a text."""
     lines = [b'{"from":"client","message":{"jsonrpc":"2.0"},"at":1.5}', b'{"from":"server","message":"a \\u00fc"}']
     assert list(read_log(lines)) == [
         Said(0, Role.CLIENT, b'{"jsonrpc":"2.0"}', at=1.5),
@@ -271,7 +278,7 @@ def test_a_log_of_a_pipe_is_read() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b'{"from":"nobody","message":{}}', b'{"from":"client"}', b"\xff"])
-def test_what_is_no_log_is_refused(line: bytes) -> None:
+def test_a_malformed_log_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="line 1 is no line of a log"):
         list(read_log([line]))
 
@@ -279,24 +286,24 @@ def test_what_is_no_log_is_refused(line: bytes) -> None:
 # --- The engine -------------------------------------------------------------------------------------------------------
 
 
-def test_the_engine_is_overheard_and_its_own_faults_are_told() -> None:
-    """The tests of the engine fail if it breaks a rule: here its words are changed on their way."""
+def test_the_engines_own_faults_are_reported() -> None:
+    """The tests of the engine fail if it breaks a rule; here its messages are changed on their way."""
     world = driver()
-    assert isinstance(world.engine, Overheard)
-    client = newcomer(world, "pipe", "pipe")
+    assert isinstance(world.engine, CheckedEngine)
+    client = new_client(world, "pipe", "pipe")
     assert client.pipe is not None
     client.initialize(json.dumps(HELLO))
-    world.engine.wires.receive_effects([send(client.pipe, said(id=0, result=WELCOME))])
+    world.engine.wires.receive_effects([send(client.pipe, encoded(id=0, result=WELCOME))])
     with pytest.raises(AssertionError, match="response-twice"):
-        world.engine._judged([send(client.pipe, said(id=0, result=WELCOME))])
+        world.engine._checked([send(client.pipe, encoded(id=0, result=WELCOME))])
 
 
-def test_what_a_peer_breaks_the_proxy_may_pass_on() -> None:
-    """The servers played here say less of themselves than they must."""
+def test_the_proxy_may_pass_on_a_peers_fault() -> None:
+    """The servers of this test leave out required members."""
     world = driver()
     client = connect(world, "pipe", "pipe")
     assert client.pipe is not None
-    assert isinstance(world.engine, Overheard)
+    assert isinstance(world.engine, CheckedEngine)
     assert "initialize-result" in world.engine.blame.by_peers
 
 
@@ -305,35 +312,363 @@ def test_both_eras_may_meet_on_one_pipe() -> None:
     client = modern(world, "s", "pipe")
     assert client.pipe is not None
     channel = client.request("server/discover")
-    emerge(world)
-    world.say(client.pipe, request('"0"', "initialize", json.dumps(HELLO)))
+    start_stateless_server(world)
+    world.send(client.pipe, request('"0"', "initialize", json.dumps(HELLO)))
     assert client.answered(channel)["result"]["supportedVersions"] == ["2026-07-28"]
 
 
 @pytest.mark.parametrize("end", list(End))
 @pytest.mark.parametrize("body", [b"", b'{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"no"}}'])
-def test_how_a_reply_ends_is_seen(end: End, body: bytes) -> None:
-    """A refusal has a head, and a body if one came; an end in order without an answer is a 202. Who ended it is told
-    where the other side did: not where the connection broke, or a time limit passed."""
-    taken = Taken()
-    taken.order(dial(1, Post("s", said(id=2, method="ping"), "S", "2025-11-25")))
-    taken.wires.receive_close(1, Cause(end, status=404, body=body))
-    (wire,) = taken.by_wire
+def test_the_end_of_a_reply_is_seen(end: End, body: bytes) -> None:
+    """A refusal has a head, and a body if one came; an orderly end without a message is a 202. The side that ended it
+    is known only if the other side saw it, not after a broken connection or a timeout."""
+    recorded = Recorded()
+    recorded.order(dial(1, Post("s", encoded(id=2, method="ping"), "S", "2025-11-25")))
+    recorded.wires.receive_close(1, Cause(end, status=404, body=body))
+    (wire,) = recorded.by_wire
     heads = {End.REFUSED: [Head(1, 404)], End.DONE: [Head(1, 202)]}.get(end, [])
     bodies = [Said(1, Role.SERVER, body)] if end is End.REFUSED and body else []
     by = Role.SERVER if end in (End.DONE, End.GONE, End.REFUSED) else None
-    assert taken.by_wire[wire][2:] == [*heads, *bodies, Ended(1, by)]
+    assert recorded.by_wire[wire][2:] == [*heads, *bodies, Ended(1, by)]
 
 
 @pytest.mark.parametrize("end", list(End))
-def test_how_a_client_leaves_is_seen(end: End) -> None:
-    """It has no head, and says nothing with it."""
-    taken = Taken()
-    taken.wires.receive_open(1, PipeOpening("s"))
-    taken.wires.receive_message(1, said(id=1, method="initialize", params=HELLO))
-    taken.wires.receive_close(1, Cause(end, status=404, body=b"{}"))
-    (wire,) = taken.by_wire
+def test_the_end_of_a_client_is_seen(end: End) -> None:
+    """The end has no head and no message."""
+    recorded = Recorded()
+    recorded.wires.receive_open(1, PipeOpening("s"))
+    recorded.wires.receive_message(1, encoded(id=1, method="initialize", params=HELLO))
+    recorded.wires.receive_close(1, Cause(end, status=404, body=b"{}"))
+    (wire,) = recorded.by_wire
     by = Role.CLIENT if end in (End.DONE, End.GONE, End.REFUSED) else None
-    assert taken.by_wire[wire][1:] == [Ended(0, by)]
-    taken.wires.receive_close(1, Cause(end))
-    assert len(taken.by_wire[wire]) == 2, "it was over"
+    assert recorded.by_wire[wire][1:] == [Ended(0, by)]
+    recorded.wires.receive_close(1, Cause(end))
+    assert len(recorded.by_wire[wire]) == 2, "it was over"
+
+
+CLIENT, SERVER = Role.CLIENT, Role.SERVER
+V4, V5 = "2025-11-25", "2026-07-28"
+PING = encoded(id=1, method="ping")
+LISTS = encoded(id=1, method="tools/list", params={"_meta": META})
+
+
+def wire_of(recorded: Recorded, channel: int) -> Wire:
+    """The wire on which a channel was opened."""
+    found = [
+        wire
+        for wire, seen in recorded.by_wire.items()
+        if any(isinstance(each, Opened) and each.channel == channel for each in seen)
+    ]
+    (wire,) = found
+    return wire
+
+
+def groups(recorded: Recorded, *channels: int) -> list[int]:
+    """Returns equal numbers for channels that are on one wire."""
+    wires = [wire_of(recorded, channel) for channel in channels]
+    return [wires.index(wire) for wire in wires]
+
+
+# --- Grouping ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("revision", "message", "is_stateless"),
+    [
+        (None, PING, False),
+        (V4, PING, False),
+        (V5, PING, True),
+        ("2099-01-01", PING, False),
+        (None, LISTS, True),
+        (V4, LISTS, True),
+        (None, encoded(method="x", params={"_meta": {}}), False),
+        (None, encoded(method="x", params={"_meta": 7}), False),
+        (None, encoded(method="x", params=7), False),
+        (None, b"{", False),
+        (None, b"[]", False),
+        (None, b"\xff", False),
+    ],
+)
+def test_the_head_or_the_body_makes_a_post_stateless(revision: str | None, message: bytes, is_stateless: bool) -> None:
+    assert _is_stateless(revision, message) is is_stateless
+
+
+@pytest.mark.parametrize(
+    ("message", "method"), [(PING, "ping"), (encoded(id=1, result={}), ""), (b"{", ""), (b"7", ""), (b"[]", "")]
+)
+def test_the_method_of_a_message(message: bytes, method: str) -> None:
+    assert _method(message) == method
+
+
+def test_clients_are_distinguished_by_server_principal_and_session() -> None:
+    """Requests with one session's id are one wire. Requests without an id are a wire each, except stateless ones, which
+    are one wire for each principal."""
+    recorded = Recorded()
+    posts = [
+        PostOpening("s", session="S"),
+        PostOpening("s", session="S"),
+        PostOpening("s", session="T"),
+        PostOpening("t", session="S"),
+        PostOpening("s", "ann", session="S"),
+        PostOpening("s"),
+        PostOpening("s"),
+        PostOpening("s", revision=V5),
+        PostOpening("s", revision=V5, session="S"),
+        PostOpening("s", "ann", revision=V5),
+        PostOpening("t", revision=V5),
+    ]
+    for channel, opening in enumerate(posts, 1):
+        recorded.wires.receive_open(channel, opening)
+        recorded.wires.receive_message(channel, LISTS if opening.revision == V5 else PING)
+    assert groups(recorded, *range(1, 12)) == [0, 0, 2, 3, 4, 5, 6, 7, 7, 9, 10]
+    others = [GetOpening("s", session="S"), DeleteOpening("s", session="S"), GetOpening("s"), DeleteOpening("s")]
+    for channel, other in enumerate(others, 21):
+        recorded.wires.receive_open(channel, other)
+    assert groups(recorded, 1, 21, 22, 23, 24) == [0, 0, 0, 3, 4]
+    assert {wire.server for wire in recorded.by_wire} == {"s", "t"}
+    assert {wire.proxy for wire in recorded.by_wire} == {SERVER}
+
+
+def test_sessions_with_servers_are_distinguished_by_server_and_id() -> None:
+    recorded = Recorded()
+    targets: list[Any] = [
+        Post("s", PING, "S", V4),
+        Post("s", PING, "S", V4),
+        Post("s", PING, "T", V4),
+        Post("t", PING, "S", V4),
+        Listen("s", "S", V4),
+        Delete("s", "S", V4),
+        Listen("s", None, V4),
+        Post("s", PING, None, V4),
+        Post("s", LISTS, None, V5),
+        Post("s", LISTS, None, V5),
+        Post("t", LISTS, None, V5),
+        Post("s", encoded(id=0, method="initialize", params=HELLO)),
+        Post("s", encoded(id=0, method="initialize", params=HELLO)),
+    ]
+    recorded.order(*(dial(channel, target) for channel, target in enumerate(targets, 1)))
+    assert groups(recorded, *range(1, 14)) == [0, 0, 2, 3, 0, 0, 6, 6, 8, 8, 10, 11, 12]
+    assert {wire.proxy for wire in recorded.by_wire} == {CLIENT}
+    mixed = [wire_of(recorded, channel).is_mixed for channel in range(1, 14)]
+    assert mixed == [False] * 8 + [True] * 5
+
+
+def test_a_session_has_the_id_of_its_handshake() -> None:
+    """The rule holds on both sides; a refused handshake gives no id."""
+    recorded = Recorded()
+    recorded.post(1, encoded(id=0, method="initialize", params=HELLO))
+    recorded.order(send(1, encoded(id=0, result=WELCOME), session="S", is_last=True))
+    recorded.post(2, PING, "S", V4)
+    recorded.post(3, encoded(id=0, method="initialize", params=HELLO))
+    refused = encoded(id=0, error={"code": -32602, "message": ""})
+    recorded.order(send(3, refused, session="T", status=400, is_last=True))
+    recorded.post(4, PING, "T", V4)
+    assert groups(recorded, 1, 2, 3, 4) == [0, 0, 2, 3]
+    for channel, status in ((11, 299), (13, 300)):
+        recorded.post(channel, encoded(id=0, method="initialize", params=HELLO))
+        recorded.order(send(channel, encoded(id=0, result=WELCOME), session=f"S{status}", status=status, is_last=True))
+        recorded.post(channel + 1, PING, f"S{status}", V4)
+    assert groups(recorded, 11, 12, 13, 14) == [0, 0, 2, 3]
+    recorded = Recorded()
+    for channel, session, status in ((1, "S", 200), (3, "T", 299)):
+        recorded.order(dial(channel, Post("s", encoded(id=0, method="initialize", params=HELLO))))
+        assert status < 300
+        recorded.wires.receive_open(channel, Connected(session=session))
+        recorded.order(dial(channel + 1, Post("s", PING, session, V4)))
+    assert groups(recorded, 1, 2, 3, 4) == [0, 0, 2, 2]
+
+
+# --- Observations -----------------------------------------------------------------------------------------------------
+
+
+def test_a_clients_post_is_seen_whole() -> None:
+    """The observations hold its head, its body, one head of the reply, each event with its id, and the end."""
+    recorded = Recorded()
+    mirrored = (("Mcp-Method", "ping"),)
+    recorded.wires.receive_open(1, PostOpening("s", session="S", revision=V4, mirrored=mirrored))
+    assert recorded.by_wire == {}
+    recorded.wires.receive_message(1, PING)
+    one, two, three = (encoded(method=f"m{number}") for number in range(3))
+    recorded.order(
+        send(1, one, event_id="1-1", session="S"),
+        SendEvents(ChannelId(1), (two, three), ()),
+        send(1, encoded(id=1, result={}), is_last=True),
+    )
+    (seen,) = recorded.by_wire.values()
+    assert seen == [
+        Opened(1, Verb.POST, "S", V4, None, None, mirrored),
+        Said(1, CLIENT, PING),
+        Head(1, 200, None, "S"),
+        Said(1, SERVER, one, "message", "1-1"),
+        Said(1, SERVER, two),
+        Said(1, SERVER, three),
+        Said(1, SERVER, encoded(id=1, result={})),
+        Ended(1, SERVER),
+    ]
+
+
+def test_a_get_is_seen_with_its_last_event_id() -> None:
+    """A DELETE has none; a closed channel has the status it was closed with."""
+    recorded = Recorded()
+    recorded.wires.receive_open(1, GetOpening("s", session="S", revision=V4, last_event_id="1-1"))
+    recorded.order(send(1, b"", event_id="2-1"), Close(ChannelId(1), status=202))
+    recorded.wires.receive_open(2, DeleteOpening("s", session="S", revision=V4))
+    recorded.order(Close(ChannelId(2), status=204), Close(ChannelId(2), status=204))
+    (seen,) = recorded.by_wire.values()
+    assert seen == [
+        Opened(1, Verb.GET, "S", V4, None, "1-1"),
+        Head(1, 200),
+        Said(1, SERVER, b"", "message", "2-1"),
+        Ended(1, SERVER),
+        Opened(2, Verb.DELETE, "S", V4),
+        Head(2, 204),
+        Ended(2, SERVER),
+    ]
+
+
+def test_a_post_to_a_server_is_seen_whole() -> None:
+    """Mirrored headers are seen where the revision has them; the head comes with the first event that shows it."""
+    recorded = Recorded()
+    mirrored = (("Mcp-Method", "ping"),)
+    recorded.order(dial(1, Post("s", PING, "S", V4, mirrored=mirrored)))
+    recorded.wires.receive_message(1, encoded(id=1, result={}))
+    recorded.wires.receive_close(1, Cause(End.DONE))
+    recorded.order(
+        dial(2, Listen("s", "S", V4, last_event_id="e7")), dial(3, Delete("s", "S", V4)), Close(ChannelId(2))
+    )
+    recorded.wires.receive_close(3, Cause(End.DONE))
+    (seen,) = recorded.by_wire.values()
+    assert seen == [
+        Opened(1, Verb.POST, "S", V4),
+        Said(1, CLIENT, PING),
+        Head(1, 200),
+        Said(1, SERVER, encoded(id=1, result={})),
+        Ended(1, SERVER),
+        Opened(2, Verb.GET, "S", V4, None, "e7"),
+        Opened(3, Verb.DELETE, "S", V4),
+        Ended(2, CLIENT),
+        Head(3, 202),
+        Ended(3, SERVER),
+    ]
+    recorded = Recorded()
+    recorded.order(dial(1, Post("s", LISTS, None, V5, mirrored=mirrored)))
+    assert next(iter(recorded.by_wire.values()))[0] == Opened(1, Verb.POST, None, V5, None, None, mirrored)
+
+
+def test_a_process_is_a_pipe_without_an_opening() -> None:
+    """The wire has no heads, and one channel; nothing is seen after its end."""
+    recorded = Recorded()
+    recorded.order(dial(5, Spawn("s", "w")), send(5, PING))
+    recorded.wires.receive_open(5, Connected())
+    recorded.wires.receive_message(5, encoded(id=1, result={}))
+    recorded.order(Close(ChannelId(5)), send(5, PING))
+    recorded.wires.receive_message(5, PING)
+    recorded.wires.receive_close(5, GONE)
+    (wire,) = recorded.by_wire
+    assert (wire.proxy, wire.server, wire.is_mixed) == (CLIENT, "s", False)
+    assert recorded.by_wire[wire] == [
+        Said(0, CLIENT, PING),
+        Said(0, SERVER, encoded(id=1, result={})),
+        Ended(0, CLIENT),
+    ]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_message_in_parts_is_seen_when_it_is_whole(is_cut: bool) -> None:
+    """The head is seen with the first part; a message that is cut off has an end by neither side."""
+    recorded = Recorded()
+    recorded.post(1, PING, "S", V4)
+    whole = encoded(id=1, result={"x": "y" * 50})
+    recorded.order(Pass(ChannelId(1), (whole[:9], whole[9:20]), len(whole)))
+    (seen,) = recorded.by_wire.values()
+    assert seen[2:] == [Head(1, 200)]
+    if is_cut:
+        recorded.order(Close(ChannelId(1), reason="cut"))
+        assert seen[3:] == [Ended(1, None)]
+    else:
+        recorded.order(Pass(ChannelId(1), (whole[20:],)))
+        assert seen[3:] == [Said(1, SERVER, whole), Ended(1, SERVER)]
+
+
+def test_a_message_in_parts_is_dropped_with_its_channel() -> None:
+    """Parts that come later are ignored."""
+    recorded = Recorded()
+    recorded.order(dial(1, Post("s", PING, "S", V4)))
+    whole = encoded(id=1, result={})
+    recorded.wires.receive_part(1, (whole[:5],), len(whole))
+    recorded.wires.receive_close(1, Cause(End.BROKEN))
+    recorded.wires.receive_part(1, (whole[5:],), 0)
+    (seen,) = recorded.by_wire.values()
+    assert seen[2:] == [Ended(1, None)]
+
+
+# --- Clients on one wire ----------------------------------------------------------------------------------------------
+
+
+def send_request(recorded: Recorded, channel: int, id: int, token: str | None = None) -> None:
+    """Sends a request to a server without sessions, and begins its reply."""
+    meta = META if token is None else {**META, "progressToken": token}
+    message = encoded(id=id, method="tools/list", params={"_meta": meta})
+    mirrored = (("Mcp-Method", "tools/list"),)
+    recorded.order(dial(channel, Post("s", message, None, "2026-07-28", mirrored=mirrored)))
+    recorded.wires.receive_open(ChannelId(channel), Connected())
+
+
+def progress(recorded: Recorded, channel: int, token: str, progress: int) -> None:
+    params = {"progressToken": token, "progress": progress}
+    recorded.wires.receive_message(ChannelId(channel), encoded(method="notifications/progress", params=params))
+
+
+def answer(recorded: Recorded, channel: int, id: int) -> None:
+    result = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+    recorded.wires.receive_message(ChannelId(channel), encoded(id=id, result=result))
+
+
+def same_id(recorded: Recorded) -> None:
+    send_request(recorded, 1, 1)
+    send_request(recorded, 2, 1)
+
+
+def same_token(recorded: Recorded) -> None:
+    send_request(recorded, 1, 1, "t")
+    send_request(recorded, 2, 2, "t")
+
+
+def repeated_progress(recorded: Recorded) -> None:
+    send_request(recorded, 1, 1, "t")
+    for _ in range(2):
+        progress(recorded, 1, "t", 5)
+
+
+def late_progress(recorded: Recorded) -> None:
+    send_request(recorded, 1, 1, "t")
+    send_request(recorded, 2, 2)
+    answer(recorded, 1, 1)
+    progress(recorded, 2, "t", 5)
+
+
+def unknown_token(recorded: Recorded) -> None:
+    send_request(recorded, 1, 1, "t")
+    progress(recorded, 1, "u", 5)
+
+
+CONVERSATIONS: list[tuple[Callable[[Recorded], None], tuple[str, str], bool]] = [
+    (same_id, ("client", "id-reused"), True),
+    (same_token, ("client", "progress-token-reused"), True),
+    (repeated_progress, ("server", "progress-stands"), True),
+    (late_progress, ("server", "progress-late"), True),
+    (unknown_token, ("server", "progress-unknown"), False),
+]
+
+
+@pytest.mark.parametrize("knows_origin", [True, False])
+@pytest.mark.parametrize(("play", "rule", "is_excused"), CONVERSATIONS, ids=[rule for _, (_, rule), _ in CONVERSATIONS])
+def test_a_conflict_between_clients_of_one_wire_breaks_no_rule(
+    play: Callable[[Recorded], None], rule: tuple[str, str], is_excused: bool, knows_origin: bool
+) -> None:
+    """Ids and tokens may coincide if several clients share a wire, but not if their origin is known. A token that no
+    client sent breaks a rule in either case."""
+    recorded = Recorded(knows_origin=knows_origin)
+    play(recorded)
+    assert len(recorded.by_wire) == 1
+    assert recorded.rules.count(rule) == (knows_origin or not is_excused)

@@ -1,15 +1,16 @@
-"""What servers say is read, given to whom it is for, and what nobody can use is noted."""
+"""Tests of the dispatcher: messages of servers are decoded and delivered, and those that cannot be used are noted."""
 
 from __future__ import annotations
 
 import pytest
-from driving import Client, Driver, Heard, connect, driver, error, newcomer, notification, request
-from isthmus.core.base.effects import Cause, Connected, End, Note, Spawn
+from driving import Client, Driver, SentMessage, connect, driver, error, new_client, notification, request
+from isthmus.core.base.effects import Note, Spawn
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_REQUEST
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind
-from stateless_driving import assert_idle, rise, served
+from stateless_driving import assert_idle, served, start_legacy_server
 from stateless_server import discovered, fail, modern_plan
 
 UPS = pytest.mark.parametrize("up", ["pipe", "http"])
@@ -21,34 +22,35 @@ def child(world: Driver) -> ChannelId:
     return world.last_dial(Spawn).channel
 
 
-def called(up: str) -> tuple[Driver, Client, ChannelId, Heard]:
-    """A call that the server, which is ready, has got; over HTTP its reply has begun."""
+def called(up: str) -> tuple[Driver, Client, ChannelId, SentMessage]:
+    """Returns a call that a ready server has received. Over HTTP its response has begun."""
     world = driver()
     client = connect(world, "http", up)
     channel = client.request('"mine"', "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    if heard.post is not None:
-        world.open(heard.channel, Connected())
-    return world, client, channel, heard
+    received = world.take_sent("tools/call")
+    if received.post is not None:
+        world.open(received.channel, Connected())
+    return world, client, channel, received
 
 
 def notes(world: Driver, before: int = 0) -> list[Note]:
     return [effect for effect in world.log[before:] if isinstance(effect, Note)]
 
 
-# --- Noise ----------------------------------------------------------------------------------------------------------
+# --- Noise ------------------------------------------------------------------------------------------------------------
 
 
 def test_noise_is_noted_eight_times_and_then_more_and_more_rarely() -> None:
-    """With how it begins, up to forty characters; what looks like a message may be payload, and is not shown."""
-    world, _, _, heard = called("pipe")
+    """The note quotes up to forty characters of the beginning. A line that looks like a message may be payload, and is
+    not quoted."""
+    world, _, _, received = called("pipe")
     before = len(world.log)
     for _ in range(70):
-        world.say(heard.channel, b"  debug: " + b"x" * 50)
-    told = notes(world, before)
-    assert {(note.level, note.server) for note in told} == {("warning", "pipe")}
+        world.send(received.channel, b"  debug: " + b"x" * 50)
+    noise_notes = notes(world, before)
+    assert {(note.level, note.server) for note in noise_notes} == {("warning", "pipe")}
     beginning = "; it begins " + repr("  debug: " + "x" * 31)
-    texts = [note.text for note in told]
+    texts = [note.text for note in noise_notes]
     assert [text.partition(beginning)[2] for text in texts] == [
         *[""] * 8, " (16 times by now)", " (32 times by now)", " (64 times by now)"
     ]  # fmt: skip
@@ -56,43 +58,43 @@ def test_noise_is_noted_eight_times_and_then_more_and_more_rarely() -> None:
 
 
 @pytest.mark.parametrize("message", [b'{"secret":1', b' ["secret"', b'\n{"secret"'])
-def test_what_looks_like_a_message_is_not_shown(message: bytes) -> None:
-    world, _, channel, heard = called("pipe")
+def test_a_line_that_looks_like_a_message_is_not_quoted(message: bytes) -> None:
+    world, _, channel, received = called("pipe")
     before = len(world.log)
-    world.say(heard.channel, message)
+    world.send(received.channel, message)
     (note,) = notes(world, before)
     assert note.text.startswith("server sent what is no message: ")
     assert "secret" not in note.text
     assert "begins" not in note.text
-    world.answer(heard)
-    assert "result" in world.said(channel)
+    world.answer(received)
+    assert "result" in world.only_message(channel)
 
 
-def test_what_a_server_wrote_in_place_of_an_answer_is_told_to_who_waits() -> None:
-    """The first of it, where it then does not come up."""
+def test_the_error_of_a_failed_start_quotes_the_output() -> None:
+    """The error of a failed start quotes the first line that is no message."""
     world = driver()
-    channel = newcomer(world, "http", "pipe").initialize()
+    channel = new_client(world, "http", "pipe").initialize()
     world.open(child(world), Connected())
     for line in (b"{not json", b"usage: server PATH", b"more of it"):
-        world.say(child(world), line)
+        world.send(child(world), line)
     world.end(child(world), DIED)
-    said = world.said(channel)["error"]["message"]
-    assert said.endswith("exited with code 1; it wrote what is no message: 'usage: server PATH'")
+    text = world.only_message(channel)["error"]["message"]
+    assert text.endswith("exited with code 1; it wrote what is no message: 'usage: server PATH'")
 
 
 @pytest.mark.parametrize("kind", ["handshake", "stateless"])
-def test_what_it_wrote_before_it_answered_is_no_reason_of_a_later_end(kind: str) -> None:
+def test_output_before_the_first_answer_is_not_quoted_for_a_later_end(kind: str) -> None:
     world = driver(modern_plan(Kind.PIPE)) if kind == "stateless" else driver()
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     channel = client.initialize()
     world.open(child(world), Connected())
-    world.say(child(world), b"hello")
+    world.send(child(world), b"hello")
     if kind == "stateless":
         discovered(world)
     else:
-        world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}')
-    assert "result" in world.said(channel)
-    world.say(child(world), b"hello again")
+        world.answer(world.take_sent("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}')
+    assert "result" in world.only_message(channel)
+    world.send(child(world), b"hello again")
     before = len(world.log)
     world.end(child(world), DIED)
     texts = [note.text for note in notes(world, before)]
@@ -101,12 +103,12 @@ def test_what_it_wrote_before_it_answered_is_no_reason_of_a_later_end(kind: str)
     assert any(text.endswith("exited with code 1") for text in texts)
 
 
-# --- Broken messages ------------------------------------------------------------------------------------------------
+# --- Broken messages --------------------------------------------------------------------------------------------------
 
 
 @UPS
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "reason"),
     [
         (b'{"jsonrpc":"2.0","id":%d,"result":{"a":"\xff"}}', "got a byte that is not UTF-8"),
         (b'{"jsonrpc":"1.0","id":%d,"result":{}}', 'got jsonrpc "1.0"'),
@@ -116,43 +118,43 @@ def test_what_it_wrote_before_it_answered_is_no_reason_of_a_later_end(kind: str)
     ],
     ids=["utf8", "version", "both", "cut", "tail"],
 )
-def test_a_broken_answer_ends_its_request(up: str, broken: bytes, said: str) -> None:
-    """With an error that says so, and the server goes on."""
-    world, client, channel, heard = called(up)
-    world.say(heard.channel, broken.replace(b"%d", b"%d" % heard.id))
-    answer = world.said(channel)
+def test_a_broken_answer_ends_its_request(up: str, broken: bytes, reason: str) -> None:
+    """The client gets an error that says so, and the server goes on."""
+    world, client, channel, received = called(up)
+    world.send(received.channel, broken.replace(b"%d", b"%d" % received.id))
+    answer = world.only_message(channel)
     assert answer["id"] == "mine"
     assert answer["error"].keys() == {"code", "message"}
     assert answer["error"]["code"] == INTERNAL_ERROR
-    assert answer["error"]["message"].startswith(f"the server's answer could not be read: {said}")
+    assert answer["error"]["message"].startswith(f"the server's answer could not be read: {reason}")
     second = client.request("2", "tools/list")
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
-    assert "result" in world.said(second)
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
+    assert "result" in world.only_message(second)
 
 
 @UPS
 def test_a_broken_question_is_refused_under_its_id(up: str) -> None:
-    """And one without an id that can be answered is dropped."""
-    world, _, channel, heard = called(up)
-    world.say(heard.channel, b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":7}')
-    refused = world.hear("").frame
+    """A question without a usable id is dropped."""
+    world, _, channel, received = called(up)
+    world.send(received.channel, b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":7}')
+    refused = world.take_sent("").frame
     assert (refused["id"], refused["error"]["code"]) == ("q", INVALID_REQUEST)
     assert refused["error"]["message"] == "got params that are a number, expected an object"
-    world.say(heard.channel, b'{"jsonrpc":"2.0","id":1.5,"method":"roots/list"}')
-    assert not world.heard
+    world.send(received.channel, b'{"jsonrpc":"2.0","id":1.5,"method":"roots/list"}')
+    assert not world.unread
     assert not world.messages(channel)
 
 
 def test_a_broken_question_of_a_server_without_sessions_is_not_answered() -> None:
-    """Such a one asks nothing."""
+    """A server without sessions may not send requests at all."""
     world = driver(modern_plan(Kind.PIPE))
-    client = newcomer(world, "http", "pipe")
+    client = new_client(world, "http", "pipe")
     client.initialize()
     discovered(world)
     before = len(world.log)
-    world.say(child(world), b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":7}')
-    world.say(child(world), request('"q"', "roots/list"))
-    assert not world.heard
+    world.send(child(world), b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":7}')
+    world.send(child(world), request('"q"', "roots/list"))
+    assert not world.unread
     texts = [(note.level, note.text) for note in notes(world, before)]
     assert texts[1:] == [("warning", "roots/list dropped: a server without sessions asks nothing")]
 
@@ -168,14 +170,14 @@ def test_a_broken_question_of_a_server_without_sessions_is_not_answered() -> Non
         (b'{"jsonrpc":"2.0","id":987654,"result":{}}', False),
     ],
 )
-def test_an_error_without_a_number_is_that_of_the_post_it_came_on(message: bytes, is_answered: bool) -> None:
-    """On a pipe there is none. An answer under a number that is none of ours is nobody's."""
+def test_an_error_without_an_id_answers_the_post_it_came_on(message: bytes, is_answered: bool) -> None:
+    """An error on a pipe came on no POST, and is dropped. So is an answer with an id that no request of ours has."""
     for up in ("http", "pipe"):
-        world, _, channel, heard = called(up)
-        world.say(heard.channel, message)
+        world, _, channel, received = called(up)
+        world.send(received.channel, message)
         if is_answered and up == "http":
-            assert world.said(channel)["error"] == {"code": -1, "message": "no"}
-            assert world.said(channel)["id"] == "mine"
+            assert world.only_message(channel)["error"] == {"code": -1, "message": "no"}
+            assert world.only_message(channel)["id"] == "mine"
         else:
             assert not world.messages(channel)
         if b"987654" in message:
@@ -184,98 +186,99 @@ def test_an_error_without_a_number_is_that_of_the_post_it_came_on(message: bytes
 
 @UPS
 @pytest.mark.parametrize("spelling", [b"%d", b'"%d"', b"%d.0"])
-def test_a_number_is_known_again_however_it_is_spelt(up: str, spelling: bytes) -> None:
-    world, _, channel, heard = called(up)
-    world.say(heard.channel, b'{"jsonrpc":"2.0","id":%b,"result":{"x":1}}' % (spelling % heard.id))
-    assert world.said(channel) == {"jsonrpc": "2.0", "id": "mine", "result": {"x": 1}}
+def test_an_id_is_recognized_in_every_spelling(up: str, spelling: bytes) -> None:
+    world, _, channel, received = called(up)
+    world.send(received.channel, b'{"jsonrpc":"2.0","id":%b,"result":{"x":1}}' % (spelling % received.id))
+    assert world.only_message(channel) == {"jsonrpc": "2.0", "id": "mine", "result": {"x": 1}}
 
 
-# --- Batches --------------------------------------------------------------------------------------------------------
+# --- Batches ----------------------------------------------------------------------------------------------------------
 
 
 @UPS
 def test_each_part_of_a_batch_is_read_by_itself(up: str) -> None:
-    """One that is broken hides none; a batch that cannot be split is noise."""
-    world, _, channel, heard = called(up)
-    world.say(heard.channel, b"[7,%b]" % request('"q"', "ping"))
-    assert world.hear("").frame == {"jsonrpc": "2.0", "id": "q", "result": {}}
+    """A broken part hides no other. A batch that cannot be split is noise."""
+    world, _, channel, received = called(up)
+    world.send(received.channel, b"[7,%b]" % request('"q"', "ping"))
+    assert world.take_sent("").frame == {"jsonrpc": "2.0", "id": "q", "result": {}}
     before = len(world.log)
-    world.say(heard.channel, b"[7,")
+    world.send(received.channel, b"[7,")
     assert len(notes(world, before)) == 1
-    world.say(heard.channel, b'[8,{"jsonrpc":"2.0","id":%d,"result":{}}]' % heard.id)
-    assert world.said(channel)["result"] == {}
+    world.send(received.channel, b'[8,{"jsonrpc":"2.0","id":%d,"result":{}}]' % received.id)
+    assert world.only_message(channel)["result"] == {}
 
 
-# --- What cannot be used --------------------------------------------------------------------------------------------
+# --- What cannot be used ----------------------------------------------------------------------------------------------
 
 
 def test_a_question_of_a_session_that_is_lost_is_noted_and_dropped() -> None:
-    world, client, channel, heard = called("http")
+    world, client, channel, received = called("http")
     client.request("2", "tools/list")
-    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    world.end(world.take_sent("tools/list").channel, FORGOTTEN)
     before = len(world.log)
-    world.say(heard.channel, request('"q"', "roots/list"))
-    told = [note for note in notes(world, before) if note.level == "debug"]
-    assert told == [Note("debug", "roots/list dropped: its session is lost, so is its answer", "http")]
+    world.send(received.channel, request('"q"', "roots/list"))
+    debug_notes = [note for note in notes(world, before) if note.level == "debug"]
+    assert debug_notes == [Note("debug", "roots/list dropped: its session is lost, so is its answer", "http")]
     assert not world.messages(channel)
 
 
 def test_a_broken_notification_of_a_server_without_sessions_is_noted() -> None:
     world = driver(modern_plan(Kind.PIPE))
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     discovered(world)
     before = len(world.log)
     method = "notifications/subscriptions/acknowledged"
-    world.say(child(world), notification(method, '{"_meta":{"a":1,"a":2}}'))
+    world.send(child(world), notification(method, '{"_meta":{"a":1,"a":2}}'))
     (note,) = notes(world, before)
     assert (note.level, note.server) == ("warning", "pipe")
     assert note.text.startswith(f"server sent a broken {method}: ")
 
 
-# --- Requests of ours -----------------------------------------------------------------------------------------------
+# --- Own requests -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_what_a_server_says_of_a_level_decides_whether_it_is_set_again(is_done: bool) -> None:
-    """A call that wanted it goes up either way; a server that comes back is told again of what it took."""
+def test_only_an_accepted_level_is_set_again(is_done: bool) -> None:
+    """The call that wanted the level is sent either way. A server that comes back gets only a level that it had
+    accepted."""
     world, client, _ = served()
     channel = client.call(level="debug")
-    heard = world.hear("logging/setLevel")
+    received = world.take_sent("logging/setLevel")
     if is_done:
-        world.answer(heard)
+        world.answer(received)
     else:
-        world.reply(heard, error(str(heard.id), '{"code":-32601,"message":"no"}'))
-    world.answer(world.hear("tools/call"), '{"content":[]}')
+        world.reply(received, error(str(received.id), '{"code":-32601,"message":"no"}'))
+    world.answer(world.take_sent("tools/call"), '{"content":[]}')
     assert "result" in client.answered(channel)
     world.end(child(world), DIED)
     client.request("tools/list")
-    rise(world)
-    assert world.hears("logging/setLevel") is is_done
+    start_legacy_server(world)
+    assert world.was_sent("logging/setLevel") is is_done
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_what_a_server_says_of_a_subscription_decides_whether_it_is_confirmed(is_done: bool) -> None:
+def test_only_an_accepted_subscription_is_confirmed(is_done: bool) -> None:
     world, client, _ = served()
     channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:b"]})
-    heard = world.hear("resources/subscribe")
+    received = world.take_sent("resources/subscribe")
     if is_done:
-        world.answer(heard)
+        world.answer(received)
     else:
-        world.reply(heard, error(str(heard.id), '{"code":-32602,"message":"no"}'))
-    (told,) = client.told(channel)
-    assert told["params"]["notifications"] == ({"resourceSubscriptions": ["a:b"]} if is_done else {})
+        world.reply(received, error(str(received.id), '{"code":-32602,"message":"no"}'))
+    (confirmation,) = client.notifications(channel)
+    assert confirmation["params"]["notifications"] == ({"resourceSubscriptions": ["a:b"]} if is_done else {})
 
 
-def test_a_subscription_that_is_refused_as_it_always_will_be_is_not_asked_for_again() -> None:
-    """Another error may pass."""
+def test_a_subscription_that_is_refused_for_good_is_not_requested_again() -> None:
+    """An error with any other code may be temporary, so the subscription is requested again."""
     for code, is_asked in ((-32601, False), (-32602, False), (-32600, False), (-32603, True), (-32000, True)):
         world = driver(modern_plan(Kind.PIPE))
-        newcomer(world, "http", "pipe").initialize()
+        new_client(world, "http", "pipe").initialize()
         listen = discovered(world, '{"tools":{"listChanged":true}}', grants=False)
         assert listen is not None
         fail(world, listen, code)
         world.wait(100)
-        assert world.hears("subscriptions/listen") is is_asked, code
+        assert world.was_sent("subscriptions/listen") is is_asked, code
 
 
 def test_too_many_settings_are_noted_and_not_set_again() -> None:
@@ -283,35 +286,35 @@ def test_too_many_settings_are_noted_and_not_set_again() -> None:
     client = connect(world, "http", "pipe")
     for number in range(2):
         channel = client.request(str(number), "resources/subscribe", f'{{"uri":"a:{number}"}}')
-        if world.hears("resources/subscribe"):
-            world.answer(world.hear("resources/subscribe"))
+        if world.was_sent("resources/subscribe"):
+            world.answer(world.take_sent("resources/subscribe"))
         assert world.messages(channel)
     text = "resources/subscribe is not set again if the server is lost: too many are remembered"
     assert [note for note in notes(world) if "set again" in note.text] == [Note("warning", text, "pipe")]
 
 
-def test_an_answer_proves_that_a_process_stands() -> None:
-    """Failures before it are none in a row with those after it."""
+def test_an_answer_proves_that_a_process_works() -> None:
+    """Failures before an answer and failures after it do not add up to a crash loop."""
     world = driver(limits=Limits(crash_loop_failures=2, restart_backoff_s=1.0))
     for number in range(4):
         client = connect(world, "http", "pipe")
         client.request(f"{number}", "tools/list")
         if number % 2:
-            world.answer(world.hear("tools/list"))
+            world.answer(world.take_sent("tools/list"))
         else:
-            world.heard.clear()
+            world.unread.clear()
         world.end(child(world), DIED)
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     assert child(world) not in world.over
 
 
 @UPS
 def test_a_batch_ends_where_its_channel_does(up: str) -> None:
-    """What comes after the answer to the last request of its session is for nobody."""
-    world, client, channel, heard = called(up)
-    answer = b'{"jsonrpc":"2.0","id":%d,"result":{}}' % heard.id
-    world.say(heard.channel, b"[%b,%b,%b]" % (answer, answer, b"7"))
-    assert world.said(channel)["result"] == {}
+    """Parts after the answer to the last request of the session are dropped."""
+    world, client, channel, received = called(up)
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":{}}' % received.id
+    world.send(received.channel, b"[%b,%b,%b]" % (answer, answer, b"7"))
+    assert world.only_message(channel)["result"] == {}
     assert [note.text for note in notes(world) if note.level == "debug"][-1:] in (
         ["server answered what nobody waits for: dropped"],
         [],
@@ -321,15 +324,15 @@ def test_a_batch_ends_where_its_channel_does(up: str) -> None:
 
 @pytest.mark.parametrize(("gap", "is_found"), [(4096, True), (4097, False)])
 def test_so_much_of_the_end_of_a_broken_answer_is_searched_for_its_id(gap: int, is_found: bool) -> None:
-    """Where its beginning does not tell."""
-    world, _, channel, heard = called("pipe")
-    last = b'1,"jsonrpc":"2.0","id":%d' % heard.id
+    """The end is searched if the beginning has no id."""
+    world, _, channel, received = called("pipe")
+    last = b'1,"jsonrpc":"2.0","id":%d' % received.id
     tail = last + b" " * (gap - len(last) - 1) + b"}"
-    world.say(heard.channel, b'{"result":{"a":\xff' + b"x" * 5000 + tail)
+    world.send(received.channel, b'{"result":{"a":\xff' + b"x" * 5000 + tail)
     assert bool(world.messages(channel)) is is_found
 
 
-# --- What an answer settles -----------------------------------------------------------------------------------------
+# --- What an answer settles -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -341,22 +344,22 @@ def test_so_much_of_the_end_of_a_broken_answer_is_searched_for_its_id(gap: int, 
         b'{"result":{"a":1,"jsonrpc":"2.0","id":"odd"}',
     ],
 )
-def test_a_broken_answer_without_a_number_is_that_of_the_post_it_came_on(broken: bytes) -> None:
-    """On a pipe it could be anybody's."""
+def test_a_broken_answer_without_an_id_ends_the_post_it_came_on(broken: bytes) -> None:
+    """A broken answer on a pipe could belong to any request, and is dropped."""
     for up in ("http", "pipe"):
-        world, _, channel, heard = called(up)
-        world.say(heard.channel, broken)
+        world, _, channel, received = called(up)
+        world.send(received.channel, broken)
         if up == "http":
-            assert world.said(channel)["error"]["code"] == INTERNAL_ERROR
-            assert "could not be read" in world.said(channel)["error"]["message"]
+            assert world.only_message(channel)["error"]["code"] == INTERNAL_ERROR
+            assert "could not be read" in world.only_message(channel)["error"]["message"]
         else:
             assert not world.messages(channel)
 
 
-def test_a_broken_answer_to_what_nobody_asked_is_noise_and_no_more() -> None:
-    world, _, channel, heard = called("pipe")
+def test_a_broken_answer_to_no_request_is_noise() -> None:
+    world, _, channel, received = called("pipe")
     before = len(world.log)
-    world.say(heard.channel, b'{"jsonrpc":"1.0","id":987654,"result":{}}')
+    world.send(received.channel, b'{"jsonrpc":"1.0","id":987654,"result":{}}')
     (note,) = notes(world, before)
     assert note.level == "warning"
     assert not world.messages(channel)
@@ -364,16 +367,16 @@ def test_a_broken_answer_to_what_nobody_asked_is_noise_and_no_more() -> None:
 
 @UPS
 @pytest.mark.parametrize("is_error", [False, True])
-def test_after_an_answer_nothing_is_waited_for(up: str, is_error: bool) -> None:
-    """And its id may be used again."""
+def test_an_answer_leaves_nothing_pending(up: str, is_error: bool) -> None:
+    """The id may be used again."""
     world, client, _ = served(up, "pipe")
     for turn in range(2):
         channel = client.call(id_raw="7")
-        heard = world.hear("tools/call")
+        received = world.take_sent("tools/call")
         if is_error:
-            world.reply(heard, error(str(heard.id), '{"code":-32050,"message":"no"}'))
+            world.reply(received, error(str(received.id), '{"code":-32050,"message":"no"}'))
         else:
-            world.answer(heard, '{"content":[]}')
+            world.answer(received, '{"content":[]}')
         frames = [frame for frame in world.frames(channel) if frame.get("id") == 7]
         assert len(frames) == turn + 1
         assert ("error" in frames[-1]) is is_error

@@ -1,4 +1,4 @@
-"""What a list of tools teaches about the answers of these tools, page by page."""
+"""Tests of the output schemas that are learnt from the pages of a tool list, for the answers of these tools."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ OBJECT = {"type": "object"}
 
 
 def learn(both: Pair, tools: dict[str, Any], cursor: str | None = None, following: str | None = None) -> None:
-    """One page of the server's tools, each with the schema of its output."""
+    """Lists one page of the server's tools, each with the schema of its output."""
     params = "{}" if cursor is None else json.dumps({"cursor": cursor})
     both.client.request("1", "tools/list", params)
-    said: dict[str, Any] = {
+    page: dict[str, Any] = {
         "resultType": "complete",
         "tools": [{"name": name, "inputSchema": OBJECT, "outputSchema": schema} for name, schema in tools.items()],
         "ttlMs": 0,
         "cacheScope": "private",
     } | ({} if following is None else {"nextCursor": following})
-    both.world.answer(both.world.hear("tools/list"), json.dumps(said))
+    both.world.answer(both.world.take_sent("tools/list"), json.dumps(page))
 
 
 def is_wrapped(both: Pair, tool: str) -> bool:
-    """Whether an object that a tool answers with is put into one, as its schema was."""
-    channel, heard = both.call("2", json.dumps({"name": tool}))
-    said = {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
-    both.world.answer(heard, json.dumps(said))
+    """True if an object that a tool answers with is put into one, as its schema was."""
+    channel, received = both.call("2", json.dumps({"name": tool}))
+    output = {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
+    both.world.answer(received, json.dumps(output))
     answer = both.answer(channel)
     assert answer is not None
     found = answer["result"]["structuredContent"]
@@ -41,7 +41,7 @@ def is_wrapped(both: Pair, tool: str) -> bool:
 
 @pytest.mark.parametrize("up", [Kind.PIPE, Kind.SOCKET])
 def test_each_page_adds_to_what_is_known_and_the_first_begins_anew(up: Kind) -> None:
-    """Of tools whose output may be more than an object."""
+    """The tools to remember are those whose output may be more than an object."""
     both = pair(up=up)
     assert not is_wrapped(both, "a"), "nothing is known of it"
     learn(both, {"a": LIST, "b": OBJECT}, following="2")
@@ -53,8 +53,8 @@ def test_each_page_adds_to_what_is_known_and_the_first_begins_anew(up: Kind) -> 
 
 
 @pytest.mark.parametrize(("limit", "known"), [(2, [True, True]), (1, [False, True])])
-def test_so_many_tools_are_known(limit: int, known: list[bool]) -> None:
-    """The bound itself is within; what would be beyond takes the place of what was known."""
+def test_no_more_tools_are_known_than_the_limit(limit: int, known: list[bool]) -> None:
+    """The bound itself is within. A page beyond it replaces what was known."""
     both = pair(up=Kind.PIPE, limits=Limits(tools_known_max=limit))
     learn(both, {"a": LIST}, following="2")
     learn(both, {"b": LIST}, "2")

@@ -1,4 +1,5 @@
-"""How plain calls get across: what their server is told of their client, on the short way as on the long one."""
+"""Tests of the fast path across the eras: with each plain call, a server gets the same facts about its client as on the
+slow path."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from driving import LATEST, Client, Driver, driver, newcomer, request
+from driving import LATEST, Client, Driver, driver, new_client, request
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.base.revisions import LATEST_MODERN, Era
 from stateless_server import discovered
@@ -26,13 +27,13 @@ DECLARED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"roots": {}, "extensions": {TASKS: {}}}, {"roots": {}, "extensions": {}}),
     ({"extensions": {TASKS: {}, OTHER: {"a": 1}}}, {"extensions": {OTHER: {"a": 1}}}),
 ]
-"""What clients declare in their handshake, and what is said of that with each request."""
+"""Capabilities that clients declare in their handshake, and those that each request declares for them."""
 
 
 def across(kind: Kind, declared: dict[str, Any], *, capabilities: str = "{}") -> tuple[Driver, Client]:
-    """A client with a session, and a server without that makes no tasks."""
+    """Returns a client with a session, and a server without sessions that makes no tasks."""
     world = driver(ServerPlan(id="s", kind=kind, era=Era.STATELESS))
-    client = newcomer(world, "http", "s")
+    client = new_client(world, "http", "s")
     channel = client.initialize(json.dumps({"protocolVersion": LATEST, "capabilities": declared}))
     discovered(world, capabilities)
     client.session = world.sent[channel][-1].session
@@ -40,40 +41,40 @@ def across(kind: Kind, declared: dict[str, Any], *, capabilities: str = "{}") ->
     return world, client
 
 
-def told(world: Driver, client: Client, method: str) -> dict[str, Any]:
-    """What comes with a request of the client, as most clients make it."""
+def meta_of(world: Driver, client: Client, method: str) -> dict[str, Any]:
+    """The `_meta` that comes with a request of the client, in the form that most clients send."""
     channel = client.post(request("1", method, PLAIN[method]), revision=LATEST)
-    if world.hears("tools/list"):  # what it wants in headers is looked up
-        world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[]}')
-    heard = world.hear(method)
-    world.answer(heard, '{"resultType":"complete","content":[]}')
-    assert "result" in world.said(channel)
-    said = heard.frame["params"]["_meta"]
-    assert isinstance(said, dict)
-    return said
+    if world.was_sent("tools/list"):  # looks up which parameters are sent as headers
+        world.answer(world.take_sent("tools/list"), '{"resultType":"complete","tools":[]}')
+    received = world.take_sent(method)
+    world.answer(received, '{"resultType":"complete","content":[]}')
+    assert "result" in world.only_message(channel)
+    sent_meta = received.frame["params"]["_meta"]
+    assert isinstance(sent_meta, dict)
+    return sent_meta
 
 
 @pytest.mark.parametrize("kind", [Kind.HTTP, Kind.PIPE])
 @pytest.mark.parametrize(("declared", "shown"), DECLARED)
-def test_a_server_is_told_with_each_request_what_its_client_declared_once(
+def test_each_request_declares_what_its_client_declared_once(
     kind: Kind, declared: dict[str, Any], shown: dict[str, Any]
 ) -> None:
-    """But for the extension that means nothing in a session; and each time the same, whatever came between."""
+    """Only the tasks extension is left out, which means nothing in a session. Requests in between change nothing."""
     world, client = across(kind, declared)
     for _ in range(3):
         for method in PLAIN:
-            said = told(world, client, method)
-            assert said[K + "clientCapabilities"] == shown, method
-            assert said[K + "protocolVersion"] == LATEST_MODERN
-            assert K + "logLevel" not in said
+            sent_meta = meta_of(world, client, method)
+            assert sent_meta[K + "clientCapabilities"] == shown, method
+            assert sent_meta[K + "protocolVersion"] == LATEST_MODERN
+            assert K + "logLevel" not in sent_meta
 
 
 @pytest.mark.parametrize("kind", [Kind.HTTP, Kind.PIPE])
-def test_the_level_that_a_client_wants_comes_with_what_it_asks_from_then_on(kind: Kind) -> None:
-    """And another one from when it wants that."""
+def test_each_request_after_set_level_has_that_level(kind: Kind) -> None:
+    """A new level replaces it from then on."""
     world, client = across(kind, {}, capabilities='{"logging":{}}')
     for level in ("info", "error", "info"):
         channel = client.post(request("2", "logging/setLevel", json.dumps({"level": level})), revision=LATEST)
-        assert world.said(channel)["result"] == {}
+        assert world.only_message(channel)["result"] == {}
         for method in PLAIN:
-            assert told(world, client, method)[K + "logLevel"] == level
+            assert meta_of(world, client, method)[K + "logLevel"] == level

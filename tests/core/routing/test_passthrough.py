@@ -1,4 +1,4 @@
-"""Large answers of plain calls pass as they are: in whatever pieces, with the client's id, and nothing else changed."""
+"""Tests of large answers to plain calls: they pass unchanged but for the client's id, in whatever pieces they come."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from base64 import b64encode
 from collections.abc import Iterable
 
 import pytest
-from driving import GONE, Driver, Heard, connect, driver, newcomer, request
+from driving import GONE, Driver, SentMessage, connect, driver, new_client, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Cause, Connected, End, Pass, Pause, Resume
+from isthmus.core.base.effects import Pass, Pause, Resume
 from isthmus.core.base.errors import OVERLOADED, LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
@@ -54,27 +55,25 @@ def text(size_bytes: int = LARGE) -> str:
     return '{"content":[{"type":"text","text":"%s"}]}' % ("x" * size_bytes)
 
 
-def written(heard: Heard, result: str, form: str = FORMS[0]) -> bytes:
-    said = (result, str(heard.id)) if form in FORMS_BEHIND else (str(heard.id), result)
-    return (form % said).encode()
+def written(received: SentMessage, result: str, form: str = FORMS[0]) -> bytes:
+    fields = (result, str(received.id)) if form in FORMS_BEHIND else (str(received.id), result)
+    return (form % fields).encode()
 
 
 def called(
     up: str, *, down: str = "http", id_raw: str = '"a"', limits: Limits | None = None
-) -> tuple[Driver, ChannelId, Heard]:
+) -> tuple[Driver, ChannelId, SentMessage]:
     world = driver(limits=limits)
     client = connect(world, down, up)
-    return world, client.request(id_raw, "tools/call", '{"name":"t"}'), world.hear("tools/call")
+    return world, client.request(id_raw, "tools/call", '{"name":"t"}'), world.take_sent("tools/call")
 
 
 # --- Edges ------------------------------------------------------------------------------------------------------------
 
 
 @given(result=RESULTS, form=st.sampled_from([*FORMS, *FORMS_BEHIND]), number=st.integers(0, 10**15 - 1), at=st.data())
-def test_what_is_known_by_its_edges_is_what_a_reader_finds(
-    result: object, form: str, number: int, at: st.DataObject
-) -> None:
-    """Differential: the number and the bytes of the result, as the decoder has them; or nothing is known."""
+def test_the_edges_show_what_the_decoder_finds(result: object, form: str, number: int, at: st.DataObject) -> None:
+    """The number and the result that the edges show are those that the decoder finds, or the edges show nothing."""
     payload = json.dumps(result)
     message = (form % ((payload, number) if form in FORMS_BEHIND else (number, payload))).encode()
     pieces = cut(message, at.draw(st.lists(st.integers(0, 10**6), max_size=3)))
@@ -104,7 +103,7 @@ def test_what_is_known_by_its_edges_is_what_a_reader_finds(
         b'{"jsonrpc":"2.0","id":%d,"result":{}}' % 10**16,
     ],
 )
-def test_what_is_no_plain_answer_has_no_edges(message: bytes) -> None:
+def test_a_message_that_is_no_plain_answer_has_no_edges(message: bytes) -> None:
     assert read_whole((message,)) is None
 
 
@@ -123,12 +122,12 @@ def test_the_edge_shows_the_longest_envelope(form: str) -> None:
 @pytest.mark.parametrize("form", [*FORMS, *FORMS_BEHIND])
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_large_answer_is_not_copied_but_for_its_edges(up: str, form: str) -> None:
-    world, channel, heard = called(up)
-    message = written(heard, text(), form)
+    world, channel, received = called(up)
+    message = written(received, text(), form)
     pieces = (message[:1000], message[1000:290_000], message[290_000:])
     if up == "http":
-        world.open(heard.channel, Connected())
-    world.say_pieces(heard.channel, *pieces)
+        world.open(received.channel, Connected())
+    world.send_pieces(received.channel, *pieces)
     order = world.only(Pass)
     assert order.pieces[2] is pieces[1]
     assert world.messages(channel) == [b'{"jsonrpc":"2.0","id":"a","result":' + text().encode() + b"}"]
@@ -137,97 +136,103 @@ def test_a_large_answer_is_not_copied_but_for_its_edges(up: str, form: str) -> N
 
 @pytest.mark.parametrize("form", [FORMS[0], FORMS_BEHIND[0]])
 def test_one_large_message_is_the_same_as_its_pieces(form: str) -> None:
-    world, channel, heard = called("pipe")
-    world.say(heard.channel, written(heard, text(), form))
-    assert world.every(Pass) and world.said(channel) == {"jsonrpc": "2.0", "id": "a", "result": json.loads(text())}
+    world, channel, received = called("pipe")
+    world.send(received.channel, written(received, text(), form))
+    assert world.every(Pass) and world.only_message(channel) == {
+        "jsonrpc": "2.0",
+        "id": "a",
+        "result": json.loads(text()),
+    }
 
 
 def test_a_byte_order_mark_before_a_large_message_is_no_part_of_it() -> None:
-    world, channel, heard = called("pipe")
-    world.say_pieces(heard.channel, envelope.MARK + written(heard, text())[:1000], written(heard, text())[1000:])
-    assert world.said(channel)["result"] == json.loads(text())
+    world, channel, received = called("pipe")
+    world.send_pieces(
+        received.channel, envelope.MARK + written(received, text())[:1000], written(received, text())[1000:]
+    )
+    assert world.only_message(channel)["result"] == json.loads(text())
 
 
-def test_what_nobody_read_is_what_the_server_wrote() -> None:
-    """Garbage within a large result is its client's to judge, as it would be without a proxy."""
-    world, channel, heard = called("pipe")
+def test_an_undecoded_result_is_passed_byte_for_byte() -> None:
+    """Garbage within a large result is left to the client to judge, as it would be without a proxy."""
+    world, channel, received = called("pipe")
     garbage = b'{"a":\xff[[{"id":9}' + b"x" * LARGE + b"}}"
-    world.say_pieces(heard.channel, b'{"jsonrpc":"2.0","id":%d,"result":' % heard.id + garbage)
+    world.send_pieces(received.channel, b'{"jsonrpc":"2.0","id":%d,"result":' % received.id + garbage)
     assert world.messages(channel) == [b'{"jsonrpc":"2.0","id":"a","result":' + garbage]
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_an_answer_that_nobody_asked_for_is_dropped_however_large(up: str) -> None:
-    world, channel, heard = called(up)
-    for number in (heard.id + 1, heard.id - 1, 10**12):
-        world.say_pieces(heard.channel, (FORMS[0] % (number, text())).encode())
+def test_a_large_answer_to_no_request_is_dropped(up: str) -> None:
+    world, channel, received = called(up)
+    for number in (received.id + 1, received.id - 1, 10**12):
+        world.send_pieces(received.channel, (FORMS[0] % (number, text())).encode())
     assert not world.every(Pass) and not world.sent[channel]
-    world.say_pieces(heard.channel, written(heard, text()))
-    world.say_pieces(heard.channel, written(heard, text()))
+    world.send_pieces(received.channel, written(received, text()))
+    world.send_pieces(received.channel, written(received, text()))
     assert len(world.messages(channel)) == len(world.every(Pass)) == 1
 
 
 def test_an_answer_for_a_pipe_is_sent_whole() -> None:
-    """A line is one message, and must not hold a line end: there it is read."""
-    world, channel, heard = called("pipe", down="pipe")
-    world.say_pieces(heard.channel, *cut(written(heard, text()), (1000, 70_000)))
-    assert not world.every(Pass) and world.said(channel)["result"] == json.loads(text())
+    """A line is one message and must not contain a line end, so the answer is decoded."""
+    world, channel, received = called("pipe", down="pipe")
+    world.send_pieces(received.channel, *cut(written(received, text()), (1000, 70_000)))
+    assert not world.every(Pass) and world.only_message(channel)["result"] == json.loads(text())
 
 
 def test_an_answer_on_a_stream_that_can_be_resumed_is_kept_whole() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
+    received = world.take_sent("tools/call")
     world.wait(Limits().stream_commit_s)
     assert channel in world.primed
-    world.say_pieces(heard.channel, *cut(written(heard, text()), (1000,)))
+    world.send_pieces(received.channel, *cut(written(received, text()), (1000,)))
     assert not world.every(Pass)
-    assert world.sent[channel][-1].event_id is not None and world.said(channel)["result"] == json.loads(text())
+    assert world.sent[channel][-1].event_id is not None and world.only_message(channel)["result"] == json.loads(text())
 
 
-def test_an_answer_that_teaches_something_is_read() -> None:
-    """However plain the calls are that others go up with."""
+def test_an_answer_whose_result_is_remembered_is_decoded() -> None:
+    """Plain calls on the same connection make no difference."""
     world = driver()
     client = connect(world, "http", "http")
     client.request("1", "tools/call", '{"name":"t"}')
-    world.answer(world.hear("tools/call"))
+    world.answer(world.take_sent("tools/call"))
     channel = client.request("2", "tools/list")
-    heard = world.hear("tools/list")
-    world.open(heard.channel, Connected())
-    message = written(heard, '{"tools":[],"x":"%s"}' % ("x" * LARGE))
-    assert not world.engine.passes(heard.channel, message, len(message))
-    world.say(heard.channel, message)
+    received = world.take_sent("tools/list")
+    world.open(received.channel, Connected())
+    message = written(received, '{"tools":[],"x":"%s"}' % ("x" * LARGE))
+    assert not world.engine.passes(received.channel, message, len(message))
+    world.send(received.channel, message)
     assert not world.every(Pass)
-    assert world.said(channel)["result"]["tools"] == []
+    assert world.only_message(channel)["result"]["tools"] == []
 
 
-def test_an_answer_between_two_revisions_is_read() -> None:
-    """What an older hop has put something in place of is found and restored."""
+def test_an_answer_between_two_revisions_is_decoded() -> None:
+    """Decoding restores what was replaced for the older revision."""
     world = driver()
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     greeting = client.initialize()
-    world.shake_hands(revision="2025-06-18")
+    world.start_server(revision="2025-06-18")
     client.session = world.sent[greeting][-1].session
     client.notify("notifications/initialized")
     channel = client.request("1", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    world.open(heard.channel, Connected())
-    assert not world.engine.passes(heard.channel, written(heard, text()), LARGE)
-    world.say(heard.channel, written(heard, text()))
-    assert not world.every(Pass) and world.said(channel)["result"] == json.loads(text())
+    received = world.take_sent("tools/call")
+    world.open(received.channel, Connected())
+    assert not world.engine.passes(received.channel, written(received, text()), LARGE)
+    world.send(received.channel, written(received, text()))
+    assert not world.every(Pass) and world.only_message(channel)["result"] == json.loads(text())
 
 
 # --- In parts ---------------------------------------------------------------------------------------------------------
 
 
-def begun(limits: Limits | None = None, size_bytes: int = LARGE) -> tuple[Driver, ChannelId, Heard, bytes]:
-    """A call whose answer has begun to come: 1000 bytes of the message that is given as well."""
-    world, channel, heard = called("http", limits=limits)
-    message = written(heard, text(size_bytes))
-    assert world.engine.passes(heard.channel, message[:1000], len(message))
-    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
-    return world, channel, heard, message
+def begun(limits: Limits | None = None, size_bytes: int = LARGE) -> tuple[Driver, ChannelId, SentMessage, bytes]:
+    """Returns a call whose answer has begun to come, and the whole message, of which 1000 bytes have come."""
+    world, channel, received = called("http", limits=limits)
+    message = written(received, text(size_bytes))
+    assert world.engine.passes(received.channel, message[:1000], len(message))
+    world.send_part(received.channel, message[:1000], size_bytes=len(message))
+    return world, channel, received, message
 
 
 @given(
@@ -236,122 +241,123 @@ def begun(limits: Limits | None = None, size_bytes: int = LARGE) -> tuple[Driver
 )
 @settings(max_examples=30)
 def test_an_answer_in_parts_is_the_answer(at: list[int], id_raw: str) -> None:
-    """Wherever it is cut, under the client's own id, and settled once."""
-    world, channel, heard = called("http", id_raw=id_raw)
-    parts = cut(written(heard, text()), at)
+    """The answer arrives complete wherever it is cut, under the client's own id, and the call ends once."""
+    world, channel, received = called("http", id_raw=id_raw)
+    parts = cut(written(received, text()), at)
     for index, part in enumerate(parts):
         assert world.engine.exchange_count == 1
         first_bytes = 0 if index else sum(map(len, parts))
-        world.say_part(heard.channel, part, size_bytes=first_bytes, is_last=index == len(parts) - 1)
+        world.send_part(received.channel, part, size_bytes=first_bytes, is_last=index == len(parts) - 1)
     assert world.messages(channel) == [f'{{"jsonrpc":"2.0","id":{id_raw},"result":{text()}}}'.encode()]
     assert world.engine.exchange_count == 0
     assert channel not in world.closed
 
 
-def test_what_does_not_pass_is_gathered() -> None:
-    """Unless it is large, within the limit, the answer of this POST, and says so first."""
+def test_an_answer_that_does_not_pass_is_gathered() -> None:
+    """An answer passes in parts only if it is large, within the limit, the answer of this POST, and has its id at the
+    start."""
     world = driver(limits=Limits(reply_size_max_bytes=2 * LARGE))
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", '{"name":"t"}')
     client.request("2", "tools/call", '{"name":"t"}')
-    heard, other = world.hear("tools/call"), world.hear("tools/call")
-    message = written(heard, text())
+    received, other = world.take_sent("tools/call"), world.take_sent("tools/call")
+    message = written(received, text())
     size_bytes = len(message)
-    assert world.engine.passes(heard.channel, message[: envelope_edges.EDGE_BYTES], size_bytes)
-    assert not world.engine.passes(heard.channel, message, envelope_edges.PARTS_MIN_BYTES - 1)
-    assert not world.engine.passes(heard.channel, message, 2 * LARGE + 1)
-    assert not world.engine.passes(heard.channel, written(heard, text(), FORMS_BEHIND[0]), size_bytes)
+    assert world.engine.passes(received.channel, message[: envelope_edges.EDGE_BYTES], size_bytes)
+    assert not world.engine.passes(received.channel, message, envelope_edges.PARTS_MIN_BYTES - 1)
+    assert not world.engine.passes(received.channel, message, 2 * LARGE + 1)
+    assert not world.engine.passes(received.channel, written(received, text(), FORMS_BEHIND[0]), size_bytes)
     assert not world.engine.passes(other.channel, message, size_bytes)
     assert not world.engine.passes(channel, message, size_bytes)
     assert not world.engine.passes(ChannelId(10**6), message, size_bytes)
     with pytest.raises(LocalProtocolError, match="does not pass"):
-        world.say_part(other.channel, message, size_bytes=size_bytes)
-    world.open(heard.channel, Connected())
-    world.say(heard.channel, message)
-    assert not world.engine.passes(heard.channel, message, size_bytes), "it is answered"
-    assert world.said(channel)["result"] == json.loads(text())
+        world.send_part(other.channel, message, size_bytes=size_bytes)
+    world.open(received.channel, Connected())
+    world.send(received.channel, message)
+    assert not world.engine.passes(received.channel, message, size_bytes), "it is answered"
+    assert world.only_message(channel)["result"] == json.loads(text())
 
 
 def test_more_than_was_announced_is_our_own_mistake() -> None:
-    world, _, heard, message = begun()
+    world, _, received, message = begun()
     with pytest.raises(LocalProtocolError, match="more than"):
-        world.say_part(heard.channel, message)
-    world.say_part(heard.channel, message[1000:], is_last=True)
+        world.send_part(received.channel, message)
+    world.send_part(received.channel, message[1000:], is_last=True)
 
 
 @pytest.mark.parametrize("cause", [BROKEN, Cause(End.DONE)])
 def test_an_answer_that_breaks_off_is_cut_off(cause: Cause) -> None:
-    """Its client can tell, it is noted, and nothing is owed any more."""
-    world, channel, heard, message = begun()
-    world.say_part(heard.channel, message[1000:2000])
-    world.end(heard.channel, cause)
+    """The client's channel is closed, the break is noted, and no answer is owed any more."""
+    world, channel, received, message = begun()
+    world.send_part(received.channel, message[1000:2000])
+    world.end(received.channel, cause)
     assert channel in world.closed and not world.sent[channel]
     assert any(f"{len(message) - 2000} bytes to come" in note for note in world.notes("warning"))
     assert world.engine.exchange_count == 0
     world.end(channel, BROKEN)
 
 
-def test_what_else_is_said_meanwhile_goes_elsewhere() -> None:
-    """Progress that comes too late is dropped; a second answer, and the client's cancelling, change nothing."""
+def test_other_messages_meanwhile_do_not_disturb_the_answer() -> None:
+    """Late progress is dropped. A second answer and a cancellation by the client change nothing."""
     world = driver()
     client = connect(world, "http", "http", listens=True)
     channel = client.request("1", "tools/call", '{"name":"t","_meta":{"progressToken":"p"}}')
-    heard = world.hear("tools/call")
-    message = written(heard, text())
-    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
+    received = world.take_sent("tools/call")
+    message = written(received, text())
+    world.send_part(received.channel, message[:1000], size_bytes=len(message))
     stream = next(dial.channel for dial in world.dials if type(dial.target).__name__ == "Listen")
-    world.say(
+    world.send(
         stream,
-        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":1}}' % heard.id,
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":1}}' % received.id,
     )
-    world.say(stream, written(heard, "{}"))
+    world.send(stream, written(received, "{}"))
     client.notify("notifications/cancelled", '{"requestId":1}')
     world.wait(Limits().stream_commit_s + Limits().cancel_grace_s)
-    assert heard.channel not in world.closed
-    world.say_part(heard.channel, message[1000:], is_last=True)
-    assert world.said(channel)["result"] == json.loads(text())
+    assert received.channel not in world.closed
+    world.send_part(received.channel, message[1000:], is_last=True)
+    assert world.only_message(channel)["result"] == json.loads(text())
 
 
-def test_a_part_of_nothing_is_nothing() -> None:
-    world, channel, heard, message = begun()
-    assert world.say_part(heard.channel, b"", b"") == []
-    world.say_part(heard.channel, message[1000:], is_last=True)
-    assert world.said(channel)["result"] == json.loads(text())
+def test_an_empty_part_has_no_effect() -> None:
+    world, channel, received, message = begun()
+    assert world.send_part(received.channel, b"", b"") == []
+    world.send_part(received.channel, message[1000:], is_last=True)
+    assert world.only_message(channel)["result"] == json.loads(text())
 
 
-def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
-    """Though it only reads: its client has some of it."""
+def test_a_request_whose_answer_has_begun_is_not_repeated() -> None:
+    """Even a request that only reads is not repeated: its client has some of the answer."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "resources/read", '{"uri":"a:b"}')
-    heard = world.hear("resources/read")
-    message = written(heard, text())
-    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
-    world.end(heard.channel, BROKEN)
-    assert not world.hears("resources/read")
+    received = world.take_sent("resources/read")
+    message = written(received, text())
+    world.send_part(received.channel, message[:1000], size_bytes=len(message))
+    world.end(received.channel, BROKEN)
+    assert not world.was_sent("resources/read")
     assert channel in world.closed
 
 
-def test_a_client_that_leaves_is_not_told_the_rest() -> None:
-    world, channel, heard, message = begun()
+def test_a_client_that_leaves_is_not_sent_the_rest() -> None:
+    world, channel, received, message = begun()
     world.end(channel, GONE)
-    world.say_part(heard.channel, message[1000:2000])
-    assert heard.channel in world.closed
-    world.end(heard.channel)
+    world.send_part(received.channel, message[1000:2000])
+    assert received.channel in world.closed
+    world.end(received.channel)
     assert world.engine.exchange_count == 0
     assert not world.notes("warning")
 
 
-def test_a_client_that_takes_little_holds_its_server_back() -> None:
-    """What is ordered and has not left stays within the limit and one part."""
+def test_a_slow_client_pauses_its_server() -> None:
+    """The unsent bytes stay within the limit and one part."""
     limits = Limits(outbox_high_bytes=40_000, outbox_low_bytes=10_000)
-    world, channel, heard, message = begun(limits, 3 * LARGE)
+    world, channel, received, message = begun(limits, 3 * LARGE)
     taken_bytes, at, is_held, high_bytes = 0, 1000, False, 0
     turns = {Pause: 0, Resume: 0}
     while at < len(message):
         effects = []
         if not is_held:
-            effects = world.say_part(heard.channel, message[at : at + 8000])
+            effects = world.send_part(received.channel, message[at : at + 8000])
             at += 8000
         else:
             step = min(5000, len(world.passed[channel]) - taken_bytes)
@@ -359,48 +365,48 @@ def test_a_client_that_takes_little_holds_its_server_back() -> None:
             taken_bytes += step
         for effect in effects:
             if isinstance(effect, Pause | Resume):
-                assert effect.channel == heard.channel
+                assert effect.channel == received.channel
                 is_held = isinstance(effect, Pause)
                 turns[type(effect)] += 1
         high_bytes = max(high_bytes, len(world.passed[channel]) - taken_bytes)
     assert high_bytes <= 48_000
     assert turns[Pause] >= 10 and turns[Pause] - turns[Resume] in (0, 1)
-    assert world.said(channel)["result"] == json.loads(text(3 * LARGE))
+    assert world.only_message(channel)["result"] == json.loads(text(3 * LARGE))
 
 
 def test_a_server_that_does_not_go_on_is_given_up() -> None:
-    """The time runs anew with each part."""
+    """The reply timeout begins anew with each part."""
     limits = Limits(reply_timeout_s=100.0)
-    world, channel, heard, message = begun(limits)
+    world, channel, received, message = begun(limits)
     for at in range(1000, 5000, 1000):
         world.wait(90)
-        world.say_part(heard.channel, message[at : at + 1000])
-    assert heard.channel not in world.closed
+        world.send_part(received.channel, message[at : at + 1000])
+    assert received.channel not in world.closed
     world.wait(99)
-    assert heard.channel not in world.closed
+    assert received.channel not in world.closed
     world.wait(1)
-    assert heard.channel in world.closed
-    world.end(heard.channel)
+    assert received.channel in world.closed
+    world.end(received.channel)
     assert channel in world.closed
 
 
-def test_an_answer_on_its_way_keeps_its_session_and_a_drain_waits_for_it() -> None:
+def test_an_unfinished_answer_keeps_its_session_and_counts_as_an_exchange() -> None:
     limits = Limits(session_idle_ttl_s=10.0)
-    world, _, heard, message = begun(limits)
+    world, _, received, message = begun(limits)
     world.wait(35)
     assert world.engine.session_count == 1
     assert world.engine.exchange_count == 1
-    world.say_part(heard.channel, message[1000:], is_last=True)
+    world.send_part(received.channel, message[1000:], is_last=True)
     assert world.engine.exchange_count == 0
     world.wait(25)
     assert world.engine.session_count == 0
 
 
 def test_the_end_of_its_session_cuts_an_answer_off() -> None:
-    world, channel, heard, _ = begun()
+    world, channel, received, _ = begun()
     world.stop()
-    assert heard.channel in world.closed
-    world.end(heard.channel)
+    assert received.channel in world.closed
+    world.end(received.channel)
     assert channel in world.closed
     assert world.engine.exchange_count == 0
 
@@ -416,36 +422,34 @@ def test_a_trace_of_answers_in_pieces_and_parts_replays() -> None:
     client = connect(world, "http", "http")
     for number in (1, 2):
         client.request(str(number), "tools/call", "{}")
-        heard = world.hear("tools/call")
-        message = written(heard, text())
+        received = world.take_sent("tools/call")
+        message = written(received, text())
         if number == 1:
-            world.say_part(heard.channel, message[:1000], size_bytes=len(message))
-            world.say_part(heard.channel, message[1000:], is_last=True)
+            world.send_part(received.channel, message[:1000], size_bytes=len(message))
+            world.send_part(received.channel, message[1000:], is_last=True)
         else:
-            world.open(heard.channel, Connected())
-            world.say_pieces(heard.channel, message[:1000], message[1000:])
+            world.open(received.channel, Connected())
+            world.send_pieces(received.channel, message[:1000], message[1000:])
     assert len(world.every(Pass)) == 3
     assert list(replay(lines)) == []
-    other = b64encode(b"y" * 30)  # what stands for other bytes than those that the effects have
+    other = b64encode(b"y" * 30)  # stands for other bytes than those of the effects
     assert list(replay([line.replace(b64encode(b"x" * 30), other, 1) for line in lines]))
 
 
 @pytest.mark.parametrize("mark", [b"", envelope.MARK])
 @pytest.mark.parametrize("size_bytes", [2, 20, 2000])
-def test_whoever_says_it_and_however_small_the_pieces_of_a_message_are_the_message(
-    size_bytes: int, mark: bytes
-) -> None:
-    """A client's request as well as its server's answer, a byte order mark before each or not."""
+def test_the_pieces_of_a_message_are_the_message(size_bytes: int, mark: bytes) -> None:
+    """A client's request may come in pieces as well as a server's answer, each with or without a byte order mark."""
     world = driver()
     client = connect(world, "pipe", "pipe")
     assert client.pipe is not None
-    said = request('"a"', "tools/call", json.dumps({"name": "t", "arguments": {"x": "y" * size_bytes}}))
-    world.say_pieces(client.pipe, mark + said[:30], said[30:31], said[31:])
-    heard = world.hear("tools/call")
-    assert heard.frame["params"] == {"name": "t", "arguments": {"x": "y" * size_bytes}}
-    answer = written(heard, text(size_bytes))
-    world.say_pieces(heard.channel, mark + answer[:20], answer[20:])
-    assert world.said(client.pipe) == {"jsonrpc": "2.0", "id": "a", "result": json.loads(text(size_bytes))}
+    message = request('"a"', "tools/call", json.dumps({"name": "t", "arguments": {"x": "y" * size_bytes}}))
+    world.send_pieces(client.pipe, mark + message[:30], message[30:31], message[31:])
+    received = world.take_sent("tools/call")
+    assert received.frame["params"] == {"name": "t", "arguments": {"x": "y" * size_bytes}}
+    answer = written(received, text(size_bytes))
+    world.send_pieces(received.channel, mark + answer[:20], answer[20:])
+    assert world.only_message(client.pipe) == {"jsonrpc": "2.0", "id": "a", "result": json.loads(text(size_bytes))}
 
 
 def test_pieces_on_a_channel_that_is_over_are_dropped() -> None:
@@ -453,23 +457,23 @@ def test_pieces_on_a_channel_that_is_over_are_dropped() -> None:
     client = connect(world, "pipe", "pipe")
     assert client.pipe is not None
     world.end(client.pipe, GONE)
-    world.heard.clear()
+    world.unread.clear()
     assert world.engine.receive_pieces(client.pipe, (request("1", "tools/list"), b" "), world.now) == []
-    assert not world.heard
+    assert not world.unread
 
 
-def test_an_answer_that_has_not_come_in_full_is_a_call_that_is_open() -> None:
-    """Among those that a client may have at once, until it has."""
+def test_a_call_with_an_unfinished_answer_is_open() -> None:
+    """The call counts against the limit of the session until the answer is complete."""
     world = driver(limits=Limits(exchanges_per_session_max=1))
     client = connect(world, "http", "http")
     client.request("1", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
-    message = written(heard, text())
-    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
+    received = world.take_sent("tools/call")
+    message = written(received, text())
+    world.send_part(received.channel, message[:1000], size_bytes=len(message))
     for takes_events in (True, False):
-        other = client.say(request("2", "tools/call", '{"name":"t"}'), takes_events=takes_events)
-        assert not world.hears("tools/call")
-        assert world.said(other)["error"]["code"] == OVERLOADED
-    world.say_part(heard.channel, message[1000:], is_last=True)
+        other = client.send(request("2", "tools/call", '{"name":"t"}'), takes_events=takes_events)
+        assert not world.was_sent("tools/call")
+        assert world.only_message(other)["error"]["code"] == OVERLOADED
+    world.send_part(received.channel, message[1000:], is_last=True)
     client.request("3", "tools/call", '{"name":"t"}')
-    assert world.hears("tools/call")
+    assert world.was_sent("tools/call")

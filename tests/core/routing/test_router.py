@@ -1,4 +1,4 @@
-"""Calls that their client wants no more: who is told so."""
+"""Tests of cancellations by clients: which upstream session gets them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from driving import FORGOTTEN, connect, driver
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_a_session_is_not_told_of_calls_of_the_one_before_it(is_lost: bool) -> None:
-    """It knows nothing of them. A call of its own is cancelled there, under the number that it was made with."""
+def test_a_call_is_cancelled_only_in_the_session_that_has_it(is_lost: bool) -> None:
+    """A new session knows nothing of earlier calls. A call of its own is cancelled there, under the id that it was sent
+    with."""
     world = driver()
     client = connect(world, "http", "http", session="S1")
     client.request("1", "tools/call", '{"name":"a"}')
-    old = world.hear("tools/call")
+    old = world.take_sent("tools/call")
     if is_lost:
         client.request("2", "tools/list")
-        world.end(world.hear("tools/list").channel, FORGOTTEN)
-        world.shake_hands(session="S2")
-        world.answer(world.hear("tools/list"), '{"tools":[]}')
+        world.end(world.take_sent("tools/list").channel, FORGOTTEN)
+        world.start_server(session="S2")
+        world.answer(world.take_sent("tools/list"), '{"tools":[]}')
     client.notify("notifications/cancelled", '{"requestId":1}')
-    assert world.hears("notifications/cancelled") is not is_lost
+    assert world.was_sent("notifications/cancelled") is not is_lost
     if not is_lost:
-        assert world.hear("notifications/cancelled").frame["params"] == {"requestId": old.id}
+        assert world.take_sent("notifications/cancelled").frame["params"] == {"requestId": old.id}
     client.request("3", "tools/call", '{"name":"b"}')
-    new = world.hear("tools/call")
+    new = world.take_sent("tools/call")
     client.notify("notifications/cancelled", '{"requestId":3}')
-    told = world.hear("notifications/cancelled")
-    assert told.frame["params"] == {"requestId": new.id}
-    assert told.post is not None
-    assert told.post.session == ("S2" if is_lost else "S1")
+    cancelled = world.take_sent("notifications/cancelled")
+    assert cancelled.frame["params"] == {"requestId": new.id}
+    assert cancelled.post is not None
+    assert cancelled.post.session == ("S2" if is_lost else "S1")

@@ -1,19 +1,22 @@
-"""The channels to servers: when a stream that ended is opened again, and what else the end of a channel leads to."""
+"""Tests of the channels to servers: when a stream that ended is opened again, and what else follows from the end of a
+channel."""
 
 from __future__ import annotations
 
 import pytest
-from driving import DONE, Client, Driver, connect, driver, newcomer, notification
-from isthmus.core.base.effects import Cause, Connected, Dial, End, Listen, Spawn, Sweep
+from driving import DONE, Client, Driver, connect, driver, new_client, notification
+from isthmus.core.base.effects import Dial, Listen, Spawn
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.plan import ArtifactProducer, Kind, ServerPlan
+from isthmus.core.base.storage import Sweep
 from stateless_server import discovered, failure, modern_call, refused
 
-NEWS = notification("notifications/tools/list_changed")
+CHANGE = notification("notifications/tools/list_changed")
 
 
 def listening() -> tuple[Driver, Client, ChannelId]:
-    """A client of a server over HTTP, which has a stream."""
+    """Returns a client of a server over HTTP, which has a stream."""
     world = driver()
     client = connect(world, "http", "http", listens=True)
     return world, client, world.last_dial(Listen).channel
@@ -24,7 +27,7 @@ def listens(world: Driver) -> list[Listen]:
 
 
 def reopened(world: Driver) -> tuple[float, str | None]:
-    """After how long the stream is opened again, and after which event."""
+    """Waits until the stream is opened again. Returns the seconds until then, and the id of the last event."""
     count, began = len(listens(world)), world.now
     while len(listens(world)) == count:
         due = world.engine.next_timeout()
@@ -49,8 +52,8 @@ def reopened(world: Driver) -> tuple[float, str | None]:
         (503, True),
     ],
 )
-def test_a_stream_that_is_declined_is_not_asked_for_again(status: int, again: bool) -> None:
-    """It is the server's right to offer none. Who wants other credentials, or fails, is asked once more."""
+def test_a_declined_stream_is_not_opened_again(status: int, again: bool) -> None:
+    """A server may offer no stream. After a demand for credentials or a failure it is asked once more."""
     world, _, stream = listening()
     count = len(listens(world))
     world.end(stream, Cause(End.REFUSED, status=status))
@@ -59,8 +62,8 @@ def test_a_stream_that_is_declined_is_not_asked_for_again(status: int, again: bo
     assert world.engine.session_count == 1
 
 
-def test_one_that_was_to_go_on_after_an_event_is_begun_anew_first() -> None:
-    """What the old one had to say is gone, and a new one may be had."""
+def test_a_refused_resumption_is_followed_by_a_new_stream() -> None:
+    """A refused resumption is followed by a new stream: the missed events are gone, but new ones may come."""
     world, _, stream = listening()
     world.end(stream, Cause(End.BROKEN, last_event_id="e"))
     assert reopened(world) == (1.0, "e")
@@ -87,10 +90,10 @@ def test_one_that_was_to_go_on_after_an_event_is_begun_anew_first() -> None:
         (90_000, False, [60.0, 60.0]),
     ],
 )
-def test_a_stream_is_opened_again_as_its_server_likes(
+def test_a_stream_is_opened_again_after_the_retry_time(
     retry_ms: int | None, is_silent: bool, pauses: list[float]
 ) -> None:
-    """But one that ends without a word is left alone for longer each time."""
+    """The server's retry time is the pause, which grows each time for a stream that brings nothing."""
     world, _, _ = listening()
     found = []
     for number in range(len(pauses)):
@@ -98,7 +101,7 @@ def test_a_stream_is_opened_again_as_its_server_likes(
         if number:
             world.open(stream, Connected())
         if not is_silent:
-            world.say(stream, NEWS)
+            world.send(stream, CHANGE)
         world.end(stream, Cause(End.DONE, retry_ms=retry_ms, last_event_id=f"e{number}"))
         pause_s, event_id = reopened(world)
         assert event_id == f"e{number}"
@@ -106,21 +109,21 @@ def test_a_stream_is_opened_again_as_its_server_likes(
     assert found == pauses
 
 
-def test_a_word_makes_pauses_short_again() -> None:
+def test_an_event_makes_the_pauses_short_again() -> None:
     world, _, _ = listening()
     found = []
     for is_silent in (True, True, True, False, True):
         stream = world.last_dial(Listen).channel
         world.open(stream, Connected())
         if not is_silent:
-            world.say(stream, NEWS)
+            world.send(stream, CHANGE)
         world.end(stream, Cause(End.DONE, retry_ms=100))
         found.append(reopened(world)[0])
     assert found == [0.1, 0.2, 0.4, 0.1, 0.1]
 
 
-def test_after_so_many_failures_it_is_begun_anew() -> None:
-    """It may be just the event that it fails over. Each time it is waited longer, up to a bound."""
+def test_after_so_many_failures_a_new_stream_is_opened() -> None:
+    """The event may be the very cause of the failures. The pause grows each time, up to a bound."""
     world, _, stream = listening()
     world.end(stream, Cause(End.BROKEN, last_event_id="e"))
     found = []
@@ -132,7 +135,7 @@ def test_after_so_many_failures_it_is_begun_anew() -> None:
     assert ids == ["e"] * 5 + [None] * 3
 
 
-def test_one_that_met_a_connection_found_closed_is_asked_for_at_once_and_once() -> None:
+def test_a_stream_on_a_stale_connection_is_opened_again_at_once_and_only_once() -> None:
     world, _, stream = listening()
     stale = Cause(End.BROKEN, stale=True)
     count = len(listens(world))
@@ -143,7 +146,7 @@ def test_one_that_met_a_connection_found_closed_is_asked_for_at_once_and_once() 
     assert reopened(world)[0] == 1.0
 
 
-def test_the_end_of_a_stream_that_was_replaced_means_nothing() -> None:
+def test_the_end_of_a_stream_of_a_closed_session_is_ignored() -> None:
     world, client, stream = listening()
     client.delete()
     count = len(listens(world))
@@ -153,8 +156,8 @@ def test_the_end_of_a_stream_that_was_replaced_means_nothing() -> None:
 
 
 @pytest.mark.parametrize("has_files", [False, True])
-def test_folders_of_a_spare_process_that_died_are_emptied(has_files: bool) -> None:
-    """If there are any."""
+def test_the_workspace_of_a_warm_process_that_died_is_emptied(has_files: bool) -> None:
+    """Only a server with files has a workspace to empty."""
     producers = (ArtifactProducer(tools=("t",), output_path_argument="p"),) if has_files else ()
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, spares=1, producers=producers))
     connect(world, "http", "s")
@@ -167,14 +170,14 @@ def test_folders_of_a_spare_process_that_died_are_emptied(has_files: bool) -> No
     assert "a spare process is gone: exited with code 1" in world.notes("warning")
 
 
-def test_what_a_spare_process_says_is_nobodys() -> None:
+def test_messages_of_a_warm_process_are_dropped() -> None:
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, spares=1))
     connect(world, "http", "s")
-    spare = [dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)][1]
-    world.open(spare, Connected())
+    warm = [dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)][1]
+    world.open(warm, Connected())
     before = len(world.log)
-    world.say(spare, NEWS)
-    world.say_pieces(spare, NEWS[:5], NEWS[5:])
+    world.send(warm, CHANGE)
+    world.send_pieces(warm, CHANGE[:5], CHANGE[5:])
     assert world.notes("debug") == ["a spare process spoke before it was spoken to: dropped"] * 2
     assert len(world.log) == before + 2
 
@@ -183,24 +186,24 @@ def test_what_a_spare_process_says_is_nobodys() -> None:
     ("cause", "is_noted"), [(DONE, False), (Cause(End.BROKEN, "no"), True), (Cause(End.REFUSED, status=500), True)]
 )
 def test_a_notification_that_did_not_arrive_is_noted(cause: Cause, is_noted: bool) -> None:
-    """Nobody waits for it."""
+    """The session goes on."""
     world = driver()
     client = connect(world, "http", "http")
     client.notify("notifications/roots/list_changed")
-    world.end(world.hear("notifications/roots/list_changed").channel, cause)
+    world.end(world.take_sent("notifications/roots/list_changed").channel, cause)
     noted = [note for note in world.notes("warning") if note.startswith("a notification or answer did not arrive: ")]
     assert len(noted) == is_noted
     assert world.engine.session_count == 1
 
 
 @pytest.mark.parametrize("initialize", ["{}", '{"capabilities":[]}', '{"capabilities":7}', '{"capabilities":{"x":{}}}'])
-def test_a_server_with_files_is_told_of_roots_whatever_its_client_declares(initialize: str) -> None:
+def test_a_server_with_files_is_offered_roots_whatever_its_client_declares(initialize: str) -> None:
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("t",)),)))
-    client = newcomer(world, "http", "s")
+    client = new_client(world, "http", "s")
     client.initialize('{"protocolVersion":"2025-11-25",%s' % (initialize[1:] if len(initialize) > 2 else '"y":1}'))
     world.open(world.last_dial(Spawn).channel, Connected())
-    told = world.hear("initialize").frame["params"]["capabilities"]
-    assert told == ({"x": {}, "roots": {}} if "x" in initialize else {"roots": {}})
+    capabilities = world.take_sent("initialize").frame["params"]["capabilities"]
+    assert capabilities == ({"x": {}, "roots": {}} if "x" in initialize else {"roots": {}})
 
 
 def eras(world: Driver) -> dict[str, str | None]:
@@ -220,26 +223,26 @@ def eras(world: Driver) -> dict[str, str | None]:
         (Cause(End.BROKEN, "no"), False),
     ],
 )
-def test_what_was_known_of_a_server_holds_until_it_does_otherwise(cause: Cause, is_replaced: bool) -> None:
-    """A refusal as one of the other era writes it says that it was replaced; any other says nothing of that."""
+def test_the_known_era_holds_until_the_server_refuses_as_in_the_other(cause: Cause, is_replaced: bool) -> None:
+    """A refusal in the form of the other era means that the server was replaced. Any other refusal does not."""
     world = driver(ServerPlan(id="http", kind=Kind.HTTP))
-    client = newcomer(world, "http", "http")
+    client = new_client(world, "http", "http")
     modern_call(client)
     discovered(world)
     assert eras(world) == {"stateless": "2026-07-28"}
-    world.end(world.hear("tools/list").channel, cause)
+    world.end(world.take_sent("tools/list").channel, cause)
     assert eras(world) == ({} if is_replaced else {"stateless": "2026-07-28"})
 
 
 @pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
-def test_a_process_that_was_at_work_rests_afterwards(kind: Kind) -> None:
-    """A server that is no process of ours has no such time."""
+def test_a_process_is_stopped_when_it_has_been_idle(kind: Kind) -> None:
+    """The idle time of a process begins after its last call. A remote server has no such time."""
     world = driver(ServerPlan(id="s", kind=kind, idle_stop_s=60.0 if kind is Kind.PIPE else None))
     client = connect(world, "pipe", "s")
     client.request("1", "tools/call", '{"name":"t"}')
-    heard = world.hear("tools/call")
+    received = world.take_sent("tools/call")
     world.wait(100.0)
-    world.answer(heard)
+    world.answer(received)
     world.wait(10.0)
     running = [dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)]
     assert not set(running) & world.over

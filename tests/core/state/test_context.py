@@ -1,4 +1,4 @@
-"""Flow control: whoever fills a channel is paused, once, and resumed, once, when it drains or is gone."""
+"""Flow control: a source that fills a channel is paused once, and resumed once when the channel drains or closes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.state.context import Desk, Role
+from isthmus.core.state.context import ChannelRole, Context
 
 HIGH: Final = 100
 LOW: Final = 40
 PLAN = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),))
 
 
-def desk() -> Desk:
+def context() -> Context:
     limits = Limits(outbox_high_bytes=HIGH, outbox_low_bytes=LOW)
-    return Desk(PLAN, entropy=bytes, unix_at_zero=1000.0, limits=limits)
+    return Context(PLAN, entropy=bytes, unix_at_zero=1000.0, limits=limits)
 
 
-def opened(target: Desk, count: int) -> list[ChannelId]:
+def opened(target: Context, count: int) -> list[ChannelId]:
     channels = [target.new_channel() for _ in range(count)]
     for channel in channels:
-        target.register(channel, Role())
+        target.register(channel, ChannelRole())
     return channels
 
 
-def taken(target: Desk) -> list[Effect]:
-    """What was ordered since the last time, messages left out."""
+def taken(target: Context) -> list[Effect]:
+    """Effects ordered since the last call, without messages."""
     out, target.out = target.out, []
     return [effect for effect in out if not isinstance(effect, Send)]
 
@@ -42,8 +42,8 @@ def taken(target: Desk) -> list[Effect]:
 
 
 def test_a_full_channel_pauses_its_source_until_it_is_low() -> None:
-    """Exactly at the bounds: more than high pauses, low or less resumes, and neither is said twice."""
-    target = desk()
+    """More than the high mark pauses, the low mark or less resumes, and neither is ordered twice."""
+    target = context()
     source, sink = opened(target, 2)
     target.source = source
     target.send(sink, b"x" * HIGH)
@@ -62,8 +62,8 @@ def test_a_full_channel_pauses_its_source_until_it_is_low() -> None:
 
 
 def test_a_source_waits_for_every_channel_it_filled() -> None:
-    """Paused by the first, resumed by the last."""
-    target = desk()
+    """The first full channel pauses the source, and the last one that drains resumes it."""
+    target = context()
     source, one, two = opened(target, 3)
     target.source = source
     target.send(one, b"x" * (HIGH + 1))
@@ -76,8 +76,8 @@ def test_a_source_waits_for_every_channel_it_filled() -> None:
 
 
 def test_every_source_that_fills_a_channel_is_paused() -> None:
-    """The second to send into a full channel as well."""
-    target = desk()
+    """A second source that sends into a full channel is paused as well."""
+    target = context()
     first, second, sink = opened(target, 3)
     for source in (first, second, first):
         target.source = source
@@ -88,8 +88,8 @@ def test_every_source_that_fills_a_channel_is_paused() -> None:
 
 
 def test_a_source_that_is_gone_is_not_resumed() -> None:
-    """And the next channel with work for the sink starts from nothing."""
-    target = desk()
+    """A closed source gets no `Resume`, and the channel's next source is paused by its own message."""
+    target = context()
     source, other, sink = opened(target, 3)
     target.source = source
     target.send(sink, b"x" * (HIGH + 1))
@@ -102,18 +102,18 @@ def test_a_source_that_is_gone_is_not_resumed() -> None:
     assert taken(target) == [Resume(channel=other)]
 
 
-def test_time_is_not_paused() -> None:
-    """What a deadline sends holds nobody back."""
-    target = desk()
+def test_a_deadline_pauses_no_channel() -> None:
+    """A message that a deadline sends pauses no channel."""
+    target = context()
     (channel,) = opened(target, 1)
     target.source = None
     target.send(channel, b"x" * (HIGH + 1))
     assert taken(target) == []
 
 
-def test_who_does_not_read_its_own_answers_is_not_listened_to() -> None:
-    """A peer that asks and asks and takes nothing fills one channel: its own."""
-    target = desk()
+def test_a_peer_that_reads_no_responses_is_paused() -> None:
+    """A peer that sends requests and reads no responses fills its own channel, and is paused."""
+    target = context()
     (channel,) = opened(target, 1)
     target.source = channel
     target.send(channel, b"x" * (HIGH + 1))
@@ -123,7 +123,7 @@ def test_who_does_not_read_its_own_answers_is_not_listened_to() -> None:
 
 
 def test_a_channel_that_takes_too_much_holds_its_source_back_until_it_is_gone() -> None:
-    target = desk()
+    target = context()
     source, sink = opened(target, 2)
     target.source = source
     target.hold_back(sink)
@@ -133,8 +133,8 @@ def test_a_channel_that_takes_too_much_holds_its_source_back_until_it_is_gone() 
 
 
 def test_a_closed_channel_still_drains() -> None:
-    """What was ordered before its end is delivered, and holds its source until then."""
-    target = desk()
+    """Messages ordered before the end are delivered, and keep their source paused until then."""
+    target = context()
     source, sink = opened(target, 2)
     target.source = source
     target.send(sink, b"x" * (HIGH + 1))
@@ -146,9 +146,9 @@ def test_a_closed_channel_still_drains() -> None:
     assert taken(target) == [Resume(channel=source)]
 
 
-def test_more_than_was_ordered_cannot_have_left() -> None:
-    """Our caller's mistake; nothing has changed."""
-    target = desk()
+def test_more_sent_than_ordered_is_refused() -> None:
+    """The caller's mistake raises, and leaves the state as it was."""
+    target = context()
     source, sink = opened(target, 2)
     target.source = source
     target.send(sink, b"x" * (HIGH + 1))
@@ -164,18 +164,18 @@ def test_more_than_was_ordered_cannot_have_left() -> None:
 
 
 def test_channels_are_registered_once_and_only_as_numbered() -> None:
-    """A number that was not given out, or is open, is our caller's mistake."""
-    target = desk()
+    """A number that was not given out, or is open, is the caller's mistake."""
+    target = context()
     (channel,) = opened(target, 1)
     for wrong in (channel, ChannelId(channel + 1)):
         with pytest.raises(LocalProtocolError):
-            target.register(wrong, Role())
+            target.register(wrong, ChannelRole())
     assert [found for found, _ in target.channels()] == [channel]
 
 
-def test_a_dialled_channel_has_a_number_nobody_else_gets() -> None:
-    target = desk()
-    role = Role()
+def test_a_dialled_channel_has_a_number_of_its_own() -> None:
+    target = context()
+    role = ChannelRole()
     (downstream,) = opened(target, 1)
     upstream = target.dial(role, Listen(server="files"))
     assert upstream != downstream
@@ -188,8 +188,8 @@ def test_a_dialled_channel_has_a_number_nobody_else_gets() -> None:
 
 
 def test_after_the_last_message_nothing_follows() -> None:
-    """Neither a message nor an end: the last one was the end."""
-    target = desk()
+    """No message and no `Close` follows the last message."""
+    target = context()
     (channel,) = opened(target, 1)
     assert target.is_open(channel)
     assert target.send(channel, b"{}", is_last=True, status=404, session="s")
@@ -199,9 +199,9 @@ def test_after_the_last_message_nothing_follows() -> None:
     assert target.out == [Send(channel=channel, message=b"{}", is_last=True, status=404, session="s")]
 
 
-def test_nothing_is_sent_where_nothing_is() -> None:
-    """To a channel that is gone, or never was: no order, no error."""
-    target = desk()
+def test_an_absent_channel_gets_no_orders() -> None:
+    """A channel that is gone, or never was, gets no order and raises no error."""
+    target = context()
     (channel,) = opened(target, 1)
     target.release(channel)
     for absent in (channel, ChannelId(99)):
@@ -215,12 +215,12 @@ def test_nothing_is_sent_where_nothing_is() -> None:
 
 
 def test_wall_time_runs_with_the_clock() -> None:
-    target = desk()
+    target = context()
     target.now = 7.5
     assert target.now_unix == 1007.5
 
 
-# --- All of it, against a model -------------------------------------------------------------------------------------
+# --- The context against a model ------------------------------------------------------------------------------------
 
 
 class AgainstAModel(RuleBasedStateMachine):
@@ -228,15 +228,15 @@ class AgainstAModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = desk()
+        self.context = context()
         self.unsent: dict[ChannelId, int] = {}
         self.filled_by: dict[ChannelId, set[ChannelId]] = {}
         self.ending: set[ChannelId] = set()
         self.paused: set[ChannelId] = set()
 
     def carry_out(self) -> None:
-        """What the desk ordered, each order once at most and only where it changes something."""
-        for effect in taken(self.desk):
+        """Applies the context's orders: each at most once, and only where it changes something."""
+        for effect in taken(self.context):
             if isinstance(effect, Pause):
                 assert effect.channel not in self.paused
                 assert effect.channel in self.unsent
@@ -251,7 +251,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @precondition(lambda self: len(self.unsent) < 5)
     @rule()
     def open(self) -> None:
-        (channel,) = opened(self.desk, 1)
+        (channel,) = opened(self.context, 1)
         self.unsent[channel] = 0
         self.filled_by[channel] = set()
 
@@ -260,15 +260,15 @@ class AgainstAModel(RuleBasedStateMachine):
     def send(self, data: st.DataObject, size: int, is_last: bool, is_from_peer: bool) -> None:
         sink = self.pick(data)
         source = self.pick(data) if is_from_peer else None
-        self.desk.source = source
+        self.context.source = source
         is_last = is_last and size < 20
-        was_sent = self.desk.send(sink, b"x" * size, is_last=is_last)
+        was_sent = self.context.send(sink, b"x" * size, is_last=is_last)
         assert was_sent == (sink not in self.ending)
         if was_sent:
             self.unsent[sink] += size
             if is_last:
                 self.ending.add(sink)
-            # Whoever was told the last word has nothing more to say there.
+            # A peer that got its last message sends nothing more on that channel.
             if self.unsent[sink] > HIGH and source is not None and not (is_last and source == sink):
                 self.filled_by[sink].add(source)
         self.carry_out()
@@ -278,7 +278,7 @@ class AgainstAModel(RuleBasedStateMachine):
     def drain(self, data: st.DataObject) -> None:
         sink = data.draw(st.sampled_from([channel for channel, size in sorted(self.unsent.items()) if size]))
         size = data.draw(st.integers(1, self.unsent[sink]) | st.just(self.unsent[sink]))
-        self.desk.receive_sent(sink, size)
+        self.context.receive_sent(sink, size)
         self.unsent[sink] -= size
         if self.unsent[sink] <= LOW:
             self.filled_by[sink].clear()
@@ -288,7 +288,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def close(self, data: st.DataObject) -> None:
         channel = self.pick(data)
-        self.desk.close(channel)
+        self.context.close(channel)
         self.ending.add(channel)
         self.carry_out()
 
@@ -296,7 +296,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         channel = self.pick(data)
-        self.desk.release(channel)
+        self.context.release(channel)
         del self.unsent[channel]
         del self.filled_by[channel]
         for sources in self.filled_by.values():
@@ -306,12 +306,12 @@ class AgainstAModel(RuleBasedStateMachine):
         self.paused.discard(channel)
 
     @invariant()
-    def exactly_those_are_paused_that_filled_something(self) -> None:
+    def exactly_the_sources_of_full_channels_are_paused(self) -> None:
         owed = set().union(*self.filled_by.values()) if self.filled_by else set()
         assert self.paused == owed
 
     @invariant()
-    def nobody_is_paused_for_nothing(self) -> None:
+    def no_source_is_paused_without_reason(self) -> None:
         if all(size <= LOW for size in self.unsent.values()):
             assert not self.paused
 
@@ -320,9 +320,9 @@ TestAgainstAModel = AgainstAModel.TestCase
 TestAgainstAModel.settings = settings(max_examples=60, stateful_step_count=40)
 
 
-def test_an_end_in_the_midst_is_ordered_for_what_is_there() -> None:
-    """Its last message has begun, so that it is ending already: it is ended all the same, and nothing else is."""
-    target = desk()
+def test_a_message_is_cut_only_on_a_channel_that_exists() -> None:
+    """A channel whose last message has begun is closed in the middle of it; an absent channel gets no order."""
+    target = context()
     (channel,) = opened(target, 1)
     assert target.pass_on(channel, (b"ab",), 5)
     target.close(channel, reason="not twice")

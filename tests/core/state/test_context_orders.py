@@ -1,4 +1,4 @@
-"""What the parts of the engine order over the desk: each effect whole, once, and only where something can be sent."""
+"""Effects that the context orders: each one whole, once, and only on a channel that can still take it."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.state.context import Desk, Role
+from isthmus.core.state.context import ChannelRole, Context
 
 HIGH, LOW, MAX = 100, 40, 150
 PLAN = Plan(servers=(ServerPlan(id="a", kind=Kind.PIPE), ServerPlan(id="b", kind=Kind.PIPE)))
 
 
-class Crowd(Role):
-    """What feeds several sessions."""
+class SharedSource(ChannelRole):
+    """The role of a channel that feeds several sessions."""
 
     @property
     def feeds_many(self) -> bool:
         return True
 
 
-def desk() -> Desk:
+def context() -> Context:
     limits = Limits(outbox_high_bytes=HIGH, outbox_low_bytes=LOW, outbox_max_bytes=MAX)
-    return Desk(PLAN, entropy=bytes, unix_at_zero=1000.0, limits=limits)
+    return Context(PLAN, entropy=bytes, unix_at_zero=1000.0, limits=limits)
 
 
-def opened(target: Desk, *roles: Role) -> list[ChannelId]:
+def opened(target: Context, *roles: ChannelRole) -> list[ChannelId]:
     channels = [target.new_channel() for _ in roles]
     for channel, role in zip(channels, roles, strict=True):
         target.register(channel, role)
     return channels
 
 
-def taken(target: Desk) -> list[Any]:
+def taken(target: Context) -> list[Any]:
     out, target.out = target.out, []
     return out
 
 
-# --- What it begins with ----------------------------------------------------------------------------------------------
+# --- The initial state ------------------------------------------------------------------------------------------------
 
 
-def test_a_desk_begins_with_nothing() -> None:
-    target = desk()
+def test_a_context_begins_with_nothing() -> None:
+    target = context()
     assert list(target.servers) == ["a", "b"]
     assert (target.out, target.source, target.channels(), len(target.timers)) == ([], None, [], 0)
     assert not (target.ends_source or target.is_draining)
@@ -56,15 +56,15 @@ def test_a_desk_begins_with_nothing() -> None:
     assert len(target.mint()) == 32
 
 
-def test_a_channel_is_opened_once_and_if_it_was_given_out() -> None:
-    """Nothing changes else."""
-    target = desk()
-    role = Role()
+def test_a_channel_is_registered_once_and_only_with_a_given_number() -> None:
+    """A refused registration changes nothing."""
+    target = context()
+    role = ChannelRole()
     with pytest.raises(LocalProtocolError):
         target.register(ChannelId(1), role)
     (channel,) = opened(target, role)
     with pytest.raises(LocalProtocolError):
-        target.register(channel, Role())
+        target.register(channel, ChannelRole())
     assert target.channels() == [(channel, role)]
     target.new_channel()
     with pytest.raises(LocalProtocolError):
@@ -73,8 +73,8 @@ def test_a_channel_is_opened_once_and_if_it_was_given_out() -> None:
 
 
 def test_a_dial_is_a_channel_and_an_order() -> None:
-    target = desk()
-    role, to = Role(), Spawn("a", "w")
+    target = context()
+    role, to = ChannelRole(), Spawn("a", "w")
     assert target.dial(role, to) == 1
     assert target.dial(role, to) == 2
     assert taken(target) == [Dial(channel=ChannelId(1), target=to), Dial(channel=ChannelId(2), target=to)]
@@ -85,11 +85,11 @@ def test_a_dial_is_a_channel_and_an_order() -> None:
 # --- Orders -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_is_ordered_with_all_that_is_said_of_it() -> None:
-    target = desk()
-    (channel,) = opened(target, Role())
+def test_a_message_is_ordered_with_all_its_fields() -> None:
+    target = context()
+    (channel,) = opened(target, ChannelRole())
     assert target.send(channel, b"m") is True
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "is_last": True,
         "status": 418,
         "session": "s",
@@ -99,7 +99,7 @@ def test_a_message_is_ordered_with_all_that_is_said_of_it() -> None:
         "challenge": "c",
         "headers": (("a", "b"),),
     }
-    assert target.send(channel, b"n", **said) is True
+    assert target.send(channel, b"n", **fields) is True
     assert taken(target) == [
         Send(channel, b"m", False, 200, None, "message", None, None, "", ()),
         Send(channel, b"n", True, 418, "s", "endpoint", "1-1", 5, "c", (("a", "b"),)),
@@ -107,11 +107,11 @@ def test_a_message_is_ordered_with_all_that_is_said_of_it() -> None:
     assert target.unsent_bytes(channel) == 2
 
 
-def test_nothing_is_ordered_where_nothing_can_be_sent() -> None:
-    """A channel that is not there, and one that ends."""
-    target = desk()
+def test_a_channel_that_is_absent_or_ending_gets_no_orders() -> None:
+    """An absent channel gets no order, nor does one that ends."""
+    target = context()
     gone = target.new_channel()
-    (ending,) = opened(target, Role())
+    (ending,) = opened(target, ChannelRole())
     target.send(ending, b"m", is_last=True)
     taken(target)
     for channel in (gone, ending):
@@ -132,8 +132,8 @@ def test_nothing_is_ordered_where_nothing_can_be_sent() -> None:
 
 
 def test_events_that_come_at_once_are_one_order() -> None:
-    target = desk()
-    (channel,) = opened(target, Role())
+    target = context()
+    (channel,) = opened(target, ChannelRole())
     assert target.send_events(channel, (b"ab", b"c"), ("1-1", "1-2"), 3) is True
     assert taken(target) == [SendEvents(channel, (b"ab", b"c"), ("1-1", "1-2"))]
     assert target.unsent_bytes(channel) == 3
@@ -141,17 +141,17 @@ def test_events_that_come_at_once_are_one_order() -> None:
 
 
 def test_a_refusal_is_a_status_and_a_body() -> None:
-    target = desk()
-    (channel,) = opened(target, Role())
+    target = context()
+    (channel,) = opened(target, ChannelRole())
     target.refuse(channel, 404, {"code": "x"}, (("a", "b"),))
     assert taken(target) == [Send(channel, b'{"code":"x"}', is_last=True, status=404, headers=(("a", "b"),))]
     assert not target.is_open(channel)
 
 
 def test_an_end_is_ordered_once() -> None:
-    """With what is usual where nothing else is said; a cut comes in the midst of a message, and after its order."""
-    target = desk()
-    one, two = opened(target, Role(), Role())
+    """The status, reason and code have defaults; a cut ends a message in the middle, even after a `Close`."""
+    target = context()
+    one, two = opened(target, ChannelRole(), ChannelRole())
     target.close(one)
     target.close(one, reason="again")
     target.close(two, status=204, reason="r", code=1001)
@@ -163,20 +163,20 @@ def test_an_end_is_ordered_once() -> None:
     assert taken(target) == [Close(channel=two, reason="broken")]
 
 
-def test_a_note_says_of_whom_it_is() -> None:
-    target = desk()
+def test_a_note_names_its_server() -> None:
+    target = context()
     target.note("info", "t", "a")
     target.note("warning", "u")
     assert taken(target) == [Note(level="info", text="t", server="a"), Note(level="warning", text="u", server="")]
 
 
-# --- Whose a channel is -----------------------------------------------------------------------------------------------
+# --- Roles of channels ------------------------------------------------------------------------------------------------
 
 
 def test_a_channel_that_is_for_something_else_is_as_full_as_before() -> None:
-    target = desk()
-    before, after = Role(), Role()
-    source, sink = opened(target, Role(), before)
+    target = context()
+    before, after = ChannelRole(), ChannelRole()
+    source, sink = opened(target, ChannelRole(), before)
     target.source = source
     called: list[int] = []
     target.send(sink, b"x" * (HIGH + 1))
@@ -190,29 +190,27 @@ def test_a_channel_that_is_for_something_else_is_as_full_as_before() -> None:
     assert called == [1]
 
 
-def test_what_a_channel_was_for_is_told_once() -> None:
-    target = desk()
-    role = Role()
+def test_a_channels_role_is_released_once() -> None:
+    target = context()
+    role = ChannelRole()
     (channel,) = opened(target, role)
     assert target.release(channel) is role
     assert target.release(channel) is None
     assert target.role_of(channel) is None
 
 
-# --- What is full -----------------------------------------------------------------------------------------------------
+# --- Full channels ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("before", "is_closed"), [(MAX, False), (MAX + 1, True)])
 @pytest.mark.parametrize("how", ["one", "several"])
-def test_what_feeds_many_is_not_held_back_and_who_takes_nothing_is_closed(
-    before: int, is_closed: bool, how: str
-) -> None:
-    """Only once more waits for it than may."""
-    target = desk()
-    crowd, sink = opened(target, Crowd(), Role())
+def test_a_shared_source_is_not_paused_and_a_full_sink_is_closed(before: int, is_closed: bool, how: str) -> None:
+    """The sink is closed only when more than the bound waits for it."""
+    target = context()
+    shared, sink = opened(target, SharedSource(), ChannelRole())
     target.send(sink, b"x" * before)
     taken(target)
-    target.source = crowd
+    target.source = shared
     if how == "one":
         target.send(sink, b"y")
     else:
@@ -223,8 +221,8 @@ def test_what_feeds_many_is_not_held_back_and_who_takes_nothing_is_closed(
 
 @pytest.mark.parametrize(("size", "is_paused"), [(HIGH, False), (HIGH + 1, True)])
 def test_several_events_fill_a_channel_as_one_does(size: int, is_paused: bool) -> None:
-    target = desk()
-    source, sink = opened(target, Role(), Role())
+    target = context()
+    source, sink = opened(target, ChannelRole(), ChannelRole())
     target.source = source
     target.send_events(sink, (b"x",), (), size)
     _, *rest = taken(target)
@@ -233,10 +231,10 @@ def test_several_events_fill_a_channel_as_one_does(size: int, is_paused: bool) -
 
 @pytest.mark.parametrize("is_last", [True, False])
 @pytest.mark.parametrize("is_own", [True, False])
-def test_who_asked_once_is_not_held_back_by_its_own_answer(is_own: bool, is_last: bool) -> None:
-    """A POST's channel: nothing more comes on it."""
-    target = desk()
-    source, sink = opened(target, Role(), Role())
+def test_a_post_is_not_paused_by_its_own_response(is_own: bool, is_last: bool) -> None:
+    """A POST's channel carries no further request."""
+    target = context()
+    source, sink = opened(target, ChannelRole(), ChannelRole())
     target.source = sink if is_own else source
     target.send(sink, b"x" * (HIGH + 1), is_last=is_last)
     _, *rest = taken(target)
@@ -245,10 +243,11 @@ def test_who_asked_once_is_not_held_back_by_its_own_answer(is_own: bool, is_last
 
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("size", [HIGH, HIGH + 1])
-def test_parts_that_are_passed_on_hold_back_whose_they_are(size: int, ends: bool) -> None:
-    """The first with the size of the whole; the channel is ending from then on. What ends with this is not paused."""
-    target = desk()
-    source, sink = opened(target, Role(), Role())
+def test_parts_of_a_message_pause_their_source(size: int, ends: bool) -> None:
+    """The first part counts with the size of the whole message. The channel is ending from then on, and a source that
+    ends with it is not paused."""
+    target = context()
+    source, sink = opened(target, ChannelRole(), ChannelRole())
     target.source, target.ends_source = source, ends
     assert target.pass_on(sink, (b"x" * 10, b"y"), 500) is True
     assert not target.is_open(sink)
@@ -260,10 +259,10 @@ def test_parts_that_are_passed_on_hold_back_whose_they_are(size: int, ends: bool
     assert taken(target) == expected
 
 
-def test_whoever_waits_for_room_goes_on_once_when_most_was_taken() -> None:
-    """At the lower bound; only who found it full waits, and the end of the channel calls nobody."""
-    target = desk()
-    one, two = opened(target, Role(), Role())
+def test_a_callback_runs_once_when_the_channel_drains() -> None:
+    """The callback runs at the low mark, only if the channel was full, and not when the channel ends."""
+    target = context()
+    one, two = opened(target, ChannelRole(), ChannelRole())
     called: list[str] = []
     for channel, size in ((one, HIGH), (two, HIGH + 1)):
         target.send(channel, b"x" * size)
@@ -282,9 +281,9 @@ def test_whoever_waits_for_room_goes_on_once_when_most_was_taken() -> None:
     assert called == ["two"]
 
 
-def test_more_than_was_sent_cannot_have_left() -> None:
-    target = desk()
-    (channel,) = opened(target, Role())
+def test_more_sent_than_ordered_is_refused() -> None:
+    target = context()
+    (channel,) = opened(target, ChannelRole())
     target.send(channel, b"abc")
     with pytest.raises(LocalProtocolError, match=f"channel {channel} reports more"):
         target.receive_sent(channel, 4)

@@ -1,4 +1,4 @@
-"""One request: what it is before anything has happened to it, and when it may be written once more."""
+"""A client request: its state before anything has happened, and when it may be sent again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ import itertools
 import pytest
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.methods import SAFE_TO_REPEAT
-from isthmus.core.state.exchange import NO_WISH, Exchange, ExchangeKey, Input, Reply, State, Wish
+from isthmus.core.state.exchange import (
+    NO_TASK_OPTIONS,
+    Exchange,
+    ExchangeInput,
+    ExchangeKey,
+    ExchangeState,
+    Reply,
+    TaskOptions,
+)
 from isthmus.core.state.stream import Stream
 
 
@@ -19,8 +27,8 @@ def exchange(method: str = "tools/call", reply: Reply | None = None) -> Exchange
     )  # fmt: skip
 
 
-def test_which_requests_are_the_same_when_they_are_run_twice() -> None:
-    """Those that read, or set something to a value. No call of a tool, and nothing nobody here knows."""
+def test_requests_that_are_safe_to_repeat() -> None:
+    """Requests that read, or set a value, are safe; tool calls and unknown methods are not."""
     assert (
         frozenset(
             {
@@ -43,7 +51,7 @@ def test_which_requests_are_the_same_when_they_are_run_twice() -> None:
 @pytest.mark.parametrize(("attempts", "retries"), list(itertools.product(range(4), range(3))))
 @pytest.mark.parametrize("is_unsent", [False, True])
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "vendor/unheard"])
-def test_a_request_is_repeated_so_often_and_only_if_it_cannot_run_twice(
+def test_a_request_is_repeated_within_its_bound_and_only_if_it_cannot_run_twice(
     method: str, is_unsent: bool, attempts: int, retries: int
 ) -> None:
     tried = exchange(method)
@@ -52,28 +60,47 @@ def test_a_request_is_repeated_so_often_and_only_if_it_cannot_run_twice(
     assert tried.may_repeat(is_unsent=is_unsent, retries=retries) is may
 
 
-def test_at_first_nothing_has_happened_to_it() -> None:
-    """And its answer is one that the reply to its body owes."""
+def test_a_new_exchange_has_its_defaults() -> None:
+    """A new reply owes the response to the request that its body carries."""
     reply = Reply(Stream(ChannelId(1)), ends_channel=True, can_stream=False)
     fresh, _ = exchange(reply=reply), exchange(reply=reply)
     assert reply.remaining == 2
     assert (reply.gathered, reply.session, reply.status, reply.challenge) == (None, None, 200, "")
-    assert fresh.state is State.PREPARING
+    assert fresh.state is ExchangeState.PREPARING
     assert (fresh.params, fresh.said) == (b"{}", b"{}")
-    flags = ("may_have_run", "is_native", "is_plain", "is_ferried", "is_augmented", "must_augment", "is_upstream")
+    flags = (
+        "may_have_run",
+        "is_native",
+        "is_plain",
+        "is_plainly_translated",
+        "is_augmented",
+        "must_augment",
+        "is_upstream",
+    )
     assert [name for name in (*flags, "waits_for_client") if getattr(fresh, name)] == []
-    nothing = ("upstream_id", "post", "leg", "park", "lacking", "round", "remote", "link", "task", "awaits")
+    nothing = (
+        "upstream_id",
+        "post",
+        "request",
+        "suspended_call",
+        "lacking",
+        "round",
+        "upstream_task",
+        "link",
+        "task",
+        "awaits",
+    )
     assert [name for name in nothing if getattr(fresh, name) is not None] == []
     assert (fresh.attempts, fresh.told) == (0, float("-inf"))
     assert (fresh.mirrored, fresh.visited, fresh.known, fresh.headers) == ((), frozenset(), {}, ())
-    assert fresh.wish is NO_WISH
-    assert Wish(False, None, False) == NO_WISH
+    assert fresh.task_options is NO_TASK_OPTIONS
+    assert TaskOptions(False, None, False) == NO_TASK_OPTIONS
 
 
-def test_its_server_is_at_work_on_it_while_it_has_a_number_or_is_a_task() -> None:
+def test_an_exchange_is_upstream_while_it_has_a_number_or_a_task() -> None:
     sent = exchange()
     sent.upstream_id = 0
     assert sent.is_upstream
-    sent.step(Input.PREPARED)
+    sent.step(ExchangeInput.PREPARED)
     sent.upstream_id = None
     assert not sent.is_upstream

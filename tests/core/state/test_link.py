@@ -1,34 +1,33 @@
-"""What a link knows before anything was said, and what it says of those that it stands between."""
+"""Tests of a link to a server: its state before the handshake, its channel roles, and the tables it gives back at
+rest."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
-from isthmus.core.base.effects import Cause, Delete, End
+from driving import NO_STREAM, Client, Driver, driver, new_client
+from isthmus.core.base.effects import Delete, Listen
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Kind, Selection, ServerPlan, Sharing
+from isthmus.core.base.plan import Kind, NameFilter, ServerPlan, Sharing
 from isthmus.core.base.revisions import Era
-from isthmus.core.bridge.task_support import Abilities
+from isthmus.core.bridge.task_support import TaskAbilities
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
-from isthmus.core.state.link import (
-    NO_QUEUE,
-    NOTHING,
-    ChildRole,
-    Ear,
-    Errand,
-    FarewellRole,
-    Link,
-    Notice,
-    Passage,
-    UpPostRole,
-    UpStreamRole,
-)
-from isthmus.core.state.listen import Filter
+from isthmus.core.state.link import NO_QUEUE, NOTHING, Link, OwnRequest, QueuedNotification, UpstreamListen
+from isthmus.core.state.listen_filter import ListenFilter
 from isthmus.core.state.session import Session
 from isthmus.core.state.stream import Stream
-from isthmus.core.state.upstream_session import Input, State
+from isthmus.core.state.upstream_channels import (
+    DeleteRole,
+    DuplexRole,
+    PartialAnswer,
+    UpstreamPostRole,
+    UpstreamStreamRole,
+)
+from isthmus.core.state.upstream_session import UpstreamSessionInput, UpstreamSessionState
 
 INITIALIZE = b'{"protocolVersion":"2025-11-25","capabilities":{}}'
 
@@ -58,10 +57,10 @@ def exchange(sid: str = "a") -> Exchange:
     )
 
 
-def test_of_a_server_that_nothing_was_heard_of_nothing_is_known() -> None:
+def test_a_new_link_has_its_defaults() -> None:
     fresh = link()
     assert (fresh.id, fresh.workspace, fresh.plan.id) == ("l", "w", "s")
-    assert fresh.upstream.state is State.IDLE
+    assert fresh.upstream.state is UpstreamSessionState.IDLE
     assert (fresh.era, fresh.is_stateless) == (Era.HANDSHAKE, False)
     empty: dict[str, Any] = {
         "sessions": {},
@@ -70,23 +69,32 @@ def test_of_a_server_that_nothing_was_heard_of_nothing_is_known() -> None:
         "pending": {},
         "tried": {},
         "learning": [],
-        "ears": {},
+        "upstream_listens": {},
         "subscribing": [],
         "supports": {},
-        "remotes": {},
+        "upstream_tasks": {},
         "tokens": {},
         "orphans": {},
         "dialled_with": (),
-        "missed": Filter(),
-        "abilities": Abilities(calls=False, cancels=False, lists=False),
+        "missed": ListenFilter(),
+        "abilities": TaskAbilities(calls=False, cancels=False, lists=False),
         "queue": NO_QUEUE,
         "wrapped": NOTHING,
         "parting": NOTHING,
         "leaving": NOTHING,
-        "babble": "",
+        "first_noise": "",
     }
     assert {name: getattr(fresh, name) for name in empty} == empty
-    numbers = ("children", "noise", "notices", "last_id", "replaying", "listen_failures", "listen_idle", "pages_read")
+    numbers = (
+        "children",
+        "noise",
+        "open_notifications",
+        "last_id",
+        "replaying",
+        "listen_failures",
+        "listen_idle",
+        "pages_read",
+    )
     assert {name: getattr(fresh, name) for name in numbers} == dict.fromkeys(numbers, 0)
     facts = (
         "has_files",
@@ -105,7 +113,7 @@ def test_of_a_server_that_nothing_was_heard_of_nothing_is_known() -> None:
         "denial",
         "listen_event_id",
         "is_plain",
-        "ferry",
+        "translation",
         "refusal",
         "handshake",
         "answered",
@@ -119,19 +127,19 @@ def test_of_a_server_that_nothing_was_heard_of_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", ["tools", "prompts", "resources"])
-def test_a_plan_that_shows_less_of_anything_filters(name: str) -> None:
-    assert link(**{name: Selection(("a",))}).is_filtered
-    assert not link(**{name: Selection()}).is_filtered
+def test_a_plan_with_a_name_filter_filters(name: str) -> None:
+    assert link(**{name: NameFilter(("a",))}).is_filtered
+    assert not link(**{name: NameFilter()}).is_filtered
     assert not link().is_filtered
 
 
 @pytest.mark.parametrize(("kind", "is_pipe"), [(Kind.PIPE, True), (Kind.SOCKET, True), (Kind.HTTP, False)])
-def test_whatever_is_no_http_is_a_pipe(kind: Kind, is_pipe: bool) -> None:
+def test_every_transport_but_http_is_a_pipe(kind: Kind, is_pipe: bool) -> None:
     assert link(kind).is_pipe is is_pipe
 
 
 @pytest.mark.parametrize("era", Era)
-def test_to_be_spoken_to_in_another_way_ends_the_session(era: Era) -> None:
+def test_a_change_of_era_forgets_the_session(era: Era) -> None:
     one = link()
     one.upstream.session = "S1"
     one.speak(era)
@@ -143,10 +151,10 @@ def test_numbers_are_counted_from_one() -> None:
     assert [one.next_id() for _ in range(3)] == [1, 2, 3]
 
 
-def test_what_waits_is_kept_in_its_order_and_of_one_link_alone() -> None:
-    """The queue that all share is never written to."""
+def test_each_link_has_its_own_queue_in_order() -> None:
+    """The empty queue that all links share is never written to."""
     one, other = link(), link()
-    entries = [exchange(), Notice(b"n", ()), exchange()]
+    entries = [exchange(), QueuedNotification(b"n", ()), exchange()]
     for entry in entries:
         one.enqueue(entry)
     assert list(one.queue) == entries
@@ -163,7 +171,7 @@ def test_what_waits_is_kept_in_its_order_and_of_one_link_alone() -> None:
         (False, {"subscriptions": {"a:b": None}}, True),
     ],
 )
-def test_a_server_is_awaited_by_who_wants_to_hear_of_changes(
+def test_a_link_is_awaited_by_sessions_that_want_notifications(
     is_subscribed: bool, rest: dict[str, Any], is_awaited: bool
 ) -> None:
     one = link(sharing=Sharing.CONCURRENT)
@@ -173,8 +181,8 @@ def test_a_server_is_awaited_by_who_wants_to_hear_of_changes(
     assert one.is_awaited is is_awaited
 
 
-def test_who_shares_a_server_sends_it_nobodys_headers() -> None:
-    """One that is a session's alone has those of its client."""
+def test_a_shared_server_gets_no_clients_headers() -> None:
+    """A link of a single session has the headers of its client."""
     for sharing, headers in ((Sharing.NONE, (("x", "1"),)), (Sharing.CONCURRENT, ()), (Sharing.SERIAL, ())):
         one = link(sharing=sharing)
         one.sessions = {"a": session("a", headers=(("x", "1"),))}
@@ -190,7 +198,7 @@ def link_with(one: Session) -> Link:
     return made
 
 
-def test_a_call_goes_by_its_own_link_and_what_belongs_to_none_by_that_of_its_session() -> None:
+def test_a_link_carries_its_own_calls_and_those_of_its_session_without_a_link() -> None:
     own, lent = link(), link()
     lent.is_lent = True
     plain, carried = exchange(), exchange()
@@ -199,7 +207,7 @@ def test_a_call_goes_by_its_own_link_and_what_belongs_to_none_by_that_of_its_ses
     assert [lent.carries(one) for one in (None, plain, carried)] == [False, False, True]
 
 
-def test_with_other_credentials_than_were_refused_there_is_no_pause() -> None:
+def test_new_credentials_after_a_refusal_end_the_pause() -> None:
     one = link_with(session("a", headers=(("authorization", "a"),)))
     one.upstream.receive_need()
     one.upstream.receive_lost("no", 100.0, is_forgotten=False)
@@ -213,52 +221,116 @@ def test_with_other_credentials_than_were_refused_there_is_no_pause() -> None:
     assert one.pause_left(101.0) == 3.0
 
 
-# --- What is dialled ------------------------------------------------------------------------------------------------
+# --- Channel roles --------------------------------------------------------------------------------------------------
 
 
-def test_each_channel_knows_what_it_was_dialled_for() -> None:
+def test_each_role_holds_what_it_was_dialled_for() -> None:
     one = link(sharing=Sharing.CONCURRENT)
-    plain = UpPostRole(one, 7)
-    assert (plain.number, plain.own, plain.incarnation, plain.era) == (7, None, one.upstream.incarnation, Era.HANDSHAKE)
+    plain = UpstreamPostRole(one, 7)
+    assert (plain.number, plain.notification, plain.incarnation, plain.era) == (
+        7,
+        None,
+        one.upstream.incarnation,
+        Era.HANDSHAKE,
+    )
     assert (plain.is_confirmation, plain.is_repeated, plain.is_resumed, plain.names_session) == (False,) * 4
     assert (plain.has_begun, plain.has_spoken, plain.problem) == (False, False, "")
     assert (plain.failures, plain.idle, plain.dialled_at) == (0, 0, float("-inf"))
-    assert (plain.last_event_id, plain.retry_ms, plain.passage, plain.channel) == (None,) * 4
+    assert (plain.last_event_id, plain.retry_ms, plain.partial_answer, plain.channel) == (None,) * 4
     one.upstream.session = "S1"
-    own = Notice(b"n", ())
-    odd = UpPostRole(one, None, own=own, is_confirmation=True, is_repeated=True, is_resumed=True)
-    assert (odd.own, odd.is_confirmation, odd.is_repeated, odd.is_resumed, odd.names_session) == (own, *[True] * 4)
-    stream = UpStreamRole(one, 5.0)
+    own = QueuedNotification(b"n", ())
+    odd = UpstreamPostRole(one, None, notification=own, is_confirmation=True, is_repeated=True, is_resumed=True)
+    assert (odd.notification, odd.is_confirmation, odd.is_repeated, odd.is_resumed, odd.names_session) == (
+        own,
+        *[True] * 4,
+    )
+    stream = UpstreamStreamRole(one, 5.0)
     assert (stream.dialled_at, stream.has_spoken, stream.is_repeated, stream.names_session) == (5.0, False, False, True)
-    assert UpStreamRole(one, 5.0, is_repeated=True).is_repeated
-    child = ChildRole(one, is_process=True)
+    assert UpstreamStreamRole(one, 5.0, is_repeated=True).is_repeated
+    child = DuplexRole(one, is_process=True)
     assert (child.is_process, child.is_repeated, child.feeds_many) == (True, False, True)
-    assert not ChildRole(link(), is_process=False).feeds_many
+    assert not DuplexRole(link(), is_process=False).feeds_many
     target = Delete("s", "S1", None, (), ())
-    assert (FarewellRole(target).target, FarewellRole(target).is_repeated) == (target, False)
-    assert FarewellRole(target, is_repeated=True).is_repeated
+    assert (DeleteRole(target).target, DeleteRole(target).is_repeated) == (target, False)
+    assert DeleteRole(target, is_repeated=True).is_repeated
 
 
-def test_what_we_ask_ourselves_says_what_for() -> None:
-    errand = Errand("subscribe", 3)
-    assert (errand.purpose, errand.incarnation, errand.about, errand.exchange) == ("subscribe", 3, "", None)
-    ear = Ear(4, Filter(tools=True))
-    assert (ear.number, ear.wanted, ear.granted) == (4, Filter(tools=True), None)
-    passage = Passage(ChannelId(2), session(), 10, heard_at=5.0)
-    assert (passage.sink, passage.left_bytes, passage.heard_at) == (2, 10, 5.0)
+def test_own_requests_hold_their_purpose() -> None:
+    request = OwnRequest("subscribe", 3)
+    assert (request.purpose, request.incarnation, request.about, request.exchange) == ("subscribe", 3, "", None)
+    listen = UpstreamListen(4, ListenFilter(tools=True))
+    assert (listen.number, listen.wanted, listen.granted) == (4, ListenFilter(tools=True), None)
+    answer = PartialAnswer(ChannelId(2), session(), 10, heard_at=5.0)
+    assert (answer.sink, answer.left_bytes, answer.heard_at) == (2, 10, 5.0)
 
 
-def test_a_server_can_be_told_of_things_while_it_is_ready() -> None:
+def test_a_server_takes_notifications_while_it_is_ready() -> None:
     one = link()
     assert one.can_be_told is False
-    for step in (one.upstream.receive_need, lambda: one.upstream.step(Input.CONNECTED)):
+    for step in (one.upstream.receive_need, lambda: one.upstream.step(UpstreamSessionInput.CONNECTED)):
         step()
         assert one.can_be_told is False
     one.upstream.receive_initialized(INITIALIZE)
-    one.upstream.step(Input.CONFIRMED)
-    one.upstream.step(Input.LISTENED)
+    one.upstream.step(UpstreamSessionInput.CONFIRMED)
+    one.upstream.step(UpstreamSessionInput.LISTENED)
     assert one.can_be_told is False
     one.upstream.receive_replayed(1.0)
     assert one.can_be_told is True
     one.upstream.receive_lost("no", 2.0, is_forgotten=False)
     assert one.can_be_told is False
+
+
+# --- At rest ----------------------------------------------------------------------------------------------------------
+
+EMPTY = sys.getsizeof({})
+HELLO = '{"protocolVersion":"2025-11-25","capabilities":{}}'
+
+
+def only(world: Driver) -> Link:
+    (found,) = world.engine._router.links.values()
+    return found
+
+
+def sizes(target: Link) -> list[bool]:
+    """True for each table that is no larger than an empty one."""
+    return [sys.getsizeof(table) == EMPTY for table in (target.posts, target.pending)]
+
+
+def greeted() -> tuple[Driver, Client, ChannelId]:
+    """Returns a client whose server has answered the handshake, and the channel of the event stream asked of it."""
+    world = driver()
+    client = new_client(world, "http", "http")
+    channel = client.initialize()
+    world.answer(world.take_sent("initialize"), HELLO, session="S1")
+    client.session = world.sent[channel][-1].session
+    client.notify("notifications/initialized")
+    world.acknowledge(world.take_sent("notifications/initialized"))
+    return world, client, world.last_dial(Listen).channel
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_link_at_rest_gives_back_the_tables_of_the_handshake(is_open: bool) -> None:
+    """The next request finds the tables it needs."""
+    world, client, stream = greeted()
+    target = only(world)
+    assert not target.posts and not target.pending
+    assert sizes(target) == [False, False]
+    if is_open:
+        world.open(stream, Connected())
+    else:
+        world.end(stream, NO_STREAM)
+    assert sizes(target) == [True, True]
+    channel = client.request("1", "tools/list")
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
+    assert world.only_message(channel)["result"] == {"tools": []}
+
+
+def test_a_table_that_is_in_use_is_kept() -> None:
+    target = link()
+    post, request = ChannelId(3), OwnRequest("replay", 1)
+    target.posts[post], target.pending[7] = None, request
+    target.rest()
+    assert (target.posts, target.pending) == ({post: None}, {7: request})
+    del target.posts[post]
+    target.rest()
+    assert (sizes(target), target.pending) == ([True, False], {7: request})

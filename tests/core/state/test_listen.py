@@ -1,4 +1,5 @@
-"""A listen hears what it asked for, once acknowledged and under its own id, and misses nothing that it was granted."""
+"""Subscriptions: notifications that were asked for arrive after the acknowledgment, under the subscription's id, and
+none is missed."""
 
 from __future__ import annotations
 
@@ -10,19 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from isthmus.core.base.errors import INVALID_PARAMS, OVERLOADED, LocalProtocolError, RemoteProtocolError
-from isthmus.core.state.listen import (
+from isthmus.core.state.listen import Listen, ListenState
+from isthmus.core.state.listen_filter import (
     ACKNOWLEDGED,
     LISTS,
     SUBSCRIPTION_ID,
     TASK,
     UPDATED,
     Change,
-    Filter,
-    Listen,
-    State,
+    ListenFilter,
     format_filter,
-    hearers,
     parse_filter,
+    recipients,
     subject_of,
     tagged,
     untagged,
@@ -30,7 +30,7 @@ from isthmus.core.state.listen import (
 
 URIS = st.sampled_from(["file:///a", "file:///a/", "file:///a/b", "file:///a/b/c", "file:///ab", "x:y", ""])
 FILTERS = st.builds(
-    Filter,
+    ListenFilter,
     st.booleans(),
     st.booleans(),
     st.booleans(),
@@ -44,13 +44,15 @@ SUBJECTS = st.one_of(st.none(), URIS, st.sampled_from(["t1", "t2"]))
 
 
 @given(one=FILTERS, other=FILTERS, method=METHODS, subject=SUBJECTS)
-def test_a_union_wants_what_either_wants(one: Filter, other: Filter, method: str, subject: str | None) -> None:
+def test_a_union_covers_what_either_covers(
+    one: ListenFilter, other: ListenFilter, method: str, subject: str | None
+) -> None:
     assert (one | other).covers(method, subject) == (one.covers(method, subject) or other.covers(method, subject))
 
 
 @given(one=FILTERS, other=FILTERS, method=METHODS, subject=SUBJECTS)
-def test_an_intersection_wants_nothing_that_one_does_not(
-    one: Filter, other: Filter, method: str, subject: str | None
+def test_an_intersection_covers_what_both_cover(
+    one: ListenFilter, other: ListenFilter, method: str, subject: str | None
 ) -> None:
     if (one & other).covers(method, subject):
         assert one.covers(method, subject)
@@ -58,27 +60,28 @@ def test_an_intersection_wants_nothing_that_one_does_not(
 
 
 @given(one=FILTERS, other=FILTERS)
-def test_filters_are_sets(one: Filter, other: Filter) -> None:
+def test_filters_are_sets(one: ListenFilter, other: ListenFilter) -> None:
     """The laws of union, intersection and difference."""
     assert one | other == other | one
     assert one & other == other & one
     assert one & (one | other) == one == one | (one & other)
     assert (one - other) | (one & other) == one
     assert not (one - other) & other
-    assert bool(one) == (one != Filter())
+    assert bool(one) == (one != ListenFilter())
 
 
 @given(one=FILTERS)
-def test_a_filter_reads_as_it_is_written(one: Filter) -> None:
+def test_a_filter_is_read_back_as_it_was_written(one: ListenFilter) -> None:
     params = b'{"notifications":%b}' % format_filter(one)
     assert parse_filter(params, names_max=len(one.uris) + len(one.tasks)) == one
 
 
 def test_a_filter_is_written_as_the_specification_has_it() -> None:
-    """2026-07-28 basic/patterns/subscriptions, "Notification Filter": what is not wanted is omitted."""
-    wanted = Filter(tools=True, uris=frozenset({"file:///b", "file:///a"}))
+    """Members that are not wanted are omitted. Source: 2026-07-28 basic/patterns/subscriptions, "Notification
+    Filter"."""
+    wanted = ListenFilter(tools=True, uris=frozenset({"file:///b", "file:///a"}))
     assert format_filter(wanted) == b'{"toolsListChanged":true,"resourceSubscriptions":["file:///a","file:///b"]}'
-    assert format_filter(Filter()) == b"{}"
+    assert format_filter(ListenFilter()) == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -91,8 +94,8 @@ def test_a_filter_is_written_as_the_specification_has_it() -> None:
     ],
     ids=["empty", "false", "null", "unknown"],
 )
-def test_nothing_is_wanted_by_what_does_not_ask(raw: bytes) -> None:
-    assert parse_filter(b'{"notifications":%b}' % raw, names_max=0) == Filter()
+def test_params_without_a_filter_want_nothing(raw: bytes) -> None:
+    assert parse_filter(b'{"notifications":%b}' % raw, names_max=0) == ListenFilter()
 
 
 @pytest.mark.parametrize(
@@ -120,16 +123,16 @@ def test_a_malformed_filter_is_refused(params: bytes | None) -> None:
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
-def test_a_filter_names_no_more_than_is_allowed() -> None:
+def test_a_filter_has_a_bound_of_names() -> None:
     params = b'{"notifications":{"resourceSubscriptions":["a","b"],"taskIds":["t"]}}'
-    assert parse_filter(params, names_max=3) == Filter(uris=frozenset("ab"), tasks=frozenset("t"))
+    assert parse_filter(params, names_max=3) == ListenFilter(uris=frozenset("ab"), tasks=frozenset("t"))
     for names_max in range(3):
         with pytest.raises(RemoteProtocolError) as caught:
             parse_filter(params, names_max=names_max)
         assert caught.value.rpc_code == OVERLOADED
 
 
-# --- Who hears ------------------------------------------------------------------------------------------------------
+# --- Recipients -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -147,37 +150,40 @@ def test_a_filter_names_no_more_than_is_allowed() -> None:
         ("x:y", "x:y/z", True),
     ],
 )
-def test_a_resource_is_covered_from_above(uri: str, changed: str, is_covered: bool) -> None:
-    """An update may be of a sub-resource; never of what merely begins alike, nor of what lies above."""
-    assert Filter(uris=frozenset({uri})).covers(UPDATED, changed) == is_covered
+def test_a_subscription_covers_sub_resources(uri: str, changed: str, is_covered: bool) -> None:
+    """An update may be of a sub-resource, but not of a URI that merely begins alike, nor of a parent."""
+    assert ListenFilter(uris=frozenset({uri})).covers(UPDATED, changed) == is_covered
 
 
 @given(filters=st.dictionaries(st.integers(0, 5), FILTERS), method=METHODS, subject=SUBJECTS)
-def test_nobody_misses_what_he_covers(filters: dict[int, Filter], method: str, subject: str | None) -> None:
-    """No subscriber of a URI misses its update; the exact ones come first; nobody hears of a kind he does not want."""
-    heard = hearers(filters, method, subject)
+def test_every_subscriber_of_a_uri_gets_its_update(
+    filters: dict[int, ListenFilter], method: str, subject: str | None
+) -> None:
+    """Every subscriber of a URI gets its update, exact ones first; none gets a kind it did not ask for."""
+    received = recipients(filters, method, subject)
     for key, one in filters.items():
         is_exact = method == UPDATED and subject in one.uris
         if is_exact or (method != UPDATED and one.covers(method, subject)):
-            assert key in heard
+            assert key in received
         if method == UPDATED:
-            assert key not in heard or one.uris
-        elif key in heard:
+            assert key not in received or one.uris
+        elif key in received:
             assert one.covers(method, subject)
     if method == UPDATED and any(one.uris for one in filters.values()):
-        assert heard
+        assert received
 
 
-def test_an_update_goes_to_the_nearest_that_want_it() -> None:
+def test_an_update_goes_to_the_nearest_subscribers() -> None:
     filters = {
-        name: Filter(uris=frozenset({uri})) for name, uri in [("leaf", "x:/a/b"), ("above", "x:/a"), ("off", "y:")]
+        name: ListenFilter(uris=frozenset({uri}))
+        for name, uri in [("leaf", "x:/a/b"), ("above", "x:/a"), ("off", "y:")]
     }
-    filters["lists"] = Filter(tools=True)
-    assert hearers(filters, UPDATED, "x:/a/b") == ["leaf"]
-    assert hearers(filters, UPDATED, "x:/a/b/c") == ["leaf", "above"]
-    assert hearers(filters, UPDATED, "x:/a/c") == ["above"]
-    assert hearers(filters, UPDATED, "z:") == ["leaf", "above", "off"]
-    assert hearers(filters, "notifications/tools/list_changed") == ["lists"]
+    filters["lists"] = ListenFilter(tools=True)
+    assert recipients(filters, UPDATED, "x:/a/b") == ["leaf"]
+    assert recipients(filters, UPDATED, "x:/a/b/c") == ["leaf", "above"]
+    assert recipients(filters, UPDATED, "x:/a/c") == ["above"]
+    assert recipients(filters, UPDATED, "z:") == ["leaf", "above", "off"]
+    assert recipients(filters, "notifications/tools/list_changed") == ["lists"]
 
 
 # --- Ids ------------------------------------------------------------------------------------------------------------
@@ -194,7 +200,7 @@ IDS = st.sampled_from([b"1", b'"1"', b"1.0", b"-7", b'""', b'"\\u0061"', b"90071
 def test_an_id_comes_off_as_it_was_put_on(
     rest: dict[str, Any], meta: dict[str, int] | None, place: int, id_raw: bytes
 ) -> None:
-    """Of its exact type, "1" and not 1, and everything else is what it was."""
+    """The id keeps its exact type ("1" is not 1), and all other bytes stay as they were."""
     pairs = list(rest.items())
     if meta is not None:
         pairs.insert(place, ("_meta", meta))
@@ -207,7 +213,7 @@ def test_an_id_comes_off_as_it_was_put_on(
     assert without == (params if pairs else None)
 
 
-def test_one_id_takes_the_place_of_another() -> None:
+def test_one_id_replaces_another() -> None:
     """The ids of one hop never show on the other."""
     assert untagged(tagged(tagged(b'{"uri":"a"}', b"1"), b'"2"')) == (b'{"uri":"a"}', b'"2"')
 
@@ -215,7 +221,7 @@ def test_one_id_takes_the_place_of_another() -> None:
 @pytest.mark.parametrize(
     "params", [None, b"{}", b'{"_meta":{}}', b'{"_meta":7}', b'{"_meta":{"a":1},"uri":"a"}', b"[]"]
 )
-def test_without_an_id_nothing_is_taken_off(params: bytes | None) -> None:
+def test_params_without_an_id_stay_as_they_are(params: bytes | None) -> None:
     assert untagged(params) == (params, None)
 
 
@@ -235,13 +241,13 @@ def test_params_that_cannot_carry_an_id_are_refused() -> None:
         (UPDATED, None, None),
     ],
 )
-def test_a_change_is_about_one_thing(method: str, params: bytes | None, subject: str | None) -> None:
+def test_a_change_has_one_subject(method: str, params: bytes | None, subject: str | None) -> None:
     assert subject_of(method, params) == subject
 
 
 # --- The machine ----------------------------------------------------------------------------------------------------
 
-ALL = Filter(True, True, True, frozenset({"file:///a", "x:y"}), frozenset({"t1"}))
+ALL = ListenFilter(True, True, True, frozenset({"file:///a", "x:y"}), frozenset({"t1"}))
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -250,28 +256,28 @@ def updated(uri: str, more: str = "") -> bytes:
 
 
 def plain(changes: list[Change]) -> list[tuple[str, Any]]:
-    """What is told, without the id, which every one of them must carry."""
-    told = []
+    """The changes without the subscription id, which each of them must carry."""
+    sent = []
     for change in changes:
         params, id_raw = untagged(change.params)
         assert id_raw == b'"7"'
-        told.append((change.method, None if params is None else json.loads(params)))
-    return told
+        sent.append((change.method, None if params is None else json.loads(params)))
+    return sent
 
 
-def opened(wanted: Filter = ALL, queue_max: int = 9) -> Listen:
+def opened(wanted: ListenFilter = ALL, queue_max: int = 9) -> Listen:
     return Listen(b'"7"', wanted, queue_max=queue_max)
 
 
-def test_nothing_is_told_before_the_acknowledgment() -> None:
-    """What comes before waits, equal changes as one, and what was not granted is forgotten."""
+def test_no_notification_precedes_the_acknowledgment() -> None:
+    """Earlier changes wait, equal ones as one, and those that were not granted are dropped."""
     listen = opened()
     assert listen.receive_change(UPDATED, updated("x:y", "old")) == []
     for _ in range(3):
         assert listen.receive_change(TOOLS_CHANGED, None) == []
     assert listen.receive_change(UPDATED, updated("x:y", "new")) == []
     assert listen.receive_change("notifications/prompts/list_changed", None) == []
-    assert plain(listen.receive_acknowledged(Filter(tools=True, uris=frozenset({"x:y"})))) == [
+    assert plain(listen.receive_acknowledged(ListenFilter(tools=True, uris=frozenset({"x:y"})))) == [
         (ACKNOWLEDGED, {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["x:y"]}}),
         (UPDATED, {"uri": "x:y", "more": "new"}),
         (TOOLS_CHANGED, None),
@@ -279,20 +285,21 @@ def test_nothing_is_told_before_the_acknowledgment() -> None:
 
 
 def test_no_more_is_granted_than_was_wanted() -> None:
-    listen = opened(Filter(tools=True))
+    listen = opened(ListenFilter(tools=True))
     assert plain(listen.receive_acknowledged(ALL)) == [(ACKNOWLEDGED, {"notifications": {"toolsListChanged": True}})]
-    assert listen.granted == Filter(tools=True)
+    assert listen.granted == ListenFilter(tools=True)
     assert listen.receive_change(UPDATED, updated("x:y")) == []
 
 
 def test_a_full_queue_is_made_up_for() -> None:
-    """Above its bound the changes that waited give way to one of everything; a task's state is kept, as it is news."""
+    """Changes that wait above the bound give way to one of each kind; a task's state is kept, as it cannot be read
+    anew."""
     listen = opened(queue_max=2)
     listen.receive_change(TASK, b'{"taskId":"t1","status":"completed"}')
     for n in range(5):
         listen.receive_change(UPDATED, updated(f"file:///a/{n}"))
-    told = plain(listen.receive_acknowledged(ALL))
-    assert told[1:] == [
+    sent = plain(listen.receive_acknowledged(ALL))
+    assert sent[1:] == [
         *((method, None) for method in LISTS),
         (UPDATED, {"uri": "file:///a"}),
         (UPDATED, {"uri": "x:y"}),
@@ -301,9 +308,9 @@ def test_a_full_queue_is_made_up_for() -> None:
 
 
 def test_an_outage_is_made_up_for() -> None:
-    """After any outage there is an invalidation for each thing that was acknowledged."""
+    """An outage is followed by one invalidation for each thing that was acknowledged."""
     listen = opened()
-    listen.receive_acknowledged(Filter(prompts=True, uris=frozenset({"x:y"})))
+    listen.receive_acknowledged(ListenFilter(prompts=True, uris=frozenset({"x:y"})))
     listen.receive_lost()
     assert listen.receive_change("notifications/prompts/list_changed", None) == []
     assert plain(listen.receive_recovered()) == [
@@ -314,7 +321,7 @@ def test_an_outage_is_made_up_for() -> None:
 
 
 def test_a_close_has_a_result() -> None:
-    """2026-07-28 basic/patterns/subscriptions, "Graceful Closure": empty, and with the id."""
+    """The result is empty and carries the id. Source: 2026-07-28 basic/patterns/subscriptions, "Graceful Closure"."""
     listen = opened()
     assert json.loads(listen.receive_close()) == {"resultType": "complete", "_meta": {SUBSCRIPTION_ID: "7"}}
     assert listen.is_over
@@ -325,7 +332,7 @@ def test_a_close_has_a_result() -> None:
 
 
 @pytest.mark.parametrize("is_live", [False, True], ids=["opening", "live"])
-def test_a_change_that_cannot_be_told_changes_nothing(is_live: bool) -> None:
+def test_a_change_that_cannot_be_sent_changes_nothing(is_live: bool) -> None:
     listen = opened()
     if is_live:
         listen.receive_acknowledged(ALL)
@@ -336,23 +343,22 @@ def test_a_change_that_cannot_be_told_changes_nothing(is_live: bool) -> None:
         assert len(listen.receive_acknowledged(ALL)) == 1
 
 
-class Story(RuleBasedStateMachine):
-    """Whatever happens: the acknowledgment is first, nothing comes after the end or outside of what was granted, and
-    whoever was granted a kind of change hears of it after each one, be it at once, after the acknowledgment or after an
-    outage."""
+class ListenModel(RuleBasedStateMachine):
+    """Checks three properties: the acknowledgment is first; nothing is sent after the end or outside of the granted
+    filter; each granted change is followed by a notification, at once, after the acknowledgment or after an outage."""
 
     def __init__(self) -> None:
         super().__init__()
         self.listen = opened(queue_max=2)
-        self.state = State.OPENING
+        self.state = ListenState.OPENING
         self.owed: set[tuple[str, str | None]] = set()
-        self.granted = Filter()
-        self.told = 0
+        self.granted = ListenFilter()
+        self.sent_count = 0
 
-    def hear(self, changes: list[Change]) -> None:
+    def take_sent(self, changes: list[Change]) -> None:
         for method, params in plain(changes):
-            assert (method == ACKNOWLEDGED) == (self.told == 0)
-            self.told += 1
+            assert (method == ACKNOWLEDGED) == (self.sent_count == 0)
+            self.sent_count += 1
             subject = (params or {}).get("uri")
             assert method == ACKNOWLEDGED or self.granted.covers(method, subject)
             self.owed = {
@@ -368,50 +374,54 @@ class Story(RuleBasedStateMachine):
         self.change(UPDATED, uri, updated(uri))
 
     def change(self, method: str, uri: str | None, params: bytes | None) -> None:
-        if self.state is not State.CLOSED:
+        if self.state is not ListenState.CLOSED:
             self.owed.add((method, uri))
-        self.hear(self.listen.receive_change(method, params))
+        self.take_sent(self.listen.receive_change(method, params))
         self.settle()
 
-    @precondition(lambda self: self.state is State.OPENING)
-    @rule(granted=st.builds(Filter, st.booleans(), st.booleans(), st.just(False), st.frozensets(st.just("file:///a"))))
-    def acknowledge(self, granted: Filter) -> None:
-        self.state, self.granted = State.LIVE, granted
-        self.hear(self.listen.receive_acknowledged(granted))
+    @precondition(lambda self: self.state is ListenState.OPENING)
+    @rule(
+        granted=st.builds(
+            ListenFilter, st.booleans(), st.booleans(), st.just(False), st.frozensets(st.just("file:///a"))
+        )
+    )
+    def acknowledge(self, granted: ListenFilter) -> None:
+        self.state, self.granted = ListenState.LIVE, granted
+        self.take_sent(self.listen.receive_acknowledged(granted))
         self.settle()
 
-    @precondition(lambda self: self.state is State.LIVE)
+    @precondition(lambda self: self.state is ListenState.LIVE)
     @rule()
     def lose(self) -> None:
-        self.state = State.STALE
+        self.state = ListenState.STALE
         self.listen.receive_lost()
 
-    @precondition(lambda self: self.state is State.STALE)
+    @precondition(lambda self: self.state is ListenState.STALE)
     @rule()
     def recover(self) -> None:
-        self.state = State.LIVE
-        self.hear(self.listen.receive_recovered())
+        self.state = ListenState.LIVE
+        self.take_sent(self.listen.receive_recovered())
         self.settle()
 
-    @precondition(lambda self: self.state is not State.CLOSED)
+    @precondition(lambda self: self.state is not ListenState.CLOSED)
     @rule()
     def close(self) -> None:
-        self.state = State.CLOSED
+        self.state = ListenState.CLOSED
         self.owed = set()
         self.listen.receive_close()
 
     def settle(self) -> None:
-        """While it is live, nothing that was granted is owed."""
+        """A live subscription owes nothing that was granted."""
         assert self.listen.state is self.state
-        if self.state is State.LIVE:
+        if self.state is ListenState.LIVE:
             self.owed = {one for one in self.owed if self.granted.covers(*one)}
             assert not self.owed
 
 
-TestStory = Story.TestCase
+TestListen = ListenModel.TestCase
 
 
-WIDE = Filter(tools=True, prompts=True, resources=True, uris=frozenset({"a:b"}), tasks=frozenset({"t"}))
+WIDE = ListenFilter(tools=True, prompts=True, resources=True, uris=frozenset({"a:b"}), tasks=frozenset({"t"}))
 
 
 @pytest.mark.parametrize(
@@ -429,9 +439,7 @@ WIDE = Filter(tools=True, prompts=True, resources=True, uris=frozenset({"a:b"}),
         *((method, None, True) for method in LISTS),
     ],
 )
-def test_what_is_about_something_covers_that_and_nothing_else(
-    method: str, subject: str | None, is_covered: bool
-) -> None:
-    """What says of nothing that it is about it is covered by nobody, and so is what no subscription can name."""
+def test_a_filter_covers_a_change_with_its_subject_only(method: str, subject: str | None, is_covered: bool) -> None:
+    """A change without its subject, or of a kind that no subscription can name, is covered by no filter."""
     assert WIDE.covers(method, subject) is is_covered
-    assert not Filter().covers(method, subject)
+    assert not ListenFilter().covers(method, subject)

@@ -1,4 +1,4 @@
-"""What a subscription is called where it is refused, and what is told of at its edges."""
+"""Subscriptions at their bounds: names, refused steps, the queue's limit and malformed filters."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 from isthmus.core.base.errors import INVALID_PARAMS, OVERLOADED, LocalProtocolError, RemoteProtocolError
-from isthmus.core.state.listen import (
+from isthmus.core.state.listen import Listen, ListenInput, ListenState
+from isthmus.core.state.listen_filter import (
     ACKNOWLEDGED,
     TASK,
     UPDATED,
     Change,
-    Filter,
-    Input,
-    Listen,
-    State,
+    ListenFilter,
     format_filter,
-    hearers,
     parse_filter,
+    recipients,
     tagged,
     untagged,
 )
@@ -27,7 +25,7 @@ ID = "io.modelcontextprotocol/subscriptionId"
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
 RESOURCES = "notifications/resources/list_changed"
-ALL = Filter(True, True, True, frozenset({"a:b", "a:c"}), frozenset({"t1", "t2"}))
+ALL = ListenFilter(True, True, True, frozenset({"a:b", "a:c"}), frozenset({"t1", "t2"}))
 WRITTEN = {
     "toolsListChanged": True,
     "promptsListChanged": True,
@@ -37,28 +35,28 @@ WRITTEN = {
 }
 
 
-def opened(wanted: Filter = ALL, queue_max: int = 9) -> Listen:
+def opened(wanted: ListenFilter = ALL, queue_max: int = 9) -> Listen:
     return Listen(b"7", wanted, queue_max=queue_max)
 
 
 def read(changes: list[Change]) -> list[tuple[str, Any]]:
-    """As the client reads it: under its id."""
+    """Changes as the client reads them, under the subscription's id."""
     found = []
     for method, params in changes:
         assert params is not None
-        told = json.loads(params)
-        assert told.pop("_meta") == {ID: 7}
-        found.append((method, told))
+        sent = json.loads(params)
+        assert sent.pop("_meta") == {ID: 7}
+        found.append((method, sent))
     return found
 
 
 def test_every_name_is_that_of_the_specification() -> None:
-    """2026-07-28 basic/patterns/subscriptions; the tasks extension."""
+    """Source: 2026-07-28 basic/patterns/subscriptions; the tasks extension."""
     listen = opened()
     assert json.loads(format_filter(ALL)) == WRITTEN
     assert parse_filter(json.dumps({"notifications": WRITTEN}).encode(), names_max=4) == ALL
-    told = read(listen.receive_acknowledged(ALL))
-    assert told == [("notifications/subscriptions/acknowledged", {"notifications": WRITTEN})]
+    sent = read(listen.receive_acknowledged(ALL))
+    assert sent == [("notifications/subscriptions/acknowledged", {"notifications": WRITTEN})]
     assert (ACKNOWLEDGED, UPDATED, TASK) == (
         "notifications/subscriptions/acknowledged",
         "notifications/resources/updated",
@@ -81,62 +79,62 @@ def test_every_name_is_that_of_the_specification() -> None:
     ]
 
 
-WISHES = {
-    Input.ACKNOWLEDGE: lambda listen: listen.receive_acknowledged(ALL),
-    Input.LOSE: lambda listen: listen.receive_lost(),
-    Input.RECOVER: lambda listen: listen.receive_recovered(),
-    Input.CLOSE: lambda listen: listen.receive_close(),
+RECEIVERS = {
+    ListenInput.ACKNOWLEDGE: lambda listen: listen.receive_acknowledged(ALL),
+    ListenInput.LOSE: lambda listen: listen.receive_lost(),
+    ListenInput.RECOVER: lambda listen: listen.receive_recovered(),
+    ListenInput.CLOSE: lambda listen: listen.receive_close(),
 }
-WAYS = {
-    State.OPENING: [],
-    State.LIVE: [Input.ACKNOWLEDGE],
-    State.STALE: [Input.ACKNOWLEDGE, Input.LOSE],
-    State.CLOSED: [Input.CLOSE],
+PATHS = {
+    ListenState.OPENING: [],
+    ListenState.LIVE: [ListenInput.ACKNOWLEDGE],
+    ListenState.STALE: [ListenInput.ACKNOWLEDGE, ListenInput.LOSE],
+    ListenState.CLOSED: [ListenInput.CLOSE],
 }
 REFUSED = {
-    State.OPENING: ["lose", "recover"],
-    State.LIVE: ["acknowledge", "recover"],
-    State.STALE: ["acknowledge", "lose"],
-    State.CLOSED: ["acknowledge", "lose", "recover", "close"],
+    ListenState.OPENING: ["lose", "recover"],
+    ListenState.LIVE: ["acknowledge", "recover"],
+    ListenState.STALE: ["acknowledge", "lose"],
+    ListenState.CLOSED: ["acknowledge", "lose", "recover", "close"],
 }
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("wish", Input)
-def test_a_step_out_of_turn_is_refused_by_name(state: State, wish: Input) -> None:
-    """And nothing has changed; whatever else is possible there."""
+@pytest.mark.parametrize("state", ListenState)
+@pytest.mark.parametrize("given", ListenInput)
+def test_an_input_out_of_turn_is_refused_by_name(state: ListenState, given: ListenInput) -> None:
+    """A refused input changes nothing."""
     listen = opened()
-    for step in WAYS[state]:
-        WISHES[step](listen)
+    for step in PATHS[state]:
+        RECEIVERS[step](listen)
     assert listen.state is state
-    name = wish.name.lower()
+    name = given.name.lower()
     if name in REFUSED[state]:
         with pytest.raises(LocalProtocolError, match=f"Listen is {state.name.lower()}: {name} is not possible there"):
-            WISHES[wish](listen)
+            RECEIVERS[given](listen)
         assert listen.state is state
     else:
-        WISHES[wish](listen)
+        RECEIVERS[given](listen)
         assert listen.state is not state
 
 
 @pytest.mark.parametrize("method", [TOOLS, UPDATED, TASK])
 @pytest.mark.parametrize("is_wanted", [False, True])
-@pytest.mark.parametrize("state", State)
-def test_a_change_is_told_kept_or_dropped(state: State, method: str, is_wanted: bool) -> None:
-    """It is told where it is wanted and live, kept where it is wanted and not acknowledged yet, and dropped else."""
+@pytest.mark.parametrize("state", ListenState)
+def test_a_change_is_sent_kept_or_dropped(state: ListenState, method: str, is_wanted: bool) -> None:
+    """A wanted change is sent when live and kept before the acknowledgment; all others are dropped."""
     params = {TOOLS: {}, UPDATED: {"uri": "a:b"}, TASK: {"taskId": "t1"}}[method]
-    listen = opened(ALL if is_wanted else Filter(prompts=True))
-    for step in WAYS[state]:
-        WISHES[step](listen)
-    told = listen.receive_change(method, json.dumps(params).encode())
-    assert read(told) == ([(method, params)] if is_wanted and state is State.LIVE else [])
-    if state is State.OPENING:
-        told = listen.receive_acknowledged(ALL)
-        assert read(told)[1:] == ([(method, params)] if is_wanted else [])
+    listen = opened(ALL if is_wanted else ListenFilter(prompts=True))
+    for step in PATHS[state]:
+        RECEIVERS[step](listen)
+    sent = listen.receive_change(method, json.dumps(params).encode())
+    assert read(sent) == ([(method, params)] if is_wanted and state is ListenState.LIVE else [])
+    if state is ListenState.OPENING:
+        sent = listen.receive_acknowledged(ALL)
+        assert read(sent)[1:] == ([(method, params)] if is_wanted else [])
 
 
-def test_a_bound_of_what_waits_is_reached_and_not_yet_exceeded() -> None:
-    """Up to the bound all that waits is told, each by itself; beyond it, everything may have changed."""
+def test_the_queue_holds_as_many_changes_as_its_bound() -> None:
+    """Up to the bound each change is sent by itself; beyond it, one of each kind is sent."""
     listen = opened(queue_max=2)
     for uri in ("a:b", "a:c", "a:b"):
         listen.receive_change(UPDATED, json.dumps({"uri": uri}).encode())
@@ -156,9 +154,9 @@ def test_a_bound_of_what_waits_is_reached_and_not_yet_exceeded() -> None:
     ]
 
 
-def test_what_nobody_wants_takes_no_room_while_it_is_opening() -> None:
-    """However much of it comes."""
-    listen = opened(Filter(tools=True, uris=frozenset({"a:b"})), queue_max=1)
+def test_unwanted_changes_take_no_room_in_the_queue() -> None:
+    """Any number of unwanted changes leaves the queue as it was."""
+    listen = opened(ListenFilter(tools=True, uris=frozenset({"a:b"})), queue_max=1)
     for number in range(5):
         listen.receive_change(UPDATED, json.dumps({"uri": f"z:{number}"}).encode())
         listen.receive_change(PROMPTS, None)
@@ -166,8 +164,8 @@ def test_what_nobody_wants_takes_no_room_while_it_is_opening() -> None:
     assert read(listen.receive_acknowledged(ALL))[1:] == [(TOOLS, {})]
 
 
-def test_what_waited_is_told_once() -> None:
-    """Not again after an outage, of which only what can be read anew is told."""
+def test_a_change_that_waited_is_sent_once() -> None:
+    """An outage repeats only what can be read anew."""
     listen = opened()
     listen.receive_change(TASK, b'{"taskId":"t1"}')
     assert len(listen.receive_acknowledged(ALL)) == 2
@@ -175,27 +173,31 @@ def test_what_waited_is_told_once() -> None:
     assert [method for method, _ in listen.receive_recovered()] == [TOOLS, PROMPTS, RESOURCES, UPDATED, UPDATED]
 
 
-def test_a_uri_is_below_all_that_ends_at_a_slash_in_it() -> None:
-    """The first character, too, may be one."""
+def test_a_uri_is_below_each_prefix_that_ends_at_a_slash() -> None:
+    """The slash may be the first character, too."""
     for above in ("/", "", "/a", "/a/", "/a/b", "/a/b/", "/a/b/cde"):
-        assert Filter(uris=frozenset({above})).covers(UPDATED, "/a/b/cde"), above
+        assert ListenFilter(uris=frozenset({above})).covers(UPDATED, "/a/b/cde"), above
     for other in ("/a/b/cde/", "/a/b/cde/f", "/a/b/cd", "/b", "a", "a/b/"):
-        assert not Filter(uris=frozenset({other})).covers(UPDATED, "/a/b/cde"), other
+        assert not ListenFilter(uris=frozenset({other})).covers(UPDATED, "/a/b/cde"), other
 
 
-def test_a_task_is_told_of_to_who_asked_for_it() -> None:
-    """An update finds its hearers by degrees, anything else only whom it is for."""
-    filters = {1: Filter(tasks=frozenset({"t"})), 2: Filter(uris=frozenset({"t"})), 3: Filter(tools=True)}
-    assert hearers(filters, TASK, "t") == [1]
-    assert hearers(filters, TASK, "u") == []
-    assert hearers(filters, UPDATED, "t") == [2]
-    assert hearers(filters, UPDATED, "u") == [2]
-    assert hearers(filters, TOOLS) == [3]
-    assert hearers(filters, PROMPTS) == []
+def test_a_task_notification_goes_to_its_subscribers() -> None:
+    """A resource update finds its subscribers by degrees, anything else only the exact ones."""
+    filters = {
+        1: ListenFilter(tasks=frozenset({"t"})),
+        2: ListenFilter(uris=frozenset({"t"})),
+        3: ListenFilter(tools=True),
+    }
+    assert recipients(filters, TASK, "t") == [1]
+    assert recipients(filters, TASK, "u") == []
+    assert recipients(filters, UPDATED, "t") == [2]
+    assert recipients(filters, UPDATED, "u") == [2]
+    assert recipients(filters, TOOLS) == [3]
+    assert recipients(filters, PROMPTS) == []
 
 
 @pytest.mark.parametrize(
-    ("raw", "code", "said"),
+    ("raw", "code", "message"),
     [
         ('{"resourceSubscriptions":["a","b"],"taskIds":["c","d"]}', OVERLOADED, "got 2 entries in taskIds, expected 1"),
         ('{"resourceSubscriptions":["a","b","c","d"]}', OVERLOADED, "got 4 entries in resourceSubscriptions"),
@@ -205,8 +207,8 @@ def test_a_task_is_told_of_to_who_asked_for_it() -> None:
         ("null", INVALID_PARAMS, "got no object notifications in the params of a listen, expected one$"),
     ],
 )
-def test_a_refusal_says_which_member_is_wrong(raw: str, code: int, said: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=said) as caught:
+def test_a_refusal_names_the_wrong_member(raw: str, code: int, message: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=message) as caught:
         parse_filter(b'{"notifications":%b}' % raw.encode(), names_max=3)
     assert caught.value.rpc_code == code
 
@@ -222,11 +224,11 @@ def test_a_refusal_says_which_member_is_wrong(raw: str, code: int, said: str) ->
     ],
 )
 def test_an_id_is_put_into_the_metadata(params: bytes | None, with_id: bytes) -> None:
-    """What is there is kept, if it is an object."""
+    """An existing `_meta` is kept if it is an object."""
     assert tagged(params, b"7") == with_id % ID.encode()
 
 
-def test_an_id_is_taken_off_with_what_held_nothing_else() -> None:
+def test_an_id_is_removed_with_a_meta_that_held_nothing_else() -> None:
     name = ID.encode()
     assert untagged(b'{"_meta":{"%b":7}}' % name) == (None, b"7")
     assert untagged(b'{"_meta":{"%b":7},"a":1}' % name) == (b'{"a":1}', b"7")

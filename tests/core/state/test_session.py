@@ -1,17 +1,22 @@
-"""A client's session: which of its requests is meant, what it is busy with, and where messages may travel."""
+"""Tests of a client's session: which request is meant, what keeps it busy, where messages may travel, and its tables at
+rest."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import sys
 
 import pytest
+from driving import GONE, Client, Driver, connect, driver, notification
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
 from isthmus.core.base.revisions import DEFAULT_HTTP_REVISION
 from isthmus.core.jsonrpc.envelope import IdKey
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
-from isthmus.core.state.session import Ask, Session, State
+from isthmus.core.state.session import PendingQuestion, Session, SessionState
 
 
 def session(pipe: ChannelId | None = None) -> Session:
@@ -33,23 +38,23 @@ def add(
 
 
 def test_a_session_begins_empty() -> None:
-    """It knows nothing of the client yet: what it may do is what the oldest HTTP clients can."""
+    """A new session knows nothing of its client, and assumes the oldest HTTP revision."""
     fresh = session()
-    assert fresh.state is State.OPENING
+    assert fresh.state is SessionState.OPENING
     assert fresh.features.revision == DEFAULT_HTTP_REVISION
     assert not fresh.is_busy
     assert (fresh.find_by_id(("n", 1)), fresh.only_call(), fresh.latest_call()) == (None, None, None)
 
 
 @pytest.mark.parametrize("busy", list(itertools.product([False, True], repeat=4)))
-def test_any_one_thing_keeps_it_from_idling(busy: tuple[bool, ...]) -> None:
-    """An open request, a stream or a pipe; a question that nobody answers does not."""
-    has_request, has_ask, has_stream, is_pipe = busy
+def test_a_request_a_stream_or_a_pipe_keeps_a_session_busy(busy: tuple[bool, ...]) -> None:
+    """A question that nobody answers does not."""
+    has_request, has_question, has_stream, is_pipe = busy
     target = session(ChannelId(9) if is_pipe else None)
     if has_request:
         add(target, 1)
-    if has_ask:
-        target.record_ask(Ask(b"1", None, "roots/list", 1, None))
+    if has_question:
+        target.record_question(PendingQuestion(b"1", None, "roots/list", 1, None))
     if has_stream:
         target.streams.append(ChannelId(8))
     assert target.is_busy == (has_request or has_stream or is_pipe)
@@ -60,7 +65,7 @@ IDS: list[IdKey] = [("n", 1), ("s", "1"), ("n", 2), ("s", "")]
 
 @given(ids=st.lists(st.sampled_from(IDS), max_size=6), wanted=st.sampled_from(IDS))
 def test_a_request_is_found_by_its_id_if_only_one_has_it(ids: list[IdKey], wanted: IdKey) -> None:
-    """Clients reuse ids at the same time; then nobody can tell which is meant, and none is. 1 and "1" differ."""
+    """An id that is in use twice finds no request, since nobody can tell which is meant. 1 and "1" differ."""
     target = session()
     made = [add(target, number, id_key=id_key) for number, id_key in enumerate(ids, 1)]
     having = [exchange for exchange in made if exchange.id_key == wanted]
@@ -68,9 +73,8 @@ def test_a_request_is_found_by_its_id_if_only_one_has_it(ids: list[IdKey], wante
 
 
 @given(open_calls=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=5))
-def test_where_a_message_may_travel(open_calls: list[tuple[bool, bool]]) -> None:
-    """With the one request that is at work upstream and takes messages, if it is the only one; else the latest that
-    takes messages is the second best."""
+def test_the_request_that_carries_a_servers_message(open_calls: list[tuple[bool, bool]]) -> None:
+    """The only streaming request that is upstream carries it; the latest streaming request is the second best."""
     target = session()
     made = [add(target, n, is_sent=sent, can_stream=can) for n, (sent, can) in enumerate(open_calls, 1)]
     streaming = [exchange for exchange in made if exchange.reply.can_stream]
@@ -82,18 +86,18 @@ def test_where_a_message_may_travel(open_calls: list[tuple[bool, bool]]) -> None
 def test_questions_get_numbers_of_their_own() -> None:
     """A number is never used twice, even after its question is gone."""
     target = session()
-    ask = Ask(b'"x"', b"7", "sampling/createMessage", 1, None)
-    numbers = [target.record_ask(ask) for _ in range(3)]
-    target.asks.clear()
-    numbers += [target.record_ask(ask) for _ in range(2)]
+    question = PendingQuestion(b'"x"', b"7", "sampling/createMessage", 1, None)
+    numbers = [target.record_question(question) for _ in range(3)]
+    target.questions.clear()
+    numbers += [target.record_question(question) for _ in range(2)]
     assert len(set(numbers)) == 5
-    assert list(target.asks) == numbers[3:]
-    assert list(target.asks.values()) == [ask._replace(number=number) for number in numbers[3:]]
+    assert list(target.questions) == numbers[3:]
+    assert list(target.questions.values()) == [question._replace(number=number) for number in numbers[3:]]
 
 
 @pytest.mark.parametrize(("requests", "adopted", "passing"), list(itertools.product(range(3), range(3), range(3))))
-def test_what_its_client_waits_for_is_in_flight(requests: int, adopted: int, passing: int) -> None:
-    """A request that goes on as a task is not, and an answer that is on its way is."""
+def test_requests_in_flight_are_counted(requests: int, adopted: int, passing: int) -> None:
+    """A request that goes on as a task does not count, and a response that is being passed on does."""
     target = session()
     for number in range(requests + adopted):
         add(target, number)
@@ -102,7 +106,7 @@ def test_what_its_client_waits_for_is_in_flight(requests: int, adopted: int, pas
     assert target.is_busy is (requests + adopted + passing > 0)
 
 
-def test_the_headers_of_the_last_request_that_had_any_are_its_own() -> None:
+def test_a_session_keeps_the_headers_of_its_last_request_that_had_any() -> None:
     target = session()
     assert target.headers == ()
     for headers, kept in (
@@ -115,9 +119,88 @@ def test_the_headers_of_the_last_request_that_had_any_are_its_own() -> None:
         assert target.headers == kept
 
 
-def test_of_a_new_session_nothing_has_been_counted() -> None:
+def test_a_new_session_has_zero_counts() -> None:
     target = session()
-    counts = ("last_stream", "kept_bytes", "stored_bytes", "last_ask", "adopted", "passing", "in_flight")
+    counts = ("last_stream", "kept_bytes", "stored_bytes", "last_question", "adopted", "passing", "in_flight")
     assert [getattr(target, name) for name in counts] == [0] * len(counts)
     assert [name for name in ("is_own", "is_stateless", "is_busy") if getattr(target, name)] == []
     assert (target.client.revision, target.client.capabilities) == ("", b"{}")
+
+
+# --- At rest ----------------------------------------------------------------------------------------------------------
+
+EMPTY = sys.getsizeof({})
+WITH_IDS = "2025-06-18"
+"""A revision whose streams have event ids, and none before the first message."""
+
+
+def only(world: Driver) -> Session:
+    (found,) = world.engine._sessions.sessions.values()
+    return found
+
+
+def sizes(target: Session) -> list[bool]:
+    """True for each table that is no larger than an empty one."""
+    return [sys.getsizeof(table) == EMPTY for table in (target.exchanges, target.resumable)]
+
+
+def streamed(world: Driver, client: Client, id: int) -> str:
+    """Makes a call whose response comes on a stream with event ids. Returns the id of the first event."""
+    params = '{"name":"t","_meta":{"progressToken":"t"}}'
+    channel = client.request(str(id), "tools/call", params)
+    received = world.take_sent("tools/call")
+    token = received.frame["params"]["_meta"]["progressToken"]
+    world.send(
+        received.channel, notification("notifications/progress", json.dumps({"progressToken": token, "progress": 1}))
+    )
+    world.answer(received)
+    (first, _) = world.event_ids(channel)
+    assert first is not None
+    return first
+
+
+def served(limits: Limits | None = None) -> tuple[Driver, Client]:
+    world = driver(limits=limits)
+    return world, connect(world, "http", "pipe", revision=WITH_IDS)
+
+
+def test_a_session_with_an_open_stream_gives_back_the_tables_of_its_calls() -> None:
+    world, client = served(Limits(stream_ttl_s=10.0))
+    streamed(world, client, 1)
+    world.wait(20.0)
+    target = only(world)
+    assert not target.exchanges and not target.resumable
+    assert sizes(target) == [False, False]
+    stream = client.listen()
+    assert sizes(target) == [True, True]
+    world.end(stream, GONE)
+    for id in (2, 3):  # and can be used as before
+        client.request(str(id), "tools/list")
+        world.answer(world.take_sent("tools/list"))
+    assert sizes(target) == [False, True]
+    client.listen()
+    assert sizes(target) == [True, True]
+
+
+def test_tables_that_are_in_use_are_kept() -> None:
+    """An open call is answered, and a kept stream can be resumed."""
+    world, client = served()
+    first = streamed(world, client, 1)
+    channel = client.request("2", "tools/list")
+    client.listen()
+    assert world.engine.exchange_count == 1
+    assert sizes(only(world)) == [False, False]
+    world.answer(world.take_sent("tools/list"), '{"tools":[]}')
+    assert world.only_message(channel)["result"] == {"tools": []}
+    assert [frame["id"] for frame in world.frames(client.resume(first))] == [1]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_rest_changes_nothing_observable(is_open: bool) -> None:
+    target = session()
+    add(target, 1)
+    if not is_open:
+        target.exchanges.clear()
+    before = dict(target.exchanges), target.is_busy, target.in_flight
+    target.rest()
+    assert (dict(target.exchanges), target.is_busy, target.in_flight) == before

@@ -1,4 +1,5 @@
-"""A stream that outlives its connection: what its event ids mean, what is kept of it, and what goes first."""
+"""A stream that outlives its connection: its event ids, the events it keeps, and the order in which they are
+dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.ids import ChannelId
-from isthmus.core.state.stream import Kept, Place, Stream, parse_event_id
+from isthmus.core.state.stream import EventPlace, Kept, Stream, parse_event_id
 
 numbers = st.integers(1, 10**15 - 1)
 
@@ -35,7 +36,7 @@ def drop_one(of: Stream, *, of_held: bool = False) -> Kept:
 
 
 def rest(of: Stream, ordinal: int) -> list[Kept]:
-    """What follows an event, as whoever resumes walks through it."""
+    """The events after an ordinal, as a client that resumes walks through them."""
     found = []
     while (kept := of.after(ordinal)) is not None:
         found.append(kept)
@@ -44,7 +45,7 @@ def rest(of: Stream, ordinal: int) -> list[Kept]:
 
 
 def plain(kept: Kept) -> tuple[int, int, bool, bool, bool]:
-    return (kept.ordinal, kept.size_bytes, kept.is_last, kept.is_lossy, kept.place is Place.HELD)
+    return (kept.ordinal, kept.size_bytes, kept.is_last, kept.is_lossy, kept.place is EventPlace.HELD)
 
 
 # --- Ids --------------------------------------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ def plain(kept: Kept) -> tuple[int, int, bool, bool, bool]:
 
 @given(number=numbers, count=st.integers(1, 5), primes=st.integers(0, 3))
 def test_an_id_names_its_stream_and_its_event(number: int, count: int, primes: int) -> None:
-    """Also those of events that are not kept, which only say where to resume: they count like any other."""
+    """Events that are not kept, and only carry an id to resume at, count like any other."""
     made = stream(number)
     names = [made.next_event_id() for _ in range(primes)]
     names += [made.keep(b"{}", is_last=False, is_lossy=False) for _ in range(count)]
@@ -62,7 +63,7 @@ def test_an_id_names_its_stream_and_its_event(number: int, count: int, primes: i
 
 
 @given(number=numbers, ordinal=numbers)
-def test_what_can_be_written_can_be_read(number: int, ordinal: int) -> None:
+def test_a_written_id_can_be_read(number: int, ordinal: int) -> None:
     assert parse_event_id(f"{number}-{ordinal}") == (number, ordinal)
 
 
@@ -101,14 +102,14 @@ def test_any_other_text_is_no_id(text: str) -> None:
 
 
 @given(text=st.one_of(st.text(max_size=12), st.text(alphabet="0123456789- \n", max_size=12)))
-def test_what_is_read_is_written_the_same_way(text: str) -> None:
+def test_a_read_id_is_written_the_same_way(text: str) -> None:
     """No two texts name one event."""
     found = parse_event_id(text)
     assert found is None or f"{found[0]}-{found[1]}" == text
     assert (found is None) != bool(re.fullmatch(r"[1-9][0-9]{0,14}-[1-9][0-9]{0,14}", text, re.ASCII))
 
 
-# --- What is kept -----------------------------------------------------------------------------------------------------
+# --- Kept events ------------------------------------------------------------------------------------------------------
 
 sizes = st.integers(0, 20)
 steps = st.lists(
@@ -122,8 +123,8 @@ steps = st.lists(
 
 @given(steps=steps, ends=st.booleans())
 def test_a_stream_gives_back_what_a_list_would(steps: list[tuple[str, int, bool]], ends: bool) -> None:
-    """Whatever is kept, named, stored and dropped: after any event come exactly the later ones that are left, in
-    order; and what is in the storage comes before what is held."""
+    """Any event is followed by exactly the later ones that are left, in order, whatever was kept, named, stored and
+    dropped; stored events come before held ones."""
     made = stream()
     model: list[tuple[int, int, bool, bool, bool]] = []
     ordinal = 0
@@ -163,7 +164,7 @@ def test_a_stream_gives_back_what_a_list_would(steps: list[tuple[str, int, bool]
     assert (made.kept_count, made.held_count, made.stored_count) == (0, 0, 0)
 
 
-def test_notifications_go_first_then_what_is_oldest() -> None:
+def test_notifications_are_dropped_first_then_the_oldest_event() -> None:
     for flags in ("".join(letters) for size in range(1, 7) for letters in itertools.product("lk", repeat=size)):
         made = filled(flags)
         gone = [drop_one(made).ordinal for _ in flags]
@@ -171,8 +172,8 @@ def test_notifications_go_first_then_what_is_oldest() -> None:
         assert (made.kept_count, made.held_bytes) == (0, 0)
 
 
-def test_a_notification_does_not_displace_a_question() -> None:
-    """Not even when it is the newer: what is asked, and what changed, is worth more than a line of a log."""
+def test_a_notification_does_not_displace_a_server_request() -> None:
+    """A log notification is dropped first, even if it is newer than a server request."""
     made = filled("kl")
     drop_one(made)
     assert [kept.message for kept in rest(made, 0)] == [b"1"]
@@ -191,8 +192,8 @@ def test_a_stream_without_a_number_has_no_ids() -> None:
         Stream(ChannelId(1), may_resume=True).next_event_id()
 
 
-def test_each_kind_of_event_leaves_the_count_that_it_is_in() -> None:
-    """One that is stored is counted there and no more here; whichever is dropped takes its own size along."""
+def test_a_dropped_event_leaves_the_count_that_it_is_in() -> None:
+    """A stored event counts as stored and no longer as held; a dropped one takes its size along."""
     made = filled("kkk")
     for message in (b"xxxx", b"yyyyyyyy"):
         made.keep(message, is_last=False, is_lossy=False)
@@ -201,7 +202,7 @@ def test_each_kind_of_event_leaves_the_count_that_it_is_in() -> None:
         made.store_one()
     assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (1, 8, 4, 7)
     first, *_, fourth, last = rest(made, 0)
-    assert (fourth.place, last.place) == (Place.SAVING, Place.HELD)
+    assert (fourth.place, last.place) == (EventPlace.SAVING, EventPlace.HELD)
     made.drop(fourth)
     assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (1, 8, 3, 3)
     made.drop(last)
@@ -213,7 +214,7 @@ def test_each_kind_of_event_leaves_the_count_that_it_is_in() -> None:
 
 
 def test_a_stream_begins_with_nothing() -> None:
-    """Without a name, and with no event of its own or anybody's."""
+    """A new stream has no number and no event."""
     made = Stream(ChannelId(3))
     names = ("number", "last_ordinal", "faded_ordinal", "replay", "channel", "kept_count")
     assert [getattr(made, name) for name in names] == [None, 0, 0, None, 3, 0]
@@ -221,11 +222,11 @@ def test_a_stream_begins_with_nothing() -> None:
     counts = (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes)
     assert counts == (0, 0, 0, 0)
     kept = Kept(1, b"m", 1)
-    assert (kept.is_last, kept.is_lossy, kept.place) == (False, False, Place.HELD)
+    assert (kept.is_last, kept.is_lossy, kept.place) == (False, False, EventPlace.HELD)
 
 
-def test_lossy_events_that_come_at_once_are_events_like_others() -> None:
-    """Their ids, their order and their sizes; and they go, from the first, while too many are here."""
+def test_lossy_events_kept_at_once_are_like_those_kept_singly() -> None:
+    """Ids, order and sizes agree, and the first are dropped while too many are held."""
     one_by_one, at_once = stream(), stream()
     for made in (one_by_one, at_once):
         made.keep(b"lossy", is_last=False, is_lossy=True)

@@ -1,4 +1,4 @@
-"""The park of one call, against a plain model: a list of what the server has asked and nobody has answered."""
+"""A suspended call against a plain model: a list of questions that the server has asked and nobody has answered."""
 
 from __future__ import annotations
 
@@ -9,59 +9,66 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from isthmus.core.base.errors import LocalProtocolError, RemoteProtocolError
-from isthmus.core.state.suspended_call import TRANSITIONS, Input, Park, State, Wanted
+from isthmus.core.state.suspended_call import (
+    TRANSITIONS,
+    SuspendedCall,
+    SuspendedCallInput,
+    SuspendedCallState,
+    SuspendedQuestion,
+)
 
 
-def wanted(number: int) -> Wanted:
-    return Wanted(number, "roots/list", b'{"method":"roots/list"}')
+def wanted(number: int) -> SuspendedQuestion:
+    return SuspendedQuestion(number, "roots/list", b'{"method":"roots/list"}')
 
 
-def test_a_machine_that_begins_can_come_to_every_state() -> None:
-    """By its own inputs, not only along the table: each state is one that a call can be in."""
+def test_every_state_is_reached_by_inputs() -> None:
+    """A call reaches each state through its own methods, not only along the table."""
     seen = set()
-    park = Park("p")
-    seen.add(park.state)
-    park.receive_question(wanted(1))
-    seen.add(park.state)
-    park.issue()
-    seen.add(park.state)
-    assert park.settle(b"outcome")
-    seen.add(park.state)
-    park.claim(1, {})
-    seen.add(park.state)
-    assert seen == set(State)
+    call = SuspendedCall("p")
+    seen.add(call.state)
+    call.receive_question(wanted(1))
+    seen.add(call.state)
+    call.issue()
+    seen.add(call.state)
+    assert call.settle(b"outcome")
+    seen.add(call.state)
+    call.claim(1, {})
+    seen.add(call.state)
+    assert seen == set(SuspendedCallState)
 
 
-@pytest.mark.parametrize("state", list(State), ids=lambda state: state.value)
-def test_what_no_row_allows_changes_nothing(state: State) -> None:
+@pytest.mark.parametrize("state", list(SuspendedCallState), ids=lambda state: state.value)
+def test_an_input_without_a_row_is_refused(state: SuspendedCallState) -> None:
     """A claim and an issue that the state has no row for are refused, and the state stays."""
-    park = Park("p")
-    park.state = state
-    park.open = {"r1": wanted(1)}
-    if Input.CLAIM not in TRANSITIONS[state]:
+    call = SuspendedCall("p")
+    call.state = state
+    call.open = {"r1": wanted(1)}
+    if SuspendedCallInput.CLAIM not in TRANSITIONS[state]:
         with pytest.raises(RemoteProtocolError):
-            park.claim(0, {})
-    if Input.ISSUE not in TRANSITIONS[state]:
+            call.claim(0, {})
+    if SuspendedCallInput.ISSUE not in TRANSITIONS[state]:
         with pytest.raises(LocalProtocolError):
-            park.issue()
-    assert park.state is state
-    assert park.open
+            call.issue()
+    assert call.state is state
+    assert call.open
 
 
 @dataclass
 class Question:
-    """One question as the model knows it: in which round the client saw it first, and whether somebody waits for it."""
+    """An open question as the model knows it, with the key under which the client sees it."""
 
     key: str
     number: int
 
 
-class ParkWorld(RuleBasedStateMachine):
-    """Ask, withdraw, issue, claim, settle and end in any order. The model keeps what waits, by key, and the round."""
+class SuspendedCallModel(RuleBasedStateMachine):
+    """Runs question, withdrawal, issue, claim, settle and end in any order. The model keeps the open questions by key,
+    and the round."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.park = Park("p")
+        self.suspended_call = SuspendedCall("p")
         self.count = 0
         self.waiting: list[Question] = []
         self.shown: set[str] = set()
@@ -75,23 +82,23 @@ class ParkWorld(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.is_over and self.outcome is None)
     @rule()
-    def ask(self) -> None:
+    def add_question(self) -> None:
         self.count += 1
-        self.park.receive_question(wanted(self.count))
+        self.suspended_call.receive_question(wanted(self.count))
         self.waiting.append(Question(f"r{self.count}", self.count))
 
     @precondition(lambda self: not self.is_over)
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, self.count))  # 0: one that was never asked
-        self.park.receive_withdrawal(number)
+        self.suspended_call.receive_withdrawal(number)
         self.waiting = [question for question in self.waiting if question.number != number]
         self.withdrawn.add(number)
 
     @precondition(lambda self: not self.is_over and not self.is_away and self.waiting)
     @rule()
     def issue(self) -> None:
-        entries = self.park.issue()
+        entries = self.suspended_call.issue()
         assert list(entries) == [question.key for question in self.waiting]
         self.round += 1
         self.is_away = True
@@ -100,10 +107,10 @@ class ParkWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.is_away)
     @rule(data=st.data())
     def claim(self, data: st.DataObject) -> None:
-        """The answers of the round, of earlier ones and of none at all; each key that waits is taken."""
+        """Claims with answers of this round, of earlier ones and of unknown keys; each open key is taken."""
         keys = data.draw(st.sets(st.sampled_from([f"r{n}" for n in range(self.count + 2)])))
         keys &= self.shown | {"r0", f"r{self.count + 1}"}
-        taken = self.park.claim(self.round, dict.fromkeys(sorted(keys), b"{}"))
+        taken = self.suspended_call.claim(self.round, dict.fromkeys(sorted(keys), b"{}"))
         self.claimed.add(self.round)
         self.is_away = False
         if self.outcome is not None:
@@ -122,15 +129,15 @@ class ParkWorld(RuleBasedStateMachine):
         """A round is claimed once, and only while its client is away."""
         if self.is_away and round == self.round:
             return
-        before = self.park.state, dict(self.park.open)
+        before = self.suspended_call.state, dict(self.suspended_call.open)
         with pytest.raises(RemoteProtocolError):
-            self.park.claim(round, {"r1": b"{}"})
-        assert (self.park.state, self.park.open) == before
+            self.suspended_call.claim(round, {"r1": b"{}"})
+        assert (self.suspended_call.state, self.suspended_call.open) == before
 
     @precondition(lambda self: not self.is_over and self.outcome is None)
     @rule()
     def settle(self) -> None:
-        is_kept = self.park.settle(b"outcome")
+        is_kept = self.suspended_call.settle(b"outcome")
         assert is_kept is self.is_away
         self.waiting = []
         if is_kept:
@@ -140,23 +147,26 @@ class ParkWorld(RuleBasedStateMachine):
 
     @rule()
     def end(self) -> None:
-        self.park.end()
+        self.suspended_call.end()
         self.waiting, self.outcome, self.is_away, self.is_over = [], None, False, True
 
     @invariant()
     def the_state_is_what_the_model_says(self) -> None:
         if self.is_over:
-            expected = State.GONE
+            expected = SuspendedCallState.GONE
         elif self.is_away:
-            expected = State.HELD if self.outcome is not None else State.PARKED
+            expected = SuspendedCallState.HELD if self.outcome is not None else SuspendedCallState.WAITING
         else:
-            expected = State.COLLECT if self.waiting else State.RUN
-        assert self.park.state is expected
-        assert self.park.round == self.round
-        assert self.park.has_leg is (expected in (State.RUN, State.COLLECT))
-        assert list(self.park.open) == [question.key for question in self.waiting]
-        assert self.park.outcome == (self.outcome if expected is State.HELD else None) or expected is State.GONE
+            expected = SuspendedCallState.COLLECT if self.waiting else SuspendedCallState.RUN
+        assert self.suspended_call.state is expected
+        assert self.suspended_call.round == self.round
+        assert self.suspended_call.has_request is (expected in (SuspendedCallState.RUN, SuspendedCallState.COLLECT))
+        assert list(self.suspended_call.open) == [question.key for question in self.waiting]
+        assert (
+            self.suspended_call.outcome == (self.outcome if expected is SuspendedCallState.HELD else None)
+            or expected is SuspendedCallState.GONE
+        )
 
 
-TestPark = ParkWorld.TestCase
-TestPark.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestSuspendedCall = SuspendedCallModel.TestCase
+TestSuspendedCall.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

@@ -1,4 +1,4 @@
-"""One session with a server, made again and again: how long it is left alone, and what it is told anew."""
+"""A session with a server, made again after each failure: its pauses, and the state that is replayed to it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import LocalProtocolError, RemoteProtocolError
 from isthmus.core.base.limits import Limits
-from isthmus.core.state.upstream_session import TRANSITIONS, Input, State, Upstream
+from isthmus.core.state.upstream_session import TRANSITIONS, UpstreamSession, UpstreamSessionInput, UpstreamSessionState
 
 RESULT = b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{}}'
 
 
-def upstream(limits: Limits | None = None) -> Upstream:
-    return Upstream(b"{}", limits or Limits())
+def upstream(limits: Limits | None = None) -> UpstreamSession:
+    return UpstreamSession(b"{}", limits or Limits())
 
 
-def start(machine: Upstream, result: bytes = RESULT, session: str | None = None) -> None:
-    """From IDLE to READY."""
+def start(machine: UpstreamSession, result: bytes = RESULT, session: str | None = None) -> None:
+    """Takes the machine from IDLE to READY."""
     machine.receive_need()
-    machine.step(Input.CONNECTED)
+    machine.step(UpstreamSessionInput.CONNECTED)
     machine.receive_head(session)
     machine.receive_initialized(result)
-    machine.step(Input.CONFIRMED)
-    machine.step(Input.LISTENED)
+    machine.step(UpstreamSessionInput.CONFIRMED)
+    machine.step(UpstreamSessionInput.LISTENED)
     machine.receive_replayed(0.0)
-    assert machine.state is State.READY
+    assert machine.state is UpstreamSessionState.READY
 
 
 @pytest.mark.parametrize(("first_s", "max_s"), [(1.0, 30.0), (0.5, 0.7), (2.0, 1e9)])
@@ -48,18 +48,20 @@ def test_the_pause_doubles_up_to_its_bound(first_s: float, max_s: float) -> None
         now += 1e6
 
 
-@pytest.mark.parametrize("state", [state for state in State if Input.LOST in TRANSITIONS[state]])
-def test_only_what_was_never_ready_must_wait(state: State) -> None:
-    """A server that served and died is made anew at once; one that did not come up is left alone for a while."""
+@pytest.mark.parametrize(
+    "state", [state for state in UpstreamSessionState if UpstreamSessionInput.LOST in TRANSITIONS[state]]
+)
+def test_only_a_server_that_never_was_ready_must_wait(state: UpstreamSessionState) -> None:
+    """A server that served and died is started anew at once; one that did not come up waits."""
     machine = upstream()
     machine.state = state
     machine.receive_lost("gone", 5.0)
-    assert machine.state is State.IDLE
-    assert (machine.pause_left(5.0) == 0) == (state is State.READY)
+    assert machine.state is UpstreamSessionState.IDLE
+    assert (machine.pause_left(5.0) == 0) == (state is UpstreamSessionState.READY)
 
 
 def test_success_forgets_failures() -> None:
-    """After a good start the first pause is short again, and no old reason is told."""
+    """A good start makes the next first pause short again, and clears the old failure."""
     machine = upstream()
     for _ in range(5):
         machine.receive_need()
@@ -86,13 +88,13 @@ def test_every_handshake_is_an_incarnation_without_the_old_session() -> None:
     assert machine.incarnation == 2
 
 
-# --- The handshake's answer -----------------------------------------------------------------------------------------
+# --- The initialize result ------------------------------------------------------------------------------------------
 
 
-def initializing() -> Upstream:
+def initializing() -> UpstreamSession:
     machine = upstream()
     machine.receive_need()
-    machine.step(Input.CONNECTED)
+    machine.step(UpstreamSessionInput.CONNECTED)
     return machine
 
 
@@ -112,13 +114,13 @@ def initializing() -> Upstream:
         (b'{"serverInfo":{"name":"\\ud800"},"protocolVersion":"9999-01-01"}', "9999-01-01", set()),
     ],
 )
-def test_what_the_answer_says(result: bytes, revision: str | None, capabilities: set[str]) -> None:
-    """Revision and capabilities by value; a revision that no header could carry counts as none."""
+def test_the_initialize_result_is_read(result: bytes, revision: str | None, capabilities: set[str]) -> None:
+    """The revision and the capabilities are read by value; a revision that no header could carry counts as none."""
     machine = initializing()
     machine.receive_head("s")
     machine.receive_initialized(result)
     assert (machine.revision, machine.capabilities, machine.session) == (revision, capabilities, "s")
-    assert machine.state is State.CONFIRMING
+    assert machine.state is UpstreamSessionState.CONFIRMING
 
 
 @pytest.mark.parametrize(
@@ -132,15 +134,15 @@ def test_what_the_answer_says(result: bytes, revision: str | None, capabilities:
     ],
 )
 def test_an_unusable_answer_changes_nothing(result: bytes) -> None:
-    """No object, or a member two readers would read differently."""
+    """A result that is no object, or has a member twice, is refused."""
     machine = initializing()
     with pytest.raises(RemoteProtocolError):
         machine.receive_initialized(result)
-    assert (machine.state, machine.session, machine.revision) == (State.INITIALIZING, None, None)
+    assert (machine.state, machine.session, machine.revision) == (UpstreamSessionState.INITIALIZING, None, None)
     assert machine.capabilities is None
 
 
-# --- What is told anew ----------------------------------------------------------------------------------------------
+# --- Replay ---------------------------------------------------------------------------------------------------------
 
 URIS = ["file:///a", "file:///b", "file:///c"]
 OPERATIONS = st.tuples(
@@ -151,8 +153,8 @@ OPERATIONS = st.tuples(
 
 
 @given(operations=st.lists(OPERATIONS, max_size=20), max_count=st.integers(1, 3))
-def test_a_new_upstream_is_told_what_the_last_one_knew(operations: list[tuple[str, str, bool]], max_count: int) -> None:
-    """The level last set and the open subscriptions, oldest first, up to the bound; nothing else."""
+def test_a_new_upstream_gets_the_state_of_the_last_one(operations: list[tuple[str, str, bool]], max_count: int) -> None:
+    """The level last set and the open subscriptions are replayed, oldest first, up to the bound; nothing else is."""
     machine = upstream(Limits(subscriptions_per_session_max=max_count))
     level: list[tuple[str, object]] = []
     open_uris: list[str] = []
@@ -186,15 +188,15 @@ def test_a_new_upstream_is_told_what_the_last_one_knew(operations: list[tuple[st
         b'{"uri":"\\ud800"}',
     ],
 )
-def test_what_cannot_be_read_is_not_remembered(params: bytes | None) -> None:
-    """Nobody can say which resource it was about."""
+def test_a_subscription_that_cannot_be_read_is_not_remembered(params: bytes | None) -> None:
+    """Unreadable params name no resource to subscribe to again."""
     machine = upstream()
     machine.remember("resources/subscribe", params)
     assert machine.replay() == []
 
 
 def test_a_progress_token_is_not_replayed() -> None:
-    """It was the client's, for one request; said again, it would name somebody else's."""
+    """A client's progress token is for one request; replayed, it could name another client's."""
     machine = upstream()
     machine.remember("logging/setLevel", b'{"_meta":{"progressToken":1},"level": "debug"}')
     assert machine.replay() == [("logging/setLevel", b'{"level": "debug"}')]
@@ -216,7 +218,7 @@ def test_a_progress_token_is_not_replayed() -> None:
     ],
 )
 def test_only_a_subscription_too_many_is_not_remembered(method: str, params: bytes | None, is_kept: bool) -> None:
-    """Of all that a client sets, and of what sets nothing, that alone is said to be lost."""
+    """Only a subscription above the bound is reported as lost."""
     machine = upstream(Limits(subscriptions_per_session_max=2))
     for uri in ("a", "b"):
         assert machine.remember("resources/subscribe", json.dumps({"uri": uri}).encode()) is True
@@ -224,8 +226,8 @@ def test_only_a_subscription_too_many_is_not_remembered(method: str, params: byt
     assert ("resources/subscribe", b'{"uri":"c"}') not in machine.replay()
 
 
-def test_a_subscription_that_nobody_has_any_more_is_not_made_anew() -> None:
-    """And one that is not known changes nothing."""
+def test_a_forgotten_subscription_is_not_replayed() -> None:
+    """A subscription that is not known changes nothing."""
     machine = upstream()
     machine.remember("resources/subscribe", b'{"uri":"a"}')
     machine.forget_subscription("b")
@@ -235,9 +237,9 @@ def test_a_subscription_that_nobody_has_any_more_is_not_made_anew() -> None:
     assert machine.replay() == []
 
 
-def test_who_was_lost_twice_without_having_answered_is_left_alone() -> None:
-    """The first time it is made anew at once: that may happen to anybody. An answer makes up for it, and so does having
-    stood for as long as the longest pause."""
+def test_a_server_lost_twice_without_an_answer_must_wait() -> None:
+    """The first loss is followed by a start at once. An answer, or the longest pause without a loss, clears the
+    count."""
     limits = Limits(restart_backoff_s=2.0, restart_backoff_max_s=30.0)
     machine = upstream(limits)
     for _ in range(2):
@@ -261,26 +263,26 @@ def test_who_was_lost_twice_without_having_answered_is_left_alone() -> None:
 
 
 def test_a_session_that_was_forgotten_is_made_anew_at_once_and_counted() -> None:
-    """However often: that is no sign of a server that does not work. An answer ends the count."""
+    """A forgotten session is no sign of a broken server, however often it happens. An answer ends the count."""
     machine = upstream()
     for count in range(1, 4):
         start(machine, session=f"s{count}")
         machine.receive_lost("forgot", 1.0, is_forgotten=True)
-        assert (machine.forgettings, machine.failures, machine.is_suspect) == (count, 0, False)
+        assert (machine.times_forgotten, machine.failures, machine.is_suspect) == (count, 0, False)
         assert machine.pause_left(1.0) == 0.0
     start(machine)
     machine.receive_lost("died", 1.0)
-    assert (machine.forgettings, machine.is_suspect) == (3, True)
+    assert (machine.times_forgotten, machine.is_suspect) == (3, True)
     start(machine)
     machine.receive_lost("forgot", 1.0, is_forgotten=True)
-    assert (machine.forgettings, machine.failures) == (4, 0)
+    assert (machine.times_forgotten, machine.failures) == (4, 0)
     start(machine)
     machine.receive_proof()
-    assert machine.forgettings == 0
+    assert machine.times_forgotten == 0
 
 
-def test_what_was_negotiated_is_named_once_it_is_agreed() -> None:
-    """Not while it is being negotiated anew; one without sessions has none."""
+def test_the_negotiated_revision_is_known_once_agreed() -> None:
+    """The revision is unknown while it is negotiated anew; a stateless server has no session."""
     machine = upstream()
     assert (machine.agreed_revision, machine.capabilities, machine.failure, machine.is_denied) == (
         None,
@@ -295,14 +297,18 @@ def test_what_was_negotiated_is_named_once_it_is_agreed() -> None:
     assert (machine.failure, machine.agreed_revision) == ("died", "2025-11-25")
     machine.receive_need()
     assert not machine.is_denied
-    machine.step(Input.CONNECTED)
+    machine.step(UpstreamSessionInput.CONNECTED)
     assert machine.agreed_revision is None
     machine.receive_head("t")
     machine.receive_discovered(b'{"capabilities":{"tools":{}}}', "2026-07-28")
-    assert (machine.state, machine.agreed_revision, machine.session) == (State.REPLAYING, "2026-07-28", None)
+    assert (machine.state, machine.agreed_revision, machine.session) == (
+        UpstreamSessionState.REPLAYING,
+        "2026-07-28",
+        None,
+    )
     assert machine.capabilities == {"tools"}
     machine.receive_replayed(6.5)
-    assert (machine.state, machine.ready_at) == (State.READY, 6.5)
+    assert (machine.state, machine.ready_at) == (UpstreamSessionState.READY, 6.5)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +322,11 @@ def test_a_revision_is_named_if_a_header_can_carry_it(revision: str, is_named: b
 
 
 def test_states_and_inputs_have_the_names_that_drawings_and_errors_show() -> None:
-    assert {state: state.value for state in State} == {state: state.name.lower() for state in State}
-    assert {taken: taken.value for taken in Input} == {taken: taken.name.lower() for taken in Input}
-    with pytest.raises(LocalProtocolError, match=r"^Upstream is idle: connected is not possible there$"):
-        upstream().step(Input.CONNECTED)
+    assert {state: state.value for state in UpstreamSessionState} == {
+        state: state.name.lower() for state in UpstreamSessionState
+    }
+    assert {taken: taken.value for taken in UpstreamSessionInput} == {
+        taken: taken.name.lower() for taken in UpstreamSessionInput
+    }
+    with pytest.raises(LocalProtocolError, match=r"^UpstreamSession is idle: connected is not possible there$"):
+        upstream().step(UpstreamSessionInput.CONNECTED)

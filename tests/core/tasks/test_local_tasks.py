@@ -1,4 +1,5 @@
-"""What becomes of a call that is a task: each word that its client, its server, the storage and an operator get."""
+"""Tests of calls that become tasks: their messages to client and server, their records, and their status for an
+operator."""
 
 from __future__ import annotations
 
@@ -8,16 +9,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from driving import GONE, LATEST, UNIX_AT_ZERO, Heard
+from deadlines import reasons
+from driving import GONE, LATEST, UNIX_AT_ZERO, SentMessage, request
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
 from isthmus.core.base.timestamps import format_time
-from isthmus.core.state.task import State
+from isthmus.core.state.task import TaskState
 from isthmus.core.tasks.record import StoredTask, TaskStatus
-from task_clients import Asked, Party
+from stateless_driving import FORM
+from task_clients import ClientRequest, Party
 from task_scenes import GRACE_S, Scene, scene
-from task_servers import text
+from task_servers import RELATED, Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 ERAS = [LEGACY, MODERN]
@@ -28,24 +31,25 @@ def at(now: float) -> str:
     return format_time(UNIX_AT_ZERO + now)
 
 
-def notices(world: Scene) -> list[dict[str, Any]]:
-    """The params of each cancellation that its server is told of from now on, with the call's id as its tag."""
+def record_cancellations(world: Scene) -> list[dict[str, Any]]:
+    """Records each cancellation that the server gets from now on: its params, with the call's tag for the request
+    id."""
     found: list[dict[str, Any]] = []
-    receive = world.server._receive_notice
+    receive = world.server._receive_notification
 
-    def note(heard: Heard, frame: dict[str, Any]) -> None:
+    def note(received: SentMessage, frame: dict[str, Any]) -> None:
         if frame["method"] == "notifications/cancelled":
-            numbers = {work.heard.id: work.tag for work in world.server.works.values()}
+            numbers = {work.received.id: work.tag for work in world.server.works.values()}
             params = dict(frame["params"])
             found.append({**params, "requestId": numbers.get(params.get("requestId"))})
-        receive(heard, frame)
+        receive(received, frame)
 
-    world.server._receive_notice = note  # type: ignore[method-assign]
+    world.server._receive_notification = note  # type: ignore[method-assign]
     return found
 
 
 def deliver_but(world: Scene, kept: set[int]) -> None:
-    """Let the storage answer all that it was ordered, but for these orders."""
+    """Lets the storage answer all its orders but the `kept` ones."""
     while [ticket for ticket, _ in world.store.held if ticket not in kept]:
         held, world.store.held = world.store.held, []
         for ticket, answer in held:
@@ -57,10 +61,11 @@ def deliver_but(world: Scene, kept: set[int]) -> None:
 
 
 def held(world: Scene) -> set[int]:
+    """The tickets of orders that the storage has not answered."""
     return {ticket for ticket, _ in world.store.held}
 
 
-# --- Why it is cancelled ----------------------------------------------------------------------------------------------
+# --- Cancellation -----------------------------------------------------------------------------------------------------
 
 
 def by_client(world: Scene, party: Party, id: str) -> None:
@@ -88,14 +93,13 @@ def by_operator(world: Scene, party: Party, id: str) -> None:
         (by_operator, "cancelled by an operator", True),
     ],
 )
-def test_a_server_hears_why_its_call_is_not_wanted_any_more(
-    end: Callable[[Scene, Party, str], None], why: str, stays: bool
-) -> None:
-    """Under the call's own id and with the reason, and nothing else; so does whoever looks at the task afterwards."""
+def test_a_cancellation_has_its_reason(end: Callable[[Scene, Party, str], None], why: str, stays: bool) -> None:
+    """The cancellation has the call's id and the reason, and nothing else. The status of the task has the same
+    reason."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=30.0, task_ttl_max_s=30.0))
     party = world.party(LEGACY)
     id, work = world.begin(party, "a")
-    found = notices(world)
+    found = record_cancellations(world)
     began = world.world.now
     end(world, party, id)
     world.run()
@@ -103,28 +107,28 @@ def test_a_server_hears_why_its_call_is_not_wanted_any_more(
     assert work.stops == ["notifications/cancelled"]
     assert [(task.status, task.message) for task in world.engine.tasks()] == ([("cancelled", why)] if stays else [])
     records = list(world.store.tasks.values())
-    assert [(record.status, record.message) for record in records] == ([(State.CANCELLED, why)] if stays else [])
+    assert [(record.status, record.message) for record in records] == ([(TaskState.CANCELLED, why)] if stays else [])
     assert [record.updated_at for record in records] == ([at(began)] if stays else [])
 
 
-def test_a_server_that_asks_is_answered_before_it_hears_that_nobody_waits() -> None:
-    """What closes the form comes first, once; then it may stop."""
+def test_an_open_question_is_answered_before_the_cancellation() -> None:
+    """The question gets "cancel" first and once, and then the call is cancelled."""
     world = scene(LEGACY, offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a")
     world.server.ask(work, "q")
     world.run()
-    world.server.heard.clear()
+    world.server.received.clear()
     world.ask(party.cancel(id))
-    assert world.server.heard == ["", "notifications/cancelled"]
+    assert world.server.received == ["", "notifications/cancelled"]
     assert work.given["q"] == [{"action": "cancel"}]
 
 
 def test_a_task_that_cannot_be_saved_is_a_call_that_is_refused() -> None:
-    """Its client and its server hear the same."""
+    """The client and the server get the same reason."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(LEGACY)
-    found = notices(world)
+    found = record_cancellations(world)
     world.store.is_failing = True
     asked = party.call("a")
     world.wait(GRACE_S)
@@ -132,13 +136,13 @@ def test_a_task_that_cannot_be_saved_is_a_call_that_is_refused() -> None:
     assert asked.error == {"code": -32603, "message": why}
     assert found == [{"requestId": "a", "reason": why}]
     assert world.engine.tasks() == ()
-    assert party.heard("notifications/tasks/status") == []
+    assert party.received("notifications/tasks/status") == []
 
 
-def test_who_goes_before_it_was_told_is_why_its_call_is_cancelled() -> None:
+def test_a_client_that_leaves_before_it_has_the_handle_cancels_the_call() -> None:
     world = scene(offer=Offer.ALWAYS)
     party = world.party(MODERN)
-    found = notices(world)
+    found = record_cancellations(world)
     world.store.is_slow = True
     asked = party.call("a")
     world.wait(GRACE_S)
@@ -147,11 +151,12 @@ def test_who_goes_before_it_was_told_is_why_its_call_is_cancelled() -> None:
     assert found == [{"requestId": "a", "reason": "its client was gone before it was told"}]
 
 
-def test_who_goes_after_it_was_told_goes_without_the_task() -> None:
-    """It has the handle, and may come back for it: its connection broke while that was on its way, or later."""
+def test_a_client_that_leaves_with_the_handle_does_not_cancel_the_task() -> None:
+    """The client has the handle and may come back for the task: its connection may have broken while the handle was
+    under way, or later."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(MODERN)
-    found = notices(world)
+    found = record_cancellations(world)
     id, work = world.begin(party, "a")
     world.world.end(party.places[-1], GONE)
     world.wait(5.0)
@@ -165,17 +170,17 @@ def test_who_goes_after_it_was_told_goes_without_the_task() -> None:
 
 @pytest.mark.parametrize("order", ["forwards", "backwards"])
 def test_a_stop_treats_each_task_as_it_stands(order: str) -> None:
-    """One that is over, one whose client was not told of it, one whose outcome is being stored, one that goes on at its
-    server, and one that ends: none of them keeps another from its due."""
+    """The tasks are one that is over, one whose client has no handle yet, one whose outcome is being stored, one that
+    goes on at its server, and one that ends. None of them affects another."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True, offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     kept: set[int] = set()
     ids: dict[str, str] = {}
-    asked: dict[str, Asked] = {}
+    asked: dict[str, ClientRequest] = {}
     world.store.is_slow = True
 
     def begin(tag: str) -> None:
-        tool = "work" if tag in ("remote", "other remote") else "forbidden"
+        tool = "work" if tag in ("upstream", "other upstream") else "forbidden"
         world.server.support["forbidden"] = "optional"
         asked[tag] = party.call(tag, tool)
         world.run()
@@ -185,7 +190,7 @@ def test_a_stop_treats_each_task_as_it_stands(order: str) -> None:
         else:
             work.as_task = False
         world.wait(GRACE_S)
-        if tag == "untold":
+        if tag == "unnamed":
             kept.update(held(world) - kept)
             return
         deliver_but(world, kept)
@@ -197,28 +202,28 @@ def test_a_stop_treats_each_task_as_it_stands(order: str) -> None:
             kept.update(held(world) - kept)
         deliver_but(world, kept)
 
-    tags = ["over", "untold", "ending", "remote", "local", "other remote", "last"]
+    tags = ["over", "unnamed", "ending", "upstream", "local", "other upstream", "last"]
     for tag in tags if order == "forwards" else reversed(tags):
         begin(tag)
-    found = notices(world)
+    found = record_cancellations(world)
     stopped_at = world.world.now
     world.world.stop()
     world.run()
-    assert asked["untold"].error == {"code": -32603, "message": STOPPED}
+    assert asked["unnamed"].error == {"code": -32603, "message": STOPPED}
     assert sorted(found, key=lambda params: str(params["requestId"])) == [
-        {"requestId": tag, "reason": STOPPED} for tag in ("last", "local", "untold")
+        {"requestId": tag, "reason": STOPPED} for tag in ("last", "local", "unnamed")
     ]
     stops = {tag: work.stops for tag, work in world.server.works.items() if work.stops}
-    assert stops == {tag: ["notifications/cancelled"] for tag in ("untold", "local", "last")}
+    assert stops == {tag: ["notifications/cancelled"] for tag in ("unnamed", "local", "last")}
     deliver_but(world, set())
     records = world.store.tasks
     assert set(records) == set(ids.values())
     assert {tag: records[id].status.value for tag, id in ids.items()} == {
         "over": "completed",
         "ending": "completed",
-        "remote": "working",
+        "upstream": "working",
         "local": "failed",
-        "other remote": "working",
+        "other upstream": "working",
         "last": "failed",
     }
     error = msgspec.json.encode({"code": -32603, "message": STOPPED}).decode()
@@ -233,14 +238,15 @@ def test_a_stop_treats_each_task_as_it_stands(order: str) -> None:
         assert (shown.status, shown.message, shown.size_bytes) == ("failed", STOPPED, len(record.outcome))
 
 
-# --- What is stored of it ---------------------------------------------------------------------------------------------
+# --- Records ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
 @pytest.mark.parametrize("up", ERAS)
 @pytest.mark.parametrize("down", ERAS)
-def test_a_record_holds_all_of_a_servers_task(down: Era, up: Era, kind: Kind) -> None:
-    """Every member: its server's time is counted from when that made it, its words and pauses are the server's."""
+def test_the_record_of_a_servers_task(down: Era, up: Era, kind: Kind) -> None:
+    """Each field is compared. The times are counted from when the server made the task, and message and poll interval
+    are the server's."""
     limits = Limits(task_poll_s=3.0)
     world = scene(up, kind, has_tasks=True, insists=up is MODERN, limits=limits)
     party = world.party(down, principal="mo")
@@ -255,7 +261,7 @@ def test_a_record_holds_all_of_a_servers_task(down: Era, up: Era, kind: Kind) ->
     (record,) = world.store.tasks.values()
     is_session = kind is Kind.HTTP and up is LEGACY
     session = f"S{world.server.count - 1}" if is_session else ""
-    # Told at once with a session, it began when its server said so; else, too.
+    # In either era the task began when its server said so.
     assert record == StoredTask(
         id=record.id,
         server="s",
@@ -263,7 +269,7 @@ def test_a_record_holds_all_of_a_servers_task(down: Era, up: Era, kind: Kind) ->
         era="handshake" if down is LEGACY else "stateless",
         owner=record.owner,
         payer=record.payer,
-        status=State.WORKING,
+        status=TaskState.WORKING,
         message="warming up",
         created_at=at(began + 0.125),
         updated_at=at(began + 0.125),
@@ -276,20 +282,18 @@ def test_a_record_holds_all_of_a_servers_task(down: Era, up: Era, kind: Kind) ->
         upstream_revision=(LATEST if up is LEGACY else record.upstream_revision) if kind is Kind.HTTP else "",
     )
     world.run()
-    said = asked.result if down is MODERN else asked.result["task"]
-    assert (said["taskId"], said["status"], said["statusMessage"]) == (record.id, "working", "warming up")
-    assert (said["createdAt"], said["lastUpdatedAt"]) == (record.created_at, record.updated_at)
-    assert said["ttlMs" if down is MODERN else "ttl"] == 60_000
-    assert said["pollIntervalMs" if down is MODERN else "pollInterval"] == 1500
+    shown = asked.result if down is MODERN else asked.result["task"]
+    assert (shown["taskId"], shown["status"], shown["statusMessage"]) == (record.id, "working", "warming up")
+    assert (shown["createdAt"], shown["lastUpdatedAt"]) == (record.created_at, record.updated_at)
+    assert shown["ttlMs" if down is MODERN else "ttl"] == 60_000
+    assert shown["pollIntervalMs" if down is MODERN else "pollInterval"] == 1500
 
 
 @pytest.mark.parametrize(
     ("ttl_ms", "expected_ms"), [(None, 90_000), (89_999, 89_999), (90_000, 90_000), (90_001, 90_000), (1, 1)]
 )
-def test_a_servers_task_lives_as_long_as_its_server_says_and_no_longer_than_it_may(
-    ttl_ms: int | None, expected_ms: int
-) -> None:
-    """Its end is due then: not a moment earlier or later."""
+def test_a_servers_task_lives_as_long_as_its_server_says_up_to_a_bound(ttl_ms: int | None, expected_ms: int) -> None:
+    """The task ends exactly then."""
     world = scene(LEGACY, has_tasks=True, limits=Limits(task_ttl_s=50.0, task_ttl_max_s=90.0))
     party = world.party(LEGACY)
     party.call("a", "must")
@@ -308,8 +312,8 @@ def test_a_servers_task_lives_as_long_as_its_server_says_and_no_longer_than_it_m
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
-def test_what_a_server_says_of_a_task_that_is_over_is_not_said_of_one_that_works(status: str) -> None:
-    """It made the task and ended it in one: its client is told of it as working, without those words."""
+def test_the_final_message_is_not_shown_while_the_task_works(status: str) -> None:
+    """The server made the task and ended it at once. The client first gets it as working, without that message."""
     world = scene(LEGACY, has_tasks=True)
     party = world.party(LEGACY)
     asked = party.call("a", "must")
@@ -322,7 +326,7 @@ def test_what_a_server_says_of_a_task_that_is_over_is_not_said_of_one_that_works
     world.server.accept(work)
     world.run()
     first = msgspec.json.decode(next(iter(world.store.records.values())), type=StoredTask)
-    assert (first.status, first.message) == (State.WORKING, "")
+    assert (first.status, first.message) == (TaskState.WORKING, "")
     world.store.is_slow = False
     world.store.deliver(world.world)
     world.run()
@@ -331,13 +335,13 @@ def test_what_a_server_says_of_a_task_that_is_over_is_not_said_of_one_that_works
     assert "statusMessage" not in shown
 
 
-# --- What an operator sees --------------------------------------------------------------------------------------------
+# --- Status for operators ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])
 @pytest.mark.parametrize("down", ERAS)
-def test_an_operator_sees_all_of_a_task(down: Era, has_tasks: bool) -> None:
-    """As it runs, and when it is over: then it is run in no session."""
+def test_the_status_of_a_task_for_an_operator(down: Era, has_tasks: bool) -> None:
+    """The task is compared while it runs, and when it is over: then it has no session."""
     world = scene(LEGACY, has_tasks=has_tasks, offer=Offer.ALWAYS)
     party = world.party(down, principal="mo")
     id, work = world.begin(party, "a", "must" if has_tasks else "work")
@@ -368,3 +372,155 @@ def test_an_operator_sees_all_of_a_task(down: Era, has_tasks: bool) -> None:
         shown, session="", status="completed", updated_at_unix=ended, size_bytes=record.size_bytes
     )
     assert record.size_bytes == len(record.outcome) > 0
+
+
+# --- Times ------------------------------------------------------------------------------------------------------------
+
+
+BECOMING = "call that becomes a task"
+
+
+@pytest.mark.parametrize("down", ERAS)
+def test_a_call_becomes_a_task_when_it_is_time_unless_it_is_over(down: Era) -> None:
+    """A call that failed before that leaves no timer."""
+    world = scene()
+    party = world.party(down)
+    for tag, fails in (("a", True), ("b", False)):
+        asked = party.call(tag)
+        world.run()
+        if fails:
+            world.server.fail(world.server.work(tag), -32000, "no")
+            world.run()
+            assert asked.code == -32000
+        began = world.world.now
+        found = reasons(world, 6.0)
+        assert found.count(BECOMING) == (0 if fails else 1)
+        if not fails:
+            (task,) = world.engine.tasks()
+            due_s = world.limits.task_grace_s if down is LEGACY else world.limits.task_after_s
+            assert task.created_at_unix == UNIX_AT_ZERO + began + due_s
+
+
+@pytest.mark.parametrize("how", ["adopted early", "over in time"])
+def test_a_call_becomes_a_task_only_once(how: str) -> None:
+    """A result within the grace time makes the call a task at once, and no timer is left."""
+    world = scene()
+    party = world.party(LEGACY)
+    asked = party.call("a")
+    world.run()
+    if how == "over in time":
+        world.server.finish(world.server.work("a"), text("done"))
+        world.run()
+        assert asked.result["task"]["status"] == "working"
+        assert BECOMING not in reasons(world, 6.0)
+    else:
+        assert reasons(world, 6.0).count(BECOMING) == 1
+    assert len(world.engine.tasks()) == 1
+
+
+def test_a_task_has_no_time_limit_but_its_own() -> None:
+    """The reply timeout is for requests whose client waits."""
+    limits = Limits(reply_timeout_s=5.0, task_ttl_s=60.0, task_ttl_max_s=60.0)
+    world = scene(offer=Offer.ALWAYS, limits=limits)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a")
+    found = reasons(world, 50.0)
+    assert "upstream reply" not in found
+    assert world.status(party, id) == "working"
+    world.server.report(work, 1) if work.token is not None else None
+    assert reasons(world, 15.0).count("end of a task") == 1
+    assert world.engine.tasks() == ()
+
+
+def test_the_time_to_become_a_task_begins_anew_after_an_answer() -> None:
+    """The client was told to send the call again, and could get no handle meanwhile: the time begins anew with its
+    answer."""
+    world = scene(limits=Limits(task_after_s=5.0))
+    party = world.party(MODERN)
+    began = world.world.now
+    asked = party.call("a")
+    world.run()
+    world.wait(1.0)
+    world.server.ask(world.server.work("a"), "q")
+    world.wait(1.0)
+    result = asked.result
+    assert result["resultType"] == "input_required"
+    world.wait(9.0)
+    assert world.engine.tasks() == ()
+    (key,) = result["inputRequests"]
+    again = party.call("a", requestState=result["requestState"], inputResponses={key: {"action": "decline"}})
+    world.run()
+    assert again.reply is None
+    world.wait(5.0)
+    (task,) = world.engine.tasks()
+    assert task.created_at_unix == UNIX_AT_ZERO + began + 15.0
+    assert again.result["taskId"] == task.id
+
+
+@pytest.mark.parametrize("length", [0, 399, 400, 401])
+def test_the_message_of_a_failure_is_cut_to_a_bound(length: int) -> None:
+    """The error itself is not cut."""
+    world = scene(offer=Offer.ALWAYS)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a")
+    world.server.fail(work, -32000, "x" * length)
+    world.run()
+    polled = world.ask(party.get(id)).result
+    assert polled.get("statusMessage", "") == "x" * min(length, 400)
+    assert world.ask(party.result(id)).error == {"code": -32000, "message": "x" * length}
+
+
+# --- Ticks of questions -----------------------------------------------------------------------------------------------
+
+
+TICK = "sign of life"
+
+
+def ask_with_token(world: Scene, work: Work) -> None:
+    """Asks a question during a call, with a progress token."""
+    meta = {"progressToken": "t"} if work.id is None else {"progressToken": "t", RELATED: {"taskId": work.id}}
+    params = {**json.loads(FORM), "_meta": meta}
+    work.given["q"] = []
+    world.world.send(work.received.channel, request('"q"', "elicitation/create", json.dumps(params)))
+
+
+def end_task(world: Scene, party: Party, id: str, work: Work, how: str) -> None:
+    match how:
+        case "finished":
+            world.server.finish(work, text("done"))
+        case "failed":
+            world.server.fail(work, -32000, "no")
+        case "cancelled":
+            party.cancel(id)
+        case "left":
+            party.leave()
+        case "lost":
+            world.server.die(work)
+        case "over its time":
+            world.wait(60.0)
+
+
+ENDS = [
+    (down, how)
+    for down in ERAS
+    for how in ("finished", "failed", "cancelled", "left", "lost", "over its time")
+    if down is LEGACY or how != "left"  # a client without a session has none to leave
+]
+
+
+@pytest.mark.parametrize("has_tasks", [False, True])
+@pytest.mark.parametrize(("down", "how"), ENDS)
+def test_the_ticks_of_a_question_end_with_the_task(down: Era, how: str, has_tasks: bool) -> None:
+    """The task is the server's, or only ours."""
+    limits = Limits(task_ttl_s=60.0, task_ttl_max_s=60.0, suspended_call_tick_s=5.0)
+    world = scene(LEGACY, has_tasks=has_tasks, offer=Offer.ALWAYS, limits=limits)
+    party = world.party(down)
+    id, work = world.begin(party, "a", "must" if has_tasks else "work")
+    ask_with_token(world, work)
+    assert world.status(party, id) == "input_required"
+    assert reasons(world, 11.0).count(TICK) == 2
+    end_task(world, party, id, work, how)
+    world.run()
+    assert TICK not in reasons(world, 20.0)
+    (before,) = world.engine.tasks() or (None,)
+    assert before is None or before.status not in ("working", "input_required")

@@ -1,4 +1,5 @@
-"""Tasks that an earlier run began: what is known of them, how they go on, and for whom they count."""
+"""Tests of tasks that an earlier run began: what is known of them, how they go on, and against whose quota they
+count."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from driving import UNIX_AT_ZERO, Heard
+from driving import UNIX_AT_ZERO, SentMessage
 from isthmus.core.base.effects import Note
 from isthmus.core.base.errors import OVERLOADED
 from isthmus.core.base.limits import Limits
@@ -24,37 +25,37 @@ NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 STOPPED = "the proxy was stopped while the call ran: what became of it is not known"
 
 
-def gets(world: Scene) -> list[float]:
-    """When its server is looked at from now on."""
-    began, verb, found = world.world.now, world.server._receive_verb, []
+def record_polls(world: Scene) -> list[float]:
+    """Records the times, from now, at which the server gets `tasks/get`."""
+    began, verb, found = world.world.now, world.server._receive_task_request, []
 
-    def note(heard: Heard, method: str, params: dict[str, Any]) -> None:
+    def note(received: SentMessage, method: str, params: dict[str, Any]) -> None:
         if method == "tasks/get":
             found.append(round(world.world.now - began, 3))
-        verb(heard, method, params)
+        verb(received, method, params)
 
-    world.server._receive_verb = note  # type: ignore[method-assign]
+    world.server._receive_task_request = note  # type: ignore[method-assign]
     return found
 
 
-def going_on(up: Era, down: Era = LEGACY, *, poll_ms: int | None = 1000) -> tuple[Scene, str, Work]:
-    """A task of a server over HTTP, and the proxy that was started again; its client has not come yet."""
+def restarted(up: Era, down: Era = LEGACY, *, poll_ms: int | None = 1000) -> tuple[Scene, str, Work]:
+    """Returns the task of a server over HTTP after a restart of the proxy. Its client has not come back yet."""
     world = scene(up, Kind.HTTP, has_tasks=True, insists=up is MODERN)
     party = world.party(down, principal="ann")
     asked = party.call("a", "must")
     world.run()
     work = world.server.accept(world.server.work("a"), poll_ms=poll_ms)
     world.wait(GRACE_S)
-    said = asked.result if down is MODERN else asked.result["task"]
+    shown = asked.result if down is MODERN else asked.result["task"]
     world.restart()
-    return world, said["taskId"], work
+    return world, shown["taskId"], work
 
 
-# --- What is known of them --------------------------------------------------------------------------------------------
+# --- Status -----------------------------------------------------------------------------------------------------------
 
 
 def test_tasks_of_an_earlier_run_are_in_the_order_in_which_they_began() -> None:
-    """However long each of them may live; those of this run come after them, on the pages of a list as well."""
+    """The order does not depend on their lifetimes. Tasks of this run come after them, also in the pages of a list."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_page_max=2))
     party = world.party(LEGACY, principal="ann")
     ids = []
@@ -78,8 +79,9 @@ def test_tasks_of_an_earlier_run_are_in_the_order_in_which_they_began() -> None:
     assert seen == [ids[:2], ids[2:4], ids[4:]]
 
 
-def test_what_ran_in_an_earlier_run_has_failed_as_of_now() -> None:
-    """With the error that says why; what was over is as it was, and both go when their time is over."""
+def test_a_local_task_of_an_earlier_run_has_failed() -> None:
+    """The failure has the error that says why. A finished task stays as it was, and both are dropped when their time is
+    over."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0))
     party = world.party(LEGACY, principal="ann")
     lost, _ = world.begin(party, "a")
@@ -101,9 +103,9 @@ def test_what_ran_in_an_earlier_run_has_failed_as_of_now() -> None:
     }
     assert {(task.principal, task.session, task.kind) for task in shown.values()} == {("", "", "local")}
     party = world.party(LEGACY, principal="ann")
-    said = world.ask(party.get(lost)).result
-    assert (said["status"], said["statusMessage"]) == ("failed", STOPPED)
-    assert said["lastUpdatedAt"] == format_time(UNIX_AT_ZERO)
+    polled = world.ask(party.get(lost)).result
+    assert (polled["status"], polled["statusMessage"]) == ("failed", STOPPED)
+    assert polled["lastUpdatedAt"] == format_time(UNIX_AT_ZERO)
     assert world.ask(party.result(lost)).error == error
     assert world.ask(party.result(done)).result["content"] == text("done")["content"]
     world.wait(before[lost].expires_at_unix - UNIX_AT_ZERO - world.world.now + 0.001)
@@ -114,9 +116,9 @@ def test_what_ran_in_an_earlier_run_has_failed_as_of_now() -> None:
 
 
 @pytest.mark.parametrize("up", ERAS)
-def test_what_a_server_works_on_works_on(up: Era) -> None:
-    """It is not said to have failed, nor asked for before its client comes."""
-    world, id, work = going_on(up)
+def test_a_servers_task_goes_on_after_a_restart(up: Era) -> None:
+    """The task has not failed, and the server is not asked about it before the client comes back."""
+    world, id, work = restarted(up)
     (shown,) = world.engine.tasks()
     assert (shown.id, shown.status, shown.message, shown.kind) == (id, "working", "", "proxied")
     polls = work.polls
@@ -124,27 +126,27 @@ def test_what_a_server_works_on_works_on(up: Era) -> None:
     assert (work.polls, work.fetches > 1, work.stops) == (polls, False, [])
 
 
-def test_a_server_that_the_plan_has_no_more_works_on_nothing() -> None:
-    """Nobody can be asked for it."""
-    world, id, _ = going_on(LEGACY)
+def test_a_task_of_a_server_that_is_not_in_the_plan_has_failed() -> None:
+    """The task has failed, because no server can be asked about it."""
+    world, id, _ = restarted(LEGACY)
     (record,) = world.store.tasks.values()
-    world.engine._tasking._tasks.clear()
-    world.engine._tasking.restore([record], ["other"])
+    world.engine._local_tasks._tasks.clear()
+    world.engine._local_tasks.restore([record], ["other"])
     (shown,) = world.engine.tasks()
     assert (shown.id, shown.status, shown.message) == (id, "failed", STOPPED)
 
 
-# --- How they go on ---------------------------------------------------------------------------------------------------
+# --- Continuation -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("down", ERAS)
 @pytest.mark.parametrize("poll_ms", [1500, 2000])
-def test_a_task_that_goes_on_is_looked_at_as_often_as_before(down: Era, poll_ms: int) -> None:
-    """At once, since its client asks, and then as its server wanted it."""
-    world, id, work = going_on(MODERN, down, poll_ms=poll_ms)
+def test_a_task_is_polled_as_often_as_before_the_restart(down: Era, poll_ms: int) -> None:
+    """The server is polled at once when the client asks, and then at the server's interval."""
+    world, id, work = restarted(MODERN, down, poll_ms=poll_ms)
     party = world.party(down, principal="ann")
     work.poll_ms = None
-    found = gets(world)
+    found = record_polls(world)
     if down is LEGACY:
         party.result(id)
     else:
@@ -172,8 +174,8 @@ OUTCOMES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=str)
 @pytest.mark.parametrize("up", ERAS)
 @pytest.mark.parametrize("down", ERAS)
-def test_a_task_comes_to_the_same_in_whichever_run(down: Era, up: Era, outcome: dict[str, Any]) -> None:
-    """All that its client is shown of the end, but for the moments."""
+def test_a_restart_does_not_change_the_outcome(down: Era, up: Era, outcome: dict[str, Any]) -> None:
+    """All that the client is shown of the outcome is compared, except times."""
 
     def shown(*, is_restarted: bool) -> tuple[Any, ...]:
         world = scene(up, Kind.HTTP, has_tasks=True, insists=up is MODERN)
@@ -188,37 +190,37 @@ def test_a_task_comes_to_the_same_in_whichever_run(down: Era, up: Era, outcome: 
         else:
             world.server.fail(work, **outcome["error"])
         world.wait(60.0)
-        said = world.ask(party.get(id)).result
-        kept = {name: said[name] for name in ("status", "statusMessage", "result", "error") if name in said}
+        polled = world.ask(party.get(id)).result
+        kept = {name: polled[name] for name in ("status", "statusMessage", "result", "error") if name in polled}
         if down is LEGACY:
             reply = world.ask(party.result(id)).reply
             assert reply is not None
-            told = {name: reply[name] for name in ("result", "error") if name in reply}
-            assert json.dumps(told).count(id) == ("result" in told)
-            return kept, json.loads(json.dumps(told).replace(id, "ID"))
-        kept.get("result", {}).pop("_meta", None)  # who answered is not asked anew
+            response = {name: reply[name] for name in ("result", "error") if name in reply}
+            assert json.dumps(response).count(id) == ("result" in response)
+            return kept, json.loads(json.dumps(response).replace(id, "ID"))
+        kept.get("result", {}).pop("_meta", None)  # `serverInfo` is not asked for again
         return (kept,)
 
     assert shown(is_restarted=True) == shown(is_restarted=False)
 
 
 @pytest.mark.parametrize("down", ERAS)
-def test_what_a_task_that_goes_on_asks_is_asked_of_its_client(down: Era) -> None:
-    """As far as that says, in this run, that it can be asked; the answer reaches the server."""
-    world, id, work = going_on(MODERN, down)
+def test_questions_after_a_restart_reach_the_client(down: Era) -> None:
+    """The capabilities that the client declares in this run count. The answer reaches the server."""
+    world, id, work = restarted(MODERN, down)
     party = world.party(down, principal="ann")
     assert world.status(party, id) == "working"
     if down is LEGACY:
         party.result(id)
     world.server.ask(work, "Who?")
     world.wait(60.0)
-    said = world.ask(party.get(id)).result
-    assert said["status"] == "input_required"
+    polled = world.ask(party.get(id)).result
+    assert polled["status"] == "input_required"
     if down is LEGACY:
-        (question,) = party.heard("elicitation/create")
+        (question,) = party.received("elicitation/create")
         party.reply(question["id"], ACCEPT)
     else:
-        ((key, question),) = said["inputRequests"].items()
+        ((key, question),) = polled["inputRequests"].items()
         party.update(id, {key: ACCEPT})
     assert question["params"]["message"] == "Who?"
     world.run()
@@ -228,8 +230,9 @@ def test_what_a_task_that_goes_on_asks_is_asked_of_its_client(down: Era) -> None
 @pytest.mark.parametrize("up", ERAS)
 @pytest.mark.parametrize("down", ERAS)
 def test_a_task_is_cancelled_though_its_server_has_to_be_reached_first(down: Era, up: Era) -> None:
-    """Its client is answered once that was said there: it names the task for the first time."""
-    world, id, work = going_on(up, down)
+    """The client gets its response after the server has the cancellation. The client names the task for the first
+    time."""
+    world, id, work = restarted(up, down)
     party = world.party(down, principal="ann")
     asked = party.cancel(id)
     world.wait(5.0)
@@ -244,11 +247,11 @@ def test_a_task_is_cancelled_though_its_server_has_to_be_reached_first(down: Era
     assert (record.status.value, record.message) == ("cancelled", "its client cancelled it")
 
 
-# --- For whom they count ----------------------------------------------------------------------------------------------
+# --- Quota ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_counts_in_the_session_that_it_goes_on_in() -> None:
-    """Not before its client has named it, and then in that session only, until its time is over."""
+def test_a_restored_task_counts_in_the_session_that_names_it() -> None:
+    """The task counts from when the client first names it, in that session only, until its time is over."""
     limits = Limits(tasks_per_session_max=2, task_ttl_s=60.0, task_ttl_max_s=60.0)
     world = scene(LEGACY, Kind.HTTP, has_tasks=True, limits=limits)
     party = world.party(LEGACY, principal="ann")
@@ -263,7 +266,7 @@ def test_a_task_counts_in_the_session_that_it_goes_on_in() -> None:
     first, second = (world.party(LEGACY, principal="ann") for _ in range(2))
 
     def may_begin(party: Party, tag: str) -> bool:
-        """Whether there is room for one more, which is made at once if so."""
+        """True if there is room for another task, which is then made."""
         asked = party.call(tag, "must")
         world.run()
         if asked.reply is None:
@@ -284,8 +287,8 @@ def test_a_task_counts_in_the_session_that_it_goes_on_in() -> None:
     assert may_begin(first, "g")
 
 
-def test_tasks_of_an_earlier_run_count_for_whom_they_are() -> None:
-    """Whether their client has come or not: a principal has so many in all runs together."""
+def test_tasks_of_an_earlier_run_count_against_their_principal() -> None:
+    """The quota of a principal covers all runs, whether its client has come back or not."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(tasks_per_principal_max=2))
     for principal in ("ann", "ann", "bob"):
         world.begin(world.party(LEGACY, principal=principal), f"t{world.world.now}")
@@ -299,8 +302,8 @@ def test_tasks_of_an_earlier_run_count_for_whom_they_are() -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_tasks_take_no_place_among_requests(is_restarted: bool) -> None:
-    """As many calls may wait beside them as without, and no more: while they run, and when they are over."""
+def test_tasks_do_not_count_against_open_requests(is_restarted: bool) -> None:
+    """The number of calls that may wait is equal without tasks, while they run, and when they are over."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True, limits=Limits(exchanges_per_session_max=2))
     party = world.party(LEGACY, principal="ann")
     begun = [world.begin(party, tag, "must") for tag in "abc"]
@@ -311,7 +314,7 @@ def test_tasks_take_no_place_among_requests(is_restarted: bool) -> None:
             assert world.status(party, id) == "working"
 
     def waiting(tag: str) -> int:
-        """How many calls may wait."""
+        """The number of calls that may wait."""
         asked = [party.call(f"{tag}{number}", "silent", as_task=False) for number in range(4)]
         world.run()
         count = sum(one.reply is None for one in asked)
@@ -332,8 +335,9 @@ def test_tasks_take_no_place_among_requests(is_restarted: bool) -> None:
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_task_of_a_session_that_is_over_goes_to_who_names_it(is_over: bool) -> None:
-    """Of a client that nobody knows: its record says so, and it is in nobody else's list any more."""
+def test_a_task_of_an_ended_session_goes_to_the_session_that_names_it(is_over: bool) -> None:
+    """The client has no principal. The record gets the session that names the task, and the task is in no other
+    session's list."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
@@ -356,12 +360,13 @@ def test_a_task_of_a_session_that_is_over_goes_to_who_names_it(is_over: bool) ->
     assert again == after
 
 
-# --- What cannot be read ----------------------------------------------------------------------------------------------
+# --- Unreadable outcomes ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("down", ERAS)
-def test_an_outcome_that_an_earlier_run_wrote_may_say_two_things(down: Era) -> None:
-    """It is shown to nobody: who asks hears why, who listens hears nothing, and it is noted."""
+def test_an_unreadable_stored_outcome_becomes_an_error(down: Era) -> None:
+    """The outcome has duplicate members. A request for it gets an error, a subscription gets nothing, and a note is
+    written."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(down, principal="ann")
     id, work = world.begin(party, "a")
@@ -387,8 +392,8 @@ def test_an_outcome_that_an_earlier_run_wrote_may_say_two_things(down: Era) -> N
     assert error["code"] == -32603
 
 
-def test_a_task_that_goes_on_is_not_called_again() -> None:
-    """Though it fails as a call would that should have been a task: it was one, and may have run."""
+def test_a_restored_task_is_not_called_again() -> None:
+    """A plain call with this error would be repeated as a task. This call was a task, and may have run."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True, names_era=False)
     party = world.party(LEGACY, principal="ann")
     id, work = world.begin(party, "a", "must")
@@ -399,4 +404,4 @@ def test_a_task_that_goes_on_is_not_called_again() -> None:
     world.wait(5.0)
     assert waiting.error == {"code": -32021, "message": "tasks!", "data": NEEDED}
     assert world.status(party, id) == "failed"
-    assert world.server.heard.count("tools/call") == 0
+    assert world.server.received.count("tools/call") == 0

@@ -1,4 +1,4 @@
-"""How many tasks there may be, for how long, and whose they are."""
+"""Tests of the task quota: how many tasks there may be, for how long, and against whom they count."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ERAS = [LEGACY, MODERN]
     ],
 )
 def test_a_task_lives_as_long_as_its_client_wants_within_bounds(wanted_ms: int | None, given_ms: int) -> None:
-    """What it is told holds: it is gone then, and not before."""
+    """The task is dropped exactly at the end of the `ttl` that the client gets."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=50.0, task_ttl_max_s=90.0, task_poll_s=2.5))
     party = world.party(LEGACY)
     asked = party.call("a", ttl=wanted_ms)
@@ -49,8 +49,8 @@ def test_a_task_lives_as_long_as_its_client_wants_within_bounds(wanted_ms: int |
 
 @pytest.mark.parametrize("principal", ["", "ann"])
 @pytest.mark.parametrize("down", ERAS)
-def test_a_record_says_whose_a_task_is(down: Era, principal: str) -> None:
-    """Of a session only where nothing else tells its clients apart; two of one principal have one owner and payer."""
+def test_a_record_has_the_owner_of_the_task(down: Era, principal: str) -> None:
+    """Owner and payer are those of the principal. A session is recorded only if nothing else identifies the client."""
     world = scene(offer=Offer.ALWAYS)
     for tag in "ab":
         world.begin(world.party(down, principal=principal), tag)
@@ -62,8 +62,8 @@ def test_a_record_says_whose_a_task_is(down: Era, principal: str) -> None:
     assert (one.era, one.tool, one.server) == ("handshake" if down is LEGACY else "stateless", "work", "s")
 
 
-def test_owners_are_told_apart_by_era_and_principal() -> None:
-    """Payers by their principal alone."""
+def test_the_owner_depends_on_era_and_principal() -> None:
+    """The payer depends on the principal alone."""
     world = scene(offer=Offer.ALWAYS)
     for down in ERAS:
         for principal in ("", "ann", "bob"):
@@ -75,7 +75,7 @@ def test_owners_are_told_apart_by_era_and_principal() -> None:
 
 
 BOUNDS: list[tuple[str, dict[str, Any], bool, bool]] = [
-    # Of a second session of the same principal, and of another principal: whether there is room for them.
+    # The last two: whether there is room for a second session of the principal, and for another principal.
     ("tasks_per_session_max", {"tasks_per_session_max": 2}, True, True),
     ("tasks_per_principal_max", {"tasks_per_principal_max": 2}, False, True),
     ("tasks_max", {"tasks_max": 2}, False, False),
@@ -83,11 +83,11 @@ BOUNDS: list[tuple[str, dict[str, Any], bool, bool]] = [
 
 
 @pytest.mark.parametrize(("name", "limits", "for_second", "for_other"), BOUNDS)
-def test_a_bound_is_for_whom_it_names_and_says_so(
+def test_each_bound_counts_as_its_name_says(
     name: str, limits: dict[str, Any], for_second: bool, for_other: bool
 ) -> None:
-    """A call that is not to be a task goes up all the same; when the time of one is over there is room again, and not
-    when it has only ended."""
+    """A call that is not to be a task is sent all the same. Room comes back when the time of a task is over, not when
+    it ends."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0, **limits))
     party = world.party(LEGACY, principal="ann")
     works = [world.begin(party, tag)[1] for tag in "ab"]
@@ -115,7 +115,7 @@ def test_a_bound_is_for_whom_it_names_and_says_so(
 
 
 def test_a_place_is_kept_for_a_call_until_it_is_over() -> None:
-    """It may become a task yet; one that came to nothing leaves its place."""
+    """A running call may still become a task. One that did not frees its place."""
     world = scene(kind=Kind.PIPE, limits=Limits(tasks_max=1))
     party = world.party(MODERN)
     first = party.call("a")
@@ -143,10 +143,10 @@ def test_a_place_is_kept_for_a_call_until_it_is_over() -> None:
 
 @pytest.mark.parametrize(("later_s", "has_room"), [(-0.25, False), (0.0, True), (0.25, True)])
 @pytest.mark.parametrize("name", [name for name, *_ in BOUNDS])
-def test_one_whose_time_is_over_makes_room_though_nobody_was_woken_for_it_yet(
+def test_a_task_whose_time_is_over_makes_room_before_its_timer_is_handled(
     name: str, later_s: float, has_room: bool
 ) -> None:
-    """To the moment: it is gone then, and its client is told so."""
+    """A request for the task says from that very moment on that it is unknown."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=64.0, task_ttl_max_s=64.0, **{name: 1}))
     party = world.party(LEGACY, principal="ann")
     id, _ = world.begin(party, "a")

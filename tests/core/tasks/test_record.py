@@ -1,9 +1,9 @@
-"""A record of a task: what an earlier version did not write is as if it had not been, and nothing is written twice."""
+"""Tests of task records: absent members have their defaults, and defaults are not written."""
 
 from __future__ import annotations
 
 import msgspec
-from isthmus.core.state.task import State
+from isthmus.core.state.task import TaskState
 from isthmus.core.tasks.record import PREFIX, StoredTask
 
 NEEDED = {
@@ -34,13 +34,13 @@ ABSENT = {
 }
 
 
-def test_what_is_not_written_is_nothing() -> None:
-    """Every member that may be missing, and all that may not."""
+def test_absent_members_have_their_defaults() -> None:
+    """The tables list the required members and those that may be missing."""
     record = msgspec.json.decode(msgspec.json.encode(NEEDED), type=StoredTask)
-    assert msgspec.structs.asdict(record) == {**NEEDED, **ABSENT, "status": State.WORKING}
+    assert msgspec.structs.asdict(record) == {**NEEDED, **ABSENT, "status": TaskState.WORKING}
     assert msgspec.json.decode(msgspec.json.encode(record)) == NEEDED
 
 
-def test_a_record_has_its_own_place() -> None:
+def test_the_key_of_a_record() -> None:
     record = msgspec.json.decode(msgspec.json.encode(NEEDED), type=StoredTask)
     assert record.key == StoredTask.key_of("t") == f"{PREFIX}t" == "task/t"

@@ -1,4 +1,4 @@
-"""What clients are told of their tasks, and when: each answer, each notification, and nothing else."""
+"""Tests of the requests and notifications about tasks: which ones clients get, and when."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from driving import UNIX_AT_ZERO, Heard
-from isthmus.core.base.effects import Headers, Note
+from driving import UNIX_AT_ZERO, SentMessage
+from isthmus.core.base.effects import Note
+from isthmus.core.base.events import Headers
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
@@ -15,7 +16,7 @@ from isthmus.core.base.timestamps import format_time
 from stateless_driving import ACCEPT, K
 from task_clients import Party
 from task_scenes import GRACE_S, Scene, scene
-from task_servers import TASKS, Twin, Work, text
+from task_servers import TASKS, DuplicateKey, Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 ERAS = [LEGACY, MODERN]
@@ -26,36 +27,36 @@ def at(now: float) -> str:
     return format_time(UNIX_AT_ZERO + now)
 
 
-def silenced(world: Scene, verb: str = "tasks/get") -> list[Heard]:
-    """From now on its server does not answer this."""
-    receive, found = world.server._receive_verb, []
+def silence(world: Scene, ignored: str = "tasks/get") -> list[SentMessage]:
+    """Makes the server leave this method unanswered. Returns the requests that it gets."""
+    receive, found = world.server._receive_task_request, []
 
-    def note(heard: Heard, method: str, params: dict[str, Any]) -> None:
-        if method == verb:
-            found.append(heard)
+    def note(received: SentMessage, method: str, params: dict[str, Any]) -> None:
+        if method == ignored:
+            found.append(received)
         else:
-            receive(heard, method, params)
+            receive(received, method, params)
 
-    world.server._receive_verb = note  # type: ignore[method-assign]
+    world.server._receive_task_request = note  # type: ignore[method-assign]
     return found
 
 
-def remote(down: Era = LEGACY, up: Era = MODERN) -> tuple[Scene, Party, str, Work]:
+def upstream_task(down: Era = LEGACY, up: Era = MODERN) -> tuple[Scene, Party, str, Work]:
     world = scene(up, Kind.HTTP, has_tasks=True, insists=up is MODERN)
     party = world.party(down)
     id, work = world.begin(party, "a", "must")
     return world, party, id, work
 
 
-# --- Who waits --------------------------------------------------------------------------------------------------------
+# --- Waiting requests -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("down", ERAS)
-def test_who_looks_is_answered_in_time_whatever_the_server_says(down: Era) -> None:
-    """With what is known, `task_look_s` after the last that asked; who waits for the outcome waits on."""
-    world, party, id, _ = remote(down)
+def test_tasks_get_is_answered_in_time_even_if_the_server_is_silent(down: Era) -> None:
+    """The answer is what is known, `task_look_s` after the last such request. A request for the outcome waits on."""
+    world, party, id, _ = upstream_task(down)
     world.wait(30.0)
-    held = silenced(world)
+    held = silence(world)
     first = party.get(id)
     world.run()
     assert len(held) == 1
@@ -70,11 +71,11 @@ def test_who_looks_is_answered_in_time_whatever_the_server_says(down: Era) -> No
     assert waiting is None or waiting.reply is None
 
 
-def test_who_looks_is_answered_in_time_though_another_went() -> None:
-    """The one that is left has its time; with the last that goes nobody is waited for."""
-    world, party, id, _ = remote(MODERN)
+def test_tasks_get_is_answered_in_time_after_another_was_cancelled() -> None:
+    """The remaining requests keep their time."""
+    world, party, id, _ = upstream_task(MODERN)
     world.wait(30.0)
-    silenced(world)
+    silence(world)
     first, second, third = (party.get(id) for _ in range(3))
     world.run()
     world.wait(1.0)
@@ -84,8 +85,8 @@ def test_who_looks_is_answered_in_time_though_another_went() -> None:
     assert first.reply is None
 
 
-def test_all_who_wait_for_a_task_hear_that_it_is_over() -> None:
-    """Its time is: for its state or for its outcome, whoever waits hears that it was cancelled."""
+def test_the_end_of_a_tasks_time_answers_all_waiting_requests() -> None:
+    """Each waiting `tasks/get` and `tasks/result` says that the task was cancelled."""
     limits = Limits(task_ttl_s=60.0, task_ttl_max_s=60.0, task_look_s=600.0)
     world = scene(LEGACY, Kind.HTTP, has_tasks=True, limits=limits)
     party = world.party(LEGACY)
@@ -95,7 +96,7 @@ def test_all_who_wait_for_a_task_hear_that_it_is_over() -> None:
     world.run()
     id = asked.result["task"]["taskId"]
     world.wait(20.0)
-    silenced(world)
+    silence(world)
     looking, waiting = party.get(id), [party.result(id), party.result(id)]
     world.wait(39.5)
     assert [one.reply for one in (looking, *waiting)] == [None] * 3
@@ -108,75 +109,72 @@ def test_all_who_wait_for_a_task_hear_that_it_is_over() -> None:
 
 
 @pytest.mark.parametrize("down", ERAS)
-def test_all_who_wait_for_a_task_hear_how_it_ended(down: Era) -> None:
-    """Each what it asked for; that it is over is told once it is stored."""
-    world, party, id, work = remote(down)
+def test_the_outcome_of_a_task_answers_all_waiting_requests(down: Era) -> None:
+    """Each request gets what it asked for. The state is "working" until the outcome is stored."""
+    world, party, id, work = upstream_task(down)
     world.wait(30.0)
-    held = silenced(world)
+    held = silence(world)
     looking = [party.get(id), party.get(id)]
     world.run()
     results = [party.result(id), party.result(id)] if down is LEGACY else []
     world.run()
     work.outcome, work.status, work.message = {"result": text("done")}, "completed", "well done"
-    (heard,) = held
-    world.server.answer(heard, world.server.shown(work))
+    (received,) = held
+    world.server.answer(received, world.server.shown(work))
     world.run()
     assert [one.result["status"] for one in looking] == ["working"] * 2
     assert [one.result["content"] for one in results] == [text("done")["content"]] * len(results)
 
 
-# --- What it came to --------------------------------------------------------------------------------------------------
+# --- Outcomes ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("message", [None, "enough of that"])
 @pytest.mark.parametrize("up", ERAS)
 @pytest.mark.parametrize("down", ERAS)
-def test_a_task_that_its_server_cancels_is_cancelled_in_its_servers_words(
-    down: Era, up: Era, message: str | None
-) -> None:
-    """Told as that to who looks, to who waits, and to who was to be told; stored so; and nothing is said to the
-    server."""
-    world, party, id, work = remote(down, up)
+def test_a_task_that_its_server_cancels_has_the_servers_message(down: Era, up: Era, message: str | None) -> None:
+    """All waiting requests, notifications and the record have the server's message, and the server gets nothing."""
+    world, party, id, work = upstream_task(down, up)
     waiting = party.result(id) if down is LEGACY else None
     world.run()
     work.message = message
     world.server.stop(work)
     world.wait(60.0)
     why = message or "the server cancelled it"
-    said = world.ask(party.get(id)).result
-    assert (said["status"], said["statusMessage"]) == ("cancelled", why)
+    polled = world.ask(party.get(id)).result
+    assert (polled["status"], polled["statusMessage"]) == ("cancelled", why)
     assert waiting is None or waiting.error == {"code": -32603, "message": f"the task was cancelled: {why}"}
     (record,) = world.store.tasks.values()
     assert (record.status.value, record.message, record.outcome) == ("cancelled", why, "")
     if down is LEGACY:
-        (told,) = [
-            f["params"] for f in party.heard("notifications/tasks/status") if f["params"]["status"] == "cancelled"
+        (notified,) = [
+            f["params"] for f in party.received("notifications/tasks/status") if f["params"]["status"] == "cancelled"
         ]
-        assert told["statusMessage"] == why
+        assert notified["statusMessage"] == why
     assert work.stops == []
 
 
 @pytest.mark.parametrize("up", ERAS)
 @pytest.mark.parametrize("down", ERAS)
-def test_what_a_server_says_of_the_end_is_said_of_the_end(down: Era, up: Era) -> None:
-    """And what it said before is not."""
-    world, party, id, work = remote(down, up)
+def test_the_final_message_of_a_server_replaces_earlier_ones(down: Era, up: Era) -> None:
+    """An earlier message is not shown with the outcome."""
+    world, party, id, work = upstream_task(down, up)
     work.message = "halfway"
     world.wait(60.0)
     assert world.ask(party.get(id)).result["statusMessage"] == "halfway"
     work.message = "all of it"
     world.server.finish(work, text("done"))
     world.wait(60.0)
-    said = world.ask(party.get(id)).result
-    assert said["status"] == "completed"
-    assert said.get("statusMessage") in ("all of it", None)
+    polled = world.ask(party.get(id)).result
+    assert polled["status"] == "completed"
+    assert polled.get("statusMessage") in ("all of it", None)
     (record,) = world.store.tasks.values()
-    assert record.message == said.get("statusMessage", "")
+    assert record.message == polled.get("statusMessage", "")
 
 
 @pytest.mark.parametrize("size", [4096, 4097])
 def test_an_outcome_that_is_stored_for_a_task_that_is_over_by_then_is_dropped(size: int) -> None:
-    """Its client cancelled meanwhile: what was stored on its own goes, and what the task came to stays."""
+    """The client cancelled meanwhile: a separately stored outcome is discarded, and the task stays cancelled."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a")
@@ -194,7 +192,7 @@ def test_an_outcome_that_is_stored_for_a_task_that_is_over_by_then_is_dropped(si
     assert (record.status.value, record.blob) == ("cancelled", None)
 
 
-# --- Who listens ------------------------------------------------------------------------------------------------------
+# --- Subscriptions ----------------------------------------------------------------------------------------------------
 
 
 def listened(party: Party, world: Scene, id: str) -> list[dict[str, Any]]:
@@ -203,46 +201,47 @@ def listened(party: Party, world: Scene, id: str) -> list[dict[str, Any]]:
     return [frame["params"] for frame in world.world.frames(asked.channel) if frame["method"] == "notifications/tasks"]
 
 
-def test_who_begins_to_listen_is_told_what_it_may_have_missed() -> None:
-    """Nothing of a task that works: that is what it was told when it was given the handle."""
+def test_a_new_subscription_gets_the_state_it_may_have_missed() -> None:
+    """A new subscription gets nothing of a working task, because the handle said that."""
     world = scene(LEGACY, offer=Offer.ALWAYS)
     party = world.party(MODERN)
     id, work = world.begin(party, "a")
     assert listened(party, world, id) == []
     world.server.ask(work, "q")
     world.run()
-    (said,) = listened(party, world, id)
-    assert (said["taskId"], said["status"], len(said["inputRequests"])) == (id, "input_required", 1)
-    (key,) = said["inputRequests"]
+    (state,) = listened(party, world, id)
+    assert (state["taskId"], state["status"], len(state["inputRequests"])) == (id, "input_required", 1)
+    (key,) = state["inputRequests"]
     world.ask(party.update(id, {key: ACCEPT}))
     assert listened(party, world, id) == []
     world.server.finish(work, text("done"))
     world.wait(1.0)
-    (said,) = listened(party, world, id)
-    assert (said["status"], said["result"]["content"]) == ("completed", text("done")["content"])
+    (state,) = listened(party, world, id)
+    assert (state["status"], state["result"]["content"]) == ("completed", text("done")["content"])
 
 
-def test_an_end_that_cannot_be_told_is_noted() -> None:
-    """It says two things of one member: who listens hears nothing, who looks hears why."""
+def test_an_outcome_with_duplicate_members_is_noted() -> None:
+    """The outcome has a duplicate member. A subscription gets nothing, and a request gets an error."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(MODERN)
     id, work = world.begin(party, "a")
     asked = party.ask("subscriptions/listen", notifications={"taskIds": [id]})
     world.run()
-    world.server.finish(work, {**text("x"), Twin("content"): []})
+    world.server.finish(work, {**text("x"), DuplicateKey("content"): []})
     world.wait(1.0)
-    told = [f["params"] for f in world.world.frames(asked.channel) if f["method"] == "notifications/tasks"]
+    notified = [f["params"] for f in world.world.frames(asked.channel) if f["method"] == "notifications/tasks"]
     notes = [note for note in world.world.every(Note) if note.text.startswith("how a task ended cannot be told")]
     if notes:
         assert {(note.level, note.server) for note in notes} == {("warning", "s")}
-        assert told == []
+        assert notified == []
     else:
-        assert [one["status"] for one in told] == ["failed"]
+        assert [one["status"] for one in notified] == ["failed"]
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_who_is_told_of_a_task_late_is_told_what_happened_meanwhile(is_asked: bool) -> None:
-    """The handle says that it works; a question that came while it was being stored is told after it."""
+def test_a_late_handle_is_followed_by_what_happened_meanwhile(is_asked: bool) -> None:
+    """The handle says that the task works. A question that came while the task was being stored is notified after
+    it."""
     world = scene(LEGACY, offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     world.store.is_slow = True
@@ -252,23 +251,23 @@ def test_who_is_told_of_a_task_late_is_told_what_happened_meanwhile(is_asked: bo
         world.server.ask(world.server.work("a"), "q")
         world.run()
     assert asked.reply is None
-    assert party.heard("notifications/tasks/status") == []
+    assert party.received("notifications/tasks/status") == []
     world.store.deliver(world.world)
     world.run()
     assert asked.result["task"]["status"] == "working"
-    told = [frame["params"]["status"] for frame in party.heard("notifications/tasks/status")]
-    assert told == (["input_required"] if is_asked else [])
+    notified = [frame["params"]["status"] for frame in party.received("notifications/tasks/status")]
+    assert notified == (["input_required"] if is_asked else [])
 
 
-# --- What is asked ----------------------------------------------------------------------------------------------------
+# --- Answers ----------------------------------------------------------------------------------------------------------
 
 
 OLD, NEW = (("traceparent", "old"),), (("traceparent", "new"),)
 
 
 @pytest.mark.parametrize(("own", "expected"), [(NEW, NEW), ((), OLD)])
-def test_an_answer_goes_up_with_the_headers_that_it_came_with(own: Headers, expected: Headers) -> None:
-    """Those of the request that brings it; where it has none, the latest of its session."""
+def test_an_answer_is_sent_with_the_headers_of_its_request(own: Headers, expected: Headers) -> None:
+    """The headers are those of the request that brings the answer, or else the latest of its session."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True)
     party = world.party(MODERN)
     assert party.modern is not None
@@ -280,10 +279,10 @@ def test_an_answer_goes_up_with_the_headers_that_it_came_with(own: Headers, expe
     posts: list[Headers] = []
     receive = world.server._receive_answer
 
-    def note(heard: Heard, frame: dict[str, Any]) -> None:
-        assert heard.post is not None
-        posts.append(heard.post.headers)
-        receive(heard, frame)
+    def note(received: SentMessage, frame: dict[str, Any]) -> None:
+        assert received.post is not None
+        posts.append(received.post.headers)
+        receive(received, frame)
 
     world.server._receive_answer = note  # type: ignore[method-assign]
     party.modern.headers = own
@@ -292,11 +291,11 @@ def test_an_answer_goes_up_with_the_headers_that_it_came_with(own: Headers, expe
     assert [one["action"] for one in work.given["q"]] == ["accept"]
 
 
-# --- What is refused --------------------------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_verb_of_the_other_era_is_unknown() -> None:
-    """Its name is in the answer, up to a length."""
+def test_a_task_method_of_the_other_era_is_unknown() -> None:
+    """The error names the method, up to a length."""
     world = scene(offer=Offer.ALWAYS)
     legacy, modern = world.party(LEGACY), world.party(MODERN)
     for party, methods in ((legacy, ("tasks/update", "tasks/x")), (modern, ("tasks/list", "tasks/result", "tasks/x"))):
@@ -308,8 +307,8 @@ def test_a_verb_of_the_other_era_is_unknown() -> None:
     assert world.ask(legacy.ask(long)).error["message"] == f"Method not found: {long[:100]}"
 
 
-def test_a_client_that_does_not_declare_tasks_is_told_to() -> None:
-    """With each request: what it lacks is in the data."""
+def test_a_task_request_without_the_extension_is_refused() -> None:
+    """The missing capability is in the data of the error."""
     world = scene(offer=Offer.ALWAYS)
     party = world.party(MODERN, is_plain=True)
     error = world.ask(party.get("x")).error
@@ -320,8 +319,8 @@ def test_a_client_that_does_not_declare_tasks_is_told_to() -> None:
     )
 
 
-def test_what_has_ended_is_not_cancelled() -> None:
-    """With a session that is an error, which says how it ended; without one it is as good as done."""
+def test_a_task_that_is_over_is_not_cancelled() -> None:
+    """A client with a session gets an error that names the state. A client without one gets a success."""
     for end in ("completed", "failed", "cancelled"):
         world = scene(LEGACY, Kind.HTTP, has_tasks=True)
         legacy, modern = world.party(LEGACY), world.party(MODERN)
@@ -339,9 +338,9 @@ def test_what_has_ended_is_not_cancelled() -> None:
             if party is legacy:
                 assert asked.error == {"code": -32602, "message": f"Cannot cancel task: it is {end} already"}
             else:
-                said = dict(asked.result)
-                assert said.pop("_meta", {}).keys() <= {K + "serverInfo"}
-                assert said == {"resultType": "complete"}
+                result = dict(asked.result)
+                assert result.pop("_meta", {}).keys() <= {K + "serverInfo"}
+                assert result == {"resultType": "complete"}
             assert world.status(party, id) == end
             assert work.stops == []
 
@@ -349,7 +348,7 @@ def test_what_has_ended_is_not_cancelled() -> None:
 @pytest.mark.parametrize(
     "cursor", ["", "after-", "after-x", "after-1x", "xafter-1", "after--1", "after-" + "1" * 19, 7, ["after-1"], "1"]
 )
-def test_a_cursor_is_one_that_was_given_out(cursor: object) -> None:
+def test_an_invalid_cursor_is_refused(cursor: object) -> None:
     world = scene(offer=Offer.ALWAYS)
     party = world.party(LEGACY)
     world.begin(party, "a")
@@ -360,14 +359,14 @@ def test_a_cursor_is_one_that_was_given_out(cursor: object) -> None:
     }
 
 
-def test_a_page_holds_what_follows_its_cursor() -> None:
-    """`null` is the beginning; the end of the longest that can be given out is nothing."""
+def test_a_page_has_the_tasks_after_its_cursor() -> None:
+    """The cursor `null` is the beginning. The page after the longest valid cursor is empty."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_page_max=2))
     party = world.party(LEGACY)
     ids = [world.begin(party, tag)[0] for tag in "abcd"]
 
-    def page(**said: Any) -> tuple[list[str], str | None]:
-        found = world.ask(party.ask("tasks/list", **said)).result
+    def page(**params: Any) -> tuple[list[str], str | None]:
+        found = world.ask(party.ask("tasks/list", **params)).result
         assert found.keys() <= {"tasks", "nextCursor"}
         return [task["taskId"] for task in found["tasks"]], found.get("nextCursor")
 
@@ -380,7 +379,8 @@ def test_a_page_holds_what_follows_its_cursor() -> None:
 
 @pytest.mark.parametrize(("early_s", "is_shown"), [(0.25, True), (0.0, False)])
 def test_a_task_is_shown_until_its_time_is_over(early_s: float, is_shown: bool) -> None:
-    """And not at that very moment, though nobody was woken for it yet: not in the list, and not by its name."""
+    """The task is neither in the list nor found by its id from that very moment on, even before its timer is
+    handled."""
     world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0))
     party = world.party(LEGACY)
     id, _ = world.begin(party, "a")

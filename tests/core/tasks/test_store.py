@@ -1,10 +1,12 @@
-"""Records of tasks: one after the other, the last one stays; and outcomes beside them."""
+"""Tests of the task store: records of one task are written one after the other, and large outcomes beside them."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
-from isthmus.core.base.effects import (
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, Plan, ServerPlan
+from isthmus.core.base.storage import (
     Collect,
     Collected,
     CollectedFile,
@@ -17,11 +19,9 @@ from isthmus.core.base.effects import (
     StorageAnswer,
     StorageFailed,
 )
-from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.state.context import Desk
-from isthmus.core.state.storage_orders import Waiting
-from isthmus.core.state.task import Input, Outcome, State, Task
+from isthmus.core.state.context import Context
+from isthmus.core.state.storage_orders import StorageOrders
+from isthmus.core.state.task import Outcome, Task, TaskInput, TaskState
 from isthmus.core.tasks.record import StoredTask
 from isthmus.core.tasks.store import TaskStore, record_of, restored
 
@@ -29,27 +29,27 @@ PLAN = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),), link_key=b"k" * 16, w
 FAILED = StorageFailed(reason="full")
 
 
-class Shop:
-    """A store, and what it orders."""
+class StoreScene:
+    """A store, the orders that it gives, and a record of the completed saves."""
 
     def __init__(self) -> None:
-        self.desk = Desk(PLAN, entropy=lambda size: b"e" * size, unix_at_zero=0.0, limits=Limits())
-        self.desk.now = 0.0
-        self.waiting = Waiting(self.desk)
-        self.store = TaskStore(self.desk, self.waiting)
-        self.said: list[tuple[str, str]] = []
+        self.context = Context(PLAN, entropy=lambda size: b"e" * size, unix_at_zero=0.0, limits=Limits())
+        self.context.now = 0.0
+        self.waiting = StorageOrders(self.context)
+        self.store = TaskStore(self.context, self.waiting)
+        self.completed: list[tuple[str, str]] = []
 
     def save(self, task: Task, name: str) -> None:
         task.message = name
-        self.store.save(record_of(task), lambda fault: self.said.append((name, fault)))
+        self.store.save(record_of(task), lambda fault: self.completed.append((name, fault)))
 
     @property
     def saves(self) -> list[Save]:
-        return [order for order in self.desk.out if isinstance(order, Save)]
+        return [order for order in self.context.out if isinstance(order, Save)]
 
     def answer(self, answer: StorageAnswer) -> None:
-        """Of the latest order."""
-        order = self.desk.out[-1]
+        """Answers the latest order."""
+        order = self.context.out[-1]
         assert isinstance(order, Save | Fetch | Collect)
         self.waiting.receive_answer(order.ticket, answer)
 
@@ -73,49 +73,49 @@ def task(id: str = "t", *, is_legacy: bool = True) -> Task:
 
 
 def test_records_of_one_task_are_written_one_after_the_other() -> None:
-    shop, one, other = Shop(), task(), task("u")
+    scene, one, other = StoreScene(), task(), task("u")
     for name in ("first", "second", "third"):
-        shop.save(one, name)
-    assert len(shop.saves) == 1
-    assert len(shop.store) == 1
-    shop.answer(Saved())
-    assert shop.said == [("first", "")]
-    assert [b'"second"' in order.value for order in shop.saves] == [False, True]
-    shop.answer(FAILED)
-    shop.answer(Saved())
-    assert shop.said == [("first", ""), ("second", "full"), ("third", "")]
-    assert len(shop.store) == 0
-    shop.save(other, "other")
-    shop.save(one, "fourth")
-    assert len(shop.saves) == 5
-    assert shop.saves[-1].expires_at_unix == 1005.0
-    assert shop.saves[-1].key == StoredTask.key_of("t")
+        scene.save(one, name)
+    assert len(scene.saves) == 1
+    assert len(scene.store) == 1
+    scene.answer(Saved())
+    assert scene.completed == [("first", "")]
+    assert [b'"second"' in order.value for order in scene.saves] == [False, True]
+    scene.answer(FAILED)
+    scene.answer(Saved())
+    assert scene.completed == [("first", ""), ("second", "full"), ("third", "")]
+    assert len(scene.store) == 0
+    scene.save(other, "other")
+    scene.save(one, "fourth")
+    assert len(scene.saves) == 5
+    assert scene.saves[-1].expires_at_unix == 1005.0
+    assert scene.saves[-1].key == StoredTask.key_of("t")
 
 
-def test_what_is_forgotten_while_it_is_written_is_removed_then() -> None:
-    """What waited is not written any more, and who waits for that is told."""
-    shop, one = Shop(), task()
-    shop.save(one, "first")
-    shop.save(one, "second")
-    shop.store.forget(one)
-    assert not [order for order in shop.desk.out if isinstance(order, Forget)]
-    ticket = shop.saves[0].ticket
-    shop.waiting.receive_answer(ticket, Saved())
-    assert shop.said == [("first", ""), ("second", "the task is gone")]
-    assert [order.key for order in shop.desk.out if isinstance(order, Forget)] == [StoredTask.key_of("t")]
-    assert len(shop.saves) == 1
-    assert len(shop.store) == 0
-    shop.save(one, "again")
-    shop.answer(Saved())
-    assert len([order for order in shop.desk.out if isinstance(order, Forget)]) == 1
+def test_a_record_that_is_forgotten_while_it_is_written_is_removed_then() -> None:
+    """A record that waited is not written any more, and its callback gets the reason."""
+    scene, one = StoreScene(), task()
+    scene.save(one, "first")
+    scene.save(one, "second")
+    scene.store.forget(one)
+    assert not [order for order in scene.context.out if isinstance(order, Forget)]
+    ticket = scene.saves[0].ticket
+    scene.waiting.receive_answer(ticket, Saved())
+    assert scene.completed == [("first", ""), ("second", "the task is gone")]
+    assert [order.key for order in scene.context.out if isinstance(order, Forget)] == [StoredTask.key_of("t")]
+    assert len(scene.saves) == 1
+    assert len(scene.store) == 0
+    scene.save(one, "again")
+    scene.answer(Saved())
+    assert len([order for order in scene.context.out if isinstance(order, Forget)]) == 1
 
 
 @pytest.mark.parametrize("blob", [None, "b"])
-def test_what_is_forgotten_takes_its_outcome_along(blob: str | None) -> None:
-    shop, one = Shop(), task()
+def test_forgetting_a_task_discards_its_outcome(blob: str | None) -> None:
+    scene, one = StoreScene(), task()
     one.blob = blob
-    shop.store.forget(one)
-    assert [type(order) for order in shop.desk.out] == ([Forget] if blob is None else [Forget, Discard])
+    scene.store.forget(one)
+    assert [type(order) for order in scene.context.out] == ([Forget] if blob is None else [Forget, Discard])
 
 
 @pytest.mark.parametrize(
@@ -132,49 +132,49 @@ def test_what_is_forgotten_takes_its_outcome_along(blob: str | None) -> None:
         (Saved(), "got an answer of another kind: Saved"),
     ],
 )
-def test_an_outcome_is_stored_or_it_is_said_why_not(answer: StorageAnswer, why: str) -> None:
-    shop = Shop()
+def test_an_outcome_is_stored_or_the_callback_gets_the_reason(answer: StorageAnswer, why: str) -> None:
+    scene = StoreScene()
     got: list[tuple[str | None, str]] = []
-    shop.store.put(task(), Outcome(b"{}", is_error=False), lambda blob, fault: got.append((blob, fault)))
-    order = shop.desk.out[-1]
+    scene.store.put(task(), Outcome(b"{}", is_error=False), lambda blob, fault: got.append((blob, fault)))
+    order = scene.context.out[-1]
     assert isinstance(order, Collect)
     assert (order.server, order.workspace) == ("s", "")
     assert (order.size_max_bytes, order.total_size_max_bytes) == (2, 2)
     (source,) = order.sources
     assert source.data == b"{}"  # type: ignore[union-attr]
     assert (source.filename, source.mime_type) == ("outcome.json", "application/json")  # type: ignore[union-attr]
-    shop.answer(answer)
+    scene.answer(answer)
     assert got == [(None if why else order.blobs[0], why)]
 
 
 @pytest.mark.parametrize("answer", [Collected(()), FAILED])
 def test_an_outcome_that_is_stored_too_late_is_discarded(answer: StorageAnswer) -> None:
-    shop = Shop()
+    scene = StoreScene()
     got: list[str | None] = []
-    shop.store.put(task(), Outcome(b"{}", is_error=False), lambda blob, fault: got.append(blob))
-    order = shop.desk.out[-1]
+    scene.store.put(task(), Outcome(b"{}", is_error=False), lambda blob, fault: got.append(blob))
+    order = scene.context.out[-1]
     assert isinstance(order, Collect)
-    shop.waiting.handle_timeout(order.ticket)
+    scene.waiting.handle_timeout(order.ticket)
     assert got == [None]
-    shop.waiting.receive_answer(order.ticket, answer)
-    gone = [each.blob for each in shop.desk.out if isinstance(each, Discard)]
+    scene.waiting.receive_answer(order.ticket, answer)
+    gone = [each.blob for each in scene.context.out if isinstance(each, Discard)]
     assert gone == (list(order.blobs) if isinstance(answer, Collected) else [])
 
 
-def test_an_outcome_is_read_where_it_is() -> None:
-    shop, one = Shop(), task()
+def test_an_outcome_is_read_from_memory_or_storage() -> None:
+    scene, one = StoreScene(), task()
     got: list[tuple[Outcome | None, str]] = []
-    shop.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
+    scene.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
     one.outcome = Outcome(b"1", is_error=False)
-    shop.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
-    assert not shop.desk.out
+    scene.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
+    assert not scene.context.out
     one.blob, one.is_error, one.size_bytes = "b", True, 9
     for answer in (Fetched(b"2"), FAILED):
-        shop.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
-        order = shop.desk.out[-1]
+        scene.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
+        order = scene.context.out[-1]
         assert isinstance(order, Fetch)
         assert (order.blob, order.size_max_bytes) == ("b", 9)
-        shop.answer(answer)
+        scene.answer(answer)
     assert [outcome for outcome, _ in got] == [None, Outcome(b"1", is_error=False), Outcome(b"2", is_error=True), None]
     assert got[-1][1] == "full"
 
@@ -183,16 +183,16 @@ def test_an_outcome_is_read_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("is_legacy", [True, False])
-@pytest.mark.parametrize("how", [None, Input.RETURN, Input.FAIL])
+@pytest.mark.parametrize("how", [None, TaskInput.RETURN, TaskInput.FAIL])
 @pytest.mark.parametrize("blob", [None, "b"])
-def test_what_is_restored_is_what_was_stored(is_legacy: bool, how: Input | None, blob: str | None) -> None:
-    """But for who called, and when it was touched last."""
+def test_a_restored_task_equals_the_stored_one(is_legacy: bool, how: TaskInput | None, blob: str | None) -> None:
+    """Only ordinal, principal and the time of the last change differ."""
     one = task(is_legacy=is_legacy)
     one.message, one.upstream_task, one.is_remote = "so far", "far/1", True
     one.upstream_session = ("up", "2025-11-25")
     one.updated_at = "now"
     if how is not None:
-        one.outcome, one.is_error, one.size_bytes = Outcome(b'{"a":1}', how is Input.FAIL), how is Input.FAIL, 7
+        one.outcome, one.is_error, one.size_bytes = Outcome(b'{"a":1}', how is TaskInput.FAIL), how is TaskInput.FAIL, 7
         one.end(how)
         one.blob = blob
     record = record_of(one)
@@ -208,26 +208,26 @@ def test_what_is_restored_is_what_was_stored(is_legacy: bool, how: Input | None,
 
 
 @pytest.mark.parametrize("blob", [None, "b"])
-def test_a_record_may_say_what_a_task_is_about_to_come_to(blob: str | None) -> None:
+def test_a_record_may_have_a_coming_state(blob: str | None) -> None:
     one = task()
-    record = record_of(one, state=State.FAILED, outcome=Outcome(b"{}  ", is_error=True), blob=blob)
-    assert (record.status, record.is_error, record.size_bytes, record.blob) == (State.FAILED, True, 4, blob)
+    record = record_of(one, state=TaskState.FAILED, outcome=Outcome(b"{}  ", is_error=True), blob=blob)
+    assert (record.status, record.is_error, record.size_bytes, record.blob) == (TaskState.FAILED, True, 4, blob)
     assert record.outcome == ("{}  " if blob is None else "")
-    assert one.state is State.WORKING
+    assert one.state is TaskState.WORKING
     plain = record_of(one)
-    assert (plain.status, plain.is_error, plain.size_bytes, plain.outcome) == (State.WORKING, False, 0, "")
+    assert (plain.status, plain.is_error, plain.size_bytes, plain.outcome) == (TaskState.WORKING, False, 0, "")
 
 
-def test_a_record_without_its_beginning_tells_it_by_its_end() -> None:
+def test_a_record_without_its_creation_time_derives_it_from_the_end() -> None:
     record = record_of(task())
     again = restored(msgspec.structs.replace(record, created_at=""), ordinal=1, now_unix=0.0)
     assert again.created_at_unix == 1000.0
     assert again.created_at.startswith("1970-01-01T00:16:40")
 
 
-@pytest.mark.parametrize("status", [State.WORKING, State.INPUT_REQUIRED])
-def test_what_was_asked_is_not_asked_any_more(status: State) -> None:
+@pytest.mark.parametrize("status", [TaskState.WORKING, TaskState.INPUT_REQUIRED])
+def test_a_restored_task_has_no_open_question(status: TaskState) -> None:
     record = record_of(task(), state=status)
     again = restored(record, ordinal=1, now_unix=0.0)
-    assert again.state is State.WORKING
+    assert again.state is TaskState.WORKING
     assert again.outcome is None

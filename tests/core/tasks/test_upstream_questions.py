@@ -1,4 +1,4 @@
-"""What a server without sessions asks in the course of a task: of whom, how often, and what is said of it."""
+"""Tests of questions that a server without sessions asks during a task: who answers them, and how many there may be."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 FORM, ROOTS, SAMPLE = "elicitation/create", "roots/list", "sampling/createMessage"
 
 
-class Filed(Scene):
-    """One whose server has files, so that its roots are folders of ours."""
+class SceneWithFiles(Scene):
+    """A scene whose server has files, so that its roots are folders of the proxy."""
 
     def _begin(self) -> None:
         producer = ArtifactProducer(tools=("w",), output_locator=OutputLocator(mode=LocatorMode.NONE))
@@ -37,56 +37,59 @@ class Filed(Scene):
         self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks)
 
 
-def begun(*, is_filed: bool = False, kind: Kind = Kind.PIPE, **limits: Any) -> tuple[Scene, Party, Work]:
-    """A client that waits for the outcome of a task of such a server."""
+def begun(*, has_files: bool = False, kind: Kind = Kind.PIPE, **limits: Any) -> tuple[Scene, Party, Work]:
+    """Returns a client that waits for the outcome of a task of such a server."""
     world = scene(MODERN, kind, has_tasks=True, limits=Limits(**limits))
-    if is_filed:
-        world = Filed(kind, MODERN, True, world.rules, world.limits)
+    if has_files:
+        world = SceneWithFiles(kind, MODERN, True, world.rules, world.limits)
     party = world.party(LEGACY)
     id, work = world.begin(party, "a", "must")
     party.result(id)
     return world, party, work
 
 
-@pytest.mark.parametrize("is_filed", [False, True])
-def test_roots_that_are_ours_are_asked_of_nobody(is_filed: bool) -> None:
-    """They are known, and told at once; without files they are the client's, and other questions always are."""
-    world, party, work = begun(is_filed=is_filed)
+@pytest.mark.parametrize("has_files", [False, True])
+def test_roots_of_the_proxy_are_answered_without_the_client(has_files: bool) -> None:
+    """The proxy answers with its own folders at once. Without files the question goes to the client, as other questions
+    always do."""
+    world, party, work = begun(has_files=has_files)
     world.server.ask(work, "r", ROOTS)
     world.server.ask(work, "q", FORM)
     world.wait(5.0)
-    assert len(party.heard(ROOTS)) == (not is_filed)
-    assert len(party.heard(FORM)) == 1
-    if is_filed:
-        (told,) = work.given["r"]
-        assert told["roots"]
-        assert all(root["uri"].startswith("file:///w/") for root in told["roots"])
+    assert len(party.received(ROOTS)) == (not has_files)
+    assert len(party.received(FORM)) == 1
+    if has_files:
+        (answer,) = work.given["r"]
+        assert answer["roots"]
+        assert all(root["uri"].startswith("file:///w/") for root in answer["roots"])
     else:
         assert work.given["r"] == []
     assert work.given["q"] == []
-    party.reply(party.heard(FORM)[0]["id"], ANSWERS[FORM])
+    party.reply(party.received(FORM)[0]["id"], ANSWERS[FORM])
     world.wait(5.0)
     assert work.given["q"] == [ANSWERS[FORM]]
 
 
 @pytest.mark.parametrize("method", [FORM, ROOTS, SAMPLE])
-def test_what_cannot_be_told_is_not_told_but_for_a_form(method: str) -> None:
-    """There is no word for a refusal: a form is closed, and of everything else the server hears nothing."""
+def test_an_invalid_answer_is_not_passed_on(method: str) -> None:
+    """The protocol has no refusal here: a form gets "cancel", and any other question gets no answer."""
     world, party, work = begun()
     world.server.ask(work, "q", method)
     world.wait(5.0)
-    (question,) = party.heard(method)
+    (question,) = party.received(method)
     party.reply(question["id"], {"none": "of it"})
     world.wait(5.0)
-    said = [note for note in world.world.notes("info") if note.startswith("a client's answer cannot be given on: ")]
+    refusal_notes = [
+        note for note in world.world.notes("info") if note.startswith("a client's answer cannot be given on: ")
+    ]
     assert work.given["q"] == ([{"action": "cancel"}] if method == FORM else [])
-    assert len(said) == 1
-    before = len(party.heard(method))
+    assert len(refusal_notes) == 1
+    before = len(party.received(method))
     world.wait(30.0)
-    assert len(party.heard(method)) == before, "it is asked once"
+    assert len(party.received(method)) == before, "it is asked once"
 
 
-def test_who_did_not_declare_it_is_not_asked_and_that_is_noted() -> None:
+def test_a_question_for_an_undeclared_capability_is_noted() -> None:
     world = scene(MODERN, has_tasks=True)
     party = world.party(MODERN)
     assert party.modern is not None
@@ -100,37 +103,37 @@ def test_who_did_not_declare_it_is_not_asked_and_that_is_noted() -> None:
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_so_many_questions_are_asked_in_all(most: int) -> None:
-    """However many of them were answered meanwhile: so many at a time, times so many rounds."""
+    """The bound is the number of open questions times the number of rounds, whether questions were answered or not."""
     world, party, work = begun(task_questions_max=most, rounds_max=2)
     for number in range(6):
         world.server.ask(work, f"q{number}")
         world.wait(5.0)
-        asked = party.heard(FORM)
+        asked = party.received(FORM)
         if len(asked) == number + 1:
             party.reply(asked[-1]["id"], ANSWERS[FORM])
             world.wait(5.0)
-    assert [question["params"]["message"] for question in party.heard(FORM)] == [f"q{n}" for n in range(2 * most)]
+    assert [question["params"]["message"] for question in party.received(FORM)] == [f"q{n}" for n in range(2 * most)]
     assert "a task asks more than can be asked: left unanswered" in world.world.notes("warning")
 
 
-def test_a_question_that_is_withdrawn_says_why() -> None:
+def test_a_withdrawn_question_has_its_reason() -> None:
     world, party, work = begun()
     world.server.ask(work, "q")
     world.wait(5.0)
-    (question,) = party.heard(FORM)
+    (question,) = party.received(FORM)
     world.server.withdraw(work, "q")
     world.wait(5.0)
-    (told,) = party.heard("notifications/cancelled")
-    assert told["params"] == {"requestId": question["id"], "reason": "it is not asked any more"}
+    (cancelled,) = party.received("notifications/cancelled")
+    assert cancelled["params"] == {"requestId": question["id"], "reason": "it is not asked any more"}
 
 
-def test_an_answer_is_followed_by_a_look_as_soon_as_its_server_likes() -> None:
-    """What pauses grew to before does not hold any more."""
+def test_an_answer_resets_the_poll_interval() -> None:
+    """The pauses that grew before do not count any more."""
     world, party, work = begun()
     world.wait(300.0)
     world.server.ask(work, "q")
     world.wait(120.0)
-    (question,) = party.heard(FORM)
+    (question,) = party.received(FORM)
     party.reply(question["id"], ANSWERS[FORM])
     world.run()
     before = work.polls
@@ -139,11 +142,11 @@ def test_an_answer_is_followed_by_a_look_as_soon_as_its_server_likes() -> None:
     assert work.polls > before
 
 
-def test_an_answer_is_given_on_at_once() -> None:
+def test_an_answer_is_passed_on_at_once() -> None:
     world, party, work = begun()
     world.server.ask(work, "q")
     world.wait(5.0)
-    (question,) = party.heard(FORM)
+    (question,) = party.received(FORM)
     party.reply(question["id"], ANSWERS[FORM])
     world.run()
     assert work.given["q"] == [ANSWERS[FORM]]
@@ -157,4 +160,4 @@ def test_a_question_that_was_withdrawn_leaves_its_place_to_another() -> None:
     world.wait(5.0)
     world.server.ask(work, "q2")
     world.wait(5.0)
-    assert [question["params"]["message"] for question in party.heard(FORM)] == ["q1", "q2"]
+    assert [question["params"]["message"] for question in party.received(FORM)] == ["q1", "q2"]

@@ -1,4 +1,4 @@
-"""Servers that are lost while they work on tasks, and those that cannot be told that a task is not wanted any more."""
+"""Tests of servers that are lost while they work on tasks, and of servers that cannot get a cancellation."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 import task_servers
-from driving import FORGOTTEN, Heard
+from driving import FORGOTTEN, SentMessage
 from isthmus.core.base.effects import Note
 from isthmus.core.base.errors import OUTCOME_UNKNOWN
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind
 from isthmus.core.base.revisions import Era
-from task_clients import Asked, Party
+from task_clients import ClientRequest, Party
 from task_scenes import Scene, scene
 from task_servers import Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 
 
-def hidden(world: Scene, party: Party, tag: str = "a") -> tuple[Asked, Work]:
-    """A call of a client that knows no tasks, of which its server has made one."""
+def hidden(world: Scene, party: Party, tag: str = "a") -> tuple[ClientRequest, Work]:
+    """Returns a call of a client that knows no tasks, of which the server has made one."""
     asked = party.call(tag, "must")
     world.run()
     work = world.server.accept(world.server.work(tag))
@@ -29,7 +29,7 @@ def hidden(world: Scene, party: Party, tag: str = "a") -> tuple[Asked, Work]:
     return asked, work
 
 
-def give_up(world: Scene, party: Party, asked: Asked) -> None:
+def give_up(world: Scene, party: Party, asked: ClientRequest) -> None:
     assert party.legacy is not None
     party.legacy.notify("notifications/cancelled", json.dumps({"requestId": asked.id}))
     world.run()
@@ -43,40 +43,40 @@ def notes(world: Scene, word: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("cancels", [True, False])
-def test_a_server_that_cannot_cancel_is_not_told_to(monkeypatch: pytest.MonkeyPatch, cancels: bool) -> None:
-    """It is noted that the task goes on; nobody asks for it any more."""
-    ability = {name: said for name, said in task_servers.ABILITY.items() if cancels or name != "cancel"}
+def test_a_server_that_cannot_cancel_gets_no_cancellation(monkeypatch: pytest.MonkeyPatch, cancels: bool) -> None:
+    """A note says that the task goes on, and the server is not polled any more."""
+    ability = {name: value for name, value in task_servers.ABILITY.items() if cancels or name != "cancel"}
     monkeypatch.setattr(task_servers, "ABILITY", ability)
     world = scene(LEGACY, has_tasks=True)
     party = world.party(LEGACY, is_plain=True)
     asked, work = hidden(world, party)
     give_up(world, party, asked)
-    heard = list(world.server.heard)
+    received = list(world.server.received)
     world.wait(100.0)
-    assert world.server.heard == heard
+    assert world.server.received == received
     assert work.stops == (["tasks/cancel"] if cancels else [])
     text_ = "a task goes on though nobody wants it: its server cannot cancel"
     assert notes(world, "nobody wants it") == ([] if cancels else [("info", text_, "s")])
 
 
-def test_a_server_that_cannot_be_reached_is_not_told_either() -> None:
-    """It has forgotten the session, and has not greeted again yet."""
+def test_an_unreachable_server_gets_no_cancellation() -> None:
+    """The server has forgotten the session, and has not answered the new `initialize` yet."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True)
     party = world.party(LEGACY, is_plain=True)
     asked, work = hidden(world, party)
-    receive, greetings = world.server._receive, []
+    receive, initializes = world.server._receive, []
 
-    def greet_late(heard: Heard) -> None:
-        if heard.frame.get("method") == "initialize":
-            greetings.append(heard)
+    def keep_initialize(received: SentMessage) -> None:
+        if received.frame.get("method") == "initialize":
+            initializes.append(received)
         else:
-            receive(heard)
+            receive(received)
 
-    world.server._receive = greet_late  # type: ignore[method-assign]
+    world.server._receive = keep_initialize  # type: ignore[method-assign]
     other = party.call("b", "silent")
-    world.world.end(world.world.hear("tools/call").channel, FORGOTTEN)
+    world.world.end(world.world.take_sent("tools/call").channel, FORGOTTEN)
     world.run()
-    assert len(greetings) == 1
+    assert len(initializes) == 1
     assert other.reply is None
     give_up(world, party, asked)
     assert work.stops == []
@@ -95,10 +95,12 @@ ORPHANS: list[tuple[dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "is_cancelled"), ORPHANS, ids=str)
+@pytest.mark.parametrize(("members", "is_cancelled"), ORPHANS, ids=str)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])
-def test_a_task_that_nobody_knows_of_is_cancelled_if_it_runs(up: Era, said: dict[str, Any], is_cancelled: bool) -> None:
-    """Its call was cancelled before the server made one of it."""
+def test_the_task_of_a_cancelled_call_is_cancelled_if_it_runs(
+    up: Era, members: dict[str, Any], is_cancelled: bool
+) -> None:
+    """The call was cancelled before the server made a task of it."""
     world = scene(up, has_tasks=True, insists=up is MODERN)
     party = world.party(LEGACY, is_plain=True)
     asked = party.call("a", "must")
@@ -107,14 +109,14 @@ def test_a_task_that_nobody_knows_of_is_cancelled_if_it_runs(up: Era, said: dict
     give_up(world, party, asked)
     world.server.count += 1
     work.id, work.began = "up-9", "2020-01-01T00:00:00Z"
-    shown = {**world.server.task(work), **said}
-    world.server.answer(work.heard, {"resultType": "task", **shown} if up is MODERN else {"task": shown})
+    shown = {**world.server.task(work), **members}
+    world.server.answer(work.received, {"resultType": "task", **shown} if up is MODERN else {"task": shown})
     world.run()
-    assert ("tasks/cancel" in world.server.heard) is is_cancelled
+    assert ("tasks/cancel" in world.server.received) is is_cancelled
 
 
 def test_an_orphan_is_cancelled_once() -> None:
-    """A second answer is nobody's; and what is no task, or an error, is nothing to cancel."""
+    """A second answer is dropped. An answer that is no task, or an error, needs no cancellation."""
     for answer in ("task", "result", "error"):
         world = scene(LEGACY, has_tasks=True)
         party = world.party(LEGACY, is_plain=True)
@@ -125,21 +127,21 @@ def test_an_orphan_is_cancelled_once() -> None:
         for _ in range(2):
             if answer == "task":
                 work.id, work.began = "up-9", "2020-01-01T00:00:00Z"
-                world.server.answer(work.heard, {"task": world.server.task(work)})
+                world.server.answer(work.received, {"task": world.server.task(work)})
             elif answer == "result":
-                world.server.answer(work.heard, text("done"))
+                world.server.answer(work.received, text("done"))
             else:
-                world.server.refuse(work.heard, -32000, "no")
+                world.server.refuse(work.received, -32000, "no")
             world.run()
-        assert world.server.heard.count("tasks/cancel") == (1 if answer == "task" else 0)
+        assert world.server.received.count("tasks/cancel") == (1 if answer == "task" else 0)
         assert asked.reply is None
 
 
-# --- Lost -------------------------------------------------------------------------------------------------------------
+# --- Lost servers -----------------------------------------------------------------------------------------------------
 
 
 def test_a_process_that_dies_ends_every_call_that_it_worked_on() -> None:
-    """Each with the reason, and with what is known of it; those of another process go on."""
+    """Each call gets the reason and an unknown outcome. Calls of another process go on."""
     world = scene(LEGACY, has_tasks=True)
     party, other = (world.party(LEGACY, is_plain=True) for _ in range(2))
     calls = [hidden(world, party, tag) for tag in ("a", "b")]
@@ -159,7 +161,7 @@ def test_a_process_that_dies_ends_every_call_that_it_worked_on() -> None:
 
 @pytest.mark.parametrize("poll_ms", [500, 4000])
 def test_tasks_of_a_server_that_forgot_its_session_go_on(poll_ms: int) -> None:
-    """They are looked at as soon as it has greeted again, and their outcome is asked for anew."""
+    """The tasks are polled as soon as there is a new session, and their outcome is requested again."""
     world = scene(LEGACY, Kind.HTTP, has_tasks=True, limits=Limits(restart_backoff_s=1.0))
     party = world.party(LEGACY, is_plain=True)
     asked = party.call("a", "must")
@@ -167,18 +169,18 @@ def test_tasks_of_a_server_that_forgot_its_session_go_on(poll_ms: int) -> None:
     work = world.server.accept(world.server.work("a"), poll_ms=poll_ms)
     world.run()
     assert work.fetches == 1
-    verbs: list[tuple[float, str]] = []
-    began, receive = world.world.now, world.server._receive_verb
+    requests: list[tuple[float, str]] = []
+    began, receive = world.world.now, world.server._receive_task_request
 
-    def note(heard: Heard, method: str, params: dict[str, Any]) -> None:
-        verbs.append((round(world.world.now - began, 3), method))
-        receive(heard, method, params)
+    def note(received: SentMessage, method: str, params: dict[str, Any]) -> None:
+        requests.append((round(world.world.now - began, 3), method))
+        receive(received, method, params)
 
-    world.server._receive_verb = note  # type: ignore[method-assign]
+    world.server._receive_task_request = note  # type: ignore[method-assign]
     other = party.call("b", "silent")
-    world.world.end(world.world.hear("tools/call").channel, FORGOTTEN)
+    world.world.end(world.world.take_sent("tools/call").channel, FORGOTTEN)
     world.run()
-    assert verbs[0] == (0.0, "tasks/get")
+    assert requests[0] == (0.0, "tasks/get")
     assert asked.reply is None
     world.server.finish(work, text("done"))
     world.wait(40.0)

@@ -1,4 +1,4 @@
-"""Calls that nobody wants any more, and that their server makes tasks of: how many are remembered, and until when."""
+"""Tests of orphans: cancelled calls of which their server makes tasks after all. The last ones are remembered."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LEGACY = Era.HANDSHAKE
 
 
 @dataclass
-class Orphanage:
-    """A server that makes tasks, and a client that knows none, and wants no answer to what it calls."""
+class CancellingClient:
+    """A server that makes tasks, and a client that knows no tasks and cancels each of its calls."""
 
     world: Scene = field(default_factory=lambda: scene(LEGACY, has_tasks=True))
 
     def __post_init__(self) -> None:
         self.party: Party = self.world.party(LEGACY, down="pipe", is_plain=True)
 
-    def leave(self, tag: str) -> Work:
-        """A call that is cancelled at once."""
+    def cancelled_call(self, tag: str) -> Work:
+        """Makes a call and cancels it at once."""
         asked = self.party.call(tag, "must")
         self.world.run()
         self.party.hang_up(asked)
@@ -36,8 +36,8 @@ class Orphanage:
         work.stops.clear()
         return work
 
-    def adopted(self, work: Work) -> bool:
-        """Its server makes a task of it after all. Whether it is told that nobody wants that."""
+    def is_task_cancelled(self, work: Work) -> bool:
+        """Makes a task of the call. True if the server gets a cancellation of it."""
         self.world.server.accept(work)
         self.world.run()
         assert work.stops in ([], ["tasks/cancel"])
@@ -45,60 +45,61 @@ class Orphanage:
 
 
 @pytest.mark.parametrize("over", [0, 1, 3])
-def test_of_too_many_the_oldest_are_forgotten(over: int) -> None:
-    """The bound itself is within, and all that came later are known."""
-    home = Orphanage()
-    works = [home.leave(str(number)) for number in range(ORPHANS_MAX + over)]
+def test_the_oldest_orphans_are_forgotten(over: int) -> None:
+    """The bound itself is within, and all later calls are remembered."""
+    client = CancellingClient()
+    works = [client.cancelled_call(str(number)) for number in range(ORPHANS_MAX + over)]
     picked = [*range(over + 2), ORPHANS_MAX // 2, ORPHANS_MAX + over - 2, ORPHANS_MAX + over - 1]
-    assert [home.adopted(works[number]) for number in picked] == [number >= over for number in picked]
+    assert [client.is_task_cancelled(works[number]) for number in picked] == [number >= over for number in picked]
 
 
 @pytest.mark.parametrize("how", ["task", "result", "error"])
-def test_what_was_answered_takes_no_place(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the answer was. Those that stay keep their order: the oldest goes first."""
+def test_an_answered_orphan_takes_no_place(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind of answer does not matter. The others keep their order: the oldest is forgotten first."""
     monkeypatch.setattr("isthmus.core.tasks.upstream_tasks.ORPHANS_MAX", 3)
-    home = Orphanage()
-    first, second, third = (home.leave(tag) for tag in "abc")
+    client = CancellingClient()
+    first, second, third = (client.cancelled_call(tag) for tag in "abc")
     if how == "task":
-        assert home.adopted(second)
+        assert client.is_task_cancelled(second)
     elif how == "result":
-        home.world.server.answer(second.heard, text("done"))
+        client.world.server.answer(second.received, text("done"))
     else:
-        home.world.server.refuse(second.heard, -32000, "no")
-    fourth, fifth = home.leave("d"), home.leave("e")
-    assert [home.adopted(work) for work in (first, third, fourth, fifth)] == [False, True, True, True]
+        client.world.server.refuse(second.received, -32000, "no")
+    fourth, fifth = client.cancelled_call("d"), client.cancelled_call("e")
+    assert [client.is_task_cancelled(work) for work in (first, third, fourth, fifth)] == [False, True, True, True]
 
 
-def test_a_process_that_is_lost_leaves_none() -> None:
-    """Numbers of the next are others: nothing that it says is taken for an answer to those."""
-    home = Orphanage()
-    work = home.leave("a")
-    home.world.server.die(work)
-    home.world.run()
-    asked = home.party.call("b", "must")
-    home.world.run()
-    later = home.world.server.work("b")
-    assert later.heard.id != work.heard.id
-    home.world.server.count += 1
+def test_a_lost_process_leaves_no_orphans() -> None:
+    """Request ids of the next process are different, so nothing that it sends is taken for an answer to the earlier
+    ones."""
+    client = CancellingClient()
+    work = client.cancelled_call("a")
+    client.world.server.die(work)
+    client.world.run()
+    asked = client.party.call("b", "must")
+    client.world.run()
+    later = client.world.server.work("b")
+    assert later.received.id != work.received.id
+    client.world.server.count += 1
     work.id, work.began = "up-9", "2020-01-01T00:00:00Z"
-    said = json.dumps({"task": home.world.server.task(work)})
-    home.world.world.say(later.heard.channel, result(str(work.heard.id), said))
-    home.world.run()
-    assert "tasks/cancel" not in home.world.server.heard
-    home.world.server.answer(later.heard, text("done"))
+    task_result = json.dumps({"task": client.world.server.task(work)})
+    client.world.world.send(later.received.channel, result(str(work.received.id), task_result))
+    client.world.run()
+    assert "tasks/cancel" not in client.world.server.received
+    client.world.server.answer(later.received, text("done"))
     assert asked.result["content"] == text("done")["content"]
 
 
 def test_orphans_of_one_process_are_not_those_of_another() -> None:
-    """Each link has its own, though they begin as one empty table."""
+    """Each link has orphans of its own, though both begin with the same empty table."""
     world = scene(LEGACY, Kind.PIPE, has_tasks=True)
-    one, other = Orphanage(world), Orphanage(world)
-    left = one.leave("a")
+    one, other = CancellingClient(world), CancellingClient(world)
+    left = one.cancelled_call("a")
     asked = other.party.call("b", "must")
     world.run()
     kept = world.server.work("b")
-    assert kept.heard.id == left.heard.id, "numbers of two processes meet"
-    world.server.answer(kept.heard, text("done"))
+    assert kept.received.id == left.received.id, "the request ids of two processes are equal"
+    world.server.answer(kept.received, text("done"))
     world.run()
     assert asked.result["content"] == text("done")["content"]
-    assert one.adopted(left)
+    assert one.is_task_cancelled(left)

@@ -1,4 +1,4 @@
-"""Which eras a server was found to speak, as operators are told."""
+"""Tests of the eras that the status reports for a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import pytest
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.revisions import LATEST_LEGACY, LATEST_MODERN, Era
-from isthmus.core.upstream.era_detection import Verdict
+from isthmus.core.upstream.era_detection import ServerEra
 
 LIMITS = Limits()
 REVISIONS = {Era.HANDSHAKE: LATEST_LEGACY, Era.STATELESS: LATEST_MODERN}
@@ -18,17 +18,17 @@ HISTORIES = [
 
 
 @pytest.mark.parametrize("forced", [None, *Era], ids=str)
-def test_an_era_was_spoken_as_long_as_it_was_proved_last(forced: Era | None) -> None:
-    """Each era for itself: what was heard last of it counts, and a proof names the revision."""
+def test_an_era_is_reported_if_its_last_evidence_is_a_proof(forced: Era | None) -> None:
+    """Each era counts by itself: the last evidence of it decides, and a proof names the revision."""
     for history in HISTORIES:
-        verdict = Verdict(forced, LIMITS)
+        server_era = ServerEra(forced, LIMITS)
         last: dict[Era, str] = {}
         for era, step in history:
             last[era] = step
             if step == "proof":
-                verdict.receive_proof(era, REVISIONS[era])
+                server_era.receive_proof(era, REVISIONS[era])
             elif step == "denial":
-                verdict.receive_denial(era, 0.0)
+                server_era.receive_denial(era, 0.0)
             else:
-                verdict.forget(era)
-        assert verdict.spoken == {era: REVISIONS[era] for era in last if last[era] == "proof"}, history
+                server_era.forget(era)
+        assert server_era.spoken == {era: REVISIONS[era] for era in last if last[era] == "proof"}, history

@@ -1,4 +1,5 @@
-"""What is left of a server that was lost: nothing that waits for it, and every open request accounted for."""
+"""Tests of the loss of a server: no timer for it remains, every open request is answered, and the server is brought
+back after pauses."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ import json
 from collections.abc import Callable
 
 import pytest
-from driving import Client, Driver, connect, driver, newcomer, request
-from isthmus.core.base.effects import Cause, Connected, Dial, End, Listen, Note, Spawn
+from driving import Client, Driver, connect, driver, new_client, request
+from isthmus.core.base.effects import Dial, Listen, Note, Spawn
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.status import Command, Status
 from isthmus.core.upstream.failures import TIMERS
-from stateless_driving import bridge, emerge, modern, rise, served, tables
+from stateless_driving import bridge, modern, served, start_legacy_server, start_stateless_server, tables
 from stateless_server import pair
 
 HANDSHAKE = '{"protocolVersion":"2025-11-25","capabilities":{}}'
@@ -31,8 +33,8 @@ def spawned(world: Driver) -> int:
 
 def up_again(world: Driver) -> None:
     world.open(child(world), Connected())
-    world.answer(world.hear("initialize"), HANDSHAKE)
-    world.hear("notifications/initialized")
+    world.answer(world.take_sent("initialize"), HANDSHAKE)
+    world.take_sent("notifications/initialized")
 
 
 def status(world: Driver, id: str) -> Status:
@@ -44,17 +46,17 @@ def order(world: Driver, command: Command) -> None:
         world._note(world.engine.receive_command(one.id, command, world.now))
 
 
-# --- What waits -----------------------------------------------------------------------------------------------------
+# --- Timers -----------------------------------------------------------------------------------------------------------
 
 
 def timers(world: Driver) -> set[str]:
-    """The purposes of all that is waited for, of links."""
+    """The purposes of the timers of links that run."""
     return {purpose for purpose, _ in tables(world.engine)["timers"]} & set(TIMERS)
 
 
 def starting() -> Driver:
     world = driver()
-    newcomer(world, "http", "pipe").initialize()
+    new_client(world, "http", "pipe").initialize()
     return world
 
 
@@ -67,9 +69,9 @@ def probed() -> Driver:
 
 def listening() -> Driver:
     world = driver()
-    newcomer(world, "http", "http").initialize()
-    world.answer(world.hear("initialize"), HANDSHAKE, session="S1")
-    world.acknowledge(world.hear("notifications/initialized"))
+    new_client(world, "http", "http").initialize()
+    world.answer(world.take_sent("initialize"), HANDSHAKE, session="S1")
+    world.acknowledge(world.take_sent("notifications/initialized"))
     return world
 
 
@@ -89,7 +91,7 @@ def levelling() -> Driver:
 def learning() -> Driver:
     both = pair()
     both.client.request("1", "tools/call", '{"name":"t"}')
-    assert both.world.hears("tools/list")
+    assert both.world.was_sent("tools/list")
     return both.world
 
 
@@ -97,7 +99,7 @@ def subscribing() -> Driver:
     world = bridge()
     client = modern(world, "pipe")
     client.request("server/discover")
-    emerge(world)
+    start_stateless_server(world)
     client.request("subscriptions/listen", notifications={"toolsListChanged": True})
     return world
 
@@ -107,7 +109,7 @@ def idle() -> Driver:
     client = connect(world, "pipe", "pipe")
     client.request("1", "ping")
     client.request("2", "tools/list")
-    world.answer(world.hear("tools/list"))
+    world.answer(world.take_sent("tools/list"))
     return world
 
 
@@ -124,40 +126,42 @@ WAITING = {
 
 
 @pytest.mark.parametrize("purpose", WAITING)
-def test_nothing_is_waited_for_of_a_server_that_was_stopped(purpose: str) -> None:
-    """Whatever it was that was waited for."""
+def test_a_stopped_server_leaves_no_timer(purpose: str) -> None:
+    """The stop removes a link's timer, whichever of them was running."""
     world = WAITING[purpose]()
     assert purpose in timers(world)
     order(world, Command.STOP)
     assert not timers(world)
 
 
-# --- What is told ---------------------------------------------------------------------------------------------------
+# --- Reports and errors -----------------------------------------------------------------------------------------------
 
 
-def test_a_loss_is_noted_with_its_reason_and_counted_as_what_it_is() -> None:
-    """One that had worked is no failure; one that did not come up is, whosever it is."""
+def test_a_lost_server_is_noted_with_the_reason_and_a_failed_start_is_counted() -> None:
+    """The loss of a server that had worked is not counted as a failure. One that does not come up is, whether it is a
+    process or over HTTP."""
     world = driver()
     connect(world, "http", "pipe")
     before = len(world.log)
     world.end(child(world), DIED)
-    told = [effect for effect in world.log[before:] if isinstance(effect, Note)]
-    (lost,) = [note for note in told if note.text.startswith("upstream lost")]
+    notes = [effect for effect in world.log[before:] if isinstance(effect, Note)]
+    (lost,) = [note for note in notes if note.text.startswith("upstream lost")]
     assert (lost.level, lost.server) == ("warning", "pipe")
     assert lost.text.endswith("exited with code 1")
     now = status(world, "pipe")
     assert now.failures == 0
     assert now.last_error.endswith("exited with code 1")
-    newcomer(world, "http", "http").initialize()
-    world.end(world.hear("initialize").channel, Cause(End.UNREACHABLE, "connection refused"))
+    new_client(world, "http", "http").initialize()
+    world.end(world.take_sent("initialize").channel, Cause(End.UNREACHABLE, "connection refused"))
     now = status(world, "http")
     assert (now.state, now.failures) == ("failed", 1)
     assert "connection refused" in now.last_error
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
-def test_what_may_have_run_is_of_unknown_outcome_even_if_it_waits_again(method: str) -> None:
-    """A request that only reads is sent again; where that cannot be, it may have run all the same."""
+def test_a_request_that_may_have_run_has_an_unknown_outcome_even_if_it_is_queued_again(method: str) -> None:
+    """A request that only reads is sent again. If it cannot be, its outcome is unknown all the same, because it may
+    have run."""
     world = driver()
     client = connect(world, "http", "pipe")
     channel = client.request("1", method, "{}")
@@ -167,33 +171,33 @@ def test_what_may_have_run_is_of_unknown_outcome_even_if_it_waits_again(method: 
         assert not world.messages(channel)
         fresh = client.request("2", "tools/call", "{}")
         world.end(child(world), DIED)
-    said = world.said(channel)["error"]
-    assert (said["code"], said["data"]) == (-31001, {"outcome": "unknown"})
-    assert said["message"].endswith(f"exited with code 1. {method} may have run; it is not repeated")
+    error = world.only_message(channel)["error"]
+    assert (error["code"], error["data"]) == (-31001, {"outcome": "unknown"})
+    assert error["message"].endswith(f"exited with code 1. {method} may have run; it is not repeated")
     if fresh is not None:
-        said = world.said(fresh)["error"]
-        assert (said["code"], said["data"]) == (-31004, {"outcome": "not_executed"})
-        assert said["message"].startswith("the server could not be started: ")
+        error = world.only_message(fresh)["error"]
+        assert (error["code"], error["data"]) == (-31004, {"outcome": "not_executed"})
+        assert error["message"].startswith("the server could not be started: ")
 
 
-def test_what_waited_to_be_sent_goes_up_when_the_server_is_back() -> None:
-    """It had not been sent: it waited for the server to be told how much to log."""
+def test_a_call_that_was_not_sent_yet_is_sent_when_the_server_is_back() -> None:
+    """The call had not been sent, because it waited for the server to confirm `logging/setLevel`."""
     world, client, _ = served()
     channel = client.call(level="debug")
-    world.hear("logging/setLevel")
+    world.take_sent("logging/setLevel")
     world.end(child(world), DIED)
-    rise(world)
-    world.answer(world.hear("logging/setLevel"))
-    world.answer(world.hear("tools/call"), '{"content":[]}')
+    start_legacy_server(world)
+    world.answer(world.take_sent("logging/setLevel"))
+    world.answer(world.take_sent("tools/call"), '{"content":[]}')
     assert client.answered(channel)["result"]["content"] == []
 
 
-# --- A shared process -----------------------------------------------------------------------------------------------
+# --- A shared process -------------------------------------------------------------------------------------------------
 
 
 def shared(sharing: Sharing, count: int) -> tuple[Driver, list[Client]]:
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=sharing))
-    clients = [newcomer(world, "pipe", "s") for _ in range(count)]
+    clients = [new_client(world, "pipe", "s") for _ in range(count)]
     for number, client in enumerate(clients):
         able = '{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}'
         client.initialize(able)
@@ -215,22 +219,22 @@ def named(text: str) -> str:
 
 
 def test_calls_that_waited_their_turn_keep_their_order_through_a_loss() -> None:
-    """The one that ran is of unknown outcome; the others run one after the other, before what came later."""
+    """The call that ran has an unknown outcome. The others run one after the other, before a later one."""
     world, clients = shared(Sharing.SERIAL, 4)
     for number, client in enumerate(clients[:3]):
         client.request("1", "tools/call", named(str(number)))
-    world.hear("tools/call")
+    world.take_sent("tools/call")
     world.end(child(world), DIED)
     assert last(world, clients[0])["error"]["data"] == {"outcome": "unknown"}  # type: ignore[index]
     clients[3].request("1", "tools/call", named("3"))
     up_again(world)
     for number in (1, 2, 3):
-        call = world.hear("tools/call")
-        assert not world.hears("tools/call"), "one at a time"
+        call = world.take_sent("tools/call")
+        assert not world.was_sent("tools/call"), "one at a time"
         assert call.frame["params"] == {"name": str(number)}
         world.answer(call)
         assert "result" in last(world, clients[number])
-    assert not world.heard
+    assert not world.unread
 
 
 def test_turns_are_taken_in_the_order_of_the_calls() -> None:
@@ -238,59 +242,60 @@ def test_turns_are_taken_in_the_order_of_the_calls() -> None:
     for number, client in enumerate(clients):
         client.request("1", "tools/call", named(str(number)))
     for number in range(4):
-        call = world.hear("tools/call")
+        call = world.take_sent("tools/call")
         assert call.frame["params"] == {"name": str(number)}
         world.answer(call)
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_a_call_that_was_cancelled_asks_nothing_of_another_process(is_lost: bool) -> None:
-    """Of the one that had it, it may; so a question there could be anybody's."""
+def test_a_cancelled_call_cannot_ask_in_the_next_process(is_lost: bool) -> None:
+    """A cancelled call may still ask in the process that had it, so a question there could belong to either client. In
+    the next process only the open call can ask."""
     world, (first, second) = shared(Sharing.CONCURRENT, 2)
     first.request("1", "tools/call", named("a"))
-    world.hear("tools/call")
+    world.take_sent("tools/call")
     first.notify("notifications/cancelled", '{"requestId":1}')
-    world.hear("notifications/cancelled")
+    world.take_sent("notifications/cancelled")
     if is_lost:
         world.end(child(world), DIED)
         second.request("0", "tools/list")
         up_again(world)
-        world.answer(world.hear("tools/list"))
+        world.answer(world.take_sent("tools/list"))
     second.request("1", "tools/call", named("b"))
-    world.hear("tools/call")
-    world.say(child(world), request('"q"', "elicitation/create", '{"message":"m","requestedSchema":{}}'))
+    world.take_sent("tools/call")
+    world.send(child(world), request('"q"', "elicitation/create", '{"message":"m","requestedSchema":{}}'))
     if is_lost:
         assert last(world, second)["method"] == "elicitation/create"
     else:
-        assert "error" in world.hear("").frame
+        assert "error" in world.take_sent("").frame
 
 
 @pytest.mark.parametrize("sharing", [Sharing.NONE, Sharing.CONCURRENT])
-def test_who_waits_for_a_first_start_learns_that_it_failed(sharing: Sharing) -> None:
-    """Nothing is started again for that, and nobody is kept."""
+def test_each_client_that_waits_for_a_first_start_gets_its_failure(sharing: Sharing) -> None:
+    """Each client gets an error, no process is started again, and no link is kept."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=sharing))
-    channels = [newcomer(world, "http", "s").initialize() for _ in range(2)]
+    channels = [new_client(world, "http", "s").initialize() for _ in range(2)]
     count = spawned(world)
     for dial in [dial for dial in world.every(Dial) if isinstance(dial.target, Spawn)]:
         world.end(dial.channel, DIED)
     for channel in channels:
-        said = world.said(channel)["error"]
-        assert said["code"] == -31004
-        assert said["message"] == "the server could not be started: exited with code 1"
-        assert said["data"]["outcome"] == "not_executed"
+        error = world.only_message(channel)["error"]
+        assert error["code"] == -31004
+        assert error["message"] == "the server could not be started: exited with code 1"
+        assert error["data"]["outcome"] == "not_executed"
     assert spawned(world) == count
     assert not timers(world) - {"linger"}
 
 
-# --- Bringing it back -----------------------------------------------------------------------------------------------
+# --- Bringing it back -------------------------------------------------------------------------------------------------
 
 
 def awaited(up: str) -> tuple[Driver, Client]:
-    """A server that somebody waits for news of."""
+    """Returns a server that a client has a subscription with."""
     world = driver(limits=Limits(restart_backoff_s=4.0, restart_backoff_max_s=8.0))
     client = connect(world, "http", up, listens=up == "http")
     client.request("9", "resources/subscribe", '{"uri":"a:b"}')
-    world.answer(world.hear("resources/subscribe"))
+    world.answer(world.take_sent("resources/subscribe"))
     return world, client
 
 
@@ -308,31 +313,31 @@ def test_a_process_that_does_not_come_back_is_started_after_a_pause_each_time() 
     assert counts == [0, 1] * 3
 
 
-def test_who_forgets_its_sessions_again_and_again_is_not_kept_busy() -> None:
-    """The first time a new one is made at once, then after a pause."""
+def test_a_server_that_forgets_its_sessions_again_and_again_gets_pauses() -> None:
+    """The first new session is made at once, the next one after a pause."""
     world, client = awaited("http")
 
-    def greetings() -> int:
-        return len([heard for heard in world.heard if heard.frame.get("method") == "initialize"])
+    def initialize_count() -> int:
+        return len([received for received in world.unread if received.frame.get("method") == "initialize"])
 
     def forget() -> None:
         stream = world.last_dial(Listen).channel
         world.end(stream, FORGOTTEN)
 
     forget()
-    assert greetings() == 1
-    world.shake_hands(session="S2", listens=True)
-    world.answer(world.hear("resources/subscribe"))
+    assert initialize_count() == 1
+    world.start_server(session="S2", listens=True)
+    world.answer(world.take_sent("resources/subscribe"))
     forget()
-    assert greetings() == 0
+    assert initialize_count() == 0
     world.wait(3.9)
-    assert greetings() == 0
+    assert initialize_count() == 0
     world.wait(0.1)
-    assert greetings() == 1
+    assert initialize_count() == 1
     assert client.session is not None
 
 
-def test_the_report_of_a_stopped_server_holds_nothing_of_it() -> None:
+def test_the_report_of_a_stopped_server_has_nothing_in_flight() -> None:
     scenes: list[Callable[[], Driver]] = [*WAITING.values()]
     for scene in scenes:
         world = scene()

@@ -1,12 +1,14 @@
-"""Each step of a handshake is waited for exactly so long, says why it failed, and is taken in its turn."""
+"""Tests of the handshake: how long each step may take, which error says why it failed, and in which order requests are
+sent."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from driving import Client, Driver, connect, driver, newcomer
-from isthmus.core.base.effects import Cause, Close, Connected, Dial, End, Join, Listen, Post, Spawn
+from driving import Client, Driver, connect, driver, new_client
+from isthmus.core.base.effects import Close, Dial, Join, Listen, Post, Spawn
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import LATEST_MODERN, Era
@@ -29,48 +31,48 @@ LIMITS = Limits(probe_timeout_s=3.0, probe_start_timeout_s=5.0, start_timeout_s=
 
 
 def world_of(kind: Kind, **rest: Any) -> tuple[Driver, Client]:
-    """A server, and a client with a session that has said nothing."""
+    """Returns a server, and a client with a session that has sent nothing."""
     limits = rest.pop("limits", LIMITS)
     world = driver(ServerPlan(id="s", kind=kind, **rest), limits=limits)
-    return world, newcomer(world, "http", "s")
+    return world, new_client(world, "http", "s")
 
 
-def message(world: Driver, channel: int) -> str:
-    said = world.said(channel)["error"]["message"]  # type: ignore[arg-type]
-    assert isinstance(said, str)
-    return said
+def error_message(world: Driver, channel: int) -> str:
+    text = world.only_message(channel)["error"]["message"]  # type: ignore[arg-type]
+    assert isinstance(text, str)
+    return text
 
 
-# --- How long -------------------------------------------------------------------------------------------------------
+# --- Timeouts ---------------------------------------------------------------------------------------------------------
 
 
 @KINDS
 @pytest.mark.parametrize(("plan_s", "wait_s"), [(None, 40.0), (7.5, 7.5)])
-def test_a_start_is_waited_for_as_its_plan_says_or_else_the_limits(
+def test_the_start_timeout_is_that_of_the_plan_or_else_of_the_limits(
     kind: Kind, plan_s: float | None, wait_s: float
 ) -> None:
     world, client = world_of(kind, start_timeout_s=plan_s)
     channel = client.initialize()
     if kind is Kind.PIPE:
         connect_child(world)
-    world.hear("initialize")
+    world.take_sent("initialize")
     world.wait(wait_s - 0.1)
     assert not world.messages(channel)
     world.wait(0.1)
     verb = "started" if kind is Kind.PIPE else "connected to"
     reason = f"it did not answer within {wait_s:g} s of being started"
-    assert message(world, channel) == f"the server could not be {verb}: {reason}"
+    assert error_message(world, channel) == f"the server could not be {verb}: {reason}"
 
 
 @pytest.mark.parametrize(("kind", "wait_s"), [(Kind.PIPE, 5.0), (Kind.HTTP, 3.0), (Kind.SOCKET, 3.0)])
 @pytest.mark.parametrize("era", [None, Era.STATELESS])
-def test_a_probe_is_waited_for_longer_where_a_process_has_to_start(kind: Kind, wait_s: float, era: Era | None) -> None:
-    """Then the other era is tried, where it may be; else that is its end."""
+def test_the_probe_timeout_is_longer_if_a_process_has_to_start(kind: Kind, wait_s: float, era: Era | None) -> None:
+    """After the timeout the other era is tried, or, with a forced era, the start has failed."""
     world, client = world_of(kind, era=era)
     channel = modern_call(client)
     if kind is not Kind.HTTP:
         connect_child(world)
-    probe = world.hear("server/discover")
+    probe = world.take_sent("server/discover")
     world.wait(wait_s - 0.1)
     assert not world.messages(channel)
     assert probe.channel not in world.closed
@@ -79,69 +81,69 @@ def test_a_probe_is_waited_for_longer_where_a_process_has_to_start(kind: Kind, w
         assert world.closed[probe.channel] == Close(probe.channel, reason="spoken to in another way")
         if kind is not Kind.HTTP:
             connect_child(world)
-        assert world.hears("initialize")
+        assert world.was_sent("initialize")
     else:
         verb = "started" if kind is Kind.PIPE else "connected to"
         reason = f"it did not answer server/discover within {wait_s:g} s"
-        assert message(world, channel) == f"the server could not be {verb}: {reason}"
+        assert error_message(world, channel) == f"the server could not be {verb}: {reason}"
 
 
 @KINDS
 @pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS])
-def test_what_sends_our_greeting_back_is_no_server(kind: Kind, era: Era) -> None:
-    """At once, and with nothing said to it that it would send back as its answer."""
+def test_a_peer_that_echoes_is_no_server(kind: Kind, era: Era) -> None:
+    """The start fails at once, and nothing more is sent that would come back as an answer."""
     world, client = world_of(kind)
     channel = client.initialize() if era is Era.HANDSHAKE else modern_call(client)
     if kind is Kind.PIPE:
         connect_child(world)
-    greeting = world.hear("initialize" if era is Era.HANDSHAKE else "server/discover")
-    world.reply(greeting, greeting.raw)
+    initial = world.take_sent("initialize" if era is Era.HANDSHAKE else "server/discover")
+    world.reply(initial, initial.raw)
     verb = "started" if kind is Kind.PIPE else "connected to"
-    reason = f"it sends back what it is sent, expected an answer to {greeting.frame['method']}"
-    assert message(world, channel) == f"the server could not be {verb}: {reason}"
-    assert not world.heard
-    assert greeting.channel in world.closed
+    reason = f"it sends back what it is sent, expected an answer to {initial.frame['method']}"
+    assert error_message(world, channel) == f"the server could not be {verb}: {reason}"
+    assert not world.unread
+    assert initial.channel in world.closed
 
 
-def test_requests_wait_for_the_event_stream_so_long_and_no_longer() -> None:
+def test_requests_wait_for_the_event_stream_up_to_a_bound() -> None:
     world, client = world_of(Kind.HTTP)
     channel = client.initialize()
-    world.answer(world.hear("initialize"), HANDSHAKE, session="S1")
+    world.answer(world.take_sent("initialize"), HANDSHAKE, session="S1")
     client.session = world.sent[channel][-1].session
     client.request("1", "tools/list")
-    world.acknowledge(world.hear("notifications/initialized"))
+    world.acknowledge(world.take_sent("notifications/initialized"))
     world.wait(1.9)
-    assert not world.hears("tools/list")
+    assert not world.was_sent("tools/list")
     world.wait(0.1)
-    assert world.hears("tools/list")
+    assert world.was_sent("tools/list")
 
 
 @KINDS
-def test_requests_wait_for_what_is_subscribed_so_long_and_no_longer(kind: Kind) -> None:
+def test_requests_wait_for_the_subscription_up_to_a_bound(kind: Kind) -> None:
     world = driver(modern_plan(kind), limits=LIMITS)
-    client = newcomer(world, "http", kind.value)
+    client = new_client(world, "http", kind.value)
     channel = client.initialize()
     listen = discovered(world, '{"tools":{"listChanged":true}}', grants=False)
     assert listen is not None
     client.session = world.sent[channel][-1].session
     client.request("1", "resources/list")
     world.wait(1.9)
-    assert not world.hears("resources/list")
+    assert not world.was_sent("resources/list")
     world.wait(0.1)
-    assert world.hears("resources/list")
+    assert world.was_sent("resources/list")
 
 
-def test_a_server_that_failed_is_tried_again_after_its_pause_and_who_asks_before_is_told_when() -> None:
+def test_a_failed_server_is_tried_again_after_a_pause_which_the_error_names() -> None:
     world = driver(limits=Limits(restart_backoff_s=4.0))
     client = connect(world, "http", "pipe")
     world.end(world.last_dial(Spawn).channel, DIED)
     first = client.request("1", "tools/list")
     world.end(world.last_dial(Spawn).channel, DIED)
-    assert "could not be started" in message(world, first)
+    assert "could not be started" in error_message(world, first)
     world.wait(1.3)
     dials = len(world.dials)
     early = client.request("2", "tools/list")
-    assert message(world, early).endswith("exited with code 1; it is tried again in 2.7 s at the earliest")
+    assert error_message(world, early).endswith("exited with code 1; it is tried again in 2.7 s at the earliest")
     assert len(world.dials) == dials
     world.wait(2.7)
     client.request("3", "tools/list")
@@ -154,32 +156,32 @@ def timers(world: Driver) -> set[str]:
 
 @KINDS
 @pytest.mark.parametrize("answer", ["yes", "no", "turned"])
-def test_what_was_answered_is_waited_for_no_more(kind: Kind, answer: str) -> None:
-    """Neither the probe, when the server has said which era it speaks, nor the start, when it is ready."""
+def test_the_timer_of_an_answered_step_ends(kind: Kind, answer: str) -> None:
+    """The probe timer ends when the server's era is known, and the start timer when the server is ready."""
     world, client = world_of(kind)
     modern_call(client)
     if kind is Kind.PIPE:
         connect_child(world)
     assert {"probe", "start"} <= timers(world)
     if answer == "yes":
-        world.answer(world.hear("server/discover"), discovery())
+        world.answer(world.take_sent("server/discover"), discovery())
         assert not {"probe", "start"} & timers(world)
         return
-    fail(world, world.hear("server/discover"), -32601, status=404)
+    fail(world, world.take_sent("server/discover"), -32601, status=404)
     if kind is Kind.PIPE:
         connect_child(world)
     assert "probe" not in timers(world)
     assert "start" in timers(world)
     if answer == "turned":
-        world.answer(world.hear("initialize"), HANDSHAKE, session="S1")
-        world.acknowledge(world.hear("notifications/initialized"))
+        world.answer(world.take_sent("initialize"), HANDSHAKE, session="S1")
+        world.acknowledge(world.take_sent("notifications/initialized"))
         if kind is Kind.HTTP:
             assert "listening" in timers(world)
             world.end(world.last_dial(Listen).channel, refused(405))
         assert not {"probe", "start", "listening"} & timers(world)
 
 
-# --- Why not --------------------------------------------------------------------------------------------------------
+# --- Failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,142 +193,148 @@ def test_what_was_answered_is_waited_for_no_more(kind: Kind, answer: str) -> Non
     ],
 )
 @KINDS
-def test_a_discovery_that_is_of_no_use_says_why(kind: Kind, text: str | None, reason: str | None) -> None:
-    """An error of the server's own is passed as it is."""
+def test_an_unusable_discovery_fails_with_a_reason(kind: Kind, text: str | None, reason: str | None) -> None:
+    """An error of the server itself is passed on unchanged."""
     world, client = world_of(kind, era=Era.STATELESS)
     channel = client.initialize()
     if kind is Kind.PIPE:
         connect_child(world)
     if text is None:
-        fail(world, world.hear("server/discover"), -32099, "not today")
-        assert world.said(channel)["error"]["code"] == -32099
-        assert message(world, channel) == "not today"
+        fail(world, world.take_sent("server/discover"), -32099, "not today")
+        assert world.only_message(channel)["error"]["code"] == -32099
+        assert error_message(world, channel) == "not today"
         assert any(note.endswith("it refused server/discover") for note in world.notes("warning"))
     else:
-        world.answer(world.hear("server/discover"), text)
-        assert message(world, channel).endswith(f": {reason}")
+        world.answer(world.take_sent("server/discover"), text)
+        assert error_message(world, channel).endswith(f": {reason}")
 
 
 @KINDS
-def test_of_several_revisions_the_latest_that_is_known_is_spoken(kind: Kind) -> None:
+def test_the_latest_known_revision_of_several_is_spoken(kind: Kind) -> None:
     world, client = world_of(kind, era=Era.STATELESS)
     channel = client.initialize()
     if kind is Kind.PIPE:
         connect_child(world)
-    world.answer(world.hear("server/discover"), discovery(revisions=("2025-11-25", LATEST_MODERN, "2099-01-01")))
+    world.answer(world.take_sent("server/discover"), discovery(revisions=("2025-11-25", LATEST_MODERN, "2099-01-01")))
     client.session = world.sent[channel][-1].session
     client.request("1", "resources/list")
-    meta = world.hear("resources/list").frame["params"]["_meta"]
+    meta = world.take_sent("resources/list").frame["params"]["_meta"]
     assert meta["io.modelcontextprotocol/protocolVersion"] == LATEST_MODERN
 
 
 @KINDS
-def test_a_server_that_names_its_revision_is_asked_in_that_once(kind: Kind) -> None:
-    """The second refusal is its answer."""
+def test_a_server_that_names_its_revision_is_asked_once_in_that_revision(kind: Kind) -> None:
+    """A second refusal is the answer of the server."""
     world, client = world_of(kind, era=Era.STATELESS)
     channel = client.initialize()
     if kind is Kind.PIPE:
         connect_child(world)
     for _ in range(2):
         assert not world.messages(channel)
-        fail(world, world.hear("server/discover"), -32022, data={"supported": [LATEST_MODERN]})
-    assert world.said(channel)["error"]["code"] == -32022
-    assert not world.heard
+        fail(world, world.take_sent("server/discover"), -32022, data={"supported": [LATEST_MODERN]})
+    assert world.only_message(channel)["error"]["code"] == -32022
+    assert not world.unread
 
 
 @KINDS
 @pytest.mark.parametrize("how", ["refuses", "dies"])
-def test_one_era_that_fails_gives_way_to_the_other_and_the_first_error_is_told(kind: Kind, how: str) -> None:
-    """When neither is spoken."""
+def test_the_other_era_is_tried_after_a_failure_and_the_client_gets_one_error(kind: Kind, how: str) -> None:
+    """The client gets one error if neither era is spoken."""
     world, client = world_of(kind)
     channel = modern_call(client)
     if kind is Kind.PIPE:
         connect_child(world)
-    fail(world, world.hear("server/discover"), -32601, "who is there", status=404)
+    fail(world, world.take_sent("server/discover"), -32601, "who is there", status=404)
     if kind is Kind.PIPE:
         assert [effect.reason for effect in world.every(Close)] == ["spoken to in another way"]
         connect_child(world)
     assert len([dial for dial in world.every(Dial) if isinstance(dial.target, Spawn)]) == 2 * (kind is Kind.PIPE)
-    heard = world.hear("initialize")
+    received = world.take_sent("initialize")
     if how == "refuses":
-        fail(world, heard, -32602, "no, again")
+        fail(world, received, -32602, "no, again")
     else:
-        world.end(heard.channel, DIED if kind is Kind.PIPE else refused(500))
-    assert "error" in world.said(channel)
-    assert world.said(channel)["error"]["message"]
-    assert not world.heard
+        world.end(received.channel, DIED if kind is Kind.PIPE else refused(500))
+    assert "error" in world.only_message(channel)
+    assert world.only_message(channel)["error"]["message"]
+    assert not world.unread
 
 
 @pytest.mark.parametrize("status", [400, 404, 405])
-def test_who_is_reached_in_neither_way_is_described_with_both(status: int) -> None:
-    """Streamable HTTP first, then HTTP+SSE."""
+def test_the_error_of_an_unreachable_server_names_both_transports(status: int) -> None:
+    """The error has the reason over Streamable HTTP first, then the one over HTTP+SSE."""
     world, client = world_of(Kind.HTTP, may_fall_back=True, era=Era.HANDSHAKE)
     channel = client.initialize()
-    refuse(world, world.hear("initialize"), status)
+    refuse(world, world.take_sent("initialize"), status)
     join = world.last_dial(Join)
     world.end(join.channel, Cause(End.UNREACHABLE, "nobody there"))
-    said = message(world, channel)
-    first, _, second = said.partition("; over HTTP+SSE ")
+    text = error_message(world, channel)
+    first, _, second = text.partition("; over HTTP+SSE ")
     assert first.startswith("the server could not be connected to: over Streamable HTTP ")
     assert str(status) in first
     assert second == "nobody there"
 
 
-# --- In turn --------------------------------------------------------------------------------------------------------
+# --- Order ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_for_a_server_goes_up_in_its_order_whatever_it_is() -> None:
-    """Requests and notifications, with the headers of their client."""
+def test_queued_messages_are_sent_in_the_order_in_which_they_came() -> None:
+    """Requests and notifications are sent in one order, with the headers of their client."""
     world = driver()
-    client = newcomer(world, "http", "http", headers=(("x-who", "ann"),))
+    client = new_client(world, "http", "http", headers=(("x-who", "ann"),))
     channel = client.initialize()
-    world.answer(world.hear("initialize"), HANDSHAKE, session="S1")
+    world.answer(world.take_sent("initialize"), HANDSHAKE, session="S1")
     client.session = world.sent[channel][-1].session
     client.request("1", "tools/list")
     client.notify("vendor/a", '{"n":1}')
     client.request("2", "prompts/list")
     client.notify("vendor/b")
-    world.acknowledge(world.hear("notifications/initialized"))
-    assert not world.heard
+    world.acknowledge(world.take_sent("notifications/initialized"))
+    assert not world.unread
     world.end(world.last_dial(Listen).channel, refused(405))
-    assert [heard.frame["method"] for heard in world.heard] == ["tools/list", "vendor/a", "prompts/list", "vendor/b"]
-    for heard in world.heard:
-        assert heard.post is not None
-        assert ("x-who", "ann") in heard.post.headers
-        assert heard.post.session == "S1"
+    assert [received.frame["method"] for received in world.unread] == [
+        "tools/list",
+        "vendor/a",
+        "prompts/list",
+        "vendor/b",
+    ]
+    for received in world.unread:
+        assert received.post is not None
+        assert ("x-who", "ann") in received.post.headers
+        assert received.post.session == "S1"
 
 
-def test_the_event_stream_is_asked_for_in_the_session_that_was_begun() -> None:
+def test_the_event_stream_is_opened_in_the_session_that_was_begun() -> None:
     world = driver()
-    client = newcomer(world, "http", "http", headers=(("x-who", "ann"),))
+    client = new_client(world, "http", "http", headers=(("x-who", "ann"),))
     client.initialize()
-    greeting = world.hear("initialize")
-    world.open(greeting.channel, Connected(session="S7"))
-    world.say(greeting.channel, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (greeting.id, HANDSHAKE.encode()))
-    world.end(greeting.channel)
-    world.acknowledge(world.hear("notifications/initialized"))
+    initial = world.take_sent("initialize")
+    world.open(initial.channel, Connected(session="S7"))
+    world.send(initial.channel, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (initial.id, HANDSHAKE.encode()))
+    world.end(initial.channel)
+    world.acknowledge(world.take_sent("notifications/initialized"))
     target = world.last_dial(Listen).target
     assert isinstance(target, Listen)
     assert (target.server, target.session, target.revision) == ("http", "S7", "2025-11-25")
     assert (target.headers, target.last_event_id, target.cookies) == ((("x-who", "ann"),), None, ())
 
 
-def test_only_what_is_to_be_greeted_with_is_sent_before_the_greeting() -> None:
-    """A client without sessions alone makes the first question one of discovery; one with a session does not."""
+def test_only_the_first_request_of_the_handshake_is_sent_at_first() -> None:
+    """A client without a session makes `server/discover` the first request, a client with a session `initialize`.
+    Nothing else is sent before its response."""
     for down, method in (("modern", "server/discover"), ("legacy", "initialize")):
         world = bridge(ServerPlan(id="s", kind=Kind.HTTP))
         if down == "modern":
             modern(world, "s").call()
         else:
-            newcomer(world, "http", "s").initialize()
-        (heard,) = world.heard
-        assert heard.frame["method"] == method
-        assert isinstance(heard.post, Post)
-        assert heard.post.session is None
+            new_client(world, "http", "s").initialize()
+        (received,) = world.unread
+        assert received.frame["method"] == method
+        assert isinstance(received.post, Post)
+        assert received.post.session is None
 
 
-def test_a_shared_server_that_one_with_a_session_waits_for_is_greeted_with_one() -> None:
-    """Though others wait that have none."""
+def test_a_shared_server_gets_a_handshake_if_any_waiting_client_has_a_session() -> None:
+    """A waiting client with a session decides, though clients without one wait too."""
     world = bridge(ServerPlan(id="s", kind=Kind.PIPE, sharing=Sharing.CONCURRENT))
     modern(world, "s").call()
     connect_child(world)
@@ -334,27 +342,27 @@ def test_a_shared_server_that_one_with_a_session_waits_for_is_greeted_with_one()
     connect_child(world)
     world.end(world.last_dial(Spawn).channel, DIED)
     world.wait(100)
-    newcomer(world, "http", "s").initialize()
+    new_client(world, "http", "s").initialize()
     connect_child(world)
-    assert world.hears("initialize")
-    assert not world.hears("server/discover")
+    assert world.was_sent("initialize")
+    assert not world.was_sent("server/discover")
 
 
 @KINDS
-def test_a_server_that_comes_up_fails_no_more(kind: Kind) -> None:
-    """What is reported of it follows, but for what is counted in all."""
+def test_a_server_that_comes_up_is_no_longer_failed(kind: Kind) -> None:
+    """The status shows it as running, and keeps the total of failures."""
     world, client = world_of(kind)
     client.initialize()
     if kind is Kind.PIPE:
         world.end(world.last_dial(Spawn).channel, DIED)
     else:
-        world.end(world.hear("initialize").channel, Cause(End.UNREACHABLE, "nobody there"))
+        world.end(world.take_sent("initialize").channel, Cause(End.UNREACHABLE, "nobody there"))
     (before,) = world.engine.report()
     assert (before.state, before.failures) == ("failed", 1)
     world.wait(60)
-    again = newcomer(world, "http", "s", "another")
+    again = new_client(world, "http", "s", "another")
     channel = again.initialize()
-    world.shake_hands(session="S1")
+    world.start_server(session="S1")
     again.session = world.sent[channel][-1].session
     (now,) = world.engine.report()
     assert (now.state, now.failures, now.starts) == ("running", 1, 2)

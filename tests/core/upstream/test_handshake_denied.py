@@ -1,10 +1,11 @@
-"""Servers of HTTP whose handshake begins no session, and which are asked if they need one: what is learnt of that."""
+"""Tests of servers over HTTP whose handshake begins no session: they are asked whether they speak the stateless era,
+and the answer is remembered."""
 
 from __future__ import annotations
 
 import pytest
-from driving import FORGOTTEN, GONE, Driver, driver, newcomer
-from isthmus.core.base.effects import Cause, End
+from driving import FORGOTTEN, GONE, Driver, driver, new_client
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.limits import Limits
 from stateless_driving import modern
 
@@ -14,32 +15,34 @@ BUSY = Cause(End.REFUSED, status=503)
 
 
 def asked(**limits: float) -> Driver:
-    """A world whose one server is being asked, after its handshake."""
+    """Returns a driver whose one server has got `server/discover` after its handshake."""
     world = driver(limits=Limits(**limits))
-    newcomer(world, "http", "http").initialize()
-    world.answer(world.hear("initialize"), HELLO, session=None)
-    assert [heard.frame["method"] for heard in world.heard] == ["server/discover"]
+    new_client(world, "http", "http").initialize()
+    world.answer(world.take_sent("initialize"), HELLO, session=None)
+    assert [received.frame["method"] for received in world.unread] == ["server/discover"]
     return world
 
 
-def settle(world: Driver, how: str) -> None:
-    """Be a server that has no such thing, or does not say; it goes on with the handshake that it has answered."""
+def settle(world: Driver, how: str, probe_timeout_s: float = Limits().probe_timeout_s) -> None:
+    """Answers `server/discover` in the way that `how` names, and finishes the handshake."""
     if how == "silence":
-        world.wait(world.engine._desk.limits.probe_timeout_s)
-        world.hear("server/discover")
+        world.wait(probe_timeout_s)
+        world.take_sent("server/discover")
     elif how == "unknown":
-        heard = world.hear("server/discover")
-        world.reply(heard, UNKNOWN % heard.id)
+        received = world.take_sent("server/discover")
+        world.reply(received, UNKNOWN % received.id)
     else:
-        world.end(world.hear("server/discover").channel, {"refused": FORGOTTEN, "busy": BUSY, "broken": GONE}[how])
-    world.acknowledge(world.hear("notifications/initialized"))
+        world.end(world.take_sent("server/discover").channel, {"refused": FORGOTTEN, "busy": BUSY, "broken": GONE}[how])
+    world.acknowledge(world.take_sent("notifications/initialized"))
 
 
-def tried(world: Driver) -> str:
-    """How the next client without a session makes the server be spoken to first."""
+def first_method(world: Driver) -> str:
+    """The first method that the server gets for the next client without a session."""
     modern(world, "http").call()
-    (heard,) = [heard for heard in world.heard if heard.frame["method"] in ("initialize", "server/discover")]
-    return str(heard.frame["method"])
+    (received,) = [
+        received for received in world.unread if received.frame["method"] in ("initialize", "server/discover")
+    ]
+    return str(received.frame["method"])
 
 
 @pytest.mark.parametrize(
@@ -52,33 +55,33 @@ def tried(world: Driver) -> str:
         ("broken", "server/discover"),
     ],
 )
-def test_only_what_it_says_is_believed_of_a_server(how: str, first: str) -> None:
-    """One that denies it is not asked again for a client without sessions; one that was silent is."""
+def test_a_denial_is_believed_and_silence_is_not(how: str, first: str) -> None:
+    """A server that denies the stateless era is not asked again for a client without sessions. A silent one is."""
     world = asked()
     settle(world, how)
-    assert tried(world) == first
+    assert first_method(world) == first
 
 
 @pytest.mark.parametrize("how", ["unknown", "refused"])
 def test_a_denial_is_believed_for_so_long(how: str) -> None:
-    """And from when it came, not from when it was asked for."""
+    """The time is counted from the answer, not from the question."""
     for waited_s, first in ((49.0, "initialize"), (50.0, "server/discover")):
-        world = asked(verdict_ttl_s=50.0)
+        world = asked(server_era_ttl_s=50.0)
         world.wait(1.0)
         settle(world, how)
         world.wait(waited_s)
-        assert tried(world) == first
+        assert first_method(world) == first
 
 
 @pytest.mark.parametrize("how", ["unknown", "refused", "silence", "busy", "broken"])
-def test_whatever_it_says_others_with_sessions_do_not_have_it_asked_again_so_soon(how: str) -> None:
-    """It counts from when it was asked, and not from what it said."""
-    world = asked(verdict_ttl_s=50.0, probe_timeout_s=0.5)
-    settle(world, how)
+def test_the_question_is_not_repeated_so_soon_for_clients_with_sessions(how: str) -> None:
+    """The time is counted from the question, not from the answer."""
+    world = asked(server_era_ttl_s=50.0, probe_timeout_s=0.5)
+    settle(world, how, probe_timeout_s=0.5)
     for waited_s, is_asked in ((0.0, False), (39.0, False), (11.0, True)):
         world.wait(waited_s)
-        newcomer(world, "http", "http").initialize()
-        world.answer(world.hear("initialize"), HELLO, session=None)
-        assert world.hears("server/discover") is is_asked
+        new_client(world, "http", "http").initialize()
+        world.answer(world.take_sent("initialize"), HELLO, session=None)
+        assert world.was_sent("server/discover") is is_asked
         if not is_asked:
-            world.acknowledge(world.hear("notifications/initialized"))
+            world.acknowledge(world.take_sent("notifications/initialized"))

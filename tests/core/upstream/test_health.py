@@ -1,4 +1,5 @@
-"""How a server fares is counted, and after some failures in a row it is left alone, longer each time."""
+"""Tests of a server's health: starts and failures are counted, and after some failures in a row the server is left
+alone, longer each time."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from isthmus.core.upstream.health import Health
 LIMITS = Limits(crash_loop_failures=3, crash_loop_pause_s=10.0, crash_loop_pause_max_s=60.0)
 
 
-def told(health: Health) -> tuple[int, int, int, bool, str, bool]:
+def fields(health: Health) -> tuple[int, int, int, bool, str, bool]:
     return (
         health.starts,
         health.failures,
@@ -20,31 +21,32 @@ def told(health: Health) -> tuple[int, int, int, bool, str, bool]:
     )
 
 
-def test_of_a_server_that_was_never_started_nothing_is_known() -> None:
+def test_a_server_that_was_never_started_has_no_history() -> None:
     health = Health(LIMITS)
-    assert told(health) == (0, 0, 0, False, "", False)
+    assert fields(health) == (0, 0, 0, False, "", False)
     assert health.why_not(-1e9) is None
     assert health.pause_left(-1e9) == 0.0
 
 
 def test_each_event_is_counted_where_it_belongs() -> None:
-    """A start; a server that is not ours; a process that failed; one that came up; one that answered."""
+    """Events are a start, a refusal by a server that is no process of ours, a process that failed, one that came up,
+    and one that answered."""
     health = Health(LIMITS)
     health.receive_start()
     health.receive_start()
-    assert told(health) == (2, 0, 0, False, "", False)
+    assert fields(health) == (2, 0, 0, False, "", False)
     health.receive_refusal("no route")
-    assert told(health) == (2, 1, 0, True, "no route", False)
+    assert fields(health) == (2, 1, 0, True, "no route", False)
     health.receive_failure("died", 0.0)
     health.receive_failure("died again", 0.0)
-    assert told(health) == (2, 3, 2, True, "died again", False)
+    assert fields(health) == (2, 3, 2, True, "died again", False)
     health.receive_ready()
-    assert told(health) == (2, 3, 2, False, "died again", False)
+    assert fields(health) == (2, 3, 2, False, "died again", False)
     health.receive_proof()
-    assert told(health) == (2, 3, 0, False, "died again", False)
+    assert fields(health) == (2, 3, 0, False, "died again", False)
 
 
-def test_refusals_by_others_make_no_loop() -> None:
+def test_refusals_by_a_remote_server_are_no_crash_loop() -> None:
     health = Health(LIMITS)
     for _ in range(9):
         health.receive_refusal("no")
@@ -61,13 +63,13 @@ def test_the_pause_is_doubled_with_each_failure_up_to_its_bound(failures: int, p
     assert health.why_not(100.0 + pause_s) is None
     assert health.pause_left(101.0 + pause_s) == 0.0
     if pause_s:
-        said = f"it failed {failures} times in a row, and is left alone for {pause_s:.0f} s: it died"
-        assert health.why_not(100.0) == said
+        reason = f"it failed {failures} times in a row, and is left alone for {pause_s:.0f} s: it died"
+        assert health.why_not(100.0) == reason
         assert health.why_not(99.5 + pause_s) is not None
 
 
 def test_the_pause_stays_a_number_whatever_has_failed() -> None:
-    """Sixteen times it is doubled, and no more."""
+    """The pause is doubled sixteen times and no more, so that it does not overflow."""
     health = Health(Limits(crash_loop_failures=1, crash_loop_pause_s=1.0, crash_loop_pause_max_s=1e9))
     pauses = []
     for _ in range(5000):
@@ -78,13 +80,13 @@ def test_the_pause_stays_a_number_whatever_has_failed() -> None:
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_an_order_forgets_what_has_been(is_stopped: bool) -> None:
-    """But for what is counted in all."""
+def test_an_order_resets_the_failures_in_a_row(is_stopped: bool) -> None:
+    """Only the total of failures and the last error remain."""
     health = Health(LIMITS)
     for _ in range(4):
         health.receive_failure("no", 0.0)
     health.receive_order(is_stopped=is_stopped)
-    assert told(health) == (0, 4, 0, False, "no", is_stopped)
+    assert fields(health) == (0, 4, 0, False, "no", is_stopped)
     assert health.pause_left(0.0) == 0.0
     assert health.why_not(0.0) == ("it is stopped; start it first" if is_stopped else None)
     health.receive_order(is_stopped=False)

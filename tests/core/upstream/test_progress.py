@@ -1,5 +1,5 @@
-"""Several messages at once: what one read of a server's stream brought is one input, and progress in it goes on as one
-order. What clients get is the same as if each message had come alone."""
+"""Tests of progress that comes in groups: one read of a server's stream is one input, and its progress leaves as one
+order. Clients get the same as if each message had come alone."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 from driving import Client, Driver, connect, driver
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Close, Connected, Effect, Note, Pause, Resume, Send, SendEvents
+from isthmus.core.base.effects import Close, Effect, Note, Pause, Resume, Send, SendEvents
+from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
-from isthmus.core.upstream.progress import METHOD_STOP_MAX, further, retold, row_at
-from stateless_driving import parked, served
+from isthmus.core.upstream.progress import METHOD_STOP_MAX, further, row_at, with_token
+from stateless_driving import served, suspended
 from streaming import Call, call_of
 
 PLAIN = '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{}}}}}'
@@ -39,11 +40,11 @@ ODD = [
     '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progress\\u0054oken":{},"progress":{}}}}}',
     '{{"jsonrpc":"2.0","id":"q{1}","method":"elicitation/create","params":{{"q":{0}}}}}',
 ]
-"""Progress of a token, and others, that are not to be taken for the plainest form, or that are it all the same."""
+"""Messages that are like progress in its plainest form. Some of them count as that form, others must not."""
 
 
 def flat(effects: list[Effect]) -> Iterator[Effect]:
-    """What they mean, message by message."""
+    """The effects with each group of events split into single messages."""
     for effect in effects:
         if not isinstance(effect, SendEvents):
             yield effect
@@ -54,12 +55,12 @@ def flat(effects: list[Effect]) -> Iterator[Effect]:
 
 
 def shown(effects: list[Effect]) -> list[Any]:
-    """The same without the white space and the order of an envelope's members, which may differ."""
+    """The effects without white space and member order, in which the envelopes may differ."""
     out: list[Any] = []
     for effect in flat(effects):
         if isinstance(effect, Send):
-            said = json.loads(effect.message) if effect.message else None
-            out.append((effect.channel, said, effect.event_id, effect.retry_ms, effect.is_last))
+            frame = json.loads(effect.message) if effect.message else None
+            out.append((effect.channel, frame, effect.event_id, effect.retry_ms, effect.is_last))
         elif not isinstance(effect, Pause | Resume):
             out.append(effect)
     return out
@@ -73,21 +74,21 @@ class World:
         self.client: Client = connect(self.driver, down, server)
         self.calls: list[Call] = [call_of(self.driver, self.client, id_raw) for id_raw in ("1", "2")]
 
-    def messages(self, rows: list[tuple[int, int, int]]) -> list[bytes]:
-        """Of each: of which call, in which form, and how many."""
+    def messages(self, groups: list[tuple[int, int, int]]) -> list[bytes]:
+        """The messages of groups of (call, form, count)."""
         forms = [PLAIN, *ODD]
-        tokens = [call.heard.id for call in self.calls] + [99]
-        steps = [(whose, form) for whose, form, count in rows for _ in range(count)]
-        return [forms[form].format(tokens[whose], at).encode() for at, (whose, form) in enumerate(steps)]
+        tokens = [call.received.id for call in self.calls] + [99]
+        steps = [(index, form) for index, form, count in groups for _ in range(count)]
+        return [forms[form].format(tokens[index], at).encode() for at, (index, form) in enumerate(steps)]
 
     def resumed(self, call: Call) -> list[Any]:
-        """What a client is told that has seen the first event of a call's stream only."""
+        """The events that a client gets after it has seen the first event of a call's stream only."""
         self.driver.end(call.channel)
         channel = self.client.resume(f"{self.calls.index(call) + 1}-1")
         return [(send.event_id, json.loads(send.message)) for send in self.driver.sent[channel]]
 
 
-ROWS = st.tuples(st.integers(0, 2), st.just(0), st.integers(1, 6)) | st.tuples(
+GROUPS = st.tuples(st.integers(0, 2), st.just(0), st.integers(1, 6)) | st.tuples(
     st.integers(0, 2), st.integers(0, len(ODD)), st.just(1)
 )
 
@@ -95,25 +96,25 @@ ROWS = st.tuples(st.integers(0, 2), st.just(0), st.integers(1, 6)) | st.tuples(
 @given(
     down=st.sampled_from(["pipe", "http"]),
     server=st.sampled_from(["pipe", "http"]),
-    batches=st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=6),
+    batches=st.lists(st.lists(GROUPS, min_size=1, max_size=4), max_size=6),
     limits=st.sampled_from(
         [Limits(), Limits(events_max=3), Limits(events_per_session_max_bytes=300), Limits(events_max_bytes=400)]
     ),
 )
 @settings(deadline=None)
-def test_at_once_is_the_same_as_one_by_one(
+def test_messages_that_come_at_once_have_the_effects_of_single_ones(
     down: str, server: str, batches: list[list[tuple[int, int, int]]], limits: Limits
 ) -> None:
     together, apart = World(down, server, limits), World(down, server, limits)
     for batch in batches:
-        heard = together.calls[0].heard.channel
+        received = together.calls[0].received.channel
         messages = together.messages(batch)
         engine, world = together.driver.engine, together.driver
-        said = engine.receive_messages(heard, messages, world.now)
+        grouped = engine.receive_messages(received, messages, world.now)
         singly: list[Effect] = []
         for message in messages:
-            singly += apart.driver.engine.receive_message(heard, message, apart.driver.now)
-        assert shown(said) == shown(singly)
+            singly += apart.driver.engine.receive_message(received, message, apart.driver.now)
+        assert shown(grouped) == shown(singly)
         assert engine.next_timeout() == apart.driver.engine.next_timeout()
     if down == "http" and any(batches):
         for one, other in zip(together.calls, apart.calls, strict=True):
@@ -125,30 +126,30 @@ def plain(token: int, count: int, size: int = 0, first: int = 0) -> list[bytes]:
     return [text.format(token, step, "x" * size).encode() for step in range(first, first + count)]
 
 
-def test_a_row_is_one_order_and_all_of_it_can_be_had_again() -> None:
+def test_a_group_is_one_order_and_all_of_it_can_be_resumed() -> None:
     world = driver()
     client = connect(world, "http", "http")
     call = call_of(world, client)
-    steps = plain(call.heard.id, 10)
-    effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
+    steps = plain(call.received.id, 10)
+    effects = world.engine.receive_messages(call.received.channel, steps, world.now)
     first, rest = effects
     assert isinstance(first, Send) and isinstance(rest, SendEvents)
     assert (first.event_id, *rest.event_ids) == tuple(f"1-{number}" for number in range(1, 11))
-    wanted = [step.replace(b'"progressToken":%d' % call.heard.id, b'"progressToken":"t"') for step in steps]
+    wanted = [step.replace(b'"progressToken":%d' % call.received.id, b'"progressToken":"t"') for step in steps]
     assert list(rest.messages) == wanted[1:]
     world.end(call.channel)
     channel = client.resume("1-4")
     assert world.messages(channel) == wanted[4:]
 
 
-def test_what_went_takes_no_room() -> None:
+def test_events_that_were_dropped_take_no_room() -> None:
     world = driver(limits=Limits(events_max=3, events_per_session_max_bytes=2000))
     client = connect(world, "http", "http")
     call = call_of(world, client)
     call.progress()
     for turn in range(50):
-        steps = plain(call.heard.id, 5, first=1 + 5 * turn)
-        effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
+        steps = plain(call.received.id, 5, first=1 + 5 * turn)
+        effects = world.engine.receive_messages(call.received.channel, steps, world.now)
         assert [type(effect) for effect in effects] == [SendEvents], "there is room, so one look is enough"
     world.end(call.channel)
     assert world.event_ids(client.resume("1-1")) == ["1-249", "1-250", "1-251"]
@@ -157,7 +158,7 @@ def test_what_went_takes_no_room() -> None:
 @pytest.mark.parametrize("is_at_once", [True, False])
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("received", "passed"),
     [
         (["0", "0", "2", "1", "2", "2.5", "2.5", "2.25", "3"], [0, 2, 2.5, 3]),
         (["-3", "-4", "-2.5e0", "-2.6", "0"], [-3, -2.5, 0]),
@@ -165,21 +166,23 @@ def test_what_went_takes_no_room() -> None:
         (["1e400", "2e400", "5"], [float("inf")]),
     ],
 )
-def test_what_does_not_increase_is_not_passed_on(said: list[str], told: list[float], up: str, is_at_once: bool) -> None:
-    """A server towards its client must only say more; towards the proxy it may have said anything."""
+def test_progress_that_does_not_increase_is_not_passed_on(
+    received: list[str], passed: list[float], up: str, is_at_once: bool
+) -> None:
+    """Progress to a client must increase. Progress from a server may be anything."""
     world = driver()
     call = call_of(world, connect(world, "http", up))
-    messages = [PLAIN.format(call.heard.id, each).encode() for each in said]
+    messages = [PLAIN.format(call.received.id, each).encode() for each in received]
     if is_at_once:
-        effects = world.engine.receive_messages(call.heard.channel, messages, world.now)
+        effects = world.engine.receive_messages(call.received.channel, messages, world.now)
     else:
-        effects = [e for each in messages for e in world.engine.receive_message(call.heard.channel, each, world.now)]
+        effects = [e for each in messages for e in world.engine.receive_message(call.received.channel, each, world.now)]
     frames = [json.loads(effect.message) for effect in flat(effects) if isinstance(effect, Send)]
-    assert [frame["params"]["progress"] for frame in frames] == told
+    assert [frame["params"]["progress"] for frame in frames] == passed
 
 
-def test_what_does_not_increase_is_a_sign_of_life() -> None:
-    """The call's time to answer begins anew."""
+def test_progress_that_does_not_increase_restarts_the_reply_timeout() -> None:
+    """The reply timeout begins anew with it."""
     world = driver(limits=Limits(reply_timeout_s=10.0))
     call = call_of(world, connect(world, "http", "http"))
     for _ in range(3):
@@ -188,106 +191,106 @@ def test_what_does_not_increase_is_a_sign_of_life() -> None:
     assert [frame.get("method") for frame in world.frames(call.channel)] == ["notifications/progress"]
 
 
-def test_a_row_in_a_call_without_event_ids() -> None:
+def test_a_group_in_a_call_without_event_ids() -> None:
     world = driver()
     call = call_of(world, connect(world, "http", "pipe", revision="2024-11-05"))
-    (effect,) = world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3), world.now)
+    (effect,) = world.engine.receive_messages(call.received.channel, plain(call.received.id, 3), world.now)
     assert isinstance(effect, SendEvents)
     assert (len(effect.messages), effect.event_ids) == (3, ())
 
 
-def test_a_call_between_two_that_did_not_ask_for_progress_hears_nothing() -> None:
+def test_a_call_that_did_not_ask_for_progress_gets_none() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
     call = call_of(world, client)
     client.request("2", "tools/call", "{}")
-    other = world.hear("tools/call")
-    steps = [*plain(call.heard.id, 2), *plain(other.id, 2), *plain(call.heard.id, 2, first=2)]
-    effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
-    told = [effect for effect in flat(effects) if isinstance(effect, Send)]
-    assert [effect.channel for effect in told] == 4 * [call.channel]
+    other = world.take_sent("tools/call")
+    steps = [*plain(call.received.id, 2), *plain(other.id, 2), *plain(call.received.id, 2, first=2)]
+    effects = world.engine.receive_messages(call.received.channel, steps, world.now)
+    sent = [effect for effect in flat(effects) if isinstance(effect, Send)]
+    assert [effect.channel for effect in sent] == 4 * [call.channel]
 
 
-@pytest.mark.parametrize("is_parked", [False, True])
+@pytest.mark.parametrize("is_suspended", [False, True])
 @pytest.mark.parametrize("up", ["pipe", "http"])
-def test_clients_without_sessions_are_told_the_same_as_one_by_one(up: str, is_parked: bool) -> None:
-    """Also where a call waits for its client, and its progress for the client's next request."""
-    told: list[list[Any]] = []
+def test_clients_without_sessions_get_the_same_as_one_by_one(up: str, is_suspended: bool) -> None:
+    """Progress of a suspended call is kept for the client's next request."""
+    sent: list[list[Any]] = []
     for at_once in (True, False):
         world, client, _ = served(up)
-        if is_parked:
-            heard, _, _ = parked(world, client, token="t")
+        if is_suspended:
+            received, _, _ = suspended(world, client, token="t")
         else:
             client.call(token="t")
-            heard = world.hear("tools/call")
-            if heard.post is not None:
-                world.open(heard.channel, Connected())
-        steps = plain(heard.id, 3)
+            received = world.take_sent("tools/call")
+            if received.post is not None:
+                world.open(received.channel, Connected())
+        steps = plain(received.id, 3)
         if at_once:
-            effects = world.engine.receive_messages(heard.channel, steps, world.now)
-            assert len(effects) == (not is_parked)
+            effects = world.engine.receive_messages(received.channel, steps, world.now)
+            assert len(effects) == (not is_suspended)
         else:
-            effects = [e for step in steps for e in world.engine.receive_message(heard.channel, step, world.now)]
-        told.append(shown(effects))
-    assert told[0] == told[1]
-    assert len(told[0]) == (0 if is_parked else 3)
+            effects = [e for step in steps for e in world.engine.receive_message(received.channel, step, world.now)]
+        sent.append(shown(effects))
+    assert sent[0] == sent[1]
+    assert len(sent[0]) == (0 if is_suspended else 3)
 
 
-def test_what_comes_behind_the_end_of_a_channel_is_dropped() -> None:
+def test_messages_after_the_end_of_a_channel_are_dropped() -> None:
     world = driver()
     call = call_of(world, connect(world, "http", "pipe"))
     world.engine.receive_stop(world.now)
-    assert world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3), world.now) == []
+    assert world.engine.receive_messages(call.received.channel, plain(call.received.id, 3), world.now) == []
 
 
 @pytest.mark.parametrize("count", [2, 40])
-def test_whoever_takes_too_little_holds_its_server_back(count: int) -> None:
+def test_a_slow_client_pauses_its_server(count: int) -> None:
     limits = Limits(outbox_high_bytes=1000, outbox_low_bytes=500)
     world = driver(limits=limits)
     call = call_of(world, connect(world, "http", "http"))
-    steps = plain(call.heard.id, count, size=1000)
-    effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
-    assert [effect for effect in effects if isinstance(effect, Pause)] == [Pause(channel=call.heard.channel)]
+    steps = plain(call.received.id, count, size=1000)
+    effects = world.engine.receive_messages(call.received.channel, steps, world.now)
+    assert [effect for effect in effects if isinstance(effect, Pause)] == [Pause(channel=call.received.channel)]
     unsent = sum(len(effect.message) for effect in flat(effects) if isinstance(effect, Send))
     assert world.engine.receive_sent(call.channel, unsent - 501, world.now) == []
-    assert world.engine.receive_sent(call.channel, 1, world.now) == [Resume(channel=call.heard.channel)]
+    assert world.engine.receive_sent(call.channel, 1, world.now) == [Resume(channel=call.received.channel)]
 
 
-def test_who_shares_a_server_and_takes_nothing_is_let_go() -> None:
+def test_a_client_of_a_shared_server_that_reads_nothing_is_dropped() -> None:
     limits = Limits(outbox_high_bytes=500, outbox_low_bytes=500, outbox_max_bytes=2000)
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, sharing=Sharing.CONCURRENT), limits=limits)
     call = call_of(world, connect(world, "http", "pipe"))
     for turn in range(3):
-        world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, 500, 3 * turn), world.now)
-    effects = world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, 500, 9), world.now)
+        world.engine.receive_messages(call.received.channel, plain(call.received.id, 3, 500, 3 * turn), world.now)
+    effects = world.engine.receive_messages(call.received.channel, plain(call.received.id, 3, 500, 9), world.now)
     assert not [effect for effect in effects if isinstance(effect, Pause)]
-    assert not [effect for effect in effects if isinstance(effect, SendEvents)], "it is let go already"
+    assert not [effect for effect in effects if isinstance(effect, SendEvents)], "it was dropped already"
 
 
-def test_progress_puts_off_the_end_of_a_silent_call() -> None:
+def test_progress_puts_off_the_reply_timeout() -> None:
     world = driver(limits=Limits(reply_timeout_s=10.0))
     call = call_of(world, connect(world, "http", "http"))
     world.wait(9.0)
-    world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3), world.now)
+    world.engine.receive_messages(call.received.channel, plain(call.received.id, 3), world.now)
     world.wait(9.0)
     assert not world.sent[call.channel]
     world.wait(1.0)
-    assert "said nothing for 10 s" in world.said(call.channel)["error"]["message"]
+    assert "said nothing for 10 s" in world.only_message(call.channel)["error"]["message"]
 
 
 @pytest.mark.parametrize("form", range(len(ODD)))
-def test_only_what_each_reader_takes_for_the_same_is_a_row(form: int) -> None:
-    """Whatever else is in it is left to those who read everything."""
+def test_only_an_unambiguous_message_is_grouped(form: int) -> None:
+    """A message is grouped only if every JSON reader finds the same in it. All other messages are decoded in full."""
     message = ODD[form].format(7, 1).encode()
     row = row_at([message], 0)
-    told = None if row is None else retold(row, b'"t"')
+    passed = None if row is None else with_token(row, b'"t"')
     if form in (2, 3, 4, 15):
-        assert told == [message.replace(b'"progressToken":7', b'"progressToken":"t"')]
+        assert passed == [message.replace(b'"progressToken":7', b'"progressToken":"t"')]
     else:
-        assert told is None
+        assert passed is None
 
 
-def test_what_names_its_method_late_is_not_searched_for_it() -> None:
+def test_a_method_name_after_so_many_bytes_is_not_searched_for() -> None:
     padded = b" " * METHOD_STOP_MAX + PLAIN.format(7, 1).encode()
     assert row_at([padded], 0) is None
     assert row_at([PLAIN.format(7, 1).encode(), padded], 0) is not None
@@ -296,7 +299,7 @@ def test_what_names_its_method_late_is_not_searched_for_it() -> None:
 @given(texts=st.lists(st.text(max_size=6), min_size=1, max_size=4), token=st.integers(0, 120))
 @settings(deadline=None)
 def test_a_text_is_not_taken_for_a_token(texts: list[str], token: int) -> None:
-    """Whatever a message says, its token changes, and nothing else."""
+    """The token of a message is replaced, and nothing else, whatever text the message contains."""
     frames = [
         {
             "jsonrpc": "2.0",
@@ -308,31 +311,31 @@ def test_a_text_is_not_taken_for_a_token(texts: list[str], token: int) -> None:
     plainer = [
         {**frame, "params": {**frame["params"], "message": text}} for frame, text in zip(frames, texts, strict=True)
     ]
-    for said in (frames, plainer):
-        messages = [json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() for frame in said]
+    for variant in (frames, plainer):
+        messages = [json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() for frame in variant]
         row = row_at(messages, 0)
-        told = None if row is None else retold(row, b'"t"')
-        if told is not None:
+        passed = None if row is None else with_token(row, b'"t"')
+        if passed is not None:
             renamed = [message.replace(b'n":%d,' % token, b'n":"t",', 1) for message in messages]
-            assert [json.loads(message) for message in told] == [json.loads(message) for message in renamed]
+            assert [json.loads(message) for message in passed] == [json.loads(message) for message in renamed]
 
 
-def test_notes_are_the_same_for_what_is_no_message() -> None:
+def test_notes_about_invalid_messages_are_the_same() -> None:
     together, apart = driver(), driver()
     one, other = (call_of(world, connect(world, "http", "http")) for world in (together, apart))
-    garbage = [b"no message", b"[]", *plain(one.heard.id, 2), b"{", b'{"jsonrpc":"2.0","id":99,"result":{}}']
-    said = together.engine.receive_messages(one.heard.channel, garbage, together.now)
+    garbage = [b"no message", b"[]", *plain(one.received.id, 2), b"{", b'{"jsonrpc":"2.0","id":99,"result":{}}']
+    grouped = together.engine.receive_messages(one.received.channel, garbage, together.now)
     singly = [
         effect
         for message in garbage
-        for effect in apart.engine.receive_message(other.heard.channel, message, apart.now)
+        for effect in apart.engine.receive_message(other.received.channel, message, apart.now)
     ]
-    assert [e for e in said if isinstance(e, Note | Close)] == [e for e in singly if isinstance(e, Note | Close)]
-    assert [e for e in said if isinstance(e, Note)]
+    assert [e for e in grouped if isinstance(e, Note | Close)] == [e for e in singly if isinstance(e, Note | Close)]
+    assert [e for e in grouped if isinstance(e, Note)]
 
 
 @pytest.mark.parametrize(
-    ("told", "raw", "now"),
+    ("last", "raw", "now"),
     [
         (1.0, b"2", 2),
         (1.0, b"1", None),
@@ -347,6 +350,6 @@ def test_notes_are_the_same_for_what_is_no_message() -> None:
         (1.0, None, 1.0),
     ],
 )
-def test_what_goes_back_or_stands_is_no_news(told: float, raw: bytes | None, now: float | None) -> None:
-    """What is no number is passed on, and changes nothing."""
-    assert further(told, raw) == now
+def test_a_value_that_does_not_increase_is_not_passed_on(last: float, raw: bytes | None, now: float | None) -> None:
+    """A value that is no number is passed on, and changes nothing."""
+    assert further(last, raw) == now

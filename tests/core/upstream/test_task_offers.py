@@ -1,4 +1,4 @@
-"""What clients are told of tasks, and what of a call says which tool it is for."""
+"""Tests of the task offers: the tasks extension is left out of capabilities, and a call names its tool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TASKS = b'"io.modelcontextprotocol/tasks":{}'
     ],
 )
 def test_the_extension_alone_is_left_out(capabilities: bytes, shown: bytes) -> None:
-    """What else is declared stays as it was written; an object that held nothing else goes with it."""
+    """All other declarations stay as they were written. An `extensions` object that held nothing else goes too."""
     assert without_extension(capabilities) == shown
 
 
@@ -40,7 +40,7 @@ def test_the_extension_alone_is_left_out(capabilities: bytes, shown: bytes) -> N
         (b'{"name":"a","name":"b"}', ""),
     ],
 )
-def test_a_tool_that_cannot_be_read_is_none(params: bytes | None, tool: str) -> None:
+def test_an_unreadable_tool_name_is_empty(params: bytes | None, tool: str) -> None:
     reply = Reply(Stream(None), ends_channel=True, can_stream=False)
     exchange = Exchange(
         ExchangeKey(ChannelId(1), 0),

@@ -1,4 +1,4 @@
-"""Which tasks clients are shown: for each offer, each server and each client, by its tools and its capabilities."""
+"""Tests of the tasks that clients are shown, for each offer, server and client, by its tools and its capabilities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from driving import Client, connect, driver
-from isthmus.core.base.effects import PipeOpening
+from isthmus.core.base.events import PipeOpening
 from isthmus.core.base.plan import Kind, Offer, ServerPlan, TaskRules
 from isthmus.core.base.revisions import Era
 from task_clients import handle
@@ -24,7 +24,7 @@ OURS = (Offer.AUTO, Offer.ALWAYS)
 def shown(
     rules: TaskRules, *, has_tasks: bool, revision: str, is_own: bool = False
 ) -> tuple[Any, dict[str, str | None]]:
-    """What a client sees of tasks: the capability, and what each tool says."""
+    """The tasks that a client sees: the capability, and the `taskSupport` of each tool."""
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, tasks=rules))
     capabilities = json.dumps({"tools": {}} | ({"tasks": TASKS} if has_tasks else {}))
     if is_own:
@@ -32,7 +32,7 @@ def shown(
         assert client.pipe is not None
         world.open(client.pipe, PipeOpening("pipe", "", "http://here", (), is_own=True))
         client.initialize(f'{{"protocolVersion":"{revision}","capabilities":{{}}}}')
-        world.shake_hands(capabilities=capabilities, revision=revision)
+        world.start_server(capabilities=capabilities, revision=revision)
         greeting = json.loads(world.messages(client.pipe)[-1])
         client.notify("notifications/initialized")
         world.sent[client.pipe].clear()
@@ -42,8 +42,8 @@ def shown(
             json.loads(m) for c in world.sent for m in world.messages(c) if b"protocolVersion" in m and b'"result"' in m
         )
     channel = client.request("1", "tools/list")
-    while world.hears("tools/list"):
-        world.answer(world.hear("tools/list"), json.dumps({"tools": TOOLS}))
+    while world.was_sent("tools/list"):
+        world.answer(world.take_sent("tools/list"), json.dumps({"tools": TOOLS}))
     tools = json.loads(world.messages(channel)[-1])["result"]["tools"]
     words = {tool["name"]: tool.get("execution", {}).get("taskSupport") for tool in tools}
     return greeting["result"]["capabilities"].get("tasks"), words
@@ -53,9 +53,9 @@ def shown(
 @pytest.mark.parametrize("offer", list(Offer))
 @pytest.mark.parametrize("has_tasks", [True, False])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_what_is_shown_of_tasks(revision: str, has_tasks: bool, offer: Offer, of_b: Offer | None) -> None:
-    """A server's own as it declares them, unless they are not to be; calls that are made tasks here are so if it is
-    wished; and to who knows no tasks, none. One rule may be another for one tool."""
+def test_the_tasks_that_are_shown(revision: str, has_tasks: bool, offer: Offer, of_b: Offer | None) -> None:
+    """A server's own task support is shown as declared, unless the offer is "never". Calls that become tasks here are
+    shown as optional. A client that knows no tasks is shown none. One tool may have a rule of its own."""
     rules = TaskRules(offer=offer, tools=() if of_b is None else (("b", of_b),))
     offers = {name: of_b if name == "b" and of_b is not None else offer for name in DECLARED}
     are_some = offer is not Offer.NEVER or of_b not in (None, Offer.NEVER)
@@ -77,14 +77,15 @@ def test_what_is_shown_of_tasks(revision: str, has_tasks: bool, offer: Offer, of
 
 @pytest.mark.parametrize("has_tasks", [True, False])
 @pytest.mark.parametrize("offer", list(Offer))
-def test_who_asks_for_the_proxy_itself_is_shown_what_the_server_says(offer: Offer, has_tasks: bool) -> None:
-    """Whatever others are offered."""
+def test_own_sessions_are_shown_the_declarations_of_the_server(offer: Offer, has_tasks: bool) -> None:
+    """The proxy's own sessions see the server's declarations, whatever other clients are offered."""
     _, words = shown(TaskRules(offer=offer), has_tasks=has_tasks, revision="2025-11-25", is_own=True)
     assert words == DECLARED
 
 
-def test_who_must_declare_tasks_is_told_how_and_is_served_once_it_does() -> None:
-    """A tool that is called as a task only, where the plan is strict: what the refusal names is all that is missing."""
+def test_a_client_that_must_declare_tasks_is_told_how_and_then_served() -> None:
+    """A strict plan refuses a plain call of a tool that is called as a task only. The refusal names all that is
+    missing."""
     world = scene(Era.HANDSHAKE, has_tasks=True, strict=True)
     party = world.party(Era.STATELESS, is_plain=True)
     refused = world.ask(party.call("a", "must")).error

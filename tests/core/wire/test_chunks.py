@@ -1,4 +1,4 @@
-"""Bytes that are gathered in pieces: the same as one string of bytes that grows."""
+"""Bytes that are gathered in pieces equal one string of bytes that grows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.wire import chunks
-from isthmus.core.wire.chunks import SMALL_SIZE_BYTES, Pieces
+from isthmus.core.wire.chunks import SMALL_SIZE_BYTES, Chunks
 
 
 @given(parts=st.lists(st.binary(max_size=6), max_size=8), count=st.integers(0, 12), prefix=st.binary(max_size=2))
 def test_pieces_are_what_they_would_be_joined(parts: list[bytes], count: int, prefix: bytes) -> None:
-    """However large they are, and again after they were taken."""
+    """Pieces of any size are joined in order, and again after some were taken."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "SMALL_SIZE_BYTES", 3)
-        gathered, whole = Pieces(), b"".join(parts)
+        gathered, whole = Chunks(), b"".join(parts)
 
         def take_pieces() -> bytes:
             taken = gathered.take_pieces(count)
@@ -31,15 +31,15 @@ def test_pieces_are_what_they_would_be_joined(parts: list[bytes], count: int, pr
             assert (gathered.size_bytes, gathered.copy_beginning(count), gathered.startswith(b"")) == (0, b"", False)
 
 
-def test_some_of_the_first_piece_can_be_left_out() -> None:
-    gathered = Pieces()
+def test_the_beginning_of_the_first_piece_can_be_left_out() -> None:
+    gathered = Chunks()
     for part in (b"abc", b"de"):
         gathered.append(part)
     assert gathered.take(2) == b"cde"
 
 
 def test_small_pieces_are_put_together_and_large_ones_are_not_copied() -> None:
-    gathered = Pieces()
+    gathered = Chunks()
     small, large = b"s" * (SMALL_SIZE_BYTES - 1), b"l" * SMALL_SIZE_BYTES
     for part in (b"first", small, b"x", large, b"y", b"z", large):
         gathered.append(part)

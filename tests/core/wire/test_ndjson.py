@@ -1,4 +1,4 @@
-"""Lines: what arrives is the split at LF, within the limit, however it was cut up and at linear cost."""
+"""Newline-delimited JSON: lines are split at LF, within the limit, however they were cut, at linear cost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cut(stream: bytes, at: list[int]) -> list[bytes]:
 
 
 def expected(stream: bytes, limit: int) -> list[Line | Oversize | Truncated]:
-    """The obvious reader: it has the whole stream and all the memory it wants."""
+    """The obvious reader, which has the whole stream and all the memory it wants."""
     events: list[Line | Oversize | Truncated] = []
     *lines, rest = stream.split(b"\n")
     head_max = min(4096, limit)
@@ -56,9 +56,9 @@ def expected(stream: bytes, limit: int) -> list[Line | Oversize | Truncated]:
 
 @given(stream=STREAMS, limit=st.integers(1, 24) | st.just(EVERYTHING), at=st.lists(st.integers(0, 120), max_size=8))
 def test_long_lines_in_pieces_are_the_same_lines(stream: bytes, limit: int, at: list[int]) -> None:
-    """Whatever counts as long, and as a crumb."""
+    """The bounds of long lines and small pieces make no difference."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ndjson, "CRUMB_SIZE_MAX_BYTES", 3)
+        patch.setattr(ndjson, "SMALL_SIZE_MAX_BYTES", 3)
         reader = LineReader(line_size_max_bytes=limit, joined_size_max_bytes=4)
         events: list[Line | Oversize | Truncated] = []
         for chunk in cut(stream, at):
@@ -69,7 +69,7 @@ def test_long_lines_in_pieces_are_the_same_lines(stream: bytes, limit: int, at: 
 
 
 def test_a_long_line_is_not_copied() -> None:
-    """But for its last pieces, where these are crumbs."""
+    """Only small pieces at its end are joined."""
     pieces = [bytes([65 + i]) * 5000 for i in range(9)]
     reader = LineReader(line_size_max_bytes=EVERYTHING, joined_size_max_bytes=40_000)
     for piece in pieces:
@@ -83,13 +83,13 @@ def test_a_long_line_is_not_copied() -> None:
 
 @given(stream=STREAMS, limit=st.integers(1, 24) | st.just(EVERYTHING), at=st.lists(st.integers(0, 120), max_size=8))
 def test_lines_are_the_split_at_lf_however_they_arrive(stream: bytes, limit: int, at: list[int]) -> None:
-    """Any cutting gives what the obvious reader gives, below and above the limit."""
+    """The result is that of the obvious reader, below and above the limit, however the stream is cut."""
     assert feed(cut(stream, at), limit) == expected(stream, limit)
 
 
 @given(stream=STREAMS, limit=st.integers(1, 24))
 def test_one_byte_at_a_time(stream: bytes, limit: int) -> None:
-    """The finest cutting of all."""
+    """A stream may arrive byte by byte."""
     assert feed([stream[i : i + 1] for i in range(len(stream))], limit) == expected(stream, limit)
 
 
@@ -102,7 +102,7 @@ JSON = st.recursive(
 
 @given(values=st.lists(JSON, max_size=5), indent=st.none() | st.just(1), at=st.lists(st.integers(0, 400), max_size=5))
 def test_every_message_comes_back(values: list[object], indent: int | None, at: list[int]) -> None:
-    """Encoded, cut and read again, each JSON text means the same, pretty-printed or not, escaped or not."""
+    """An encoded message means the same when it was cut and read again, pretty-printed or not, escaped or not."""
     texts = [json.dumps(v, indent=indent, ensure_ascii=indent is None) for v in values]
     stream = b"".join(encode_line(t.encode("utf-8", "surrogatepass").replace(b"\n", b"\r\n")) for t in texts)
     assert stream.count(b"\n") == len(values)
@@ -142,7 +142,7 @@ def test_the_limit_is_exact_and_the_next_line_is_whole() -> None:
 
 
 def test_the_head_of_a_dropped_line_is_kept() -> None:
-    """Of an oversize or truncated line 4096 bytes are kept, to find its owner by."""
+    """The first 4096 bytes of an oversize or truncated line are kept, to find its id."""
     long = b'{"id":7,' + b"x" * 10_000
     assert feed([long, b"\n"], 9000) == [Oversize(long[:4096], len(long), long[-320:])]
     assert feed([long], 9000) == [Truncated(long[:4096])]
@@ -264,7 +264,7 @@ def test_no_more_than_the_limit_is_buffered(piece_size_bytes: int) -> None:
 
 @given(texts=st.lists(st.sampled_from([b"", b"{}", b"[\r\n]", b"x" * 9, b"y" * 10, b"\r" * 10]), max_size=8))
 def test_several_messages_are_encoded_as_one_by_one(texts: list[bytes]) -> None:
-    """In at most two pieces for each large one, and one more."""
+    """Each large message adds at most two pieces, and one more is for the rest."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ndjson, "JOINED_SIZE_MAX_BYTES", 9)
         pieces = encode_lines(texts)
@@ -281,8 +281,8 @@ def taken(*chunks: bytes, joined_size_max_bytes: int) -> list[Line | Oversize]:
     return [event for chunk in chunks for event in reader.receive_bytes(chunk)]
 
 
-def test_a_long_line_of_white_space_is_none() -> None:
-    """And the next one is whole."""
+def test_a_long_line_of_white_space_is_no_line() -> None:
+    """The line after it is read whole."""
     blank = b" " * 5000
     assert taken(blank, blank, b"\t\r\n", b"{}\n", joined_size_max_bytes=100) == [Line(b"{}")]
 

@@ -1,4 +1,4 @@
-"""Whose a dropped message was: told from its first bytes, or not at all."""
+"""The id of an oversize message, found in its first bytes or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def head_of(members: list[tuple[str, object]], spacing: tuple[str, str] = (",", 
     payload=st.sampled_from(["result", "error"]),
     spacing=spacings,
 )
-def test_a_response_is_known_by_the_members_before_its_payload(
+def test_a_response_is_recognized_by_the_members_before_its_payload(
     id: int | str, order: list[str], payload: str, spacing: tuple[str, str]
 ) -> None:
     values: dict[str, object] = {"jsonrpc": "2.0", "id": id}
@@ -81,7 +81,7 @@ def test_a_request_is_refused_and_never_taken_for_a_response(order: tuple[str, .
         b'x{"jsonrpc":"2.0","id":1,"result":{',
     ],
 )
-def test_what_does_not_match_exactly_has_no_owner(head: bytes) -> None:
+def test_a_head_that_does_not_match_exactly_has_no_id(head: bytes) -> None:
     assert answer_for(head, SIZE, LIMIT) is None
     assert answer_for(head, SIZE, LIMIT, is_request=True) is None
 
@@ -90,13 +90,13 @@ def test_a_byte_order_mark_is_no_part_of_a_message() -> None:
     assert answer_for(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{', SIZE, LIMIT) is not None
 
 
-def test_what_asks_is_no_answer() -> None:
+def test_a_request_is_no_response() -> None:
     assert answer_for(b'{"jsonrpc":"2.0","id":1,"method":"x","result":{', SIZE, LIMIT) is None
 
 
 @given(head=st.binary(max_size=200), is_request=st.booleans())
 @example(head=b'{"jsonrpc":"2.0","id":"' + b"a" * 5000, is_request=False)
-def test_whatever_the_bytes_the_answer_is_a_message_or_none(head: bytes, is_request: bool) -> None:
+def test_any_bytes_give_an_error_message_or_none(head: bytes, is_request: bool) -> None:
     answer = answer_for(head, SIZE, LIMIT, is_request=is_request)
     assert answer is None or set(json.loads(answer)) == {"jsonrpc", "id", "error"}
 
@@ -104,11 +104,11 @@ def test_whatever_the_bytes_the_answer_is_a_message_or_none(head: bytes, is_requ
 @pytest.mark.parametrize("behind", [["jsonrpc", "id"], ["id", "jsonrpc"]])
 @pytest.mark.parametrize("has_version_first", [False, True])
 @given(id=plain_ids, first=st.sampled_from(["result", "error", "method", "params"]), is_request=st.booleans())
-def test_a_message_with_its_id_last_is_known_by_its_end(
+def test_a_message_with_its_id_last_is_recognized_by_its_end(
     id: int | str, first: str, is_request: bool, behind: list[str], has_version_first: bool
 ) -> None:
-    """Peers that write the payload first put the id behind it, with `jsonrpc` there or before all; a look-alike inside
-    a payload is no id."""
+    """Peers that write the payload first put the id behind it, with `jsonrpc` there or at the start; a similar text
+    inside a payload is no id."""
     payload: object = "tools/call" if first == "method" else {"text": "x" * 5000, "jsonrpc": "2.0", "id": 4}
     members: dict[str, object] = {"jsonrpc": "2.0"} if has_version_first else {}
     members |= {first: payload}
@@ -139,7 +139,7 @@ def test_a_message_with_its_id_last_is_known_by_its_end(
         ('"jsonrpc":"2.0","x":{', '},"id":1}'),
     ],
 )
-def test_an_end_that_does_not_match_exactly_names_no_owner(first: str, last: str) -> None:
+def test_an_end_that_does_not_match_exactly_has_no_id(first: str, last: str) -> None:
     answer = answer_for(b"{" + first.encode(), SIZE, LIMIT, tail=last.encode())
     assert answer is None or json.loads(answer)["id"] == 2
 
@@ -157,8 +157,8 @@ def test_an_end_that_does_not_match_exactly_names_no_owner(first: str, last: str
         (b"", False),
     ],
 )
-def test_a_response_where_one_only_can_come_need_not_say_whose_it_is(head: bytes, is_response: bool) -> None:
-    """What may be something else is nobody's there either."""
+def test_the_only_possible_response_needs_no_id(head: bytes, is_response: bool) -> None:
+    """A head that may be another kind of message is not taken for it."""
     answer = answer_for(head, SIZE, LIMIT, is_addressed=True)
     assert (answer is not None) == is_response
     if answer is not None:
@@ -167,15 +167,15 @@ def test_a_response_where_one_only_can_come_need_not_say_whose_it_is(head: bytes
     assert known is not None and json.loads(known)["id"] == 7
 
 
-def test_what_is_said_of_the_size() -> None:
-    """Whose message it was, how large as far as that is known, and what would have been taken."""
-    told = {
+def test_the_error_names_the_sizes() -> None:
+    """The error has the id, the size as far as it is known, and the limit."""
+    found = {
         refusal_of(b'"a"', size_bytes, 10, is_request=is_request): (size_bytes, is_request)
         for size_bytes in (None, 11)
         for is_request in (False, True)
     }
     error = b'{"jsonrpc":"2.0","id":"a","error":{"code":%d,"message":"%b"}}'
-    assert told == {
+    assert found == {
         error % (OVERLOADED, b"the server's answer is over the limit of 10 bytes"): (None, False),
         error % (OVERLOADED, b"the request is over the limit of 10 bytes"): (None, True),
         error % (OVERLOADED, b"the server's answer has 11 bytes, over the limit of 10 bytes"): (11, False),

@@ -1,4 +1,4 @@
-"""Event streams: the reader does what WHATWG's algorithm says, however the bytes were cut up and at linear cost."""
+"""Event streams: the reader follows WHATWG's algorithm, however the bytes were cut, at linear cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.wire import sse
-from isthmus.core.wire.chunks import Pieces
+from isthmus.core.wire.chunks import Chunks
 from isthmus.core.wire.sse import (
     COMMENT,
     DROPPED_LINE_MAX_BYTES,
@@ -73,7 +73,7 @@ def feed(chunks: list[bytes], event_size_max_bytes: int = EVERYTHING) -> list[Ss
 
 
 def feed_plain(chunks: list[bytes], event_size_max_bytes: int = EVERYTHING) -> list[SseEvent]:
-    """The same with a look for plain events first."""
+    """Feeds the chunks as `feed` does, after looking for plain events."""
     reader = EventReader(event_size_max_bytes=event_size_max_bytes)
     events: list[SseEvent] = []
     for chunk in chunks:
@@ -94,8 +94,8 @@ def singly(stream: bytes) -> list[bytes]:
 
 
 def interpret(stream: bytes) -> list[tuple[str, ...]]:
-    """WHATWG HTML, "Interpreting an event stream", step by step on the decoded text, with what the browser would do
-    written down: dispatched events, changed reconnection times, and events without data that name an id."""
+    """Follows WHATWG HTML, "Interpreting an event stream", step by step on the decoded text. Writes down what a browser
+    would do: dispatched events, changed reconnection times, and events without data that have an id."""
     text = stream.decode("utf-8", "replace").removeprefix("\ufeff")
     done: list[tuple[str, ...]] = []
     data_buffer = event_type_buffer = ""
@@ -136,8 +136,8 @@ def interpret(stream: bytes) -> list[tuple[str, ...]]:
     return done
 
 
-def told(events: list[SseEvent]) -> list[tuple[str, ...]]:
-    """The reader's events in the words of `interpret`."""
+def interpreted(events: list[SseEvent]) -> list[tuple[str, ...]]:
+    """The reader's events in the form of `interpret`."""
     words: list[tuple[str, ...]] = []
     for event in events:
         match event:
@@ -168,13 +168,13 @@ def told(events: list[SseEvent]) -> list[tuple[str, ...]]:
 @example(stream=b"event: ping\n\ndata: 1\n\n", at=[])  # a name does not outlive its event
 def test_the_reader_does_what_the_specification_says(stream: bytes, at: list[int]) -> None:
     """Any cutting of any stream gives what the algorithm gives for the whole."""
-    assert told(feed(cut(stream, at))) == interpret(stream)
-    assert told(feed(singly(stream))) == interpret(stream)
+    assert interpreted(feed(cut(stream, at))) == interpret(stream)
+    assert interpreted(feed(singly(stream))) == interpret(stream)
 
 
 @given(stream=STREAMS, limit=st.integers(1, 48), at=CUTS)
-def test_cutting_never_shows_at_the_limit_either(stream: bytes, limit: int, at: list[int]) -> None:
-    """Which events are dropped, and how large they were, depends on the bytes only."""
+def test_oversize_events_do_not_depend_on_cuts(stream: bytes, limit: int, at: list[int]) -> None:
+    """The dropped events and their sizes depend on the bytes only."""
     whole = feed([stream], limit)
     assert feed(cut(stream, at), limit) == whole
     assert feed(singly(stream), limit) == whole
@@ -184,9 +184,9 @@ def test_cutting_never_shows_at_the_limit_either(stream: bytes, limit: int, at: 
 
 @settings(max_examples=400)
 @given(stream=STREAMS, limit=st.integers(4, 48), at=CUTS)
-def test_of_a_dropped_event_all_but_the_middle_of_its_data_is_known(stream: bytes, limit: int, at: list[int]) -> None:
-    """With a limit, the reader says what it says without; of events that are dropped, only how their data began and
-    ended. Where an event without data or id is dropped, there is nothing without."""
+def test_a_dropped_event_loses_only_the_middle_of_its_data(stream: bytes, limit: int, at: list[int]) -> None:
+    """The events with a limit are those without, except that dropped ones have only the start and the end of their
+    data. A dropped event without data or id has no counterpart."""
     limited = feed(cut(stream, at), limit)
     free: list[SseEvent] = [event for event in feed([stream]) if not isinstance(event, Retry)]
     for event in limited:
@@ -240,8 +240,8 @@ EVENTS = st.builds(
 
 
 @given(events=st.lists(EVENTS, max_size=6), limit=st.integers(30, 60), at=CUTS)
-def test_what_is_encoded_is_read_again_within_the_limit(events: list[Event], limit: int, at: list[int]) -> None:
-    """Each event comes back, with the last id named so far; or its size does, if its lines are over the limit."""
+def test_encoded_events_are_read_again_within_the_limit(events: list[Event], limit: int, at: list[int]) -> None:
+    """Each event is read with the last id named so far; one whose lines are over the limit gives its size."""
     stream = COMMENT.join([b"", *(encode_event(e.data, event=e.type, id=e.id) for e in events), b""])
     expected: list[SseEvent] = []
     last_id: str | None = None
@@ -276,7 +276,7 @@ BLOCKS = st.sampled_from(
 
 @given(blocks=st.lists(BLOCKS, max_size=8), limit=st.integers(1, 60), at=CUTS)
 def test_a_look_for_plain_events_changes_nothing(blocks: list[bytes], limit: int, at: list[int]) -> None:
-    """Whatever is among them, however it is cut, and at the limit."""
+    """The events are the same for all blocks, however they are cut, and at the limit."""
     stream = b"".join(blocks)
     assert feed_plain(cut(stream, at)) == feed([stream])
     assert feed_plain(cut(stream, at), limit) == feed([stream], limit)
@@ -295,6 +295,7 @@ def test_plain_events_are_taken_as_they_are_and_the_rest_is_left() -> None:
 
 
 @given(messages=st.lists(st.binary(min_size=1, max_size=8), max_size=4), has_ids=st.booleans())
+@example(messages=[b"a\rb"], has_ids=False)
 def test_several_events_are_encoded_as_each_is(messages: list[bytes], has_ids: bool) -> None:
     ids = [f"3-{number}" for number in range(len(messages))] if has_ids else []
     singly = [encode_event(m, id=ids[at] if ids else None) for at, m in enumerate(messages)]
@@ -311,7 +312,7 @@ def test_one_event_is_three_lines() -> None:
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b"])
 def test_names_and_ids_are_one_line(value: str) -> None:
-    """What would break the framing, or be ignored by readers, is the caller's mistake."""
+    """A value that breaks the framing, or that readers ignore, is the caller's mistake."""
     with pytest.raises(LocalProtocolError):
         encode_event(b"{}", event=value)
     with pytest.raises(LocalProtocolError):
@@ -369,7 +370,7 @@ def test_a_mark_after_a_dropped_first_line_is_none() -> None:
 
 
 def test_the_limit_is_the_same_for_ordinary_blocks() -> None:
-    """The short way for ordinary blocks counts as the long way does."""
+    """The fast path for ordinary blocks counts as the full reader does."""
     block = b"event: message\ndata: 12345\n\n"
     assert feed([block], 25) == feed(singly(block), 25) == [Event("message", b"12345", None)]
     dropped = Oversize(25, head=b"12345", tail=b"12345")
@@ -377,7 +378,7 @@ def test_the_limit_is_the_same_for_ordinary_blocks() -> None:
 
 
 def test_comments_without_end_are_no_event() -> None:
-    """Keep-alives, and fields nobody knows, do not add up to an event over the limit."""
+    """Keep-alives, and unknown fields, do not add up to an event over the limit."""
     assert feed([b": keep-alive\nother: x\n" * 100 + b"data: {}\n\n"], 20) == [Event("message", b"{}", None)]
 
 
@@ -446,7 +447,7 @@ class Buffer(bytearray):
         return part
 
 
-class CountedPieces(Pieces):
+class CountedChunks(Chunks):
     """Pieces that count what is done to them."""
 
     __slots__ = ()
@@ -465,7 +466,7 @@ class CountedPieces(Pieces):
 def work(monkeypatch: pytest.MonkeyPatch) -> type[Work]:
     Work.touched = Work.held_max = 0
     monkeypatch.setattr(sse, "bytearray", Buffer, raising=False)
-    monkeypatch.setattr(sse, "Pieces", CountedPieces)
+    monkeypatch.setattr(sse, "Chunks", CountedChunks)
     return Work
 
 
@@ -507,8 +508,9 @@ def test_no_more_than_the_limit_is_buffered(work: type[Work]) -> None:
         assert [type(e) for e in reader.receive_bytes(b"\n\ndata: {}\n\n")] == [Oversize, Event]
 
 
-def test_what_the_usual_libraries_write_before_the_data_is_read_as_line_by_line() -> None:
-    """The same stream, once with an empty event field before each event, which says nothing but hides the prefix."""
+def test_the_usual_prefixes_are_read_as_the_full_reader_does() -> None:
+    """An empty event field before each event has no meaning, but hides the prefix from the fast path; the events are
+    the same."""
     prefixes = [
         b"",
         b"event: message\n",
@@ -530,6 +532,6 @@ def test_what_the_usual_libraries_write_before_the_data_is_read_as_line_by_line(
 
 
 @pytest.mark.parametrize("id", [b"\0", b"a\0", b"\0b", b"a\0b"])
-def test_an_id_with_a_nul_is_none(id: bytes) -> None:
-    """The id before it stays what it was."""
+def test_an_id_with_a_nul_is_ignored(id: bytes) -> None:
+    """The id before it stays."""
     assert feed([b"id: 1\n\nid: " + id + b"\n\ndata: x\n\n"])[-1] == Event("message", b"x", "1")

@@ -1,4 +1,4 @@
-"""Event streams at their edges: marks of order, bytes that are no text, line ends within messages, long lines."""
+"""Event streams at their edges: byte order marks, bytes that are no text, line ends within messages, and long lines."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def singly(stream: bytes) -> list[bytes]:
         (BOM[:2] + b"data: 1\n\n", []),
     ],
 )
-def test_a_mark_of_order_is_skipped_at_the_beginning_of_a_stream(
+def test_a_byte_order_mark_is_skipped_at_the_start_of_a_stream(
     stream: bytes, events: list[SseEvent], is_cut: bool
 ) -> None:
     assert feed(*(singly(stream) if is_cut else [stream])) == events
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_it_is_skipped_too_where_the_first_event_is_dropped(is_cut: bool) -> None:
+def test_a_byte_order_mark_is_skipped_before_a_dropped_event(is_cut: bool) -> None:
     stream = BOM + b"data: 12345678\n\ndata: 1\n\n"
     dropped = Oversize(17, head=b"12345678", tail=b"12345678")
     assert feed(*(singly(stream) if is_cut else [stream]), limit=12) == [dropped, Event("message", b"1", None)]
@@ -67,7 +67,7 @@ def test_it_is_skipped_too_where_the_first_event_is_dropped(is_cut: bool) -> Non
         (b"id: \xff\n\n", Identified(ODD)),
     ],
 )
-def test_names_that_are_no_text_are_replaced_and_data_is_left(stream: bytes, event: SseEvent) -> None:
+def test_undecodable_names_are_replaced_and_data_is_left(stream: bytes, event: SseEvent) -> None:
     assert feed(stream) == feed(*singly(stream)) == [event]
 
 
@@ -86,12 +86,12 @@ def test_names_that_are_no_text_are_replaced_and_data_is_left(stream: bytes, eve
         (b"data:1\ndata:  2\ndata: 3\n\n", Event("message", b"1\n 2\n3", None)),
     ],
 )
-def test_of_several_lines_the_last_counts_and_data_is_joined(stream: bytes, event: SseEvent) -> None:
+def test_the_last_of_several_fields_counts_and_data_is_joined(stream: bytes, event: SseEvent) -> None:
     assert feed(stream) == feed(*singly(stream)) == [event]
 
 
 def test_an_id_lasts_for_the_stream() -> None:
-    """What comes in a block as the usual libraries write it is an id like any other, and so is one without data."""
+    """An id counts in a block of the usual form, in any other, and without data."""
     reader = EventReader(event_size_max_bytes=100)
     assert reader.last_event_id is None
     ids = []
@@ -106,8 +106,8 @@ def test_an_id_lasts_for_the_stream() -> None:
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
-def test_of_a_dropped_event_lines_of_16_kib_are_read(over: int) -> None:
-    """Its id most of all, which is to be of some use."""
+def test_lines_of_up_to_16_kib_of_a_dropped_event_are_read(over: int) -> None:
+    """The id of a dropped event is kept, as it is needed for resumption."""
     id = "x" * (16 * 1024 - len("id: ") + over)
     lines = b"data: " + b"1" * 20_000 + b"\nid: " + id.encode()
     (dropped,) = feed(lines + b"\n\n", limit=50)
@@ -116,7 +116,7 @@ def test_of_a_dropped_event_lines_of_16_kib_are_read(over: int) -> None:
     assert dropped.size_bytes == len(lines) - 1
 
 
-def test_an_event_that_never_ends_is_told_of_without_its_ends() -> None:
+def test_an_event_that_never_ends_is_reported_without_its_data() -> None:
     (dropped,) = feed(b"event: x\ndata: 1234567890", limit=10)
     assert isinstance(dropped, Oversize)
     assert (dropped.size_bytes, dropped.id, dropped.type, dropped.head, dropped.tail) == (24, None, "x", b"", b"")
@@ -129,8 +129,8 @@ def test_an_event_that_never_ends_is_told_of_without_its_ends() -> None:
 )
 @pytest.mark.parametrize("has_ids", [False, True])
 @pytest.mark.parametrize("others", [(), (b"2",)])
-def test_line_ends_of_messages_do_not_show(message: bytes, has_ids: bool, others: tuple[bytes, ...]) -> None:
-    """Whichever of them it has, and whichever of the messages."""
+def test_line_ends_of_messages_are_flattened(message: bytes, has_ids: bool, others: tuple[bytes, ...]) -> None:
+    """Any kind of line end, in any of the messages, is replaced."""
     flat = message.replace(b"\r", b" ").replace(b"\n", b" ")
     for order in set(itertools.permutations((message, *others))):
         ids = [f"{at}" for at in range(len(order))] if has_ids else []
@@ -142,7 +142,7 @@ def test_line_ends_of_messages_do_not_show(message: bytes, has_ids: bool, others
         assert encode_events(order, ids) == expected
 
 
-def test_an_event_is_written_with_all_that_is_said_of_it() -> None:
+def test_an_event_is_written_with_all_its_fields() -> None:
     written = encode_event(b"1", event="e", id="i", retry_ms=0)
     assert written == b"event: e\nid: i\nretry: 0\ndata: 1\n\n"
     assert feed(written) == [Retry(0), Event("e", b"1", "i")]
@@ -152,7 +152,7 @@ def test_an_event_is_written_with_all_that_is_said_of_it() -> None:
 
 
 def test_a_stream_ends_once() -> None:
-    """What comes after is our caller's mistake; asked again, the end has nothing to tell."""
+    """Input after the end is the caller's mistake; a second end gives no event."""
     reader = EventReader(event_size_max_bytes=10)
     reader.receive_bytes(b"data: 1234567890")
     assert len(reader.receive_eof()) == 1
@@ -162,23 +162,23 @@ def test_a_stream_ends_once() -> None:
     assert reader.take_plain(b"data: 1\n\n") == ([], b"data: 1\n\n")
 
 
-def test_the_first_line_is_the_first_however_it_is_cut() -> None:
-    """A mark of order on the second is none."""
+def test_the_first_line_is_recognized_however_it_is_cut() -> None:
+    """A byte order mark on the second line does not count."""
     assert feed(b"data", b": 1\n", BOM + b"data: 2\n\n") == [Event("message", b"1", None)]
 
 
 @pytest.mark.parametrize("over", [0, 1])
 @pytest.mark.parametrize("first", [b"", b":\n"])
-def test_what_came_in_pieces_counts_like_any_line(first: bytes, over: int) -> None:
-    """The lines of an event together, wherever they were cut."""
+def test_a_line_in_pieces_counts_like_any_line(first: bytes, over: int) -> None:
+    """The lines of an event count together, wherever they were cut."""
     stream = first + b"data: 12\nid: " + b"1" * (1 + over) + b"\n\n"
     expected = Oversize(14, "11", head=b"12", tail=b"12") if over else Event("message", b"12", "1")
     for chunks in ([stream], singly(stream), [stream[:6], stream[6:13], stream[13:]]):
         assert feed(*chunks, limit=13) == [expected]
 
 
-def test_a_type_that_is_too_long_is_none_of_ours() -> None:
-    """Its beginning tells so much."""
+def test_a_type_that_is_too_long_is_no_known_type() -> None:
+    """The beginning of the type is kept."""
     (dropped,) = feed(b"event: " + b"x" * 20_000 + b"\ndata: 1\n\n", limit=50)
     assert isinstance(dropped, Oversize)
     assert set(dropped.type) == {"x"}

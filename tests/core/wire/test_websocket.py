@@ -8,8 +8,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import PipeOpening
 from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.events import PipeOpening
 from isthmus.core.wire.http.routes import Head, Refused, Route, SocketRoute, Surface
 from isthmus.core.wire.http.server import judge
 from isthmus.core.wire.websocket import (
@@ -40,21 +40,21 @@ USUAL = {
 }
 
 
-def ask(changes: dict[bytes, bytes | None] | None = None, *, target: str = "/ws", surface: Surface = ONE) -> Route:
-    """Route a request to upgrade. `changes` are put into its headers; None takes one out."""
+def routed(changes: dict[bytes, bytes | None] | None = None, *, target: str = "/ws", surface: Surface = ONE) -> Route:
+    """Routes a request to upgrade. `changes` are put into its headers; None removes one."""
     headers = {**USUAL, **(changes or {})}
     head = Head("GET", target, tuple((name, value) for name, value in headers.items() if value is not None))
     return judge(head, surface)
 
 
 def granted(changes: dict[bytes, bytes | None] | None = None) -> tuple[dict[bytes, bytes], Deflate | None]:
-    route = ask(changes)
+    route = routed(changes)
     assert isinstance(route, SocketRoute), route
     return dict(route.upgrade.headers), route.upgrade.deflate
 
 
 def refused(changes: dict[bytes, bytes | None], **options: object) -> tuple[int, str, dict[bytes, bytes]]:
-    route = ask(changes, **options)  # type: ignore[arg-type]
+    route = routed(changes, **options)  # type: ignore[arg-type]
     assert isinstance(route, Refused), route
     return route.status, json.loads(route.body)["detail"], dict(route.headers)
 
@@ -73,26 +73,26 @@ def refused(changes: dict[bytes, bytes | None], **options: object) -> tuple[int,
     ],
 )
 def test_the_path_names_the_server(target: str, surface: Surface, server: str) -> None:
-    route = ask(target=target, surface=surface)
+    route = routed(target=target, surface=surface)
     assert isinstance(route, SocketRoute)
     assert route.opening == PipeOpening(server, base_url="http://localhost:8932")
 
 
 @pytest.mark.parametrize("target, surface", [("/ws", TWO), ("/ws/other", ONE), ("/ws/files/x", ONE)])
-def test_what_names_no_server_is_not_found(target: str, surface: Surface) -> None:
+def test_a_path_without_a_server_is_not_found(target: str, surface: Surface) -> None:
     status, detail, _ = refused({}, target=target, surface=surface)
     assert status == 404 and "/ws/" in detail
 
 
 def test_foreign_hosts_and_origins_are_refused() -> None:
-    """As on every other path: a browser would open a socket for any page."""
+    """A browser would open a socket for any page."""
     assert refused({b"host": b"evil.example"})[0] == 403
     assert refused({b"origin": b"https://evil.example"})[0] == 403
     assert granted({b"origin": b"https://app.example"})
 
 
 def test_the_token_is_that_of_the_specification() -> None:
-    """RFC 6455, 1.3."""
+    """Source: RFC 6455, 1.3."""
     assert accept_token(b"dGhlIHNhbXBsZSBub25jZQ==") == b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
     headers, deflate = granted()
     assert headers == {b"upgrade": b"websocket", b"connection": b"Upgrade", b"sec-websocket-accept": accept_token(KEY)}
@@ -107,14 +107,14 @@ def test_the_headers_that_ask_for_it_are_lists_without_case(connection: bytes, u
 
 @pytest.mark.parametrize("missing", [b"connection", b"upgrade"])
 @pytest.mark.parametrize("value", [None, b"", b"keep-alive", b"websockets"])
-def test_a_request_that_asks_for_no_upgrade_is_told_what_to_ask(missing: bytes, value: bytes | None) -> None:
+def test_a_request_without_an_upgrade_gets_the_expected_headers(missing: bytes, value: bytes | None) -> None:
     status, detail, headers = refused({missing: value})
     assert (status, headers[b"upgrade"], headers[b"connection"]) == (426, b"websocket", b"Upgrade")
     assert "Upgrade: websocket" in detail and "expected" in detail
 
 
 @pytest.mark.parametrize("version", [None, b"8", b"", b"13, 8"])
-def test_other_versions_are_told_which_is_known(version: bytes | None) -> None:
+def test_another_version_gets_the_known_one(version: bytes | None) -> None:
     status, detail, headers = refused({b"sec-websocket-version": version})
     assert (status, headers[b"sec-websocket-version"], headers[b"upgrade"]) == (426, b"13", b"websocket")
     assert detail.startswith("got ") and detail.endswith("expected 13")
@@ -181,7 +181,7 @@ def test_compression_is_agreed_on_our_terms_or_left_out(
 
 
 def test_both_sides_agree() -> None:
-    """What we ask as a client we grant as a server, and take the answer."""
+    """The server accepts the client's request, and the client accepts the server's response."""
     upgrade = accept_upgrade(tuple(request_headers(NONCE)))
     assert dict(upgrade.headers)[b"sec-websocket-protocol"] == b"mcp"
     assert check_accepted(upgrade.headers, NONCE) == upgrade.deflate == Deflate()
@@ -241,7 +241,7 @@ def test_a_close_frame_is_read_as_it_was_written(code: int, reason: str) -> None
 
 
 def test_codes_that_may_be_sent() -> None:
-    """RFC 6455, 7.4, with what the registry has added since."""
+    """Source: RFC 6455, 7.4, with the codes that the registry has added since."""
     sent = [code for code in range(65_536) if may_close_with(code)]
     assert sent == [1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)]
 
@@ -260,7 +260,7 @@ def test_a_reason_is_cut_between_characters(reason: str) -> None:
     assert cut == reason or len(cut.encode()) > REASON_MAX_BYTES - 4
 
 
-def test_closes_are_told_to_people() -> None:
+def test_closes_in_words() -> None:
     assert parse_close(b"") == (None, "")
     assert describe_close(None, "") == "closed without a code"
     assert describe_close(1000, "") == "closed with 1000"
@@ -283,6 +283,6 @@ def test_parts_are_whole_characters(text: str, size: int) -> None:
     ("payload", "seen"),
     [(b"\x03", "of one byte"), (b"\x03\xe7", "with code 999"), (b"\x03\xedx", "with code 1005")],
 )
-def test_a_close_frame_that_may_not_be_sent_is_told_to_people(payload: bytes, seen: str) -> None:
+def test_a_malformed_close_frame_in_words(payload: bytes, seen: str) -> None:
     with pytest.raises(SocketError, match=f"got a Close frame {seen}, expected one without a code"):
         parse_close(payload)

@@ -1,7 +1,7 @@
-"""What the server of these tests does about each message: bytes to say, and what to wait for in between.
+"""The behaviour of the matrix's server for each message: the bytes to send, and what to wait for in between.
 
 In a template `$ID` stands for the request's id, `$TOKEN` for its progress token, `$PARAMS` for its params, each as it
-was written, and `$FILL` for so many letters.
+was written, and `$FILL` for as many letters as the step names.
 """
 
 from __future__ import annotations
@@ -12,67 +12,67 @@ from typing import NamedTuple
 from slices import Parts, member
 
 
-class Say(NamedTuple):
-    """On the stream of the request. The style is how it is framed, as far as the transport has the choice."""
+class Send(NamedTuple):
+    """Sends a message on the stream of the request. The style chooses the framing where the transport has a choice."""
 
     template: bytes
     style: str = ""
     fill: int = 0
 
 
-class Tell(NamedTuple):
-    """On the stream of the session."""
+class SendOnSession(NamedTuple):
+    """Sends a message on the stream of the session."""
 
     template: bytes
     style: str = ""
 
 
-class Ask(NamedTuple):
-    """A request to the client, on the stream of its own; wait for the answer."""
+class AskClient(NamedTuple):
+    """Sends a request to the client on the request's stream, and waits for the answer."""
 
     template: bytes
 
 
 class WaitCancelled(NamedTuple):
-    """Until the client cancels this request."""
+    """Waits until the client cancels this request."""
 
 
 class Gather(NamedTuple):
-    """Until so many requests wait here; then go on one by one, the last first."""
+    """Waits until `count` requests wait here. Then they continue one by one, the last first."""
 
     count: int
 
 
-Op = Say | Tell | Ask | WaitCancelled | Gather
+Op = Send | SendOnSession | AskClient | WaitCancelled | Gather
 
 
 MARK = b"\xef\xbb\xbf"
 
 
-def result(raw: bytes, *, style: str = "", fill: int = 0) -> Say:
-    return Say(b'{"jsonrpc":"2.0","id":$ID,"result":' + raw + b"}", style, fill)
+def result(raw: bytes, *, style: str = "", fill: int = 0) -> Send:
+    return Send(b'{"jsonrpc":"2.0","id":$ID,"result":' + raw + b"}", style, fill)
 
 
-def error(raw: bytes) -> Say:
-    return Say(b'{"jsonrpc":"2.0","id":$ID,"error":' + raw + b"}")
+def error(raw: bytes) -> Send:
+    return Send(b'{"jsonrpc":"2.0","id":$ID,"error":' + raw + b"}")
 
 
-def notice(method: bytes, params: bytes | None = None) -> bytes:
+def notification(method: bytes, params: bytes | None = None) -> bytes:
     members = b"" if params is None else b',"params":' + params
     return b'{"jsonrpc":"2.0","method":"' + method + b'"' + members + b"}"
 
 
-def ask(number: bytes, method: bytes, params: bytes | None = None) -> Ask:
+def ask_client(number: bytes, method: bytes, params: bytes | None = None) -> AskClient:
     members = b"" if params is None else b',"params":' + params
-    return Ask(b'{"jsonrpc":"2.0","id":' + number + b',"method":"' + method + b'"' + members + b"}")
+    return AskClient(b'{"jsonrpc":"2.0","id":' + number + b',"method":"' + method + b'"' + members + b"}")
 
 
-def text(said: bytes) -> bytes:
-    return b'{"content":[{"type":"text","text":"' + said + b'"}]}'
+def text(content: bytes) -> bytes:
+    return b'{"content":[{"type":"text","text":"' + content + b'"}]}'
 
 
-def progress(rest: bytes) -> Say:
-    return Say(notice(b"notifications/progress", b'{"progressToken":$TOKEN,' + rest + b"}"))
+def progress(rest: bytes) -> Send:
+    return Send(notification(b"notifications/progress", b'{"progressToken":$TOKEN,' + rest + b"}"))
 
 
 ODD_VALUES = (
@@ -82,7 +82,7 @@ ODD_VALUES = (
     b'"raw":"\xc3\xa9 \xe2\x98\x83 \xf0\x9f\x98\x80 \xe2\x80\xa8\xc2\x85\x7f", "":"", "\\u0062":null, '
     rb'"deep":{"twice":1,"twice":2,"d":[[[[{}]]]]},"_meta":{"com.example/x":{"k":1.50}, "other":[ ]} }'
 )
-"""Whatever parsers and printers like to change."""
+"""Text that parsers and printers like to change."""
 
 TOOLS_2 = (
     b'{"tools":[{"name":"echo","title":"E","description":"says","inputSchema":{"type":"object","$schema":'
@@ -136,21 +136,25 @@ TABLE: dict[str, list[Op]] = {
     "logging/setLevel": [result(b"{ }")],
     "tools/call echo": [result(b'{"content":[],"structuredContent":{"params":$PARAMS}}')],
     "tools/call touch": [
-        Tell(notice(b"notifications/resources/updated", b'{"uri":"x:///1","title":"T","_meta":{"v":2.0}}')),
+        SendOnSession(
+            notification(b"notifications/resources/updated", b'{"uri":"x:///1","title":"T","_meta":{"v":2.0}}')
+        ),
         result(b'{"content":[]}'),
     ],
     "tools/call change": [
-        Tell(notice(b"notifications/tools/list_changed")),
-        Tell(notice(b"notifications/prompts/list_changed", b"{}")),
-        Tell(notice(b"notifications/resources/list_changed", b'{"_meta":{"n":1.0}}')),
+        SendOnSession(notification(b"notifications/tools/list_changed")),
+        SendOnSession(notification(b"notifications/prompts/list_changed", b"{}")),
+        SendOnSession(notification(b"notifications/resources/list_changed", b'{"_meta":{"n":1.0}}')),
         result(b'{"content":[]}'),
     ],
     "tools/call log": [
         *(
-            Say(notice(b"notifications/message", b'{"level":"%b","logger":"l","data":{"n":1.0,"a":[ ]}}' % level))
+            Send(
+                notification(b"notifications/message", b'{"level":"%b","logger":"l","data":{"n":1.0,"a":[ ]}}' % level)
+            )
             for level in (b"debug", b"info", b"notice", b"warning", b"error", b"critical", b"alert", b"emergency")
         ),
-        Say(notice(b"notifications/message", b'{"data":"\\ud800","level":"info"}')),
+        Send(notification(b"notifications/message", b'{"data":"\\ud800","level":"info"}')),
         result(b'{"content":[]}'),
     ],
     "tools/call progress": [
@@ -174,9 +178,9 @@ TABLE: dict[str, list[Op]] = {
         )
     ],
     "tools/call odd": [result(ODD_VALUES)],
-    "tools/call roots": [ask(b'"q-roots"', b"roots/list"), result(text(b"thanks for the roots"))],
+    "tools/call roots": [ask_client(b'"q-roots"', b"roots/list"), result(text(b"thanks for the roots"))],
     "tools/call sample": [
-        ask(
+        ask_client(
             b"41",
             b"sampling/createMessage",
             b'{"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}],"maxTokens":1e2,"modelPreferences":'
@@ -187,36 +191,42 @@ TABLE: dict[str, list[Op]] = {
         result(text(b"thanks for the sample")),
     ],
     "tools/call form": [
-        ask(
+        ask_client(
             b'"e\\u0031"',
             b"elicitation/create",
             b'{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string",'
             b'"format":"email","default":"a@b"},"n":{"type":"integer","minimum":1.0}},"required":["name"]}}',
         ),
-        ask(b"-7", b"elicitation/create", b'{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}'),
+        ask_client(
+            b"-7", b"elicitation/create", b'{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}'
+        ),
         result(text(b"thanks for the form")),
     ],
     "tools/call url": [
-        ask(
+        ask_client(
             b'"u1"',
             b"elicitation/create",
             b'{"mode":"url","url":"https://example.com/?a=b&c=%20","elicitationId":"el-1","message":"Go"}',
         ),
-        Say(notice(b"notifications/elicitation/complete", b'{"elicitationId":"el-1"}')),
+        Send(notification(b"notifications/elicitation/complete", b'{"elicitationId":"el-1"}')),
         result(text(b"thanks for going")),
     ],
     "tools/call vendor": [
-        ask(b"99999999999999999999999999999999", b"com.example/ask", b'{"b":1,"a":[1.0,"\\ud800"]}'),
-        ask(b'"v2"', b"com.example/refuse", b"[1,2.0]"),
-        ask(b'"v3"', b"com.example/bare"),
-        Say(notice(b"com.example/told", b'{"b":1,"a":{ }}')),
-        Say(notice(b"com.example/bare-told")),
+        ask_client(b"99999999999999999999999999999999", b"com.example/ask", b'{"b":1,"a":[1.0,"\\ud800"]}'),
+        ask_client(b'"v2"', b"com.example/refuse", b"[1,2.0]"),
+        ask_client(b'"v3"', b"com.example/bare"),
+        Send(notification(b"com.example/told", b'{"b":1,"a":{ }}')),
+        Send(notification(b"com.example/bare-told")),
         result(b'{"vendor":[]}'),
     ],
-    "tools/call pings": [ask(b'"ping-1"', b"ping"), result(text(b"thanks for the pong"))],
+    "tools/call pings": [ask_client(b'"ping-1"', b"ping"), result(text(b"thanks for the pong"))],
     "tools/call withdraw": [
-        Say(ask(b'"w1"', b"elicitation/create", b'{"message":"never mind","requestedSchema":{}}').template),
-        Say(notice(b"notifications/cancelled", b'{"requestId":"w1","reason":"changed my \\u006dind","_meta":{"x":1}}')),
+        Send(ask_client(b'"w1"', b"elicitation/create", b'{"message":"never mind","requestedSchema":{}}').template),
+        Send(
+            notification(
+                b"notifications/cancelled", b'{"requestId":"w1","reason":"changed my \\u006dind","_meta":{"x":1}}'
+            )
+        ),
         result(text(b"withdrawn")),
     ],
     "tools/call authorize": [
@@ -228,80 +238,80 @@ TABLE: dict[str, list[Op]] = {
     "tools/call slow": [
         progress(b'"progress":0.5,"message":"begun"'),
         WaitCancelled(),
-        Tell(notice(b"notifications/message", b'{"level":"info","data":"cancel seen"}')),
+        SendOnSession(notification(b"notifications/message", b'{"level":"info","data":"cancel seen"}')),
         result(text(b"too late")),
     ],
     "tools/call client task": [
-        ask(b'"ct-1"', b"sampling/createMessage", b'{"messages":[],"maxTokens":1,"task":{"ttl":1.0}}'),
-        ask(b'"ct-2"', b"tasks/get", b'{"taskId":"at-client"}'),
-        ask(b'"ct-3"', b"tasks/result", b'{"taskId":"at-client"}'),
+        ask_client(b'"ct-1"', b"sampling/createMessage", b'{"messages":[],"maxTokens":1,"task":{"ttl":1.0}}'),
+        ask_client(b'"ct-2"', b"tasks/get", b'{"taskId":"at-client"}'),
+        ask_client(b'"ct-3"', b"tasks/result", b'{"taskId":"at-client"}'),
         result(text(b"thanks for the task")),
     ],
     "com.example/do": [result(b'[1.0,"an array is a result, too"]')],
     "com.example/bare": [result(b'"text"')],
     "com.example/null": [result(b'{"null":null}')],
-    "com.example/noted": [Tell(notice(b"com.example/echoed", b'{"got":$PARAMS}'))],
-    "com.example/bare-noted": [Tell(notice(b"com.example/bare-echoed"))],
-    "notifications/roots/list_changed": [Tell(notice(b"com.example/echoed", b'{"got":$PARAMS}'))],
-    "notifications/progress": [Tell(notice(b"com.example/echoed", b'{"progress":$PARAMS}'))],
+    "com.example/noted": [SendOnSession(notification(b"com.example/echoed", b'{"got":$PARAMS}'))],
+    "com.example/bare-noted": [SendOnSession(notification(b"com.example/bare-echoed"))],
+    "notifications/roots/list_changed": [SendOnSession(notification(b"com.example/echoed", b'{"got":$PARAMS}'))],
+    "notifications/progress": [SendOnSession(notification(b"com.example/echoed", b'{"progress":$PARAMS}'))],
     "tools/call big": [result(text(b"$FILL"), fill=5 * 2**20)],
     "tools/call huge": [result(text(b"$FILL"), fill=20 * 2**20)],
     "tools/call gather": [Gather(50), result(b'{"content":[],"structuredContent":{"params":$PARAMS}}')],
     "tools/call wait": [Gather(2), result(b'{"content":[],"structuredContent":{"params":$PARAMS}}')],
-    # --- What it should not do, or not so ---
+    # --- Malformed and unusual messages -----
     "tools/call crlf": [result(text(b"crlf"), style="crlf")],
     "tools/call noise": [result(text(b"after noise"), style="noise")],
     "tools/call cr": [
-        Tell(notice(b"notifications/tools/list_changed"), "cr"),
-        Say(notice(b"notifications/message", b'{"level":"info","data":"cr"}'), "cr"),
+        SendOnSession(notification(b"notifications/tools/list_changed"), "cr"),
+        Send(notification(b"notifications/message", b'{"level":"info","data":"cr"}'), "cr"),
         result(text(b"cr"), style="cr"),
     ],
     "tools/call cut": [
-        Tell(notice(b"notifications/prompts/list_changed"), "cut"),
-        Say(notice(b"notifications/message", b'{"level":"info","data":"cut"}'), "cut"),
+        SendOnSession(notification(b"notifications/prompts/list_changed"), "cut"),
+        Send(notification(b"notifications/message", b'{"level":"info","data":"cut"}'), "cut"),
         result(text(b"cut"), style="cut"),
     ],
     "tools/call marked": [
-        Say(MARK + notice(b"notifications/message", b'{"level":"info","data":"marked"}')),
-        Say(MARK + result(text(b"marked")).template),
+        Send(MARK + notification(b"notifications/message", b'{"level":"info","data":"marked"}')),
+        Send(MARK + result(text(b"marked")).template),
     ],
     "tools/call utf8": [
-        Say(notice(b"notifications/message", b'{"level":"info","data":"\xff"}')),
+        Send(notification(b"notifications/message", b'{"level":"info","data":"\xff"}')),
         result(b'{"bad":"\xff\xfe"}'),
     ],
     "tools/call strangers": [
-        Say(b'{"jsonrpc":"2.0","id":987654321,"result":{"for":"nobody"}}'),
-        Say(b'{"jsonrpc":"2.0","id":"never asked","result":{"for":"nobody"}}'),
-        Say(b'{"jsonrpc":"2.0","id":987654322,"error":{"code":1,"message":"for nobody"}}'),
+        Send(b'{"jsonrpc":"2.0","id":987654321,"result":{"for":"nobody"}}'),
+        Send(b'{"jsonrpc":"2.0","id":"never asked","result":{"for":"nobody"}}'),
+        Send(b'{"jsonrpc":"2.0","id":987654322,"error":{"code":1,"message":"for nobody"}}'),
         result(text(b"for its owner")),
     ],
     "tools/call ids": [
-        Say(b'{"jsonrpc":"2.0","id":1.5,"method":"roots/list"}'),
-        Say(b'{"jsonrpc":"2.0","id":true,"method":"roots/list"}'),
-        Say(b'{"jsonrpc":"2.0","id":{},"method":"roots/list"}'),
-        Say(b'{"jsonrpc":"2.0","id":null,"method":"roots/list"}'),
-        ask(b"7.0", b"roots/list"),
+        Send(b'{"jsonrpc":"2.0","id":1.5,"method":"roots/list"}'),
+        Send(b'{"jsonrpc":"2.0","id":true,"method":"roots/list"}'),
+        Send(b'{"jsonrpc":"2.0","id":{},"method":"roots/list"}'),
+        Send(b'{"jsonrpc":"2.0","id":null,"method":"roots/list"}'),
+        ask_client(b"7.0", b"roots/list"),
         result(text(b"after odd ids")),
     ],
-    "tools/call as float": [Say(b'{"jsonrpc":"2.0","id":$ID.0,"result":' + text(b"as float") + b"}")],
-    "tools/call as text": [Say(b'{"jsonrpc":"2.0","id":"$ID","result":' + text(b"as text") + b"}")],
+    "tools/call as float": [Send(b'{"jsonrpc":"2.0","id":$ID.0,"result":' + text(b"as float") + b"}")],
+    "tools/call as text": [Send(b'{"jsonrpc":"2.0","id":"$ID","result":' + text(b"as text") + b"}")],
     "tools/call twice": [result(text(b"the first")), result(text(b"the second"))],
     "tools/call same question": [
-        Say(ask(b'"same"', b"roots/list").template),
-        ask(b'"same"', b"elicitation/create", b'{"message":"again","requestedSchema":{}}'),
+        Send(ask_client(b'"same"', b"roots/list").template),
+        ask_client(b'"same"', b"elicitation/create", b'{"message":"again","requestedSchema":{}}'),
         result(text(b"asked twice")),
     ],
     "tools/call too big": [
-        Say(notice(b"notifications/message", b'{"level":"info","data":"mind your head"}')),
+        Send(notification(b"notifications/message", b'{"level":"info","data":"mind your head"}')),
         result(text(b"$FILL"), fill=70 * 2**20),
     ],
     "tools/call too big at once": [result(text(b"$FILL"), fill=70 * 2**20)],
     "tools/call too much said": [
-        Say(notice(b"notifications/message", b'{"level":"info","data":"$FILL"}'), fill=70 * 2**20),
+        Send(notification(b"notifications/message", b'{"level":"info","data":"$FILL"}'), fill=70 * 2**20),
         result(text(b"after too much")),
     ],
     "tools/call batch": [
-        Say(
+        Send(
             b'[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"in a batch"}},'
             b'{"jsonrpc":"2.0","id":"b1","method":"roots/list"},{"jsonrpc":"2.0","id":$ID,"result":'
             + text(b"batched")
@@ -309,27 +319,28 @@ TABLE: dict[str, list[Op]] = {
         )
     ],
     "tools/call pretty": [
-        Say(b'\r\n{\n\t"jsonrpc": "2.0",\n\t"id": $ID,\n\t"result": {\n\t\t"content": [ ],\r\n\t\t"n": 1.0\n\t}\n}\n')
+        Send(b'\r\n{\n\t"jsonrpc": "2.0",\n\t"id": $ID,\n\t"result": {\n\t\t"content": [ ],\r\n\t\t"n": 1.0\n\t}\n}\n')
     ],
 }
 
 DISCRIMINATORS = ("name", "uri", "cursor", "taskId", "protocolVersion")
 
 
-def ops_for(said: Parts) -> list[Op]:
-    """What the table says. An unknown request is refused with its method, unknown notifications are nothing to it."""
+def ops_for(message: Parts) -> list[Op]:
+    """Returns the steps from the table. An unknown request is refused with its method; unknown notifications are
+    ignored."""
     for key in DISCRIMINATORS:
-        value = member(said.params, key)
-        if value is not None and (ops := TABLE.get(f"{said.method} {json.loads(value)}")) is not None:
+        value = member(message.params, key)
+        if value is not None and (ops := TABLE.get(f"{message.method} {json.loads(value)}")) is not None:
             return ops
-    if said.method in TABLE:
-        return TABLE[said.method]
-    if said.method == "tools/call":
-        code = (member(said.params, "name") or b"").strip(b'"')
+    if message.method in TABLE:
+        return TABLE[message.method]
+    if message.method == "tools/call":
+        code = (member(message.params, "name") or b"").strip(b'"')
         if code.startswith(b"code "):
             return [
                 error(b'{"data":[1.0,null],"code":%b,"message":"code \\u0041","x":{ }}' % code.removeprefix(b"code "))
             ]
-    if said.is_request:
-        return [error(b'{"code":-32601,"message":"Method not found: ' + (said.method or "").encode() + b'"}')]
+    if message.is_request:
+        return [error(b'{"code":-32601,"message":"Method not found: ' + (message.method or "").encode() + b'"}')]
     return []

@@ -1,6 +1,6 @@
-"""JSON as the bytes it came in: where the members of an object lie, and the parts of a JSON-RPC message.
+"""JSON as the bytes it came in: the positions of an object's members, and the parts of a JSON-RPC message.
 
-Of the standard library alone, and nothing of what is tested.
+Uses the standard library alone, and no part of the product.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _decoder = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
 
 def spans(raw: bytes) -> dict[str, tuple[int, int]]:
-    """Where the value of each member of an object starts and stops. Of two with one name the last counts."""
+    """Returns where the value of each member of an object starts and stops. Of two with one name the last counts."""
     text = raw.decode("latin-1")  # one character a byte
     at = _past_space(text, 0)
     assert text[at] == "{", raw[:80]
@@ -44,7 +44,7 @@ def members(raw: bytes) -> dict[str, bytes]:
 
 
 def member(raw: bytes | None, *path: str) -> bytes | None:
-    """The member of the member of an object; None if there is none."""
+    """Returns a nested member; None if there is none."""
     for name in path:
         if raw is None or not raw.startswith(b"{"):
             return None
@@ -53,7 +53,7 @@ def member(raw: bytes | None, *path: str) -> bytes | None:
 
 
 def replaced(raw: bytes, path: tuple[str, ...], value: bytes) -> bytes:
-    """The object with the value at the end of the path replaced; as it is if there is none."""
+    """Returns the object with the value at the end of the path replaced; unchanged if there is none."""
     if not raw.startswith(b"{") or path[0] not in (found := spans(raw)):
         return raw
     start, stop = found[path[0]]
@@ -63,7 +63,7 @@ def replaced(raw: bytes, path: tuple[str, ...], value: bytes) -> bytes:
 
 
 class Parts(NamedTuple):
-    """A message's members, each as it was written."""
+    """The members of a message, each as it was written."""
 
     id: bytes | None
     method: str | None
@@ -81,7 +81,7 @@ class Parts(NamedTuple):
 
 
 def parts(message: bytes) -> Parts:
-    """Raises if it is no JSON-RPC message."""
+    """Splits a message. Raises if it is no JSON-RPC message."""
     found = members(message)
     assert found["jsonrpc"] == b'"2.0"', message[:80]
     assert {"method", "result", "error"} & found.keys(), message[:80]

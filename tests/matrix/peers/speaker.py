@@ -1,12 +1,12 @@
-"""An MCP server that does what a table says, byte for byte, on whichever transport it is told to speak.
+"""An MCP server that follows a table byte for byte, on the transport that its arguments name.
 
     speaker.py stdio|http|sse|ws LOG_FOLDER [OPENING]
 
-On a port of its own it says where it listens, and stops when its stdin ends. Every message it gets is written to a file
+Over HTTP it picks a port, prints its URL, and stops when its stdin ends. Each message it receives is written to a file
 of its own in the folder, a JSON line each: the session's number in this process, and the message. OPENING (a Python
 bytes literal) is written to stdout before anything else.
 
-Of the standard library and wsproto; nothing of what is tested. The table is in `behaviour.py`.
+It uses the standard library and wsproto, and no part of the product. The table is in `behaviour.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
 
-from behaviour import Ask, Gather, Say, Tell, WaitCancelled, ops_for
+from behaviour import AskClient, Gather, Send, SendOnSession, WaitCancelled, ops_for
 from slices import Parts, member, parts, replaced
 
 BIG = 64 * 1024
@@ -39,7 +39,7 @@ class Log:
         self._lock = threading.Lock()
 
     def write(self, session: int, message: bytes) -> None:
-        """The params of what is long are told by their size and hash."""
+        """Writes a message to the log. Long params are replaced by their size and hash."""
         if len(message) > BIG:
             params = parts(message).params or b""
             hashed = b'{"size":%d,"sha256":"%b"}' % (len(params), hashlib.sha256(params).hexdigest().encode())
@@ -50,16 +50,16 @@ class Log:
             self._file.flush()
 
 
-class Way(Protocol):
-    """Where messages are said."""
+class Writer(Protocol):
+    """A stream that messages can be written to."""
 
     def write(self, message: bytes, style: str) -> None: ...
 
 
 class Session:
-    """One client. `main` is its stream for whatever belongs to no request."""
+    """The session of one client. `main` is its stream for messages that belong to no request."""
 
-    def __init__(self, log: Log, main: Way) -> None:
+    def __init__(self, log: Log, main: Writer) -> None:
         self.main = main
         self._number = next(NUMBERS)
         self._log = log
@@ -68,42 +68,42 @@ class Session:
         self._lock = threading.Lock()
         self._turns: list[threading.Event] = []
 
-    def receive(self, message: bytes, reply: Way, done: Callable[[], None] = lambda: None) -> None:
-        """Note it, and do what the table says; `done` when all is said."""
+    def receive(self, message: bytes, reply: Writer, done: Callable[[], None] = lambda: None) -> None:
+        """Logs a message and follows the table. Calls `done` when all is sent."""
         with self._lock:
             self._log.write(self._number, message)
-        said = parts(message)
-        if said.is_answer:
-            assert said.id is not None
-            self._answer_queue(said.id).put(b"")
+        found = parts(message)
+        if found.is_answer:
+            assert found.id is not None
+            self._answer_queue(found.id).put(b"")
             done()
             return
-        if said.method == "notifications/cancelled":
-            self._cancellation(member(said.params, "requestId") or b"null").set()
-        ops = ops_for(said)
-        if any(isinstance(op, Ask | Gather | WaitCancelled) for op in ops):
-            threading.Thread(target=self._carry_out, args=(said, ops, reply, done), daemon=True).start()
+        if found.method == "notifications/cancelled":
+            self._cancellation(member(found.params, "requestId") or b"null").set()
+        ops = ops_for(found)
+        if any(isinstance(op, AskClient | Gather | WaitCancelled) for op in ops):
+            threading.Thread(target=self._carry_out, args=(found, ops, reply, done), daemon=True).start()
         else:
-            self._carry_out(said, ops, reply, done)
+            self._carry_out(found, ops, reply, done)
 
-    def _carry_out(self, said: Parts, ops: list[Any], reply: Way, done: Callable[[], None]) -> None:
-        token = member(said.params, "_meta", "progressToken")
-        values = {b"$ID": said.id, b"$TOKEN": token, b"$PARAMS": said.params}
+    def _carry_out(self, found: Parts, ops: list[Any], reply: Writer, done: Callable[[], None]) -> None:
+        token = member(found.params, "_meta", "progressToken")
+        values = {b"$ID": found.id, b"$TOKEN": token, b"$PARAMS": found.params}
         for op in ops:
             match op:
-                case Say(template, style, fill):
+                case Send(template, style, fill):
                     reply.write(filled(template, values, fill), style)
-                case Tell(template, style):
+                case SendOnSession(template, style):
                     self.main.write(filled(template, values, 0), style)
-                case Ask(template):
+                case AskClient(template):
                     number = parts(template).id
                     assert number is not None
                     answers = self._answer_queue(number)
                     reply.write(template, "")
                     answers.get(timeout=PATIENCE_S)
                 case WaitCancelled():
-                    assert said.id is not None
-                    assert self._cancellation(said.id).wait(PATIENCE_S)
+                    assert found.id is not None
+                    assert self._cancellation(found.id).wait(PATIENCE_S)
                 case Gather(count):
                     self._gather(count)
         done()
@@ -114,7 +114,7 @@ class Session:
                     self._turns[-1].set()
 
     def _gather(self, count: int) -> None:
-        """So many wait for each other, and go on one by one, the last first."""
+        """Waits until `count` requests are here. They continue one by one, the last first."""
         mine = threading.Event()
         with self._lock:
             self._turns.append(mine)
@@ -132,7 +132,7 @@ class Session:
 
 
 def key(number: bytes) -> str:
-    """Ids by value: two spellings of a text are one."""
+    """Returns an id by value: two spellings of a text are one."""
     return repr(json.loads(number))
 
 
@@ -177,7 +177,7 @@ def speak_stdio(log: Log) -> None:
 
 
 class Events:
-    """An event stream, with ids or without. What is said before there is a connection waits for it."""
+    """An event stream, with ids or without. Messages wait in it until there is a connection."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name
@@ -206,7 +206,7 @@ class Events:
         self._queue.put(None)
 
     def serve(self, handler: Handler, *, greeting: bytes = b"") -> None:
-        """Until its end, in chunks."""
+        """Sends the stream in chunks, until its end."""
         handler.send_response(200)
         handler.send_header("Content-Type", "text/event-stream; charset=utf-8")
         handler.send_header("Transfer-Encoding", "chunked")
@@ -227,9 +227,10 @@ class Events:
 
 
 def cut(message: bytes) -> list[bytes]:
-    """One event with comments between its many data lines and all three line ends, a few bytes at a time."""
+    """Splits a message into one event with comments between its many data lines and all three line ends, a few bytes at
+    a time."""
     lines = [b": begun", b"event: message"]
-    for number, piece in enumerate(message.split(b",")):  # at white space's own places: no text has commas here
+    for number, piece in enumerate(message.split(b",")):  # splits at JSON's own commas: no text has commas here
         lines += [b"data: " + (b"," if number else b"") + piece, b":" if number % 2 else b": still here", b"unknown: 1"]
     ends = itertools.cycle([b"\r\n", b"\n", b"\r"])
     event = b"".join(line + next(ends) for line in lines) + b"\n"
@@ -256,7 +257,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path.startswith("/messages"):
             session, events = self.sessions[self.path.partition("?s=")[2]]
-            if not parts(body).is_request:  # what is posted next may overtake what follows a 202
+            if not parts(body).is_request:  # a message POSTed next may overtake one whose 202 is already sent
                 session.receive(body, events)
                 self.answer(202, b"Accepted", "text/plain")
                 return
@@ -271,16 +272,16 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, b"")
             return
         session, _ = self.sessions[name]
-        said = parts(body)
-        if not said.is_request:
+        found = parts(body)
+        if not found.is_request:
             session.receive(body, Once())
             self.answer(202, b"")
             return
-        ops = ops_for(said)
-        if len(ops) == 1 and isinstance(ops[0], Say) and not ops[0].style:
+        ops = ops_for(found)
+        if len(ops) == 1 and isinstance(ops[0], Send) and not ops[0].style:
             once = Once()
             session.receive(body, once)
-            self.answer(200, once.message, session=name if said.method == "initialize" else None)
+            self.answer(200, once.message, session=name if found.method == "initialize" else None)
             return
         reply = Events(f"post-{os.urandom(4).hex()}")
         reply.prime()
@@ -294,7 +295,7 @@ class Handler(BaseHTTPRequestHandler):
             self.sessions[name] = Session(self.log, events), events
             events.serve(self, greeting=f"event: endpoint\ndata: /messages?s={name}\n\n".encode())
         elif self.headers["Last-Event-ID"] is not None:
-            self.answer(400, b"")  # nothing is kept
+            self.answer(400, b"")  # no events are stored
         elif (found := self.sessions.get(self.headers["Mcp-Session-Id"])) is not None:
             found[1].serve(self)
         else:
@@ -321,7 +322,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             super().handle()
         except ConnectionError:
-            pass  # whoever hung up
+            pass  # the client hung up
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -336,14 +337,14 @@ def speak_http(log: Log, scheme: str, path: str) -> None:
     Handler.log = log
     server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    say_where(f"{scheme}://127.0.0.1:{server.server_port}{path}")
+    print_url(f"{scheme}://127.0.0.1:{server.server_port}{path}")
 
 
 # --- WebSocket --------------------------------------------------------------------------------------------------------
 
 
 class Socket:
-    """One WebSocket; frames by wsproto, but for those that it would refuse to write."""
+    """One WebSocket. Frames are written by wsproto, except those that it would refuse to write."""
 
     def __init__(self, sock: socket.socket) -> None:
         from wsproto import ConnectionType, WSConnection
@@ -372,7 +373,7 @@ class Socket:
         from wsproto.events import AcceptConnection, CloseConnection, Ping, Request, TextMessage
 
         session = Session(log, self)
-        said: list[str] = []
+        texts: list[str] = []
         while True:
             data = self.sock.recv(65536)
             with self.lock:
@@ -382,9 +383,9 @@ class Socket:
                 if isinstance(event, Request):
                     self.sock.sendall(self.connection.send(AcceptConnection(subprotocol="mcp")))
                 elif isinstance(event, TextMessage):
-                    said.append(event.data)
+                    texts.append(event.data)
                     if event.message_finished:
-                        message, said = "".join(said).encode(), []
+                        message, texts = "".join(texts).encode(), []
                         session.receive(message, self)
                 elif isinstance(event, Ping | CloseConnection):
                     with self.lock:
@@ -404,7 +405,7 @@ def speak_websocket(log: Log) -> None:
         try:
             Socket(sock).serve(log)
         except OSError:
-            pass  # whoever hung up
+            pass  # the client hung up
 
     def accept() -> None:
         while True:
@@ -413,12 +414,12 @@ def speak_websocket(log: Log) -> None:
             threading.Thread(target=serve, args=(sock,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
-    say_where(f"ws://127.0.0.1:{listener.getsockname()[1]}/any/path")
+    print_url(f"ws://127.0.0.1:{listener.getsockname()[1]}/any/path")
 
 
-def say_where(url: str) -> None:
+def print_url(url: str) -> None:
     print(f"listening on {url}", flush=True)
-    sys.stdin.read()  # until whoever started this is through
+    sys.stdin.read()  # until the parent process closes it
 
 
 def main() -> None:

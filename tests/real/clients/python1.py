@@ -1,4 +1,4 @@
-"""The official Python client, mcp 1.x, carries out a plan. See README.md beside this file."""
+"""The official Python client, mcp 1.x, which carries out a plan. See README.md beside this file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dump(model: pydantic.BaseModel) -> Any:
 
 
 def answer_for(schema: dict[str, Any]) -> Any:
-    """What a patient user would enter: the default, or something that fits."""
+    """Returns what a patient user would enter: the default, or a value that fits."""
     if "default" in schema:
         return schema["default"]
     for name in ("enum", "oneOf"):
@@ -46,7 +46,7 @@ def answer_for(schema: dict[str, Any]) -> Any:
 
 
 class Inbox:
-    """What the server sent of its own accord."""
+    """The server's requests and notifications."""
 
     def __init__(self) -> None:
         self._messages: list[tuple[str, str]] = []
@@ -65,7 +65,7 @@ class Inbox:
 
 
 class User:
-    """Whoever sits at the client: answers the server's questions, now or as tasks."""
+    """The user of the client, who answers the server's questions, at once or as tasks."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -181,7 +181,7 @@ class Run:
         )
 
     async def _cancel(self, step: dict[str, Any]) -> Any:
-        """This SDK leaves it to its user: send the notification, wait no longer."""
+        """Cancels a call as this SDK leaves it to its user: sends the notification and stops waiting."""
         begun = anyio.Event()
         number = self._session._request_id
 
@@ -225,7 +225,7 @@ class Run:
     async def _request(self, method: str, params: dict[str, Any] | None) -> Any:
         request: Any = types.ClientRequest.model_construct(root=types.Request(method=method, params=params))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # pydantic remarks that this is none of the SDK's own requests
+            warnings.simplefilter("ignore")  # pydantic warns that this is none of the SDK's own requests
             return dump(await self._session.send_request(request, types.EmptyResult))
 
 

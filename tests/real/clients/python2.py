@@ -1,7 +1,8 @@
-"""The official Python client, mcp 2.x, carries out a plan. See README.md beside this file.
+"""The official Python client, mcp 2.x, which carries out a plan. See README.md beside this file.
 
-It does the handshake, as do the others with which it is compared, unless its session names another `mode`: a proxy
-understands the newest revision also where a server does not. More of what it does without is in visit_python2.
+The client does the handshake, as do the others with which it is compared, unless its session names another `mode`: a
+proxy understands the newest revision even if a server does not. visit_python2 uses more of the revision without a
+handshake.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def dump(model: pydantic.BaseModel) -> Any:
 
 
 def answer_for(schema: dict[str, Any]) -> Any:
-    """What a patient user would enter: the default, or something that fits."""
+    """Returns what a patient user would enter: the default, or a value that fits."""
     if "default" in schema:
         return schema["default"]
     for name in ("enum", "oneOf"):
@@ -45,7 +46,7 @@ def answer_for(schema: dict[str, Any]) -> Any:
 
 
 class Inbox:
-    """What the server sent of its own accord."""
+    """The server's requests and notifications."""
 
     def __init__(self) -> None:
         self._messages: list[tuple[str, str]] = []
@@ -64,7 +65,7 @@ class Inbox:
 
 
 class User:
-    """Whoever sits at the client and answers the server's questions."""
+    """The user of the client, who answers the server's questions."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -145,7 +146,7 @@ class Run:
         say("progress", progress=progress, total=total, message=message)
 
     async def _cancel(self, step: dict[str, Any]) -> Any:
-        """This SDK tells the server when the one who waits is cancelled."""
+        """Cancels a call. This SDK notifies the server when the waiting task is cancelled."""
         begun = anyio.Event()
         outcome: list[Any] = []
 
@@ -214,5 +215,5 @@ async def main(path: str) -> None:
         await run_session(plan["target"], session)
 
 
-warnings.simplefilter("ignore")  # what newer revisions gave up is called here on purpose
+warnings.simplefilter("ignore")  # features that newer revisions dropped are called here on purpose
 anyio.run(main, sys.argv[1])

@@ -44,7 +44,7 @@ class Visit:
         seen["plain"] = await self._call("plain")
         for name in ("quick", "must"):
             seen[name] = await self._through(name)
-        seen["asks"] = await self._call("asks")  # the SDK sees it through by itself
+        seen["asks"] = await self._call("asks")  # the SDK answers its questions by itself
         for name in ("fails", "breaks"):
             seen[name] = (await self._through(name))[1:]
         must = await call_tool_task(self._client, "must")
@@ -57,8 +57,8 @@ class Visit:
         await slow.cancel()
         final = await slow.wait(timeout=PATIENCE_S)
         seen["cancel"] = seen["cancelled"] = final.status
-        await slow.cancel()  # acknowledged again
-        slow._create_result.task_id = "nothing"  # no way to ask for another one
+        await slow.cancel()  # a second cancellation is acknowledged too
+        slow._create_result.task_id = "nothing"  # there is no other way to ask for an unknown task
         seen["unknown"] = await outcome(slow.status())
         return seen | {"asked": self._asked}
 
@@ -73,16 +73,16 @@ class Visit:
         return text_of(await self._client.call_tool(name, {}, raise_on_error=False))
 
     async def _through(self, name: str) -> list[Any]:
-        """The first and the last status of a task, and what came of it."""
+        """Returns the first and the last status of a task, and its outcome."""
         task = await call_tool_task(self._client, name, raise_on_error=False)
         final = await task.wait(timeout=PATIENCE_S)
-        said: Any = {"code": final.error["code"]} if final.error else text_of(await task.result())
-        return [task.create_result.status, final.status, said]
+        ending: Any = {"code": final.error["code"]} if final.error else text_of(await task.result())
+        return [task.create_result.status, final.status, ending]
 
 
 async def main(path: str) -> None:
     plan = json.loads(Path(path).read_text())
-    told, target = plan["sessions"][0], plan["target"]
+    session_plan, target = plan["sessions"][0], plan["target"]
     asked: list[str] = []
 
     async def elicit(message: str, *_: Any) -> dict[str, str]:
@@ -96,7 +96,7 @@ async def main(path: str) -> None:
         command, *arguments = target["command"]
         transport = StdioTransport(command, arguments, env=target["env"])
     async with Client(transport, elicitation_handler=elicit) as client:
-        visit = Visit(client, asked, Path(told["marks"]), told["label"])
+        visit = Visit(client, asked, Path(session_plan["marks"]), session_plan["label"])
         print(json.dumps(await visit.run()), flush=True)
 
 

@@ -15,7 +15,7 @@ from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-warnings.simplefilter("ignore")  # the SDK is to lose its tasks
+warnings.simplefilter("ignore")  # the SDK warns that it will lose its tasks
 
 PATIENCE_S = 20.0
 RELATED = "io.modelcontextprotocol/related-task"
@@ -90,7 +90,7 @@ class Visit:
         return await outcome(work())
 
     async def _through(self, name: str) -> tuple[types.Task, list[Any]]:
-        """Its task; its first and its last status, and what came of it."""
+        """Returns a task, and its first status, its last status and its outcome."""
         task = await self._call(name)
         async for status in self._tasks.poll_task(task.taskId):
             last = status.status
@@ -110,7 +110,7 @@ async def streams(target: dict[str, Any]) -> AsyncIterator[tuple[Any, Any]]:
 
 async def main(path: str) -> None:
     plan = json.loads(Path(path).read_text())
-    told = plan["sessions"][0]
+    session_plan = plan["sessions"][0]
     asked: list[str] = []
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:
@@ -122,9 +122,9 @@ async def main(path: str) -> None:
         ClientSession(reading, writing, elicitation_callback=elicit) as session,
     ):
         await session.initialize()
-        visit = Visit(session, asked, Path(told["marks"]), told["label"])
+        visit = Visit(session, asked, Path(session_plan["marks"]), session_plan["label"])
         print(json.dumps(await visit.run()), flush=True)
-        await visit.begin(f"leave {told['label']}")
+        await visit.begin(f"leave {session_plan['label']}")
 
 
 anyio.run(main, sys.argv[1])

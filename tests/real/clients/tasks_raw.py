@@ -1,6 +1,7 @@
-"""A visit to the task workshop without an SDK, to do what none does with tasks of 2026-07-28. See peers/README.md.
+"""A visit to the task workshop without an SDK, for features of 2026-07-28 tasks that no SDK has. See peers/README.md.
 
-It answers questions by `tasks/update` itself, listens to its tasks, and asks what it should not. Over HTTP only.
+The client answers questions by `tasks/update` itself, subscribes to its tasks, and makes invalid requests. Over HTTP
+only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Server:
     def messages(
         self, method: str, params: dict[str, Any], *, name: str | None = None, knows_tasks: bool = True
     ) -> Iterator[Iterator[dict[str, Any]]]:
-        """What is said on the response of one request, until it ends or nobody wants more of it."""
+        """Yields the messages on the response of one request, until it ends or the caller wants no more."""
         capabilities = {"elicitation": {}} | ({"extensions": {TASKS: {}}} if knows_tasks else {})
         meta = {
             "io.modelcontextprotocol/protocolVersion": REVISION,
@@ -56,15 +57,15 @@ class Server:
         finally:
             connection.close()
 
-    def ask(self, method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """The answer: its result, or its error's code."""
+    def fetch(self, method: str, params: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """Returns the answer: its result, or its error's code."""
         with self.messages(method, params, **options) as messages:
             answer = next(message for message in messages if "id" in message)
         return answer["result"] if "result" in answer else {"code": answer["error"]["code"], **answer["error"]}
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """Each message of an event stream; they are of one line."""
+    """Yields each message of an event stream. Each is on one line."""
     for line in response:
         if line.startswith(b"data:") and line[5:].strip():
             yield json.loads(line[5:])
@@ -83,10 +84,10 @@ class Visit:
         self.asked: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        ask = self._server.ask
-        tools = ask("tools/list", {})["tools"]
+        fetch = self._server.fetch
+        tools = fetch("tools/list", {})["tools"]
         seen: dict[str, Any] = {"offers": {tool["name"]: "execution" in tool for tool in tools}}
-        seen["discover"] = TASKS in ask("server/discover", {})["capabilities"].get("extensions", {})
+        seen["discover"] = TASKS in fetch("server/discover", {})["capabilities"].get("extensions", {})
         seen["plain"] = text_of(self.call("plain"))
         seen["quick"] = self.through("quick")
         task = self.call("must")
@@ -102,43 +103,46 @@ class Visit:
         return seen | {"asked": self.asked}
 
     def stop(self, seen: dict[str, Any]) -> None:
-        """Cancel a task, in the hearing of a listener."""
+        """Cancels a task while a subscription to it is open."""
         task = self.call("slow", label=f"cancel {self._label}")["taskId"]
         give_up_at = time.monotonic() + PATIENCE_S
         while f"started cancel {self._label}" not in self._marks.read_text().splitlines():
             assert time.monotonic() < give_up_at
             time.sleep(POLL_S)
         seen["working"] = self.get(task)["status"]
-        with self._server.messages("subscriptions/listen", {"notifications": {"taskIds": [task, "nothing"]}}) as heard:
-            acknowledged = next(heard)
+        with self._server.messages(
+            "subscriptions/listen", {"notifications": {"taskIds": [task, "nothing"]}}
+        ) as messages:
+            acknowledged = next(messages)
             seen["listens"] = acknowledged.get("params", {}).get("notifications", {}).get("taskIds", []) == [task]
-            ack = self._server.ask("tasks/cancel", {"taskId": task})
+            ack = self._server.fetch("tasks/cancel", {"taskId": task})
             seen["cancel"] = [key for key in ack if key != "_meta"]
             if seen["listens"]:
-                told = (message["params"] for message in heard if message.get("method") == "notifications/tasks")
-                seen["heard"] = next(one["status"] for one in told if one["status"] in OVER)
+                statuses = (message["params"] for message in messages if message.get("method") == "notifications/tasks")
+                seen["heard"] = next(one["status"] for one in statuses if one["status"] in OVER)
         seen["cancelled"] = self.wait(task)["status"]
-        seen["late"] = self._server.ask("tasks/cancel", {"taskId": task}).get("code")
+        seen["late"] = self._server.fetch("tasks/cancel", {"taskId": task}).get("code")
 
     def misbehave(self, seen: dict[str, Any], task: str) -> None:
-        ask = self._server.ask
+        fetch = self._server.fetch
         stranger = {"taskId": "nothing"}
         seen["unknown"] = [
-            ask(f"tasks/{verb}", stranger | {"inputResponses": {}})["code"] for verb in ("get", "update")
+            fetch(f"tasks/{verb}", stranger | {"inputResponses": {}})["code"] for verb in ("get", "update")
         ]
-        refused = ask("tasks/get", {"taskId": task}, knows_tasks=False)
+        refused = fetch("tasks/get", {"taskId": task}, knows_tasks=False)
         seen["undeclared"] = [refused["code"], TASKS in refused["data"]["requiredCapabilities"]["extensions"]]
-        seen["misnamed"] = ask("tasks/get", {"taskId": task}, name="nothing")["code"]
-        seen["gone"] = [ask(f"tasks/{verb}", {"taskId": task})["code"] for verb in ("list", "result")]
+        seen["misnamed"] = fetch("tasks/get", {"taskId": task}, name="nothing")["code"]
+        seen["gone"] = [fetch(f"tasks/{verb}", {"taskId": task})["code"] for verb in ("list", "result")]
 
     def call(self, name: str, **arguments: str) -> dict[str, Any]:
-        return self._server.ask("tools/call", {"name": name, "arguments": arguments})
+        return self._server.fetch("tools/call", {"name": name, "arguments": arguments})
 
     def get(self, task: str) -> dict[str, Any]:
-        return self._server.ask("tasks/get", {"taskId": task})
+        return self._server.fetch("tasks/get", {"taskId": task})
 
     def wait(self, task: str) -> dict[str, Any]:
-        """Until it is over. Each question is answered twice, the second time in vain, and a strange one too."""
+        """Polls a task until it is over. Each question is answered twice, the second time in vain, and an unknown one
+        too."""
         answered: set[str] = set()
         give_up_at = time.monotonic() + PATIENCE_S
         while (state := self.get(task))["status"] not in OVER:
@@ -149,25 +153,26 @@ class Visit:
                     self.asked.append(request["params"]["message"])
                     for name in ("Ada", "Eve"):
                         answer = {"action": "accept", "content": {"name": name}}
-                        told = {"taskId": task, "inputResponses": {key: answer, "strange": answer}}
-                        self._server.ask("tasks/update", told)
+                        params = {"taskId": task, "inputResponses": {key: answer, "strange": answer}}
+                        self._server.fetch("tasks/update", params)
             time.sleep(POLL_S)
         return state
 
     def through(self, name: str, task: dict[str, Any] | None = None) -> list[Any]:
-        """The first and the last status of a task, and what came of it; the last only of what was none."""
+        """Returns the first and the last status of a task, and its outcome. For a call that became no task, the outcome
+        only."""
         task = task or self.call(name)
         if "content" in task:
             return [text_of(task)]
         state = self.wait(task["taskId"])
-        said = {"code": state["error"]["code"]} if "error" in state else text_of(state["result"])
-        return [task["status"], state["status"], said]
+        ending = {"code": state["error"]["code"]} if "error" in state else text_of(state["result"])
+        return [task["status"], state["status"], ending]
 
 
 def main(path: str) -> None:
     plan = json.loads(Path(path).read_text())
-    told = plan["sessions"][0]
-    visit = Visit(Server(plan["target"]["url"]), Path(told["marks"]), told["label"])
+    session_plan = plan["sessions"][0]
+    visit = Visit(Server(plan["target"]["url"]), Path(session_plan["marks"]), session_plan["label"])
     print(json.dumps(visit.run()), flush=True)
 
 

@@ -19,14 +19,14 @@ NOTE = pydantic.AnyUrl("note://one")
 
 
 class Visitor:
-    """What came from the server, of its own accord or as a question."""
+    """The server's notifications and questions."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.logs: list[Any] = []
         self.progress: list[list[float | None]] = []
         self.changes: set[str] = set()
-        self.news = anyio.Event()
+        self.changed = anyio.Event()
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -51,8 +51,8 @@ class Visitor:
             self.changes.add("tools")
         elif isinstance(notification, types.ResourceUpdatedNotification):
             self.changes.add(str(notification.params.uri))
-        self.news.set()
-        self.news = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         self.progress.append([progress, total])
@@ -101,7 +101,7 @@ async def visit(session: ClientSession, visitor: Visitor) -> dict[str, Any]:
     seen["change"] = await call(session, "change")
     with anyio.move_on_after(PATIENCE_S):
         while len(visitor.changes) < 2 or not visitor.logs:
-            await visitor.news.wait()
+            await visitor.changed.wait()
     await session.unsubscribe_resource(NOTE)
     return seen | {
         "asked": visitor.asked,

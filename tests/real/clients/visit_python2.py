@@ -19,14 +19,14 @@ NOTE = "note://one"
 
 
 class Visitor:
-    """What came from the server, of its own accord or as a question."""
+    """The server's notifications and questions."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.logs: list[Any] = []
         self.progress: list[list[float | None]] = []
         self.changes: set[str] = set()
-        self.news = anyio.Event()
+        self.changed = anyio.Event()
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -42,29 +42,29 @@ class Visitor:
 
     async def log(self, params: Any) -> None:
         self.logs.append(params.data)
-        self._tell()
+        self._signal()
 
     async def take(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self.changes.add("tools")
         elif isinstance(message, types.ResourceUpdatedNotification):
             self.changes.add(str(message.params.uri))
-        self._tell()
+        self._signal()
 
-    async def hear(self, subscription: Any) -> None:
+    async def follow(self, subscription: Any) -> None:
         async for event in subscription:
             if isinstance(event, ToolsListChanged):
                 self.changes.add("tools")
             elif isinstance(event, ResourceUpdated):
                 self.changes.add(event.uri)
-            self._tell()
+            self._signal()
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         self.progress.append([progress, total])
 
-    def _tell(self) -> None:
-        self.news.set()
-        self.news = anyio.Event()
+    def _signal(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
 
 
 async def outcome(work: Awaitable[Any]) -> Any:
@@ -111,13 +111,13 @@ async def visit(client: Client, visitor: Visitor, *, is_modern: bool) -> dict[st
             listening = client.listen(tools_list_changed=True, resource_subscriptions=[NOTE])
             subscription = await stack.enter_async_context(listening)
             tasks = await stack.enter_async_context(anyio.create_task_group())
-            tasks.start_soon(visitor.hear, subscription)
+            tasks.start_soon(visitor.follow, subscription)
         else:
             await client.subscribe_resource(NOTE)
         seen["change"] = await call(client, "change")
         with anyio.move_on_after(PATIENCE_S):
             while len(visitor.changes) < 2 or not visitor.logs:
-                await visitor.news.wait()
+                await visitor.changed.wait()
         if is_modern:
             tasks.cancel_scope.cancel()
         else:
@@ -153,5 +153,5 @@ async def main(path: str) -> None:
     print(json.dumps(seen), flush=True)
 
 
-warnings.simplefilter("ignore")  # what newer revisions gave up is called here on purpose
+warnings.simplefilter("ignore")  # features that newer revisions dropped are called here on purpose
 anyio.run(main, sys.argv[1])

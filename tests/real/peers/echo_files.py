@@ -1,14 +1,14 @@
 """A stdio MCP server that does to files exactly what its arguments say, so that a test decides what it answers.
 
-Every tool does the same, in this order, as far as its arguments say so:
+Every tool does the following, in this order, as far as its arguments say so:
 
-- `write`: a list of {path, text}, `link`: of {path, to}, `fifo`: of paths. All relative to its folder.
+- `write`: a list of {path, text}, `link`: of {path, to}, `fifo`: of paths. All are relative to its folder.
 - `output`: a path to write `text` to, or to make a link to `output_link` at.
-- `wait_for`: a path; nothing more happens before there is a file.
-- `reply`: the result, sent as it is.
+- `wait_for`: a path. The server waits until there is a file.
+- `reply`: the result, sent unchanged.
 
-Without `reply` the result tells in one text block of JSON what the server got: `arguments`, the content of every file
-they name under `files`, and its own `cwd`, `tmp` and `roots`.
+Without `reply` the result is one text block of JSON with what the server got: `arguments`, the content of every file
+that they name under `files`, and its own `cwd`, `tmp` and `roots`.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ class Server:
             time.sleep(0.01)
         if "reply" in arguments:
             return dict(arguments["reply"])
-        told = {
+        reported = {
             "arguments": arguments,
             "files": {path: Path(path).read_text(errors="replace") for path in paths_in(arguments)},
             "cwd": os.getcwd(),
             "tmp": os.environ.get("TMPDIR"),
             "roots": self.ask_roots(),
         }
-        return {"content": [{"type": "text", "text": json.dumps(told)}]}
+        return {"content": [{"type": "text", "text": json.dumps(reported)}]}
 
     def ask_roots(self) -> list[str]:
         if self._has_roots and not self.roots:
@@ -120,7 +120,7 @@ def put(path: Path, text: str) -> None:
 
 
 def paths_in(value: object) -> list[str]:
-    """Every file that the value names by absolute path or URI."""
+    """Yields every file that the value names by absolute path or URI."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

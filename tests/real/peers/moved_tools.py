@@ -1,7 +1,7 @@
 """The official Python SDK's Streamable HTTP server at `MCP_PATH`, on a port of its own choice, which it prints.
 
-Starlette redirects from the path with a slash more or less. Its tools: `add` two numbers, and `asked`, the paths that
-were asked for, each with its method.
+Starlette redirects from the path with a slash more or less. Its tools: `add` two numbers, and `asked`, the requested
+paths, each with its method.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def asked() -> str:
     return " ".join(seen)
 
 
-class Telling(uvicorn.Server):
-    """Says where it listens."""
+class PrintingServer(uvicorn.Server):
+    """A server that prints its URL."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -47,4 +47,4 @@ async def watched(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 if __name__ == "__main__":
     config = uvicorn.Config(watched, host="127.0.0.1", port=0, log_level="warning")
-    anyio.run(Telling(config).serve)
+    anyio.run(PrintingServer(config).serve)

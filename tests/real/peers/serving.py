@@ -7,8 +7,8 @@ import socket
 import uvicorn
 
 
-class Telling(uvicorn.Server):
-    """Says where it listens."""
+class PrintingServer(uvicorn.Server):
+    """A server that prints its URL."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

@@ -1,7 +1,7 @@
-"""An MCP server on a WebSocket, made of the official SDK (`mcp` 1.x) alone; it says on stdout where it listens.
+"""An MCP server on a WebSocket, made of the official SDK (`mcp` 1.x) alone. It prints its URL on stdout.
 
-Its tools: `echo` gives `text` back, `ask` has the client's model answer, `big` gives so many characters, `leave` closes
-the connection with a code and a reason.
+Its tools: `echo` returns `text`, `ask` asks the client's model, `big` returns so many characters, `leave` closes the
+connection with a code and a reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcp.server.websocket import websocket_server
 warnings.simplefilter("ignore")  # the SDK deprecates this transport
 server = FastMCP("socket-server")
 protocols: list[list[str]] = []
-"""What each client offered."""
+"""The subprotocols that each client offered."""
 
 
 @server.tool()

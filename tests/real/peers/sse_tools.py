@@ -47,8 +47,8 @@ def die() -> str:
     os._exit(3)
 
 
-class Telling(uvicorn.Server):
-    """Says where it listens."""
+class PrintingServer(uvicorn.Server):
+    """A server that prints its URL."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -58,4 +58,4 @@ class Telling(uvicorn.Server):
 if __name__ == "__main__":
     port = int(os.environ.get("PORT", "0"))
     config = uvicorn.Config(server.sse_app(), host="127.0.0.1", port=port, log_level="warning")
-    anyio.run(Telling(config).serve)
+    anyio.run(PrintingServer(config).serve)

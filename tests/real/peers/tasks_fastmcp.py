@@ -17,7 +17,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.utilities.tasks import TaskConfig
 from fastmcp_tasks import TasksExtension
 from mcp import MCPError
-from serving import Telling
+from serving import PrintingServer
 
 BROKEN = 4001
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -84,7 +84,9 @@ async def breaks() -> str:
 
 async def over_http() -> None:
     application = server.http_app()
-    await Telling(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="on")).serve()
+    await PrintingServer(
+        uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="on")
+    ).serve()
 
 
 if transport_name == "stdio":

@@ -20,11 +20,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.experimental.tasks.in_memory_task_store import InMemoryTaskStore
-from serving import Telling
+from serving import PrintingServer
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-warnings.simplefilter("ignore")  # the SDK is to lose its tasks
+warnings.simplefilter("ignore")  # the SDK warns that it will lose its tasks
 
 POLL_MS = 100
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -43,7 +43,8 @@ marks, transport_name = sys.argv[1:]
 
 
 class Store(InMemoryTaskStore):
-    """Has clients ask more often than the SDK's own, and says what is cancelled: a task's work does not hear of it."""
+    """A store with a shorter polling interval than the SDK's own, which marks cancellations: the task's work gets no
+    notice of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ def mark(line: str) -> None:
         file.write(f"{line}\n")
 
 
-def said(text: str, is_error: bool = False) -> types.CallToolResult:
+def text_result(text: str, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], isError=is_error)
 
 
@@ -91,26 +92,26 @@ async def list_tools() -> list[types.Tool]:
 async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult | types.CreateTaskResult:
     experimental = server.request_context.experimental
     if (fault := experimental.validate_task_mode(SUPPORT[name], raise_error=False)) is not None:
-        return said(fault.message, is_error=True)
+        return text_result(fault.message, is_error=True)
     if not experimental.is_task:
-        return said(name)
+        return text_result(name)
 
     async def work(task: ServerTaskContext) -> types.CallToolResult:
         match name:
             case "asks":
                 answer = await task.elicit("Who?", FORM)
-                return said(f"hello {(answer.content or {}).get('name')}")
+                return text_result(f"hello {(answer.content or {}).get('name')}")
             case "slow":
                 store.labels[task.task_id] = arguments["label"]
                 mark(f"started {arguments['label']}")
                 await anyio.sleep_forever()
             case "fails":
-                return said("it failed", is_error=True)
+                return text_result("it failed", is_error=True)
             case "breaks":
                 raise RuntimeError("it broke")
             case _:
                 await anyio.sleep(0.05)
-        return said(name)
+        return text_result(name)
 
     return await experimental.run_task(work)
 
@@ -122,7 +123,7 @@ async def over_stdio() -> None:
 
 @asynccontextmanager
 async def one_group_for_all(tasks: TaskGroup) -> AsyncIterator[None]:
-    """Instead of that of the session which began last, and none any more once one ends."""
+    """Holds one task group for all sessions. The SDK would use that of the newest session, and none once one ends."""
     support._task_group = tasks
     yield
 
@@ -138,7 +139,7 @@ async def over_http() -> None:
             tasks.cancel_scope.cancel()
 
     application = Starlette(routes=[Mount("/", app=manager.handle_request)], lifespan=lifespan)
-    await Telling(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
+    await PrintingServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
 
 
 anyio.run(over_stdio if transport_name == "stdio" else over_http)

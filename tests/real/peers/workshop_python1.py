@@ -19,7 +19,7 @@ from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import McpError
-from serving import Telling
+from serving import PrintingServer
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -40,7 +40,7 @@ TOOLS = {
 
 
 class Workshop(Server[Any, Any]):
-    """Says of itself that its lists change and that resources can be watched, which the SDK leaves out."""
+    """A server that declares changing lists and resource subscriptions, which the SDK leaves out."""
 
     def create_initialization_options(self, *_: Any, **__: Any) -> Any:
         options = super().create_initialization_options(NotificationOptions(tools_changed=True))
@@ -73,9 +73,9 @@ async def work(name: str, arguments: dict[str, Any]) -> str:
             return f"{answer.action} {(answer.content or {}).get('colour')}"
         case "sample":
             asked = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="well?"))
-            said = await session.create_message([asked], max_tokens=9, related_request_id=context.request_id)
-            assert isinstance(said.content, types.TextContent)
-            return f"the model said {said.content.text}"
+            sample = await session.create_message([asked], max_tokens=9, related_request_id=context.request_id)
+            assert isinstance(sample.content, types.TextContent)
+            return f"the model said {sample.content.text}"
         case "where":
             return " ".join(str(root.uri) for root in (await session.list_roots()).roots)
         case "count":
@@ -152,7 +152,7 @@ async def over_http() -> None:
             yield
 
     application = Starlette(routes=[Mount("/", app=manager.handle_request)], lifespan=lifespan)
-    await Telling(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
+    await PrintingServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
 
 
 anyio.run(over_stdio if sys.argv[1] == "stdio" else over_http)

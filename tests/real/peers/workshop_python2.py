@@ -18,7 +18,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from serving import Telling
+from serving import PrintingServer
 
 NOTE = "note://one"
 FORM: dict[str, Any] = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
@@ -57,14 +57,14 @@ async def call_tool(
         answer = await ask(context, params)
         if answer is None:
             return types.InputRequiredResult(input_requests={"answer": QUESTIONS[params.name]}, request_state="asked")
-        said = told(answer)
+        text = text_of_answer(answer)
     else:
-        said = await work(context, params.name, params.arguments or {})
-    return types.CallToolResult(content=[types.TextContent(text=said)])
+        text = await work(context, params.name, params.arguments or {})
+    return types.CallToolResult(content=[types.TextContent(text=text)])
 
 
 async def ask(context: Any, params: types.CallToolRequestParams) -> Any:
-    """What the client answers; None if it has to be asked by the result of this call."""
+    """Returns the client's answer, or None if the result of this call has to ask for it."""
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         assert params.input_responses is None or params.request_state == "asked"
         return (params.input_responses or {}).get("answer")
@@ -79,7 +79,7 @@ async def ask(context: Any, params: types.CallToolRequestParams) -> Any:
             return await session.list_roots()
 
 
-def told(answer: Any) -> str:
+def text_of_answer(answer: Any) -> str:
     if isinstance(answer, types.ElicitResult):
         return f"{answer.action} {(answer.content or {}).get('colour')}"
     if isinstance(answer, types.ListRootsResult):
@@ -140,13 +140,13 @@ async def complete(context: Any, params: types.CompleteRequestParams) -> types.C
 
 
 class Workshop(Server[Any]):
-    """Says of itself that its tools change, in the handshake too."""
+    """A server that declares changing tools, in the handshake too."""
 
     def create_initialization_options(self, *_: Any, **__: Any) -> Any:
         return super().create_initialization_options(NotificationOptions(tools_changed=True))
 
 
-warnings.simplefilter("ignore")  # what the newest revision gave up is served to older ones on purpose
+warnings.simplefilter("ignore")  # features that the newest revision dropped are served to older ones on purpose
 server = Workshop(
     "workshop",
     version="1",
@@ -171,7 +171,7 @@ async def over_stdio() -> None:
 
 async def over_http() -> None:
     application = server.streamable_http_app()
-    await Telling(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
+    await PrintingServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
 
 
 anyio.run(over_stdio if sys.argv[1] == "stdio" else over_http)

@@ -1,4 +1,4 @@
-"""The URL and the headers of a server, read strictly."""
+"""Tests of the parser of a server's URL and headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes nothing is given up; who takes little, but steadily, is not."""
+"""Tests of the write timeout: a peer that takes nothing is given up, one that takes little but steadily is not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITE_TIMEOUT_S = 60.0
 @pytest.mark.parametrize("size_bytes", [1, 4 * PIECE_MAX_BYTES])
 @pytest.mark.parametrize("pause_s, is_cut", [(3.0, False), (2 * WRITE_TIMEOUT_S, True)])
 def test_only_silence_is_cut(pause_s: float, is_cut: bool, size_bytes: int) -> None:
-    """Time jumps, so that only trio can tell it."""
+    """The clock jumps, so the test runs on trio only."""
     taken = bytearray()
 
     async def run() -> None:
@@ -44,7 +44,7 @@ def test_only_silence_is_cut(pause_s: float, is_cut: bool, size_bytes: int) -> N
 
 
 class Timed(ByteStream):
-    """Takes each write whole, in so many seconds of a clock of its own."""
+    """A stream that takes each write whole, in `takes_s` seconds of its own clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,7 +62,7 @@ class Timed(ByteStream):
         raise AssertionError("nobody ends it")
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Closes nothing, as nothing is open."""
 
 
 @pytest.mark.anyio

@@ -1,8 +1,8 @@
-"""The client's codec tells and writes what h11 does, whatever servers send and however it is cut up."""
+"""Differential tests of the client's HTTP/1.1 codec against h11, for odd servers and any division of the bytes."""
 
 from __future__ import annotations
 
-from http1_driving import Fields, ask, chunks, clients
+from http1_driving import Fields, chunks, clients, request_all
 from http1_messages import CUTS, RESPONSES
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +40,7 @@ ASKED = st.integers(0, 9).flatmap(lambda n: USUAL if n else ODD)
 @settings(max_examples=80)
 @given(stream=RESPONSES, cuts=CUTS, requests=st.lists(ASKED, min_size=1, max_size=3))
 def test_it_is_like_h11(stream: bytes, cuts: list[int], requests: list[tuple[str, bytes, Fields, bool]]) -> None:
-    """The same responses, refusals, states and bytes."""
+    """The codec gives the same responses, refusals, states and bytes."""
     ours, theirs = clients()
     arriving = chunks(stream, cuts)
-    assert ask(ours, arriving, requests) == ask(theirs, arriving, requests)
+    assert request_all(ours, arriving, requests) == request_all(theirs, arriving, requests)

@@ -1,10 +1,10 @@
-"""What the HTTP codecs do without h11, what they do not copy, and what they do not keep."""
+"""Tests of the costs of the HTTP codecs: work without h11, data without copies, and bounded memory."""
 
 from __future__ import annotations
 
 import h11
 import pytest
-from http1_driving import Answer, ask, serve
+from http1_driving import Answer, request_all, serve
 from isthmus.core.wire.http1 import fields as http1_fields
 from isthmus.core.wire.http1.events import END, NEED_DATA, Data, ResponseHead
 from isthmus.core.wire.http1.fields import EncodedFields, FieldLines, NotPlain
@@ -44,7 +44,7 @@ def no_h11(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("step", [1, 7, LIMIT])
 def test_the_usual_requests_are_read_and_answered_without_h11(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """However they are cut."""
+    """Usual requests never reach h11, however the bytes are cut."""
     no_h11(monkeypatch)
     stream = b"".join(REQUESTS)
     answers = [Answer(200, SIZED, (b"{}",)), Answer(200, (), (b"{}",), early=True), Answer(202, ((b"x", b""),))]
@@ -56,17 +56,17 @@ def test_the_usual_requests_are_read_and_answered_without_h11(monkeypatch: pytes
 
 @pytest.mark.parametrize("step", [1, 7, LIMIT])
 def test_the_usual_responses_are_read_without_h11(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """However they are cut."""
+    """Usual responses never reach h11, however the bytes are cut."""
     no_h11(monkeypatch)
     stream = b"".join(RESPONSES)
     chunks = [stream[at : at + step] for at in range(0, len(stream), step)]
-    story = ask(ClientCodec(head_size_max_bytes=LIMIT), chunks, [ASKED])
+    story = request_all(ClientCodec(head_size_max_bytes=LIMIT), chunks, [ASKED])
     assert [entry[0] for entry in story].count("through") == len(RESPONSES)
     assert not any("refused" in entry for entry in story)
 
 
 def test_after_an_unusual_request_h11_is_done_with() -> None:
-    """A client that sends one odd head pays for that one."""
+    """A client that sends one odd head pays for that one only."""
     codec = ServerCodec(head_size_max_bytes=LIMIT)
     for head in (b"GET / HTTP/1.1\r\nHost: x\r\nX-Old:\r\n folded\r\n\r\n", b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"):
         codec.receive_data(head)
@@ -108,7 +108,7 @@ def test_what_fills_a_read_is_given_out_as_it_came(head: bytes) -> None:
 
 
 def test_chunks_that_came_together_are_given_out_together_within_bounds() -> None:
-    """One burst of events is one piece for their reader; a flood of tiny chunks is many."""
+    """One burst of events is one piece for its reader; a flood of tiny chunks is many pieces."""
     codec = reading(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (2 * CHUNKS_MAX + 3))
     sizes = []
     while isinstance(event := codec.next_event(), Data):
@@ -117,7 +117,7 @@ def test_chunks_that_came_together_are_given_out_together_within_bounds() -> Non
 
 
 def test_nothing_that_was_read_is_kept() -> None:
-    """Between messages a connection holds no buffer."""
+    """A connection holds no buffer between messages."""
     codec = reading(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n")
     codec.next_event()
     assert codec.next_event() is END
@@ -129,7 +129,8 @@ def test_nothing_that_was_read_is_kept() -> None:
 
 
 def test_lines_remembered_are_few_and_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever clients send, and whatever is sent to them; what is not plain is not remembered at all."""
+    """The memory of header lines is bounded, whatever peers send and receive. A line that is not plain is not
+    remembered."""
     monkeypatch.setattr(http1_fields, "MEMO_LINES_MAX", 10)
     lines, fields = FieldLines(), EncodedFields()
     for number in range(35):
@@ -148,7 +149,7 @@ def test_lines_remembered_are_few_and_short(monkeypatch: pytest.MonkeyPatch) -> 
     assert (len(lines), len(fields)) == held
 
 
-def test_a_header_that_is_none_changes_nothing() -> None:
+def test_an_invalid_header_changes_nothing() -> None:
     """The refusal is raised at the call, and another response can be sent instead."""
     codec = ServerCodec(head_size_max_bytes=LIMIT)
     codec.receive_data(REQUESTS[0])
@@ -159,7 +160,7 @@ def test_a_header_that_is_none_changes_nothing() -> None:
 
 
 def test_a_body_keeps_to_the_length_that_was_promised() -> None:
-    """Else what follows would be taken for the next response."""
+    """A longer or shorter body would shift into the next response."""
     for pieces, is_refused in (((b"{", b"}"), False), ((b"{",), True), ((b"{}", b"x"), True)):
         codec = ServerCodec(head_size_max_bytes=LIMIT)
         codec.receive_data(REQUESTS[0])
@@ -177,7 +178,7 @@ def test_a_body_keeps_to_the_length_that_was_promised() -> None:
 
 
 def test_a_known_head_that_came_in_two_pieces_does_not_hide_the_next() -> None:
-    """What was searched for its end was that head, not the one behind it."""
+    """The position up to which one head was searched for its end does not apply to the next head."""
     codec = ServerCodec(head_size_max_bytes=LIMIT)
     get = b"GET / HTTP/1.1\r\n" + HOST + b"X: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n\r\n"
     for pieces in ([get], [get[:-1], get[-1:]], [b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"]):

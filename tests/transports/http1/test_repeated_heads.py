@@ -1,4 +1,5 @@
-"""What begins as the message before it did is read in one step, and comes to what it comes to in many."""
+"""Tests of the shortcut for repeated heads: a message that begins as the one before it is read in one step, with the
+same result as in many."""
 
 from __future__ import annotations
 
@@ -21,18 +22,18 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 SIZED = ((b"content-length", b"2"),)
 Entry = tuple[object, ...]
 Through = Callable[[object, bytes], list[Entry]]
-"""Given a message that is complete: what to note of it and of what is done then."""
+"""The entries to note for a complete message and for what the test does with it."""
 
 
 def arriving(one: bytes, other: bytes, cuts: list[int]) -> list[bytes]:
-    """A message time and again, most of them alone, one cut up, and at last another and two that come together."""
+    """One message many times, mostly alone, once cut up; at the end another message, and two that arrive together."""
     edges = [0, *sorted({min(cut, len(one)) for cut in cuts}), len(one)]
     cut_up = [one[a:b] for a, b in itertools.pairwise(edges) if a < b]
     return [one, one, *cut_up, one, other, one, one + one]
 
 
 def read(codec: Any, chunks: list[bytes], through: Through, *, in_one_step: bool) -> tuple[list[Entry], int]:
-    """What a codec tells of these, and how many messages it told of in one step."""
+    """The entries of a codec for these bytes, and the number of messages that it gave in one step."""
     story: list[Entry] = []
     head: RequestHead | ResponseHead | None = None
     body, steps = b"", 0
@@ -60,24 +61,24 @@ def read(codec: Any, chunks: list[bytes], through: Through, *, in_one_step: bool
 
 
 def serve(chunks: list[bytes], *, in_one_step: bool) -> tuple[list[Entry], int]:
-    """The requests, their answers and the states of a server's codec."""
+    """The requests, responses and states of a server's codec."""
     codec = ServerCodec(head_size_max_bytes=LIMIT)
 
     def through(head: object, body: bytes) -> list[Entry]:
-        told: list[Entry] = [(head, body, codec.version, codec.is_awaiting_continue, codec.trailing_data)]
+        entries: list[Entry] = [(head, body, codec.version, codec.is_awaiting_continue, codec.trailing_data)]
         try:
-            told.append((codec.encode_whole(200, SIZED, b"{}"), codec.is_through))
-        except h11.LocalProtocolError:  # of a CONNECT, which we know nothing of
-            return [*told, ("refused",)]
+            entries.append((codec.encode_whole(200, SIZED, b"{}"), codec.is_through))
+        except h11.LocalProtocolError:  # the response to a CONNECT, which the codec does not write
+            return [*entries, ("refused",)]
         if codec.is_through:
             codec.start_next_cycle()
-        return told
+        return entries
 
     return read(codec, chunks, through, in_one_step=in_one_step)
 
 
-def ask(chunks: list[bytes], *, in_one_step: bool) -> tuple[list[Entry], int]:
-    """The same of a client's, which sends POSTs."""
+def request_all(chunks: list[bytes], *, in_one_step: bool) -> tuple[list[Entry], int]:
+    """The requests, responses and states of a client's codec, which sends POSTs."""
     codec = ClientCodec(head_size_max_bytes=LIMIT)
     post = PostHead(((b"host", b"x"),))
 
@@ -87,11 +88,11 @@ def ask(chunks: list[bytes], *, in_one_step: bool) -> tuple[list[Entry], int]:
         return encoded
 
     def through(head: object, body: bytes) -> list[Entry]:
-        told: list[Entry] = [(head, body, codec.trailing_data, codec.is_through)]
+        entries: list[Entry] = [(head, body, codec.trailing_data, codec.is_through)]
         if codec.is_through:
             codec.start_next_cycle()
-            told.append((request(),))
-        return told
+            entries.append((request(),))
+        return entries
 
     request()
     return read(codec, chunks, through, in_one_step=in_one_step)
@@ -108,17 +109,17 @@ def test_a_request_read_in_one_step_is_what_it_is_in_many(one: bytes, other: byt
 @given(one=messages(STATUS_LINES, with_host=False), other=messages(STATUS_LINES, with_host=False), cuts=CUTS)
 def test_a_response_read_in_one_step_is_what_it_is_in_many(one: bytes, other: bytes, cuts: list[int]) -> None:
     chunks = arriving(one, other, cuts)
-    assert ask(chunks, in_one_step=True)[0] == ask(chunks, in_one_step=False)[0]
+    assert request_all(chunks, in_one_step=True)[0] == request_all(chunks, in_one_step=False)[0]
 
 
 def test_what_comes_whole_and_alone_is_read_in_one_step() -> None:
-    """Not the first, not what is cut up or came together, and not what follows another."""
+    """The first message, a divided one, two that arrive together, and one after another head take the usual way."""
     chunks = [POST + b"01234"] * 3 + [POST, b"56789"] + [POST + b"abcde"] + [POST + b"01234" + POST + b"56789"]
     story, steps = serve(chunks, in_one_step=True)
     assert steps == 3
     assert [entry[1] for entry in story[::2]] == [b"01234"] * 3 + [b"56789", b"abcde", b"01234", b"56789"]
     chunks = [OK + b"01234"] * 3 + [OK, b"56789"] + [OK + b"abcde"]
-    story, steps = ask(chunks, in_one_step=True)
+    story, steps = request_all(chunks, in_one_step=True)
     assert steps == 3
     assert [entry[1] for entry in story[::2]] == [b"01234"] * 3 + [b"56789", b"abcde"]
 
@@ -132,7 +133,7 @@ def test_what_comes_whole_and_alone_is_read_in_one_step() -> None:
     ],
 )
 def test_what_is_not_known_by_its_head_alone_is_not_taken(head: bytes) -> None:
-    """Chunks, a request that may last, and one that only looks like it."""
+    """Chunked bodies, requests without a body, and heads that only look alike take the usual way."""
     codec = ServerCodec(head_size_max_bytes=LIMIT)
     codec.receive_data(POST + b"01234")
     known = codec.next_event()

@@ -1,4 +1,4 @@
-"""The server's codec tells and writes what h11 does, whatever clients send and however it is cut up."""
+"""Differential tests of the server's HTTP/1.1 codec against h11, for odd clients and any division of the bytes."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ ANSWERS = st.integers(0, 9).flatmap(lambda n: USUAL if n else ODD)
 @settings(max_examples=80)
 @given(stream=REQUESTS, cuts=CUTS, answers=st.lists(ANSWERS, min_size=1, max_size=3))
 def test_it_is_like_h11(stream: bytes, cuts: list[int], answers: list[Answer]) -> None:
-    """The same requests, refusals, states and bytes."""
+    """The codec gives the same requests, refusals, states and bytes."""
     ours, theirs = servers()
     arriving = chunks(stream, cuts)
     assert serve(ours, arriving, answers) == serve(theirs, arriving, answers)
 
 
 def test_each_line_beside_usual_ones_is_read_as_h11_reads_it() -> None:
-    """Behind them and before: of two that say the same in different ways neither counts more."""
+    """An odd line is read as h11 reads it, before and behind the usual ones. Of two lines that contradict each other
+    neither takes precedence."""
     for line, framing in product([*PLAIN_LINES, *ODD_LINES], (b"Content-Length: 5", b"Transfer-Encoding: chunked")):
         for lines in ([framing, line], [line, framing]):
             body = b"01234" if framing.startswith(b"C") else CHUNKS[0] + ENDS[0]
@@ -65,7 +66,7 @@ def test_each_line_beside_usual_ones_is_read_as_h11_reads_it() -> None:
 
 
 def test_what_follows_a_chunk_is_read_as_h11_reads_it() -> None:
-    """Whatever comes next: behind an ordinary chunk the line of another one is looked for first."""
+    """The bytes behind an ordinary chunk, where another chunk's line is searched first, are read as h11 reads them."""
     head = b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     for odd, end in product((b"", *ODD_CHUNKS), ENDS):
         stream = head + CHUNKS[0] + odd + CHUNKS[1] + end
@@ -74,7 +75,7 @@ def test_what_follows_a_chunk_is_read_as_h11_reads_it() -> None:
 
 
 def test_a_client_that_has_closed_its_side_is_answered_and_no_other_request_awaited() -> None:
-    """It said all that it had to say."""
+    """A client that closed its sending side sends no other request."""
     for server in servers():
         server.receive_data(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         server.receive_data(b"")

@@ -1,4 +1,5 @@
-"""Connections to upstreams in the turn of the event loop that makes them, on asyncio's own loop and on uvloop."""
+"""Tests of connecting upstream in the event loop's turn that makes the connection, on asyncio's own loop and on
+uvloop."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from collections.abc import Callable
 import anyio
 import client_fakes
 import pytest
-from client_dialler import NOW, answer_all
+from client_dialer import NOW, answer_all
 from client_fakes import FakePort, Peer, serving
-from isthmus.core.base.effects import Cause, Connected, End
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base.endpoint import Endpoint
@@ -46,7 +47,7 @@ def when_made(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None
 
 
 async def test_a_client_can_stop_in_the_turn_in_which_a_connection_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its context is left, and whoever asked for something is told."""
+    """The client's context ends, and each pending request is reported as closed."""
     is_made = anyio.Event()
     when_made(monkeypatch, is_made.set)
     port = FakePort()
@@ -61,7 +62,7 @@ async def test_a_client_can_stop_in_the_turn_in_which_a_connection_is_made(monke
         using = asyncio.ensure_future(use(server.endpoint))
         await asyncio.wait({using}, timeout=WAIT_S)
         assert using.done()
-    assert port.told[ChannelId(1)] == [Cause(End.BROKEN, "shutting down")]
+    assert port.reports[ChannelId(1)] == [Cause(End.BROKEN, "shutting down")]
 
 
 async def wait(peer: Peer) -> None:
@@ -70,7 +71,7 @@ async def wait(peer: Peer) -> None:
 
 
 async def test_the_time_for_connecting_ends_when_a_connection_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it is over before whoever waits for the connection has its turn."""
+    """The timeout stops counting even if it runs out before the task that waits for the connection has its turn."""
     when_made(monkeypatch, lambda: time.sleep(0.3))
     port = FakePort()
     client = client_fakes.new_client(Limits(connect_timeout_s=0.2))
@@ -84,4 +85,4 @@ async def test_the_time_for_connecting_ends_when_a_connection_is_made(monkeypatc
         using = asyncio.ensure_future(use(server.endpoint))
         await asyncio.wait({using}, timeout=WAIT_S)
         assert using.done()
-    assert port.told[ChannelId(1)] == [Connected(), b'{"on":0}', Cause(End.DONE)]
+    assert port.reports[ChannelId(1)] == [Connected(), b'{"on":0}', Cause(End.DONE)]

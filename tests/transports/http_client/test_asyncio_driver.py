@@ -1,4 +1,4 @@
-"""The protocol that carries a connection's bytes on asyncio, between a transport and a connection that play scripts."""
+"""Tests of the asyncio driver of a client connection, between a transport and a connection that follow scripts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import anyio.lowlevel
 import client_fakes
 import pytest
 from anyio.abc import ByteStream
-from client_dialler import DONE, Dialer, answer_all, dialer
+from client_dialer import DONE, Dialer, answer_all, dialer
 from client_fakes import serving
-from isthmus.core.base.effects import Cause, End
-from isthmus.transports.base.dialer import Dialler
+from isthmus.core.base.events import Cause, End
+from isthmus.transports.base.dialer import Dialer as TransportDialer
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.http_client.anyio_driver import StreamDriver
 from isthmus.transports.http_client.asyncio_connect import ConnectingDriver
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyn
 
 
 class Stage:
-    """Both sides of a driver. `steps` is what the connection answers, in order; `calls` what it was told."""
+    """The two neighbours of a driver. `steps` is what the connection answers, in order; `calls` records each call."""
 
     def __init__(self, *steps: Step | Exception, pieces: tuple[bytes, ...] = ()) -> None:
         self.steps = list(steps)
@@ -50,7 +50,7 @@ class Stage:
         return step
 
     def get_extra_info(self, name: str) -> None:
-        """There is no socket."""
+        """Returns no socket."""
 
     # As the connection.
 
@@ -82,7 +82,7 @@ class Stage:
         assert high == 0
 
     def set_protocol(self, protocol: object) -> None:
-        """It is ours from here on."""
+        """Does nothing: the test itself calls the driver from here on."""
 
     def resume_reading(self) -> None:
         self.is_reading = True
@@ -113,7 +113,7 @@ async def test_what_takes_long_goes_on_in_a_later_turn_and_nothing_is_read_meanw
     assert stage.calls == ["receive b'1'", "advance", "advance"] and stage.is_reading
 
 
-async def test_what_is_held_goes_on_when_it_is_wanted_but_not_within_the_order() -> None:
+async def test_held_input_goes_on_after_the_resume_order_returns() -> None:
     stage = Stage(Step.HOLD, Step.HOLD, Step.READ)
     stage.driver.start()
     stage.driver.resume()  # it holds nothing
@@ -127,7 +127,7 @@ async def test_what_is_held_goes_on_when_it_is_wanted_but_not_within_the_order()
     assert stage.is_reading
 
 
-async def test_a_connection_lost_while_it_holds_is_told_after_what_it_holds() -> None:
+async def test_a_connection_lost_while_paused_is_reported_after_what_it_holds() -> None:
     stage = Stage(Step.HOLD, Step.READ, Step.CLOSE)
     stage.driver.start()
     stage.driver.data_received(b"1")
@@ -197,7 +197,7 @@ async def test_a_defect_costs_the_connection(caplog: pytest.LogCaptureFixture) -
 
 
 class FakeTransport:
-    """One that anyio has connected, and may have begun to read from."""
+    """A transport that anyio has connected, and may have begun to read from."""
 
     def __init__(self, queue: list[bytes], *, is_at_eof: bool = False, is_closed: bool = False) -> None:
         self._reader = SimpleNamespace(read_queue=queue, is_at_eof=is_at_eof)
@@ -224,12 +224,12 @@ async def test_a_stream_that_something_was_read_from_stays_one() -> None:
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_a_connection_that_is_made_too_late_is_nobodys(is_late: bool) -> None:
-    """Whoever wanted it has gone meanwhile, or the client stops."""
+async def test_a_connection_that_is_made_too_late_is_closed(is_late: bool) -> None:
+    """A connection is closed if its request is gone by then or the client stops."""
     aborted: list[bool] = []
     transport = cast(asyncio.Transport, SimpleNamespace(abort=lambda: aborted.append(True)))
     offered: list[asyncio.Transport] = []
-    driver = ConnectingDriver(cast(Connection, None), cast(Dialler, None), offered.append, print)  # type: ignore[arg-type]
+    driver = ConnectingDriver(cast(Connection, None), cast(TransportDialer, None), offered.append, print)  # type: ignore[arg-type]
     if is_late:
         driver.close()
     driver.connection_made(transport)
@@ -248,6 +248,6 @@ async def test_plain_connections_become_protocols_and_those_with_tls_do_not(
 
 
 async def driver_of(dial: Dialer, endpoint: Endpoint) -> object:
-    """What carries the connection that an exchange was made on."""
+    """The driver of the connection that an exchange was made on."""
     assert (await dial.exchange(endpoint))[-1] == DONE
     return next(reversed(dial.client.unheld)).driver

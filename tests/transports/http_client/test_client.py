@@ -1,4 +1,4 @@
-"""The HTTP client against a server that does exactly what each test says."""
+"""Tests of the HTTP client against a server that follows a script to the byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from client_dialler import (
+from client_dialer import (
     ANSWER,
     CLOSE,
     DONE,
@@ -28,11 +28,12 @@ from client_dialler import (
     event,
     reply,
 )
-from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, FakePort, Peer, Told, new_client, serving, until
+from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, FakePort, Peer, Report, new_client, serving, until
 from client_fakes import anyio_backend as anyio_backend
 from client_fakes import in_order as in_order
-from isthmus.core.base.effects import Cause, Connected, Delete, End, Listen, Post, Primed
+from isthmus.core.base.effects import Delete, Listen, Post
 from isthmus.core.base.errors import OVERLOADED, LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, End, Primed
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base import dialer as dialling
@@ -64,12 +65,12 @@ async def test_a_defect_met_with_one_connection_ends_its_request_and_nothing_els
 async def test_requests_in_turn_use_one_connection_and_are_written_as_they_should() -> None:
     async with serving(answer_all) as server, dialer() as dial:
         endpoint = Endpoint(server.url + "#part", (("Authorization", "Bearer x"), ("X-Name", "\xe9")))
-        told = [
+        reports = [
             await dial.exchange(endpoint, Post("s", b"{}", "sid", "2025-06-18")),
             await dial.exchange(endpoint, Delete("s", "sid")),
             await dial.exchange(endpoint, Post("s", b"[]")),
         ]
-    assert told == [[Connected(), b'{"on":0}', DONE], [Connected(), DONE], [Connected(), b'{"on":0}', DONE]]
+    assert reports == [[Connected(), b'{"on":0}', DONE], [Connected(), DONE], [Connected(), b'{"on":0}', DONE]]
     assert server.connections == 1
     host = b"host: 127.0.0.1:%d\r\n" % server.port
     ours = b"user-agent: isthmus\r\nauthorization: Bearer x\r\nx-name: \xe9\r\naccept-encoding: identity\r\n"
@@ -109,11 +110,11 @@ async def test_requests_at_once_use_a_connection_each_and_later_ones_use_them_ag
 async def test_a_request_caused_by_a_replys_end_finds_the_connection_free() -> None:
     async with serving(answer_all) as server, dialer() as dial:
 
-        def ask_again(channel: ChannelId, told: Told) -> None:
-            if isinstance(told, Cause) and dial.count < 5:
+        def ask_again(channel: ChannelId, report: Report) -> None:
+            if isinstance(report, Cause) and dial.count < 5:
                 dial(server.endpoint)
 
-        dial.port.on_told = ask_again
+        dial.port.on_report = ask_again
         dial(server.endpoint)
         await dial.port.until_closed(5)
         assert server.connections == 1
@@ -128,7 +129,7 @@ async def test_a_request_caused_by_a_replys_end_finds_the_connection_free() -> N
     ],
 )
 async def test_an_accepted_notification_has_no_message_and_its_connection_lives(sent: bytes) -> None:
-    """Also when the rest of the response trickles in after the exchange is over."""
+    """The connection is kept even if the rest of the response trickles in after the exchange is over."""
 
     async def script(peer: Peer) -> None:
         while True:
@@ -172,7 +173,7 @@ async def test_events_arrive_as_they_trickle() -> None:
     async with serving(script) as server, dialer() as dial:
         dial(server.endpoint, Listen("s", "sid"))
         for i in range(3):
-            assert (await dial.port.until_told(1, i + 2))[-1] == b"%d" % i
+            assert (await dial.port.until_reports(1, i + 2))[-1] == b"%d" % i
             go[i].set()
         assert await dial.port.until_closed(1) == [Connected(), b"0", b"1", b"2", DONE]
         assert b"\r\naccept: text/event-stream\r\n" in server.requests[0].lower()
@@ -181,7 +182,7 @@ async def test_events_arrive_as_they_trickle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "expected"),
     [
         (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + reply(), [Connected(), ANSWER, DONE]),
         (reply(ANSWER, b"200 OK", b"Mcp-Session-Id: abc"), [Connected("abc"), ANSWER, DONE]),
@@ -203,20 +204,20 @@ async def test_events_arrive_as_they_trickle() -> None:
         (EVENTS_HEAD + event(b"[1]") + event(b"[2]") + LAST_CHUNK, [Connected(), b"[1]", b"[2]", DONE]),
     ],
 )
-async def test_replies_that_leave_the_connection_usable(sent: bytes, told: list[Told]) -> None:
+async def test_replies_that_leave_the_connection_usable(sent: bytes, expected: list[Report]) -> None:
     async def script(peer: Peer) -> None:
         while True:
             await peer.request()
             await peer.send(sent)
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == told
-        assert await dial.exchange(server.endpoint) == told
+        assert await dial.exchange(server.endpoint) == expected
+        assert await dial.exchange(server.endpoint) == expected
         assert server.connections == 1
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "wanted"),
     [
         (reply(ANSWER, b"200 OK", b"Connection: close"), [Connected(), ANSWER, DONE]),
         (b"HTTP/1.0 200 OK\r\n" + TYPE + b"\r\n" + ANSWER, [Connected(), ANSWER, DONE]),
@@ -241,8 +242,9 @@ async def test_replies_that_leave_the_connection_usable(sent: bytes, told: list[
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 50, ["limit of 1000 bytes"]),
     ],
 )
-async def test_replies_that_cost_the_connection(sent: bytes, told: list[Told | str]) -> None:
-    """A text stands for a `Cause` that the connection is broken, with these words. The request may have run."""
+async def test_replies_that_cost_the_connection(sent: bytes, wanted: list[Report | str]) -> None:
+    """The reply ends the connection. A text stands for a `Cause` that the connection is broken, with these words;
+    the request may have run."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -250,9 +252,9 @@ async def test_replies_that_cost_the_connection(sent: bytes, told: list[Told | s
 
     async with serving(script) as server, dialer(Limits(head_size_max_bytes=1000)) as dial:
         for number in (1, 2):
-            heard = await dial.exchange(server.endpoint)
-            assert len(heard) == len(told)
-            for was, expected in zip(heard, told, strict=True):
+            reports = await dial.exchange(server.endpoint)
+            assert len(reports) == len(wanted)
+            for was, expected in zip(reports, wanted, strict=True):
                 if isinstance(expected, str):
                     assert isinstance(was, Cause)
                     assert was.end is End.BROKEN and not was.unsent and expected in was.detail
@@ -280,8 +282,8 @@ async def test_a_large_request_arrives_whole() -> None:
         assert server.requests[0].endswith(b"\r\n\r\n" + body)
 
 
-async def test_a_server_that_refuses_without_reading_is_heard() -> None:
-    """The body is far larger than what sockets buffer, and nobody takes it."""
+async def test_a_refusal_before_the_body_is_read_is_reported() -> None:
+    """The refusal is reported though the body is far larger than the buffers of sockets and nobody takes it."""
 
     async def script(peer: Peer) -> None:
         await peer.stream.receive(100)
@@ -292,7 +294,7 @@ async def test_a_server_that_refuses_without_reading_is_heard() -> None:
         cause = Cause(End.REFUSED, "got HTTP status 413, expected success", 413, b"{}")
         for number in (1, 2):
             assert await dial.exchange(server.endpoint, Post("s", b"x" * 20_000_000)) == [cause]
-            assert server.connections == number  # half a request was written: of no more use
+            assert server.connections == number  # half a request was written: the connection cannot be used again
 
 
 async def test_an_event_over_the_limit_is_an_error_for_its_owner_and_the_stream_goes_on(
@@ -309,8 +311,8 @@ async def test_an_event_over_the_limit_is_an_error_for_its_owner_and_the_stream_
         connected, error, message, cause = await dial.exchange(server.endpoint)
         assert (connected, message) == (Connected(), b"2")
         assert isinstance(error, bytes)
-        told = json.loads(error)
-        assert (told["id"], told["error"]["code"]) == (7, OVERLOADED)
+        answer = json.loads(error)
+        assert (answer["id"], answer["error"]["code"]) == (7, OVERLOADED)
         assert isinstance(cause, Cause)
         assert cause.end is End.DONE and "over the limit of 200000 bytes" in cause.detail
         await dial.exchange(server.endpoint)
@@ -331,13 +333,13 @@ async def test_a_document_over_the_limit_is_an_error_without_an_id_and_is_not_re
         connected, error, cause = await dial.exchange(server.endpoint)
         assert connected == Connected()
         assert isinstance(error, bytes)
-        told = json.loads(error)
-        assert (told["id"], told["error"]["code"]) == (None, OVERLOADED)
+        answer = json.loads(error)
+        assert (answer["id"], answer["error"]["code"]) == (None, OVERLOADED)
         assert cause == Cause(End.BROKEN, "got a reply over the limit of 200000 bytes")
         await server.wait_gone(0)
 
 
-async def test_what_a_stream_says_of_being_resumed_is_told() -> None:
+async def test_event_ids_and_retry_times_of_a_stream_are_reported() -> None:
     sent = [b"retry: 100\nid: 1\n\n", b"id: 2\ndata: {}\n\n"]
 
     async def script(peer: Peer) -> None:
@@ -372,25 +374,25 @@ async def test_a_connection_closed_while_idle_is_not_used_again() -> None:
 
 
 async def test_bytes_nobody_asked_for_cost_the_connection() -> None:
-    speak = anyio.Event()
+    may_answer = anyio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(reply())
         if peer.number == 0:
-            await speak.wait()
+            await may_answer.wait()
             await peer.send(reply(b'{"forged":true}'))
         await answer_all(peer)
 
     async with serving(script) as server, dialer() as dial:
         await dial.exchange(server.endpoint)
-        speak.set()
+        may_answer.set()
         await server.wait_gone(0)
         assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
 
 
 class PlainServer:
-    """Serves in a thread of its own, so that it goes on while the event loop does not look."""
+    """A server in a thread of its own, which goes on while the event loop is blocked."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -427,7 +429,8 @@ class PlainServer:
 
 
 async def test_a_connection_is_looked_at_before_it_is_used_again() -> None:
-    """It was closed while the event loop was busy: nothing is written to it, and a tool call is as safe as ever."""
+    """A connection that was closed while the event loop was busy is not written to, so a tool call stays safe to
+    send."""
     server = PlainServer()
     with server.listener:
         async with dialer() as dial:
@@ -440,7 +443,7 @@ async def test_a_connection_is_looked_at_before_it_is_used_again() -> None:
 
 
 async def test_a_request_on_a_used_connection_that_ends_without_a_word_is_stale() -> None:
-    """And it goes for all connections that are idle then. The same on a new connection is nobody's habit."""
+    """All other idle connections count as stale then, too. The same on a new connection says nothing about others."""
     all_there = anyio.Event()
 
     async def script(peer: Peer) -> None:
@@ -466,13 +469,13 @@ async def test_a_request_on_a_used_connection_that_ends_without_a_word_is_stale(
         assert server.connections == 3
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"H"])
-async def test_a_server_that_has_begun_to_answer_has_looked(said: bytes) -> None:
+@pytest.mark.parametrize("beginning", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"H"])
+async def test_a_server_that_has_begun_to_answer_has_looked(beginning: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(reply())
         await peer.request()
-        await peer.send(said)
+        await peer.send(beginning)
 
     async with serving(script) as server, dialer() as dial:
         await dial.exchange(server.endpoint)
@@ -483,7 +486,7 @@ async def test_a_server_that_has_begun_to_answer_has_looked(said: bytes) -> None
 
 @pytest.mark.parametrize("is_used", [False, True])
 async def test_a_request_of_which_the_end_was_never_written_is_unsent(is_used: bool) -> None:
-    """The server took some of it and closed; the rest is far larger than what sockets buffer."""
+    """The server took a part of the request and closed. The rest is far larger than the buffers of sockets."""
 
     async def script(peer: Peer) -> None:
         if is_used and peer.number == 0:
@@ -503,7 +506,7 @@ async def test_a_request_that_is_given_up_says_nothing_about_other_connections()
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(reply())
-        await peer.request()  # it may have left, and it may not
+        await peer.request()  # it is not known whether it left
 
     async with serving(script) as server, dialer() as dial:
         dial(server.endpoint)
@@ -517,24 +520,25 @@ async def test_a_request_that_is_given_up_says_nothing_about_other_connections()
         assert len(dial.client.unheld) == 1
 
 
-class Puppet:
-    """A connection in the test's hands: it takes requests while `is_listening` and receives what `say` is given."""
+class FakeConnection:
+    """A connection in the test's hands. It takes requests while `is_listening`, and receives what is put into
+    `feed`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_listening = True
         self.requests = 0
-        self.say, self._said = anyio.create_memory_object_stream[bytes](9)
+        self.feed, self._fed = anyio.create_memory_object_stream[bytes](9)
         connect = anyio.connect_tcp
         monkeypatch.setattr(dialling, "is_literal", lambda host: False)  # else there is no stream
 
-        async def connect_here(host: str, port: int) -> Puppet:
+        async def connect_here(host: str, port: int) -> FakeConnection:
             monkeypatch.setattr(anyio, "connect_tcp", connect)
             return self
 
         monkeypatch.setattr(anyio, "connect_tcp", connect_here)
 
     async def receive(self, max_bytes: int) -> bytes:
-        return await self._said.receive()
+        return await self._fed.receive()
 
     async def send(self, item: bytes) -> None:
         self.requests += 1
@@ -545,8 +549,8 @@ class Puppet:
         return default
 
     async def aclose(self) -> None:
-        self._said.close()
-        self.say.close()
+        self._fed.close()
+        self.feed.close()
 
 
 @pytest.mark.parametrize("turns", range(8))
@@ -554,78 +558,78 @@ class Puppet:
 async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(
     monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    """Nothing of it was written, so it can be sent again without a doubt: however far the end of the other has come."""
-    puppet = Puppet(monkeypatch)
+    """A request of which nothing was written is safe to send again, however far the other connection's end has come."""
+    connection = FakeConnection(monkeypatch)
     async with serving(answer_all) as server, dialer() as dial:
         dial(server.endpoint)
-        await until(lambda: puppet.requests == 1)
-        puppet.say.send_nowait(reply())
+        await until(lambda: connection.requests == 1)
+        connection.feed.send_nowait(reply())
         await dial.port.until_closed(1)
         await anyio.wait_all_tasks_blocked()
-        puppet.say.close()
+        connection.feed.close()
         for _ in range(turns):
             await anyio.lowlevel.cancel_shielded_checkpoint()
         assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":0}', DONE]
-        assert puppet.requests == 1
+        assert connection.requests == 1
 
 
 @pytest.mark.usefixtures("in_order")
-async def test_what_a_server_says_to_an_idle_connection_is_no_answer_to_the_next_request(
+async def test_data_on_an_idle_connection_is_no_answer_to_the_next_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Some say 408 before they close. The writer sees that it is there, while the reader is being woken for it."""
+    """Some servers send 408 before they close. The writer sees the input while the reader is being woken for it."""
     monkeypatch.setattr(InputProbe, "has_input", lambda probe: True)
-    puppet = Puppet(monkeypatch)
+    connection = FakeConnection(monkeypatch)
     async with serving(answer_all) as server, dialer() as dial:
         dial(server.endpoint)
-        await until(lambda: puppet.requests == 1)
-        puppet.say.send_nowait(reply())
+        await until(lambda: connection.requests == 1)
+        connection.feed.send_nowait(reply())
         await dial.port.until_closed(1)
         await anyio.wait_all_tasks_blocked()
         dial(server.endpoint)
-        puppet.say.send_nowait(reply(b"", b"408 Request Timeout"))
+        connection.feed.send_nowait(reply(b"", b"408 Request Timeout"))
         assert await dial.port.until_closed(2) == [Connected(), b'{"on":0}', DONE]
-        assert puppet.requests == 1
+        assert connection.requests == 1
         assert not caplog.records
 
 
-class Overtaken(Puppet):
-    """A connection whose `send` has returned only when the response is there."""
+class Overtaken(FakeConnection):
+    """A connection whose `send` returns only when the response is there."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
-        self.is_heard = anyio.Event()
+        self.is_answered = anyio.Event()
 
     async def receive(self, max_bytes: int) -> bytes:
         data = await super().receive(max_bytes)
-        self.is_heard.set()
+        self.is_answered.set()
         return data
 
     async def send(self, item: bytes) -> None:
         await super().send(item)
-        await self.is_heard.wait()
+        await self.is_answered.wait()
 
 
 @pytest.mark.usefixtures("in_order")
 async def test_a_response_that_overtakes_the_writer_does_not_cost_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    puppet = Overtaken(monkeypatch)
+    connection = Overtaken(monkeypatch)
     async with dialer() as dial:
         for _ in range(2):
             dial(Endpoint("http://h/"))
-            await until(lambda: puppet.requests == dial.count)
-            puppet.say.send_nowait(reply())
+            await until(lambda: connection.requests == dial.count)
+            connection.feed.send_nowait(reply())
             assert await dial.port.until_closed(dial.count) == [Connected(), ANSWER, DONE]
 
 
 async def test_a_write_that_fails_does_not_hide_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    puppet = Puppet(monkeypatch)
-    puppet.is_listening = False
+    connection = FakeConnection(monkeypatch)
+    connection.is_listening = False
     async with dialer() as dial:
         dial(Endpoint("http://h/"))
-        await until(lambda: puppet.requests == 1)
-        puppet.say.send_nowait(reply(b"{}", b"413 Content Too Large"))
+        await until(lambda: connection.requests == 1)
+        connection.feed.send_nowait(reply(b"{}", b"413 Content Too Large"))
         assert (await dial.port.cause(1)).status == 413
         await until(lambda: not dial.client.unheld)
 
@@ -634,7 +638,7 @@ async def test_a_write_that_fails_without_a_word_of_the_server_ends_the_exchange
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(anyio_driver, "LINGER_S", 0.01)
-    Puppet(monkeypatch).is_listening = False
+    FakeConnection(monkeypatch).is_listening = False
     async with dialer() as dial:
         assert await dial.exchange(Endpoint("http://h/")) == [Cause(End.BROKEN, "h took no more of the request")]
 
@@ -702,10 +706,10 @@ async def test_waiting_requests_get_the_place_of_a_connection_that_dies() -> Non
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_pausing_stops_the_server_and_resuming_loses_nothing(is_stream: bool) -> None:
-    """The reply is far larger than what sockets buffer. Of one document nothing is told before it is there."""
+    """The reply is far larger than the buffers of sockets. A single document is reported only when it is complete."""
     is_blocked = anyio.Event()
     numbered = [b"%d " % i + b"x" * 65_000 for i in range(600)]
-    before: list[Told] = [Connected(), b"first"] if is_stream else []
+    before: list[Report] = [Connected(), b"first"] if is_stream else []
     pieces = [EVENTS_HEAD, event(b"first"), *map(event, numbered), LAST_CHUNK]
     messages = numbered
     if not is_stream:
@@ -727,41 +731,41 @@ async def test_pausing_stops_the_server_and_resuming_loses_nothing(is_stream: bo
 
     async with serving(script) as server, dialer() as dial:
 
-        def pause_at_first(channel: ChannelId, told: Told) -> None:
-            if told == b"first":
+        def pause_at_first(channel: ChannelId, report: Report) -> None:
+            if report == b"first":
                 outlet.pause()
                 outlet.pause()
 
-        dial.port.on_told = pause_at_first
+        dial.port.on_report = pause_at_first
         outlet = dial(server.endpoint)
         if not is_stream:
             outlet.pause()
         with anyio.fail_after(PATIENCE_S):
             await is_blocked.wait()
-        assert dial.port.told.get(ChannelId(1), []) == before
+        assert dial.port.reports.get(ChannelId(1), []) == before
         outlet.resume()
         assert await dial.port.until_closed(1) == [*(before or [Connected()]), *messages, DONE]
 
 
-async def test_what_came_before_the_connections_end_is_told_when_it_is_wanted() -> None:
+async def test_data_before_the_connections_end_is_reported_after_resuming() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(EVENTS_HEAD + event(b"1"))
         await is_paused.wait()
         await peer.send(event(b"2"))
 
-    def pause_at_first(channel: ChannelId, told: Told) -> None:
-        if told == b"1":
+    def pause_at_first(channel: ChannelId, report: Report) -> None:
+        if report == b"1":
             outlet.pause()
             is_paused.set()
 
     is_paused = anyio.Event()
     async with serving(script) as server, dialer() as dial:
-        dial.port.on_told = pause_at_first
+        dial.port.on_report = pause_at_first
         outlet = dial(server.endpoint)
-        assert await dial.port.until_told(1, 2) == [Connected(), b"1"]
+        assert await dial.port.until_reports(1, 2) == [Connected(), b"1"]
         await server.wait_finished(0)
-        assert dial.port.told[ChannelId(1)] == [Connected(), b"1"]
+        assert dial.port.reports[ChannelId(1)] == [Connected(), b"1"]
         outlet.resume()
         lost = Cause(End.BROKEN, "the connection ended within the event stream")
         assert await dial.port.until_closed(1) == [Connected(), b"1", b"2", lost]
@@ -775,7 +779,7 @@ async def test_pausing_at_the_end_holds_nothing_up(sent: bytes) -> None:
             await peer.send(sent)
 
     async with serving(script) as server, dialer() as dial:
-        dial.port.on_told = lambda channel, told: None if isinstance(told, Connected) else outlet.pause()
+        dial.port.on_report = lambda channel, report: None if isinstance(report, Connected) else outlet.pause()
         for _ in range(2):
             outlet = dial(server.endpoint)
             await dial.port.until_closed(dial.count)
@@ -789,24 +793,24 @@ async def test_closing_a_request_in_progress_hangs_up(is_paused: bool) -> None:
         await peer.request()
         await peer.send(EVENTS_HEAD + event(b"1"))
         if is_paused:
-            await has_heard.wait()
+            await has_first.wait()
             await peer.send(event(b"2"))
         await peer.wait_gone()
 
-    has_heard = anyio.Event()
+    has_first = anyio.Event()
     async with serving(script) as server, dialer() as dial:
 
-        def pause_or_close(channel: ChannelId, told: Told) -> None:
-            if told == b"1":
-                has_heard.set()
+        def pause_or_close(channel: ChannelId, report: Report) -> None:
+            if report == b"1":
+                has_first.set()
                 if is_paused:
                     outlet.pause()
                 else:
                     outlet.close(CLOSE)
 
-        dial.port.on_told = pause_or_close
+        dial.port.on_report = pause_or_close
         outlet = dial(server.endpoint)
-        await dial.port.until_told(1, 2)
+        await dial.port.until_reports(1, 2)
         outlet.close(CLOSE)
         outlet.close(CLOSE)
         assert await dial.port.until_closed(1) == [Connected(), b"1", DONE]
@@ -833,9 +837,9 @@ async def test_closing_while_no_byte_of_the_reply_is_there() -> None:
 
 
 async def test_closing_at_a_replys_last_message_ends_it_once() -> None:
-    """It is told with all the rest of the reply."""
+    """The last message is reported together with all the rest of the reply."""
     async with serving(answer_all) as server, dialer() as dial:
-        dial.port.on_told = lambda channel, told: outlet.close(CLOSE)
+        dial.port.on_report = lambda channel, report: outlet.close(CLOSE)
         outlet = dial(server.endpoint)
         assert await dial.port.until_closed(1) == [Connected(), b'{"on":0}', DONE]
 
@@ -851,7 +855,7 @@ async def test_closing_what_waits_or_connects_or_was_just_dialled() -> None:
         secure = Endpoint(server.url.replace("http:", "https:"))
         outlets = [dial(server.endpoint), dial(server.endpoint), dial(server.endpoint), dial(secure)]
         outlets[1].close(CLOSE)
-        assert not dial.port.told, "reported from within an order"
+        assert not dial.port.reports, "reported from within an order"
         assert await dial.port.until_closed(2) == [DONE]
         assert await dial.port.cause(3) == Cause(
             End.UNREACHABLE,
@@ -879,7 +883,7 @@ async def test_leaving_ends_all_channels() -> None:
             dial(server.endpoint)
             await until(lambda: bool(server.requests))
             dial(server.endpoint)
-        assert dial.port.told == {
+        assert dial.port.reports == {
             ChannelId(1): [Cause(End.BROKEN, "shutting down")],
             ChannelId(2): [Cause(End.BROKEN, "shutting down", unsent=True)],
         }
@@ -895,13 +899,13 @@ async def test_running_as_a_task_ends_all_channels_when_cancelled() -> None:
             await tasks.start(lambda *, task_status: client.run(task_status=task_status))
             client.dial(server.endpoint, NOW, ChannelId(1), port)
 
-            def insist(channel: ChannelId, told: Told) -> None:
+            def insist(channel: ChannelId, report: Report) -> None:
                 if channel < 3:
                     client.dial(server.endpoint, NOW, ChannelId(channel + 1), port)
 
-            port.on_told = insist
+            port.on_report = insist
             tasks.cancel_scope.cancel()
-        assert [told[-1].end for told in port.told.values()] == [End.BROKEN] * 3  # type: ignore[union-attr]
+        assert [reports[-1].end for reports in port.reports.values()] == [End.BROKEN] * 3  # type: ignore[union-attr]
 
 
 # --- Connecting -----------------------------------------------------------------------------------------------------
@@ -928,8 +932,8 @@ async def test_set_up_has_a_time_limit() -> None:
 
     async with serving(script) as server, dialer(Limits(connect_timeout_s=0.05)) as dial:
         detail = f"no connection to 127.0.0.1:{server.port} within 0.05 s"
-        told = await dial.exchange(Endpoint(server.url.replace("http:", "https:")))
-        assert told == [Cause(End.UNREACHABLE, detail, unsent=True)]
+        reports = await dial.exchange(Endpoint(server.url.replace("http:", "https:")))
+        assert reports == [Cause(End.UNREACHABLE, detail, unsent=True)]
 
 
 async def test_tls_with_the_right_name(authority: Path, server_tls: ssl.SSLContext) -> None:
@@ -977,14 +981,14 @@ async def test_tls_to_a_server_that_speaks_none() -> None:
 
 @pytest.mark.parametrize("only_h11", [True, False])
 async def test_a_reply_in_tiny_pieces_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch, only_h11: bool) -> None:
-    """h11 gives each chunk by itself; of what was read at once, all events come at once otherwise."""
+    """h11 gives each chunk by itself; otherwise all events of one read come at once."""
     tiny = chunk(b":\n") if only_h11 else event(b"1")
 
-    async def tell_tiny(peer: Peer) -> None:
+    async def send_tiny(peer: Peer) -> None:
         await peer.request()
         await peer.send(EVENTS_HEAD + tiny * 5000 + event(ANSWER) + LAST_CHUNK)
 
     watching = watched(monkeypatch) if only_h11 else watched(monkeypatch, FakePort, "message")
-    async with serving(tell_tiny) as server, dialer(only_h11=only_h11) as dial, watching as turns:
+    async with serving(send_tiny) as server, dialer(only_h11=only_h11) as dial, watching as turns:
         assert (await dial.exchange(server.endpoint))[-2:] == [ANSWER, DONE]
         assert turns.longest <= 4 * http_client_connection.TURN_EVENTS < 5000 < turns.events

@@ -1,12 +1,13 @@
-"""What the HTTP client tells of a server's cookies, and what it does with those it is given."""
+"""Tests of cookies in the HTTP client: those that servers set, and those that requests carry."""
 
 from __future__ import annotations
 
 import pytest
-from client_dialler import ANSWER, DONE, NOW, dialer, reply
+from client_dialer import ANSWER, DONE, NOW, dialer, reply
 from client_fakes import WITH_BOTH_DRIVERS, Peer, serving
 from client_fakes import anyio_backend as anyio_backend
-from isthmus.core.base.effects import Cause, Connected, Delete, End, Listen, Post
+from isthmus.core.base.effects import Delete, Listen, Post
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.transports.base.endpoint import Endpoint
 
 pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
@@ -16,7 +17,7 @@ def cookie_lines(request: bytes) -> list[bytes]:
     return [line for line in request.split(b"\r\n") if line.lower().startswith(b"cookie:")]
 
 
-async def test_what_is_set_is_told_once() -> None:
+async def test_set_cookies_are_reported_once() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(reply(ANSWER, b"200 OK", b"Set-Cookie: a=1; Path=/", b"set-cookie: b=; Max-Age=0"))
@@ -51,8 +52,8 @@ async def test_each_request_takes_its_own() -> None:
     ]
 
 
-async def test_what_a_redirect_sets_is_sent_where_it_leads_and_told() -> None:
-    """Load balancers do so to have a browser on the right server before it asks."""
+async def test_cookies_of_a_redirect_are_sent_to_its_target_and_reported() -> None:
+    """Load balancers set cookies with a redirect, to bring a browser to the right server before its request."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -63,8 +64,8 @@ async def test_what_a_redirect_sets_is_sent_where_it_leads_and_told() -> None:
 
     async with serving(script) as server, dialer() as dial:
         endpoint = Endpoint(server.url, (("Cookie", "own=0"),))
-        told = await dial.exchange(endpoint, Post("s", NOW.message, cookies=(("lb", "1"), ("old", "x"))))
-    assert told == [Connected(None, (("lb", "2"), ("old", None), ("s", "3"))), ANSWER, DONE]
+        reports = await dial.exchange(endpoint, Post("s", NOW.message, cookies=(("lb", "1"), ("old", "x"))))
+    assert reports == [Connected(None, (("lb", "2"), ("old", None), ("s", "3"))), ANSWER, DONE]
     first, second = server.requests
     assert cookie_lines(first) == [b"cookie: own=0; lb=1; old=x"]
     assert cookie_lines(second) == [b"cookie: own=0; lb=2"]

@@ -1,4 +1,4 @@
-"""Who gets a connection, whatever comes and goes: connections without sockets, in an order that is drawn."""
+"""A stateful test of the connection pool: connections without sockets, in a drawn order of events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Cause, Close, End, Listen, Opening, Post, Queued
+from isthmus.core.base.effects import Close, Listen, Post
+from isthmus.core.base.events import Cause, End, Opening, Queued
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base.endpoint import Endpoint
@@ -34,7 +35,7 @@ CLOSE: Final = Close(ChannelId(1))
 
 
 class Wire:
-    """The driver of a connection that is made at once and takes whatever is written."""
+    """The driver of a connection that is made at once and takes every write."""
 
     def __init__(self, connection: Connection, client: Client) -> None:
         self.connection = connection
@@ -54,7 +55,7 @@ class Wire:
         return False
 
     def rest(self) -> None:
-        """There is nothing to let go."""
+        """Does nothing, as there is nothing to let go."""
 
     def close(self) -> None:
         if self in self.client.wires:
@@ -67,7 +68,7 @@ class Wire:
 
 
 class Port:
-    """Knows which exchanges are over, and how, and which were told to wait."""
+    """Knows the exchanges that are over, with their end, and those that were queued."""
 
     def __init__(self) -> None:
         self.ends: dict[ChannelId, Cause] = {}
@@ -97,13 +98,13 @@ class Client(HttpClient):
         self._now = lambda: 0.0
         self._tasks: Any = self
 
-    def start(self, connection: Connection, dialler: object) -> None:
+    def start(self, connection: Connection, dialer: object) -> None:
         connection.driver = Wire(connection, self)
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         exchange.end(cause)
 
-    def _tell_soon(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
+    def _start_soon(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
         with pytest.raises(StopIteration):
             tell().send(None)
 
@@ -141,11 +142,11 @@ class World:
             self.open.append((kind, origin, exchange))
 
     def held(self, origin: int) -> list[str]:
-        """What holds the connections to an origin."""
+        """The kinds of exchanges that hold the connections to an origin."""
         return [kind for kind, where, exchange in self.open if where == origin and exchange.connection is not None]
 
     def end(self, index: int, way: str) -> None:
-        """One of those under way comes to its end, in some way."""
+        """Ends one of the running exchanges, in a drawn way."""
         _, _, exchange = self.open[index % len(self.open)]
         connection = exchange.connection
         if way == "abandoned" or connection is None:
@@ -162,14 +163,14 @@ class World:
             wire.receive(LAST_CHUNK)
 
     def leave(self, index: int) -> None:
-        """One of those that wait is not wanted any more."""
+        """Closes one of the waiting exchanges."""
         _, exchange = self.queued.pop(index % len(self.queued))
         exchange.close(CLOSE)
 
     def check(self) -> None:
         self.open = [entry for entry in self.open if not entry[2].is_over]
         admitted = len(self.queued) - len(self.client.queued)
-        for origin, exchange in self.queued[:admitted]:  # who came first is the first
+        for origin, exchange in self.queued[:admitted]:  # the waiting order is first come, first served
             assert exchange.connection is not None
             self.open.append(("stream", origin, exchange))
         del self.queued[:admitted]
@@ -193,7 +194,7 @@ ORDERS = st.one_of(
 
 @settings(max_examples=150)
 @given(orders=st.lists(ORDERS, max_size=40))
-def test_streams_that_last_and_calls_leave_each_other_their_share(orders: list[tuple[str, int]]) -> None:
+def test_lasting_streams_and_calls_have_quotas_of_their_own(orders: list[tuple[str, int]]) -> None:
     world = World()
     for order, number in orders:
         if order in TARGETS:
@@ -208,10 +209,10 @@ def test_streams_that_last_and_calls_leave_each_other_their_share(orders: list[t
         world.end(0, "abandoned")
         world.check()
     assert not world.queued and world.client.lasting == 0
-    assert set(world.port.ends) == set(range(1, world.count + 1)), "each is told of its end, once"
+    assert set(world.port.ends) == set(range(1, world.count + 1)), "each end is reported, once"
 
 
-def test_streams_that_wait_are_told_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_waiting_streams_are_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     world, clock = World(), [100.0]
     world.client._now = lambda: clock[0]
     for _ in range(STREAMS_MAX + 5):

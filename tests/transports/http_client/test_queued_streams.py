@@ -1,13 +1,14 @@
-"""Event streams of servers beyond as many as may be: each waits until another ends, the first that came first."""
+"""Tests of the queue of event streams above the limit: each waits until another ends, in the order of arrival."""
 
 from __future__ import annotations
 
 import anyio
 import pytest
-from client_dialler import DONE, EVENTS_HEAD, LAST_CHUNK, chunk, dialer
+from client_dialer import DONE, EVENTS_HEAD, LAST_CHUNK, chunk, dialer
 from client_fakes import WITH_BOTH_DRIVERS, Peer, serving
 from client_fakes import anyio_backend as anyio_backend
-from isthmus.core.base.effects import Cause, Close, Connected, End, Listen, Post, Queued
+from isthmus.core.base.effects import Close, Listen, Post
+from isthmus.core.base.events import Cause, Connected, End, Queued
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 
@@ -18,7 +19,7 @@ STREAM = Listen("s", "sid")
 
 
 async def test_a_stream_waits_until_another_ends() -> None:
-    """However that ends; and one that is not wanted any more is passed over."""
+    """The end of a stream, of any kind, lets the next one begin. A waiting stream that was closed is passed over."""
     ends = [anyio.Event() for _ in range(3)]
 
     async def stream(peer: Peer) -> None:
@@ -30,20 +31,20 @@ async def test_a_stream_waits_until_another_ends() -> None:
 
     async with serving(stream) as server, dialer(LIMITS) as dial:
         first, _, third, _ = (dial(server.endpoint, STREAM) for _ in range(4))
-        assert await dial.port.until_told(1, 1) == [Connected()]
+        assert await dial.port.until_reports(1, 1) == [Connected()]
         for waiting in (2, 3, 4):
-            assert await dial.port.until_told(waiting, 1) == [Queued()]
+            assert await dial.port.until_reports(waiting, 1) == [Queued()]
         third.close(Close(ChannelId(3)))
         assert await dial.port.until_closed(3) == [Queued(), DONE]
         first.close(Close(ChannelId(1)))
-        assert await dial.port.until_told(2, 2) == [Queued(), Connected()]
+        assert await dial.port.until_reports(2, 2) == [Queued(), Connected()]
         assert server.connections == 2
         ends[1].set()
         assert await dial.port.until_closed(2) == [Queued(), Connected(), DONE]
-        assert await dial.port.until_told(4, 2) == [Queued(), Connected()]
+        assert await dial.port.until_reports(4, 2) == [Queued(), Connected()]
 
 
-async def test_who_waits_is_told_when_the_client_stops() -> None:
+async def test_waiting_streams_are_closed_when_the_client_stops() -> None:
     async def stream(peer: Peer) -> None:
         await peer.request()
         await peer.send(EVENTS_HEAD)
@@ -52,14 +53,14 @@ async def test_who_waits_is_told_when_the_client_stops() -> None:
     async with serving(stream) as server:
         async with dialer(LIMITS) as dial:
             dial(server.endpoint, STREAM)
-            await dial.port.until_told(1, 1)
+            await dial.port.until_reports(1, 1)
             dial(server.endpoint, STREAM)
-            await dial.port.until_told(2, 1)
-        assert dial.port.told[ChannelId(2)] == [Queued(), Cause(End.BROKEN, "shutting down", unsent=True)]
+            await dial.port.until_reports(2, 1)
+        assert dial.port.reports[ChannelId(2)] == [Queued(), Cause(End.BROKEN, "shutting down", unsent=True)]
 
 
 async def test_a_subscription_is_refused_instead() -> None:
-    """Its server's answer is waited for, and would be for as long."""
+    """The response to a subscription is awaited, and would otherwise wait as long as the queue."""
 
     async def stream(peer: Peer) -> None:
         await peer.request()
@@ -68,7 +69,7 @@ async def test_a_subscription_is_refused_instead() -> None:
 
     async with serving(stream) as server, dialer(LIMITS) as dial:
         dial(server.endpoint, STREAM)
-        await dial.port.until_told(1, 1)
+        await dial.port.until_reports(1, 1)
         dial(server.endpoint, Post("s", b"{}", is_lasting=True))
         (cause,) = await dial.port.until_closed(2)
         assert isinstance(cause, Cause)

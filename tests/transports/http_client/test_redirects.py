@@ -1,13 +1,14 @@
-"""The HTTP client against servers that want to be asked elsewhere."""
+"""Tests of redirects in the HTTP client."""
 
 from __future__ import annotations
 
 import anyio
 import pytest
-from client_dialler import ANSWER, DONE, LIMITS, NOW, dialer, reply
+from client_dialer import ANSWER, DONE, LIMITS, NOW, dialer, reply
 from client_fakes import WITH_BOTH_DRIVERS, Peer, serving, until
 from client_fakes import anyio_backend as anyio_backend
-from isthmus.core.base.effects import Cause, Close, Connected, Delete, End, Listen, Post
+from isthmus.core.base.effects import Close, Delete, Listen, Post
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base.endpoint import Endpoint
@@ -15,7 +16,7 @@ from isthmus.transports.http_client.connection import WRITE_SIZE_BYTES
 
 pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
 
-TOLD = [Connected(), ANSWER, DONE]
+ANSWERED = [Connected(), ANSWER, DONE]
 
 
 def moved(location: bytes, status: bytes = b"307 Temporary Redirect", *headers: bytes) -> bytes:
@@ -30,7 +31,7 @@ def asked(request: bytes) -> bytes:
 @pytest.mark.parametrize("status", [b"307 Temporary Redirect", b"308 Permanent Redirect"])
 @pytest.mark.parametrize("target", [NOW, Post("s", b"{}", "sid", "2025-06-18"), Delete("s", "sid")])
 async def test_the_same_request_is_made_where_it_leads(status: bytes, target: Post | Delete) -> None:
-    """Its headers and its body are the same; on the same connection, where that can be used."""
+    """Headers and body stay the same, and so does the connection where it can be used."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -39,8 +40,8 @@ async def test_the_same_request_is_made_where_it_leads(status: bytes, target: Po
         await peer.send(reply())
 
     async with serving(script) as server, dialer() as dial:
-        told = await dial.exchange(Endpoint(server.url, (("Authorization", "Bearer x"),)), target)
-    assert told == (TOLD if isinstance(target, Post) else [Connected(), DONE])
+        reports = await dial.exchange(Endpoint(server.url, (("Authorization", "Bearer x"),)), target)
+    assert reports == (ANSWERED if isinstance(target, Post) else [Connected(), DONE])
     first, second = server.requests
     assert second == first.replace(b" /mcp?a=b ", b" /mcp/?a=b ") != first
     assert b"authorization: Bearer x" in second
@@ -78,8 +79,8 @@ async def test_what_is_meant_for_good_is_asked_for_directly(
 
     async with serving(script) as server, dialer() as dial:
         for _ in range(3):
-            assert await dial.exchange(server.endpoint) == TOLD
-        assert await dial.exchange(Endpoint(server.url + "&c=d")) == TOLD  # the memory is that of one endpoint
+            assert await dial.exchange(server.endpoint) == ANSWERED
+        assert await dial.exchange(Endpoint(server.url + "&c=d")) == ANSWERED  # each endpoint has its own memory
     assert [asked(request).removeprefix(b"POST ") for request in server.requests] == [*targets, b"/mcp?a=b&c=d"]
 
 
@@ -87,8 +88,9 @@ async def test_what_is_meant_for_good_is_asked_for_directly(
     "personal",
     [Post("s", b"{}", "sid"), Post("s", b"{}", headers=(("X-Key", "mine"),)), Post("s", b"{}", cookies=(("a", "1"),))],
 )
-async def test_where_one_client_is_sent_is_nobody_elses_place(personal: Post) -> None:
-    """A server may have a path for each of its tenants."""
+async def test_a_redirect_of_one_client_does_not_apply_to_others(personal: Post) -> None:
+    """A redirect of a request with a session, headers or cookies of a client is not remembered for others: a server
+    may have a path for each of its tenants."""
 
     async def script(peer: Peer) -> None:
         while True:
@@ -98,11 +100,11 @@ async def test_where_one_client_is_sent_is_nobody_elses_place(personal: Post) ->
 
     async with serving(script) as server, dialer() as dial:
         for target in (personal, NOW):
-            assert await dial.exchange(server.endpoint, target) == TOLD
+            assert await dial.exchange(server.endpoint, target) == ANSWERED
     assert [asked(request)[5:] for request in server.requests] == [b"/mcp?a=b", b"/tenant", b"/mcp?a=b"]
 
 
-async def test_where_there_is_nothing_any_more_is_not_asked_for_again() -> None:
+async def test_a_redirect_to_a_vanished_place_is_forgotten() -> None:
     gone: set[bytes] = set()
 
     async def script(peer: Peer) -> None:
@@ -114,16 +116,16 @@ async def test_where_there_is_nothing_any_more_is_not_asked_for_again() -> None:
                 await peer.send(reply(b"", b"404 Not Found") if asked(request) in gone else reply())
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == TOLD
+        assert await dial.exchange(server.endpoint) == ANSWERED
         gone.add(b"POST /v2")
         (cause,) = await dial.exchange(server.endpoint)
         assert isinstance(cause, Cause) and cause.status == 404
-        assert await dial.exchange(server.endpoint) == TOLD
+        assert await dial.exchange(server.endpoint) == ANSWERED
     assert [asked(request)[5:] for request in server.requests] == [b"/mcp?a=b", b"/v2", b"/v2", b"/mcp?a=b"]
 
 
 @pytest.mark.parametrize("target", [Listen("s", "sid"), Delete("s", "sid")])
-async def test_a_place_is_not_forgotten_over_what_it_does_not_offer(target: Listen | Delete) -> None:
+async def test_a_redirect_is_kept_after_a_405(target: Listen | Delete) -> None:
     async def script(peer: Peer) -> None:
         while True:
             verb, path = asked(await peer.request()).split()
@@ -131,9 +133,9 @@ async def test_a_place_is_not_forgotten_over_what_it_does_not_offer(target: List
             await peer.send(moved(b"/mcp/?a=b") if path == b"/mcp?a=b" else reply() if verb == b"POST" else refusal)
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == TOLD
+        assert await dial.exchange(server.endpoint) == ANSWERED
         await dial.exchange(server.endpoint, target)
-        assert await dial.exchange(server.endpoint) == TOLD
+        assert await dial.exchange(server.endpoint) == ANSWERED
     assert [asked(request).split()[1] for request in server.requests] == [b"/mcp?a=b", *[b"/mcp/?a=b"] * 3]
 
 
@@ -174,7 +176,7 @@ async def test_a_server_that_closes_with_its_redirect_is_asked_on_a_new_connecti
         await peer.send(reply() if peer.number else moved(b"/v2", b"307 T", b"Connection: close"))
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == TOLD
+        assert await dial.exchange(server.endpoint) == ANSWERED
     assert server.connections == 2
 
 
@@ -187,7 +189,7 @@ async def test_a_redirect_need_not_be_read_to_its_end() -> None:
         await peer.send(reply())
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == TOLD
+        assert await dial.exchange(server.endpoint) == ANSWERED
     assert server.connections == 2
 
 
@@ -205,7 +207,7 @@ async def test_a_body_of_which_nobody_took_the_rest_is_sent_whole() -> None:
             await peer.send(reply())
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint, Post("s", b"x" * size)) == TOLD
+        assert await dial.exchange(server.endpoint, Post("s", b"x" * size)) == ANSWERED
     (request,) = server.requests
     assert asked(request) == b"POST /v2" and request.endswith(b"\r\n\r\n" + b"x" * size)
 
@@ -220,12 +222,12 @@ async def test_with_every_connection_busy_it_waits_for_its_own(limit: int) -> No
     limits = Limits(upstream_connections_max=limit)
     async with serving(script) as server, dialer(limits) as dial:
         dial(server.endpoint), dial(server.endpoint)
-        assert [await dial.port.until_closed(channel) for channel in (1, 2)] == [TOLD, TOLD]
+        assert [await dial.port.until_closed(channel) for channel in (1, 2)] == [ANSWERED, ANSWERED]
     assert server.connections <= limit
 
 
 async def test_a_request_that_did_not_get_there_did_not_run() -> None:
-    """What became of it counts, not that it was answered once."""
+    """The outcome of the redirected request counts, not the redirect."""
 
     async def script(peer: Peer) -> None:
         await peer.request()

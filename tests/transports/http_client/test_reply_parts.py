@@ -1,15 +1,15 @@
-"""Replies of the HTTP client that are told as they come, over both drivers."""
+"""Tests of large replies that the HTTP client reports in parts, over both drivers."""
 
 from __future__ import annotations
 
 import anyio
 import anyio.lowlevel
 import pytest
-from client_dialler import CLOSE, DONE, TYPE, dialer
-from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, Part, Peer, Told, serving
+from client_dialer import CLOSE, DONE, TYPE, dialer
+from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, Part, Peer, Report, serving
 from client_fakes import anyio_backend as anyio_backend
 from client_fakes import in_order as in_order
-from isthmus.core.base.effects import Cause, Connected, End
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES
 
@@ -22,27 +22,27 @@ def large(size_bytes: int) -> tuple[bytes, bytes]:
     return b"HTTP/1.1 200 OK\r\n" + TYPE + b"Content-Length: %d\r\n\r\n" % len(document), document
 
 
-def joined(told: list[Told]) -> bytes:
-    return b"".join(one.data for one in told if isinstance(one, Part))
+def joined(reports: list[Report]) -> bytes:
+    return b"".join(one.data for one in reports if isinstance(one, Part))
 
 
-async def test_a_document_that_is_wanted_as_it_comes_is_told_so_and_its_connection_lives() -> None:
+async def test_a_document_is_reported_in_parts_and_its_connection_lives() -> None:
     head, document = large(1_000_000)
 
     async def script(peer: Peer) -> None:
         while True:
             await peer.request()
             await peer.send(head, document[:500_000])
-            await told.wait()
+            await has_come.wait()
             await peer.send(document[500_000:])
 
     async with serving(script) as server, dialer() as dial:
         dial.port.wants_parts = True
         for number in (1, 2):
-            told = anyio.Event()
+            has_come = anyio.Event()
             dial(server.endpoint)
-            await dial.port.until(lambda number=number: len(joined(dial.port.told.get(number, []))) == 500_000)
-            told.set()
+            await dial.port.until(lambda number=number: len(joined(dial.port.reports.get(number, []))) == 500_000)
+            has_come.set()
             opened, first, *rest, ended = await dial.port.until_closed(number)
             assert (opened, ended) == (Connected(), DONE)
             assert isinstance(first, Part) and first.size_bytes == len(document)
@@ -53,7 +53,7 @@ async def test_a_document_that_is_wanted_as_it_comes_is_told_so_and_its_connecti
 
 
 async def test_pausing_stops_a_document_that_is_wanted_as_it_comes() -> None:
-    """While it is paused nothing is told, and the server is held back by what sockets take."""
+    """A paused channel reports nothing, and the server is held back by full socket buffers."""
     head, document = large(32_000_000)
     sent = 0
 
@@ -67,19 +67,19 @@ async def test_pausing_stops_a_document_that_is_wanted_as_it_comes() -> None:
 
     async with serving(script) as server, dialer() as dial:
         dial.port.wants_parts = True
-        dial.port.on_told = lambda channel, told: outlet.pause() if isinstance(told, Part) else None
+        dial.port.on_report = lambda channel, report: outlet.pause() if isinstance(report, Part) else None
         outlet = dial(server.endpoint)
-        await dial.port.until_told(1, 2)
+        await dial.port.until_reports(1, 2)
         await anyio.wait_all_tasks_blocked()
-        before = len(joined(dial.port.told[ChannelId(1)]))
+        before = len(joined(dial.port.reports[ChannelId(1)]))
         assert sent < len(document)
-        dial.port.on_told = None
-        assert len(joined(dial.port.told[ChannelId(1)])) == before < 1_000_000
+        dial.port.on_report = None
+        assert len(joined(dial.port.reports[ChannelId(1)])) == before < 1_000_000
         outlet.resume()
         assert joined(await dial.port.until_closed(1)) == document
 
 
-async def test_a_document_that_breaks_off_was_told_as_far_as_it_came() -> None:
+async def test_a_document_that_breaks_off_was_reported_as_far_as_it_came() -> None:
     head, document = large(1_000_000)
 
     async def script(peer: Peer) -> None:
@@ -89,9 +89,9 @@ async def test_a_document_that_breaks_off_was_told_as_far_as_it_came() -> None:
     async with serving(script) as server, dialer() as dial:
         dial.port.wants_parts = True
         dial(server.endpoint)
-        told = await dial.port.until_closed(1)
-        assert joined(told) == document[:700_000]
-        assert told[-1] == Cause(End.BROKEN, "the connection ended within the response")
+        reports = await dial.port.until_closed(1)
+        assert joined(reports) == document[:700_000]
+        assert reports[-1] == Cause(End.BROKEN, "the connection ended within the response")
 
 
 async def test_a_document_that_is_given_up_on_its_way_hangs_up() -> None:
@@ -104,7 +104,7 @@ async def test_a_document_that_is_given_up_on_its_way_hangs_up() -> None:
 
     async with serving(script) as server, dialer() as dial:
         dial.port.wants_parts = True
-        dial.port.on_told = lambda channel, told: outlet.close(CLOSE) if isinstance(told, Part) else None
+        dial.port.on_report = lambda channel, report: outlet.close(CLOSE) if isinstance(report, Part) else None
         outlet = dial(server.endpoint)
         assert (await dial.port.until_closed(1))[-1] == DONE
         with anyio.fail_after(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""The listener over real sockets with asyncio's protocols, on asyncio's own loop and on uvloop."""
+"""Tests of the listener over real sockets with the asyncio driver, on asyncio's own loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute, SocketListener
 from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post
-from isthmus.core.base.effects import Close, End, Opening, Receive, Send
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import End, Opening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import Receive
 from isthmus.transports.base.driver import uses_protocols
 from isthmus.transports.base.port import Outlet
 from isthmus.transports.base.stream_socket import peer_host_of, socket_of
@@ -125,7 +127,7 @@ async def test_an_ordinary_request_costs_no_task_and_no_timer(monkeypatch: pytes
 
 
 async def test_a_large_reply_goes_at_its_readers_pace() -> None:
-    """It is told of as sent when all of it has left, and not before."""
+    """The reply is reported as sent when all of it has left, and not before."""
     message = os.urandom(8 << 20)
     async with listening() as w, await w.connect() as stream:
         w.port.on_message = lambda channel, _, outlet: outlet.send(Send(channel, message, is_last=True))
@@ -141,14 +143,14 @@ async def test_a_large_reply_goes_at_its_readers_pace() -> None:
 async def test_a_client_that_is_gone_before_it_is_refused_is_no_defect(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The refusal finds nobody, and so does the end of it."""
+    """A refusal to a client that has left, and the end of that connection, raise nothing."""
     closes: list[HttpProtocol] = []
     close = HttpProtocol.close
     monkeypatch.setattr(HttpProtocol, "close", lambda protocol: [closes.append(protocol), close(protocol)])
     too_large = post(b"{").replace(b"Content-Length: 1\r", b"Content-Length: 999999999999\r")
     async with listening() as w:
         for count, request in enumerate((too_large, b"POST mcp HTTP/9\r\n\r\n"), 1):
-            with socket.create_connection(("127.0.0.1", w._address)) as client:  # and nothing is awaited meanwhile
+            with socket.create_connection(("127.0.0.1", w._address)) as client:  # the handler awaits nothing meanwhile
                 client.sendall(request)
             while len(closes) < count:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
@@ -156,8 +158,8 @@ async def test_a_client_that_is_gone_before_it_is_refused_is_no_defect(
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_of_what_is_closed_there_is_no_peer_and_no_socket(is_known: bool) -> None:
-    """What is looked at of a client that has left is then nothing, and no mistake."""
+async def test_a_closed_connection_has_no_peer_and_no_socket(is_known: bool) -> None:
+    """Peer and socket of a client that has left are None, and asking for them raises nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1", listener.getsockname()[1]
         async with await anyio.connect_tcp(*address) as stream:
@@ -173,7 +175,7 @@ async def test_of_what_is_closed_there_is_no_peer_and_no_socket(is_known: bool) 
 
 
 async def test_a_connection_that_fails_by_our_own_fault_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts them must not believe that there is room for more than there is."""
+    """A connection that was counted down twice would leave room for more than the limit."""
 
     def fail(framing: Framing) -> None:
         raise ZeroDivisionError
@@ -189,7 +191,7 @@ async def test_a_connection_that_fails_by_our_own_fault_is_closed_once(monkeypat
 
 @pytest.mark.parametrize("how", ["refused, lost", "lost, refused", "left, refused"])
 async def test_a_client_that_leaves_as_its_upload_is_refused_is_let_go_of(how: str) -> None:
-    """Whoever takes the upload in is told that the client is gone, and is made to stop, before it has its turn."""
+    """The upload's reader learns that the client is gone, and is cancelled, before it has its turn."""
     async with listening() as w, await w.connect() as stream:
         w.port.on_open = lambda channel, _, outlet: w.port.file_outlet(channel).receive(
             Receive(channel, ("b0",), file_size_max_bytes=1000, total_size_max_bytes=1000)
@@ -225,7 +227,7 @@ async def test_a_reader_of_nothing_is_given_up() -> None:
 
 
 class Slow(asyncio.Transport):
-    """Has `left` bytes that its peer has not taken; at once the peer takes none."""
+    """A transport with `left` bytes that its peer has not taken; at once the peer takes none."""
 
     def __init__(self, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()
@@ -252,7 +254,7 @@ class Slow(asyncio.Transport):
 
 
 class Clock:
-    """An event loop's time, which jumps to when it is to call."""
+    """An event loop's time, which jumps to the next timer."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -328,7 +330,7 @@ async def test_a_web_socket_takes_the_connection_over() -> None:
     async with listening() as w, await w.connect() as stream:
         peer = await connected(stream)
         for text in ("one", "x" * 200_000):
-            await peer.say_text(text)
+            await peer.send_text(text)
             assert await peer.read() == text
         await peer.close()
         await peer.wait_eof()
@@ -336,7 +338,7 @@ async def test_a_web_socket_takes_the_connection_over() -> None:
 
 
 async def test_many_requests_at_once_leave_others_their_turn() -> None:
-    """Each is answered, in order, and another client's is not behind all of them."""
+    """Each request is answered, in order, and another client is not queued behind all of them."""
     count = 40 * TURN_REQUESTS
     async with listening() as w, await w.connect() as many, await w.connect() as other:
         await other.send(get("/healthz"))
@@ -354,7 +356,7 @@ async def test_many_requests_at_once_leave_others_their_turn() -> None:
         assert await answer(other) == (200, b"other")
 
 
-async def test_one_connection_too_many_is_told_503() -> None:
+async def test_one_connection_too_many_gets_a_503() -> None:
     async with listening(Limits(connections_max=1)) as w, await w.connect() as first:
         await first.send(get("/healthz"))
         assert (await answer(first))[0] == 200
@@ -399,7 +401,7 @@ async def test_draining_waits_for_what_is_due() -> None:
 
 
 class Flaky(socket.socket):
-    """Fails to accept a few times."""
+    """A listener that fails to accept a few times."""
 
     def __init__(self, *errors: int) -> None:
         super().__init__()
@@ -445,13 +447,13 @@ async def test_what_keeps_a_connection_from_being_accepted_does_not_end_the_list
     assert [record.getMessage() for record in caplog.records] == ["cannot accept connections for now: no room"]
 
 
-async def test_connections_that_cannot_even_be_told_503_are_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_that_cannot_even_get_a_503_are_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "TURNED_AWAY_MAX", 0)
     async with listening(Limits(connections_max=1)) as w:
         async with await w.connect() as first:
             await first.send(get("/healthz"))
             assert (await answer(first))[0] == 200
-            second = await w.connect()  # the kernel's queue has it
+            second = await w.connect()  # it waits in the kernel's queue
             await second.send(get("/healthz"))
             with anyio.move_on_after(0.05) as scope:
                 await second.receive()
@@ -461,9 +463,9 @@ async def test_connections_that_cannot_even_be_told_503_are_not_accepted(monkeyp
 
 
 def test_protocols_are_used_where_there_are_such_unless_chosen_otherwise() -> None:
-    async def ask() -> list[bool]:
+    async def drivers() -> list[bool]:
         await anyio.lowlevel.checkpoint()
         return [uses_protocols(choice) for choice in (None, True, False)]
 
-    assert anyio.run(ask, backend="asyncio") == [True, True, False]
-    assert anyio.run(ask, backend="trio") == [False, False, False]
+    assert anyio.run(drivers, backend="asyncio") == [True, True, False]
+    assert anyio.run(drivers, backend="trio") == [False, False, False]

@@ -1,4 +1,4 @@
-"""The edges of HTTP/1.1 and of CORS, over the listener: what a well-behaved server does with odd clients and pages."""
+"""Tests of the edges of HTTP/1.1 and of CORS: the answers of the listener to odd clients and pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import anyio
 import pytest
 from http_fakes import SURFACE, World, get, post, world
 from http_fakes import anyio_backend as anyio_backend
-from isthmus.core.base.effects import Close, End, GetOpening, Send
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import End, GetOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.routes import Surface
@@ -71,7 +72,7 @@ async def test_pages_can_read_errors_and_event_streams() -> None:
         assert answer.headers[b"access-control-allow-origin"] == ALLOWED
 
 
-async def test_nobody_else_is_told_anything() -> None:
+async def test_foreign_pages_get_no_cors_headers() -> None:
     async with world() as w:
         w.port.on_message = echo
         await w.client.send(post(b"1", PAGE) + post(b"2"))
@@ -150,7 +151,7 @@ async def test_an_unknown_expectation_is_not_met() -> None:
         assert await is_usable(w)
 
 
-async def test_an_old_client_is_never_told_to_continue() -> None:
+async def test_an_old_client_never_gets_100_continue() -> None:
     async with world() as w:
         w.port.on_message = echo
         await w.client.send(post(b"1", "Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0"))
@@ -180,7 +181,7 @@ async def test_trailers_are_read_and_mean_nothing(cut: int | None) -> None:
 
 
 @pytest.mark.parametrize("part", [b"POST /mcp HT", post(b"{}")[:60], post(b"{}")[:-1], post(b"{}", chunked=True)[:-3]])
-async def test_a_client_that_leaves_within_a_request_is_not_heard(part: bytes) -> None:
+async def test_a_request_whose_client_leaves_within_it_is_dropped(part: bytes) -> None:
     async with world() as w:
         await w.client.send(part)
         await anyio.wait_all_tasks_blocked()
@@ -212,8 +213,8 @@ async def test_a_client_that_leaves_within_a_request_is_not_heard(part: bytes) -
     ],
 )
 async def test_odd_heads(request_bytes: bytes, status: int) -> None:
-    """What could be read in two ways is refused, and the connection ends there: nothing behind it is taken for a
-    request."""
+    """A head that can be read in two ways is refused, and the connection ends there. Nothing behind it is taken for
+    a request."""
     async with world() as w:
         await w.client.send(request_bytes + get("/healthz"))
         raw = await w.client.read_eof() if status != 200 else b""
@@ -243,7 +244,7 @@ async def test_empty_lines_alone_keep_no_connection_open() -> None:
 
 @pytest.mark.parametrize("cut", [None, 900])
 @pytest.mark.parametrize("is_in_target", [True, False])
-async def test_a_long_target_is_told_from_a_long_head(cut: int | None, is_in_target: bool) -> None:
+async def test_a_long_target_is_distinguished_from_a_long_head(cut: int | None, is_in_target: bool) -> None:
     long = "x" * 3000
     request = get(f"/healthz?{long}", "X: y") if is_in_target else get("/healthz", f"X: {long}")
     async with world(Limits(head_size_max_bytes=2000)) as w:
@@ -260,7 +261,7 @@ async def test_a_request_with_both_framings_is_refused_to_the_mcp_endpoint_as_we
 
 
 async def test_a_page_of_a_foreign_host_is_refused_whatever_it_asks() -> None:
-    """A name that was made to point here is no reason to believe its pages."""
+    """A foreign name that resolves to this machine (DNS rebinding) does not make its pages trusted."""
     surface = Surface(("files",), SURFACE.hosts, frozenset(), any_host=True)
     async with world(surface=surface) as w:
         request = get("/mcp", "Origin: http://evil.example").replace(b"localhost", b"evil.example")

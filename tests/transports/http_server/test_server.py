@@ -1,4 +1,5 @@
-"""The HTTP listener over streams in memory: what crosses, what is refused, and what the port is told."""
+"""Tests of the HTTP listener over streams in memory: what it lets through, what it refuses, and its reports to the
+port."""
 
 from __future__ import annotations
 
@@ -19,10 +20,9 @@ import pytest
 from anyio.abc import ByteStream, SocketListener, SocketStream
 from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, MemoryStream, get, pages, post, stream_pair, world
 from http_fakes import anyio_backend as anyio_backend
-from isthmus.core.base.effects import (
-    Append,
-    Cease,
-    Close,
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import (
     DeleteOpening,
     DownloadOpening,
     DraftOpening,
@@ -30,15 +30,12 @@ from isthmus.core.base.effects import (
     GetOpening,
     Opening,
     PostOpening,
-    Receive,
-    Send,
-    Serve,
     UploadOpening,
     Verb,
 )
-from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import Append, Cease, Receive, Serve
 from isthmus.core.wire.http.routes import PageRoute, Refused, Surface
 from isthmus.transports.base.port import Outlet, UploadRefused
 from isthmus.transports.http_server import server as http_server
@@ -54,7 +51,7 @@ RECEIVE = Receive(ONE, ("b0",), file_size_max_bytes=1 << 20, total_size_max_byte
 
 
 def echo(channel: ChannelId, message: bytes, outlet: Outlet) -> None:
-    """Answer with the message itself."""
+    """Answers with the message itself."""
     outlet.send(Send(channel, message, is_last=True))
 
 
@@ -78,7 +75,7 @@ async def test_one_connection_serves_many_requests() -> None:
 @pytest.mark.parametrize("cut", [1, 2, 7, 64])
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_cutting_never_shows(cut: int, chunked: bool) -> None:
-    """The port hears the same, however the bytes of the requests arrive."""
+    """The port gets the same reports, however the bytes of the requests are divided."""
     async with world() as w:
         w.port.on_message = echo
         await w.client.send(post(b'{"a":1}', chunked=chunked) + post(b'{"b":2}', chunked=chunked), cut=cut)
@@ -99,7 +96,7 @@ async def test_a_large_reply_arrives_whole() -> None:
 
 
 async def test_pipelined_requests_wait_for_their_turn() -> None:
-    """The second request is not told of before the first reply has left."""
+    """The second request is not reported before the first reply has left."""
     async with world() as w:
         await w.client.send(post(b"1") + post(b"2") + get("/healthz"))
         await w.port.wait_message()
@@ -114,7 +111,7 @@ async def test_pipelined_requests_wait_for_their_turn() -> None:
 
 
 async def test_held_bytes_are_bounded() -> None:
-    """While a reply is due, a client that goes on sending is not read without end, and loses nothing."""
+    """A client that goes on sending while a reply is due is not read without end, and loses nothing."""
     limits = Limits(read_size_bytes=4096)
     async with world(limits, capacity=4096) as w:
         more = post(b"2" * 1000)
@@ -131,7 +128,7 @@ async def test_held_bytes_are_bounded() -> None:
         assert len(w.port.messages) == many + 1
 
 
-async def test_continue_is_said_only_when_the_body_is_wanted() -> None:
+async def test_continue_is_sent_only_when_the_body_is_wanted() -> None:
     async with world(Limits(request_size_max_bytes=1000)) as w:
         w.port.on_message = echo
         head, body = post(b"{}", "Expect: 100-continue")[:-2], b"{}"
@@ -147,7 +144,7 @@ async def test_continue_is_said_only_when_the_body_is_wanted() -> None:
         assert answer.headers[b"connection"] == b"close"
 
 
-async def test_who_does_not_wait_with_the_body_is_not_told_to_go_on() -> None:
+async def test_a_client_that_sends_its_body_at_once_gets_no_100() -> None:
     """RFC 9110, 10.1.1: a server MAY omit it "if it has already received some or all of the content"."""
     async with world() as w:
         w.port.on_message = echo
@@ -277,7 +274,7 @@ class ScriptedListener(SocketListener):
 
 
 async def test_a_connection_that_arrives_as_the_listener_closes_is_not_lost() -> None:
-    """It is served, or refused; never accepted by nobody."""
+    """The connection is served or refused, never accepted and left alone."""
     for _ in range(5):
         server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(), pages=pages)
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
@@ -389,7 +386,7 @@ async def test_headers_that_are_listed_reach_the_port_and_required_ones_must_be_
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_oversize_is_refused_before_the_port_hears_of_it(chunked: bool) -> None:
+async def test_an_oversize_message_is_refused_before_it_is_reported(chunked: bool) -> None:
     limits = Limits(request_size_max_bytes=SKIP_MAX_BYTES * 2)
     async with world(limits, capacity=4096) as w:
         async with anyio.create_task_group() as tasks:
@@ -408,7 +405,7 @@ async def test_oversize_is_refused_before_the_port_hears_of_it(chunked: bool) ->
 
 
 async def test_a_head_that_comes_again_is_no_reason_to_take_what_is_too_large() -> None:
-    """Nor to refuse what is not."""
+    """A repeated head does not change the body limit, in either direction."""
     async with world(Limits(request_size_max_bytes=100)) as w:
         w.port.on_message = echo
         for size, status in (
@@ -471,7 +468,7 @@ async def test_malformed_requests_get_400_and_nothing_else(garbage: bytes) -> No
 
 
 async def test_over_real_sockets_a_refused_client_still_reads_why() -> None:
-    """Closing while the client is still sending must not take the answer away."""
+    """The response reaches a client that is still sending when the connection is closed."""
     port = FakePort()
     port.on_message = echo
     server = HttpServer(SURFACE, port, FakeFiles(), Limits(request_size_max_bytes=1 << 20), pages=pages)
@@ -532,7 +529,7 @@ async def test_a_client_that_takes_nothing_is_disconnected() -> None:
         assert not w.port.sent_bytes
 
 
-async def test_one_connection_too_many_is_told_503() -> None:
+async def test_one_connection_too_many_gets_a_503() -> None:
     async with world(Limits(connections_max=1)) as w:
         await w.client.send(get("/healthz"))
         assert (await w.client.read("GET")).status == 200
@@ -556,7 +553,7 @@ def as_trio_has_it(error: OSError) -> Exception:
 async def test_what_keeps_a_connection_from_being_accepted_does_not_end_the_listener(
     wrap: Callable[[OSError], Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No file descriptor left, say: that is logged once, and tried again."""
+    """An error such as a missing file descriptor is logged once, and accepting is tried again."""
     monkeypatch.setattr(http_server, "ACCEPT_PAUSE_S", 0.001)
     numbers = (errno.EMFILE, errno.ECONNABORTED, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EMFILE)
     near, far = stream_pair()
@@ -581,10 +578,10 @@ async def test_a_listener_that_cannot_listen_ends_the_server() -> None:
         await server.serve(ScriptedListener(OSError(errno.EBADF, os.strerror(errno.EBADF))))
 
 
-async def test_connections_that_cannot_even_be_told_503_are_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_that_cannot_even_get_a_503_are_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "TURNED_AWAY_MAX", 2)
     server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(connections_max=1), pages=pages, protocols=False)
-    pairs = [stream_pair(capacity=1) for _ in range(5)]  # too little for a 503 that nobody reads
+    pairs = [stream_pair(capacity=1) for _ in range(5)]  # too small for a whole 503
     listener = ScriptedListener(*(far for _, far in pairs))
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
@@ -593,7 +590,7 @@ async def test_connections_that_cannot_even_be_told_503_are_not_accepted(monkeyp
             assert len(listener.left) == 2
             pairs[1][0].hang_up()
             await anyio.wait_all_tasks_blocked()
-            assert len(listener.left) == 1, "one of those told 503 is gone"
+            assert len(listener.left) == 1, "one of those that got a 503 is gone"
             pairs[0][0].hang_up()
             await anyio.wait_all_tasks_blocked()
             assert listener.left == [], "the one that was served is gone"
@@ -634,7 +631,7 @@ async def test_a_page_takes_no_more_than_a_message_may_have() -> None:
 async def test_a_page_that_fails_is_an_error_and_takes_nothing_with_it() -> None:
     async with world() as w:
         log = logging.getLogger("isthmus.http")
-        log.disabled = True  # the world takes what is logged there for the failure of a connection
+        log.disabled = True  # `world` fails on any log record of that logger
         try:
             await w.client.send(get("/info"))
             answer = await w.client.read()
@@ -668,7 +665,7 @@ async def test_a_page_is_cancelled_when_its_client_hangs_up() -> None:
 
 
 async def test_a_body_in_tiny_chunks_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others get their turn while it is parsed, and it takes no more memory than another."""
+    """Other connections get their turn while the body is parsed, and it takes no more memory than another."""
     request = post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
     request += b"2\r\nab\r\n" * 5000 + b"0\r\n\r\n"
     async with world(only_h11=True) as w, watched(monkeypatch) as turns:
@@ -723,7 +720,7 @@ async def test_an_upload_is_not_read_before_it_is_allowed() -> None:
             await w.port.wait_open()
             await anyio.wait_all_tasks_blocked()
             assert len(w.client.stream.outgoing.data) == 300, "the client is held back"
-            assert not w.client.stream.incoming.data, "and not told to continue"
+            assert not w.client.stream.incoming.data, "and no 100 was sent"
             w.port.on_message = echo
             w.port.file_outlet(1).receive(RECEIVE)
             assert (await w.client.read()).status == 200
@@ -732,7 +729,7 @@ async def test_an_upload_is_not_read_before_it_is_allowed() -> None:
 
 @pytest.mark.parametrize("size, is_kept", [(100, True), (SKIP_MAX_BYTES + 1, False)])
 async def test_an_upload_refused_by_the_engine(size: int, is_kept: bool) -> None:
-    """A short body is skipped so that the connection can be kept, a long one is not waited for."""
+    """A short body is skipped so that the connection can be kept; a long one is not waited for."""
     async with world() as w:
         w.port.on_open = lambda channel, opening, outlet: outlet.send(Send(channel, b"{}", is_last=True, status=403))
         await w.client.send(upload(b"x" * size))
@@ -765,7 +762,7 @@ async def test_an_upload_refused_by_the_file_service() -> None:
         for channel in (1, 2):
             w.port.outlets[ChannelId(channel)].send(Send(ChannelId(channel), b"late", is_last=True))
         echo(ChannelId(3), b"3", w.port.outlets[ChannelId(3)])
-        assert (await w.client.read()).body == b"3", "an order for an earlier request reaches nobody"
+        assert (await w.client.read()).body == b"3", "an order for an earlier request has no effect"
 
 
 async def test_an_upload_that_breaks_off_leaves_nothing() -> None:
@@ -817,14 +814,14 @@ async def test_what_the_file_service_leaves_of_a_body_is_skipped(chunked: bool) 
         await w.client.send(upload(b"x" * 1000, chunked=chunked) + upload(b"x" * 1000, chunked=chunked))
         for n in (1, 2):
             await w.port.wait_message(n)
-            for _ in range(3 * 1000 // TURN_EVENTS):  # what is parsed without a task is no blocked task
+            for _ in range(3 * 1000 // TURN_EVENTS):  # data parsed outside of a task blocks no task
                 await anyio.wait_all_tasks_blocked()
             echo(ChannelId(n), b"%d" % n, w.port.outlets[ChannelId(n)])
             assert (await w.client.read()).body == b"%d" % n
         assert [channel for channel, _ in w.port.messages] == [1, 2]
 
 
-# --- Uploads that go on after a break ---------------------------------------------------------------------------------
+# --- Resumable uploads ---------------------------------------------------------------------------------------------
 
 DRAFT = "/upload/files/tus/" + "0" * 32 + "?sig=1"
 MORE = ("Tus-Resumable: 1.0.0", "Upload-Offset: 0")
@@ -848,7 +845,7 @@ def answer_with(status: int) -> Callable[[ChannelId, bytes, Outlet], None]:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_more_of_a_draft_goes_to_the_file_service(chunked: bool) -> None:
+async def test_an_append_goes_to_the_file_service(chunked: bool) -> None:
     async with world() as w:
         w.port.on_open, w.port.on_message = let_append, answer_with(204)
         for n in (1, 2):
@@ -863,13 +860,13 @@ async def test_more_of_a_draft_goes_to_the_file_service(chunked: bool) -> None:
         assert (opening.verb, opening.size_bytes) == (Verb.APPEND, None if chunked else 10)
 
 
-async def test_what_came_before_a_break_is_told_before_the_end() -> None:
-    """Else nobody would know from where to go on."""
+async def test_bytes_before_a_break_are_reported_before_the_end() -> None:
+    """The bytes before the break are reported, so that the client can learn where to resume."""
     for end in ("gone", "silent", "malformed", "stopped", "unreadable"):
         async with world(Limits(body_timeout_s=0.05 if end == "silent" else 60)) as w:
             w.port.on_open = let_append
             begin = patch(b"abc", chunked=True)[: -len(b"0\r\n\r\n")]
-            if end == "unreadable":  # what it asked for cannot be told to it
+            if end == "unreadable":  # the response cannot reach it
                 begin = begin.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n", 1)
             await w.client.send(begin)
             await w.port.wait_open()
@@ -892,7 +889,7 @@ async def test_what_came_before_a_break_is_told_before_the_end() -> None:
 @pytest.mark.parametrize("way", ["gone", "lost"])
 @pytest.mark.parametrize("has_waited", [False, True])
 async def test_an_append_whose_client_hangs_up_at_once_is_not_begun(has_waited: bool, way: str) -> None:
-    """Nothing is told of it, nor is the file service given what came: both would say different things."""
+    """The request reaches neither the engine nor the file service: the two could disagree otherwise."""
     async with world() as w:
         await anyio.wait_all_tasks_blocked()
         (connection,) = w.server._connections
@@ -907,7 +904,7 @@ async def test_an_append_whose_client_hangs_up_at_once_is_not_begun(has_waited: 
         assert not w.files.taken
 
 
-async def test_an_append_may_be_told_to_cease_before_it_has_begun() -> None:
+async def test_an_append_may_be_stopped_before_it_has_begun() -> None:
     async with world() as w:
         w.port.on_open, w.port.on_message = let_append, answer_with(409)
         await anyio.wait_all_tasks_blocked()
@@ -920,7 +917,7 @@ async def test_an_append_may_be_told_to_cease_before_it_has_begun() -> None:
 
 
 @pytest.mark.parametrize("rest, is_kept", [(100, True), (SKIP_MAX_BYTES + 1, False)])
-async def test_an_append_that_is_to_cease_tells_and_is_answered(rest: int, is_kept: bool) -> None:
+async def test_a_stopped_append_is_reported_and_answered(rest: int, is_kept: bool) -> None:
     async with world() as w:
         w.port.on_open, w.port.on_message = let_append, answer_with(409)
         whole = patch(b"abc" + b"x" * rest)
@@ -935,10 +932,10 @@ async def test_an_append_that_is_to_cease_tells_and_is_answered(rest: int, is_ke
         if is_kept:
             await w.client.send(b"x" * rest + get("/healthz"))
             assert (await w.client.read("GET")).status == 200
-        w.port.file_outlet(1).cease(Cease(ONE))  # it is over, and hurts nobody
+        w.port.file_outlet(1).cease(Cease(ONE))  # it is over already, and raises nothing
 
 
-async def test_questions_about_a_draft_have_no_body() -> None:
+async def test_requests_for_the_state_of_an_upload_have_no_body() -> None:
     async with world() as w:
 
         def answer(channel: ChannelId, opening: Opening, outlet: Outlet) -> None:
@@ -1078,7 +1075,7 @@ async def test_parts_of_a_file_are_one_body() -> None:
 
 
 async def test_a_client_that_has_closed_while_it_is_refused_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvloop says so with a RuntimeError, and not where a stream would."""
+    """uvloop reports the closed connection by a RuntimeError, and at another place than a stream."""
 
     async def refuse(stream: MemoryStream) -> None:
         raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
@@ -1092,7 +1089,7 @@ async def test_a_client_that_has_closed_while_it_is_refused_is_no_failure(monkey
 
 
 async def test_a_refused_client_that_goes_on_sending_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where what it has sent by then is more than is held, so that nothing is read any more."""
+    """The connection is closed even if more data arrived than is held, so that nothing is read any more."""
     monkeypatch.setattr(writer, "LINGER_S", 0.05)
     async with world(Limits(request_size_max_bytes=10)) as w:
         w.port.on_message = echo
@@ -1100,5 +1097,5 @@ async def test_a_refused_client_that_goes_on_sending_is_let_go_of(monkeypatch: p
         await w.client.send(post(b"1") + over)
         assert (await w.client.read()).body == b"1"
         assert (await w.client.read()).status == 413
-        while w.server._connections:  # noqa: ASYNC110 (nobody says when)
+        while w.server._connections:  # noqa: ASYNC110 (no event is set)
             await anyio.sleep(0.01)

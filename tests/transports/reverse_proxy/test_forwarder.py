@@ -1,4 +1,4 @@
-"""Transparent servers over streams in memory: what crosses, at whose pace, and how either side's end shows."""
+"""Tests of transparent servers over streams in memory: forwarding, flow control, and the ends of both sides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.reverse_proxy import HeaderRules
 from isthmus.transports.http_server.framing import SKIP_MAX_BYTES
-from isthmus.transports.reverse_proxy import request as forwarding_passage
+from isthmus.transports.reverse_proxy import request as proxied_request
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ async def test_any_method_crosses(monkeypatch: pytest.MonkeyPatch, method: str) 
         first, headers, _ = await peer.request()
         assert first == f"{method} /base HTTP/1.1"
         assert "content-length" not in headers and "transfer-encoding" not in headers
-        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + (b"" if method == "HEAD" else b"ab"))
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + (b"" if method == "HEAD" else b"ab"))
         answer = await w.client.read(method)
         assert (answer.status, answer.body) == (200, b"" if method == "HEAD" else b"ab")
         assert answer.headers[b"content-length"] == b"2"
@@ -85,11 +85,11 @@ async def test_any_method_crosses(monkeypatch: pytest.MonkeyPatch, method: str) 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified", "307 Temporary Redirect", "500 Oh", "401 No"])
 async def test_any_status_crosses(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
-    """Redirects, too: they are the client's to follow."""
+    """Every status passes. Redirects do too, as they are the client's to follow."""
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1"))
-        await peer.say(f"HTTP/1.1 {status}\r\nLocation: /elsewhere\r\nWWW-Authenticate: Bearer\r\n".encode())
-        await peer.say(b"\r\n" if status[0] == "2" or status[:3] == "304" else b"Content-Length: 0\r\n\r\n")
+        await peer.send(f"HTTP/1.1 {status}\r\nLocation: /elsewhere\r\nWWW-Authenticate: Bearer\r\n".encode())
+        await peer.send(b"\r\n" if status[0] == "2" or status[:3] == "304" else b"Content-Length: 0\r\n\r\n")
         answer = await w.client.read()
         assert (answer.status, answer.body) == (int(status[:3]), b"")
         assert answer.headers[b"location"] == b"/elsewhere"
@@ -99,8 +99,8 @@ async def test_any_status_crosses(monkeypatch: pytest.MonkeyPatch, status: str) 
 async def test_a_redirect_within_the_server_leads_back_through_us(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1"))
-        await peer.say(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://up.example/base/\r\n")
-        await peer.say(b"Content-Location: /base/x\r\nContent-Length: 0\r\n\r\n")
+        await peer.send(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://up.example/base/\r\n")
+        await peer.send(b"Content-Location: /base/x\r\nContent-Length: 0\r\n\r\n")
         answer = await w.client.read()
         assert answer.headers[b"content-location"] == b"/mcp/far/x"
         location = answer.headers[b"location"].decode()
@@ -129,8 +129,8 @@ async def test_pipelined_requests_cross_one_by_one(monkeypatch: pytest.MonkeyPat
 async def test_a_response_without_a_length_is_complete_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1"))
-        await peer.say(b"HTTP/1.0 200 OK\r\n\r\nall of ")
-        await peer.say(b"it")
+        await peer.send(b"HTTP/1.0 200 OK\r\n\r\nall of ")
+        await peer.send(b"it")
         await peer.stream.aclose()
         answer = await w.client.read()
         assert (answer.body, answer.is_torn) == (b"all of it", False)
@@ -142,8 +142,8 @@ async def test_a_response_without_a_length_is_complete_at_its_end(monkeypatch: p
 async def test_a_length_beside_chunks_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1"))
-        await peer.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n")
-        await peer.say(chunk(b"more than that") + b"0\r\nX-Trailer: x\r\n\r\n")
+        await peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n")
+        await peer.send(chunk(b"more than that") + b"0\r\nX-Trailer: x\r\n\r\n")
         answer = await w.client.read()
         assert (answer.body, answer.is_torn) == (b"more than that", False)
 
@@ -155,29 +155,29 @@ async def test_events_arrive_as_they_are_sent(monkeypatch: pytest.MonkeyPatch) -
             if method == "GET":
                 await w.client.send(get())
                 await peer.request()
-            await peer.say(STREAM)
+            await peer.send(STREAM)
             assert (await w.client.read_head(method)).headers[b"content-type"] == b"text/event-stream"
             for data in (b": ping\n\n", b"id: 1\nevent: message\ndata: {}\n\n", b"data: \r\r"):
-                await peer.say(chunk(data))
+                await peer.send(chunk(data))
                 assert await w.client.read_piece() == data
-            await peer.say(b"0\r\n\r\n")
+            await peer.send(b"0\r\n\r\n")
             assert await w.client.read_piece() is None
 
 
 async def test_what_servers_say_before_their_response_ends_here(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1"))
-        await peer.say(b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")
+        await peer.send(b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")
         await peer.answer(b"1")
         answer = await w.client.read()
         assert (answer.status, answer.informational) == (200, [])
         await w.client.send(post(b"1"))
         await peer.request()
-        await peer.say(b"HTTP/1.1 102 Processing\r\n\r\n" * (forwarding_passage.INTERIM_MAX + 1))
+        await peer.send(b"HTTP/1.1 102 Processing\r\n\r\n" * (proxied_request.INTERIM_MAX + 1))
         assert code(await w.client.read()) == (502, "upstream_broken")
 
 
-async def test_a_client_is_told_to_continue_when_the_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_gets_100_continue_when_the_server_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         await w.client.send(post(b"12", "Expect: 100-continue")[:-2])
         peer = await w.upstream.accept()
@@ -200,12 +200,12 @@ async def test_a_client_is_told_to_continue_when_the_server_is_there(monkeypatch
 async def test_old_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1").replace(b"HTTP/1.1", b"HTTP/1.0"))
-        await peer.say(STREAM + chunk(b"data: 1\n\n") + b"0\r\n\r\n")
+        await peer.send(STREAM + chunk(b"data: 1\n\n") + b"0\r\n\r\n")
         raw = await w.client.read_eof()
         assert raw.endswith(b"\r\n\r\ndata: 1\n\n") and b"chunked" not in raw
 
 
-async def test_pages_are_told_what_we_say(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_get_our_cors_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = ("Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true")
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1", PAGE))
@@ -234,7 +234,7 @@ async def test_headers_cross_by_the_rules(monkeypatch: pytest.MonkeyPatch) -> No
         assert not {b"set-cookie", b"x-hop", b"connection"} & set(answer.headers)
 
 
-# --- Pace -----------------------------------------------------------------------------------------------------------
+# --- Flow control ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_slow_server_holds_its_client_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,15 +267,15 @@ async def test_a_slow_client_holds_its_server_back(monkeypatch: pytest.MonkeyPat
 async def test_an_endpoint_leads_back_through_us(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch, url="http://up.example/sse") as w:
         peer = await begun(w, get("/mcp/far"))
-        await peer.say(STREAM.replace(b"chunked", b"chunked\r\nVary: x"))
+        await peer.send(STREAM.replace(b"chunked", b"chunked\r\nVary: x"))
         answer = await w.client.read_head("GET")
         assert answer.headers[b"vary"] == b"x"
-        await peer.say(chunk(b"event: endpoint\ndata: /messages/"))
-        await peer.say(chunk(b"?session_id=1\n\nevent: mess"))
+        await peer.send(chunk(b"event: endpoint\ndata: /messages/"))
+        await peer.send(chunk(b"?session_id=1\n\nevent: mess"))
         piece = await w.client.read_piece()
         marked = target("http://up.example/sse").to_client("/messages/?session_id=1", b"/sse")
         assert piece == f"event: endpoint\ndata: {marked}\n\n".encode()
-        await peer.say(chunk(b"age\ndata: 1\n\n") + b"0\r\n\r\n")
+        await peer.send(chunk(b"age\ndata: 1\n\n") + b"0\r\n\r\n")
         assert await w.client.read_piece() == b"event: message\ndata: 1\n\n"
         assert await w.client.read_piece() is None
         await w.client.send(post(b"{}", path=marked))
@@ -284,7 +284,7 @@ async def test_an_endpoint_leads_back_through_us(monkeypatch: pytest.MonkeyPatch
         assert (await w.client.read()).body == b"Accepted"
 
 
-async def test_a_length_that_would_not_hold_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_length_that_could_be_wrong_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, get())
         await peer.answer(b"event: endpoint\ndata: /m\n\n", "Content-Type: Text/Event-Stream; charset=utf-8")
@@ -297,7 +297,7 @@ async def test_an_endpoint_elsewhere_cuts_the_stream(
 ) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, get())
-        await peer.say(STREAM + chunk(b"data: 1\n\nevent: endpoint\ndata: http://evil.example/\n\ndata: 2\n\n"))
+        await peer.send(STREAM + chunk(b"data: 1\n\nevent: endpoint\ndata: http://evil.example/\n\ndata: 2\n\n"))
         answer = await w.client.read("GET")
         assert (answer.body, answer.is_torn) == (b"data: 1\n\n", True)
         await peer.wait_gone()
@@ -331,7 +331,7 @@ async def test_a_client_that_hangs_up_takes_its_request_with_it(monkeypatch: pyt
         await peer.head()
         await peer.bytes(1 if when == "body" else 2)
         if when == "stream":
-            await peer.say(STREAM + chunk(b"data: 1\n\n"))
+            await peer.send(STREAM + chunk(b"data: 1\n\n"))
             await w.client.read_head()
         await anyio.wait_all_tasks_blocked()
         w.client.stream.hang_up()
@@ -348,7 +348,7 @@ async def test_a_body_that_breaks_off(monkeypatch: pytest.MonkeyPatch, how: str,
         await peer.head()
         assert await peer.bytes(7) == b"2\r\n12\r\n"
         if has_begun:
-            await peer.say(STREAM + chunk(b"data: 1\n\n"))
+            await peer.send(STREAM + chunk(b"data: 1\n\n"))
             await w.client.read_head()
             assert await w.client.read_piece() == b"data: 1\n\n"
         if how == "malformed":
@@ -372,14 +372,16 @@ async def test_a_client_that_takes_nothing_is_given_up(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [STREAM + chunk(b"data: 1\n\n"), STREAM + b"9\r\ndata: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1234"],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_part_is_never_taken_for_the_whole(monkeypatch: pytest.MonkeyPatch, said: bytes, method: str) -> None:
+async def test_a_part_is_never_taken_for_the_whole(
+    monkeypatch: pytest.MonkeyPatch, response: bytes, method: str
+) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, get() if method == "GET" else post(b"1"))
-        await peer.say(said)
+        await peer.send(response)
         await anyio.wait_all_tasks_blocked()
         await peer.stream.aclose()
         answer = await w.client.read(method)
@@ -387,12 +389,12 @@ async def test_a_part_is_never_taken_for_the_whole(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"HTTP/1.1 2", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 101 No\r\n\r\n"]
+    "response", [b"", b"HTTP/1.1 2", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 101 No\r\n\r\n"]
 )
-async def test_a_server_that_does_not_answer_in_http(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+async def test_a_server_that_does_not_answer_in_http(monkeypatch: pytest.MonkeyPatch, response: bytes) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1"))
-        await peer.say(said) if said else None
+        await peer.send(response) if response else None
         await peer.stream.aclose()
         assert code(await w.client.read()) == (502, "upstream_broken")
         await w.client.send(get("/healthz"))
@@ -400,7 +402,7 @@ async def test_a_server_that_does_not_answer_in_http(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "error, status, said",
+    "error, status, detail",
     [
         (ConnectionRefusedError(), 502, "connection refused by up.example:80"),
         (TimeoutError(), 504, "no connection to up.example:80 within 10 s"),
@@ -410,7 +412,7 @@ async def test_a_server_that_does_not_answer_in_http(monkeypatch: pytest.MonkeyP
 )
 @pytest.mark.parametrize("size", [0, 10, SKIP_MAX_BYTES + 1])
 async def test_a_server_that_cannot_be_reached(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, said: str, size: int
+    monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, detail: str, size: int
 ) -> None:
     async with forward_world(monkeypatch) as w:
         w.upstream.error = error
@@ -418,7 +420,7 @@ async def test_a_server_that_cannot_be_reached(
         answer = await w.client.read()
         is_kept = size <= SKIP_MAX_BYTES
         assert (answer.status, answer.headers.get(b"connection")) == (status, None if is_kept else b"close")
-        assert said in json.loads(answer.body)["detail"]
+        assert detail in json.loads(answer.body)["detail"]
         assert answer.headers[b"access-control-allow-origin"] == b"http://localhost:6274"
         if is_kept:
             w.upstream.error = None
@@ -429,7 +431,7 @@ async def test_a_server_that_cannot_be_reached(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch, is_stream: bool) -> None:
-    """Streams that clients listen on have a share of their own, and leave calls theirs."""
+    """Event streams have a quota of their own, and leave the connections of calls alone."""
     limits = Limits(upstream_connections_max=1, upstream_streams_max=1)
     async with forward_world(monkeypatch, limits=limits) as w:
         request = get() if is_stream else post(b"1")
@@ -469,7 +471,7 @@ async def test_a_server_may_wait_for_a_slow_request(monkeypatch: pytest.MonkeyPa
 async def test_a_stream_that_falls_silent_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch, limits=Limits(forward_idle_timeout_s=0.05)) as w:
         peer = await begun(w, get())
-        await peer.say(STREAM)
+        await peer.send(STREAM)
         assert (await w.client.read("GET")).is_torn
         await peer.wait_gone()
 
@@ -506,25 +508,25 @@ async def test_a_client_that_has_its_answer_need_not_go_on(monkeypatch: pytest.M
 
 
 async def test_a_server_that_takes_no_more_may_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding_passage, "LINGER_S", 0.05)
-    for says_why in (True, False):
+    monkeypatch.setattr(proxied_request, "LINGER_S", 0.05)
+    for explains in (True, False):
         async with forward_world(monkeypatch, capacity=1000) as w:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(w.client.stream.send, post(b"x" * 10_000))
                 peer = await w.upstream.accept()
                 await peer.head()
-                if says_why:
+                if explains:
                     await peer.answer(b"no", status="413 Content Too Large")
                 peer.stream.incoming.is_broken = True
                 peer.stream.incoming.changed()
                 answer = await w.client.read()
-            assert answer.status == (413 if says_why else 502)
+            assert answer.status == (413 if explains else 502)
             peer.stream.hang_up()
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_a_kept_connection_that_ends_as_it_is_used(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    """What may run twice goes to another one; the client decides about the rest."""
+    """A request that may run twice is sent again on another connection; the client decides about the others."""
     async with forward_world(monkeypatch) as w:
         peer = await begun(w, post(b"1"))
         await peer.answer(b"1")
@@ -601,7 +603,7 @@ async def switched(w: ForwardWorld, *, behind: bytes = b"") -> Peer:
     assert headers["sec-websocket-extensions"] == "permessage-deflate"
     await anyio.wait_all_tasks_blocked()
     assert not w.client.stream.incoming.data, "the client is not answered before the server agrees"
-    await peer.say(SWITCHED + behind)
+    await peer.send(SWITCHED + behind)
     with anyio.fail_after(5):
         head = b""
         while b"\r\n\r\n" not in head:
@@ -612,7 +614,7 @@ async def switched(w: ForwardWorld, *, behind: bytes = b"") -> Peer:
     return peer
 
 
-async def hear(w: ForwardWorld, size: int) -> bytes:
+async def received(w: ForwardWorld, size: int) -> bytes:
     data = b""
     with anyio.fail_after(5):
         while len(data) < size:
@@ -623,31 +625,31 @@ async def hear(w: ForwardWorld, size: int) -> bytes:
 async def test_a_web_socket_passes_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch, capacity=1000) as w:
         peer = await switched(w, behind=b"\x81\x01a")
-        assert await hear(w, 3) == b"\x81\x01a"
+        assert await received(w, 3) == b"\x81\x01a"
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.client.send, b"\x00\xff" * 5000)
-            tasks.start_soon(peer.say, b"GET / HTTP/1.1\r\n\r\n" * 500)
+            tasks.start_soon(peer.send, b"GET / HTTP/1.1\r\n\r\n" * 500)
             assert await peer.bytes(10_000) == b"\x00\xff" * 5000
-            assert await hear(w, 9000) == b"GET / HTTP/1.1\r\n\r\n" * 500
+            assert await received(w, 9000) == b"GET / HTTP/1.1\r\n\r\n" * 500
 
 
 async def test_a_web_socket_ends_with_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         peer = await switched(w)
-        await peer.say(b"\x88\x02\x03\xe8")
+        await peer.send(b"\x88\x02\x03\xe8")
         await peer.stream.aclose()
         assert await w.client.read_eof() == b"\x88\x02\x03\xe8"
 
 
 async def test_a_web_socket_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has said its last may still hear the other side's."""
+    """A side that has closed its sending direction still receives."""
     async with forward_world(monkeypatch) as w:
         peer = await switched(w)
         await w.client.send(b"\x88\x82....")
         await w.client.stream.send_eof()
         assert await peer.bytes(6) == b"\x88\x82...."
         await peer.wait_gone()
-        await peer.say(b"\x88\x02\x03\xe8")
+        await peer.send(b"\x88\x02\x03\xe8")
         await peer.stream.aclose()
         assert await w.client.read_eof() == b"\x88\x02\x03\xe8"
     async with forward_world(monkeypatch) as w:
@@ -682,7 +684,7 @@ async def test_an_upgrade_of_an_unreachable_server_is_refused(monkeypatch: pytes
         assert code(await w.client.read("GET")) == (502, "upstream_unreachable")
 
 
-async def test_failures_are_logged_without_what_was_said(
+async def test_failures_are_logged_without_payloads(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -1,4 +1,4 @@
-"""Transparent servers over real sockets, on asyncio's own loop and on uvloop."""
+"""Tests of transparent servers over real sockets, on asyncio's own loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Surface
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.http_server.server import HttpServer
-from isthmus.transports.reverse_proxy.forwarder import Forwarder, Transparent
+from isthmus.transports.reverse_proxy.forwarder import Forwarder, TransparentServer
 
 LOOPS = ["asyncio", *(["uvloop"] if importlib.util.find_spec("uvloop") else [])]
 UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: k", "Sec-WebSocket-Version: 13")
@@ -37,12 +37,12 @@ def reset(connection: socket.socket) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocols", [True, False])
 async def test_both_sides_of_a_web_socket_can_leave_at_once(protocols: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Whichever is noticed first, and however it is done."""
+    """The connection ends cleanly, whichever end is noticed first and however it is made."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as upstream:
         upstream.setblocking(False)
         url = f"http://127.0.0.1:{upstream.getsockname()[1]}"
-        server = Transparent(Endpoint(url), ForwardTarget("far", url, b"key"), HeaderRules())
+        server = TransparentServer(Endpoint(url), ForwardTarget("far", url, b"key"), HeaderRules())
         forwarder = Forwarder({"far": server}, Limits())
         surface = Surface(("far",), frozenset({"localhost"}), frozenset(), transparent=forwarder.targets)
         http = HttpServer(

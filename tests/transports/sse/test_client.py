@@ -1,4 +1,4 @@
-"""An HTTP+SSE server as one two-way channel: what is sent is POSTed in order, what the stream says arrives."""
+"""Tests of an HTTP+SSE server as one two-way channel: messages are POSTed in order, and events of the stream arrive."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from anyio.abc import ByteStream
 from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, Peer, ScriptedServer, new_client, serving, until
 from client_fakes import anyio_backend as anyio_backend
 from client_fakes import in_order as in_order
-from isthmus.core.base.effects import Cause, Close, Connected, End, Join, Send
+from isthmus.core.base.effects import Close, Join, Send
 from isthmus.core.base.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base import dialer
@@ -49,7 +50,7 @@ def call(number: int) -> bytes:
     return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call"}' % number
 
 
-NOTICE = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
 class SseServer:
@@ -77,7 +78,7 @@ class SseServer:
     async def accept(self, peer: Peer, body: bytes) -> None:
         await peer.send(ACCEPTED)
 
-    async def say(self, *messages: bytes) -> None:
+    async def send(self, *messages: bytes) -> None:
         await until(lambda: bool(self.streams))
         await self.streams[-1].send(*map(event, messages))
 
@@ -98,7 +99,7 @@ class Stage:
     def close(self) -> None:
         self.upstream.close(Close(CHANNEL))
 
-    async def heard(self, count: int = 1) -> list[bytes]:
+    async def received(self, count: int = 1) -> list[bytes]:
         return await self.port.wait_message(CHANNEL, count)
 
     async def cause(self) -> Cause:
@@ -113,7 +114,7 @@ async def stage(
     target: Join = JOIN,
     headers: tuple[tuple[str, str], ...] = (),
 ) -> AsyncIterator[Stage]:
-    """A session that runs within, with a client of its own; it must have come to its end in the end."""
+    """A session that runs within, with a client of its own. It must have ended when the context is left."""
     with anyio.fail_after(2 * PATIENCE_S):
         async with new_client(limits) as client, anyio.create_task_group() as tasks:
             made = Stage(client, Endpoint(server.url.replace("/mcp", "/sse"), headers), limits, target)
@@ -135,8 +136,8 @@ async def test_messages_pass_both_ways_and_are_written_as_they_should() -> None:
         await until(lambda: len(script.bodies) == 2)
         on.send(b"3")
         await on.port.wait_sent(CHANNEL, 6)
-        await script.say(b"a", b"b")
-        assert await on.heard(2) == [b"a", b"b"]
+        await script.send(b"a", b"b")
+        assert await on.received(2) == [b"a", b"b"]
         assert script.bodies == [b"{}", b"[2]", b"3"]
         assert server.connections == 2  # one for the stream, and one for all messages
     assert await on.cause() == ORDERLY
@@ -150,7 +151,7 @@ async def test_messages_pass_both_ways_and_are_written_as_they_should() -> None:
 
 
 async def test_cookies_belong_to_the_session() -> None:
-    """What its stream and its POSTs set goes with the POSTs that follow; the next session begins without."""
+    """Cookies that the stream and the POSTs set are sent with later POSTs; the next session begins without."""
 
     class Sticky(SseServer):
         async def __call__(self, peer: Peer) -> None:
@@ -216,11 +217,11 @@ async def test_whatever_a_post_is_answered_with_is_no_message(taken: bytes) -> N
 
     script.on_post = answer
     async with serving(script) as server, stage(server) as on:
-        on.send(call(1), NOTICE)
-        await on.port.wait_sent(CHANNEL, len(call(1) + NOTICE))
-        await script.say(b"an answer")
-        assert await on.heard() == [b"an answer"]
-        assert script.bodies == [call(1), NOTICE]
+        on.send(call(1), NOTIFICATION)
+        await on.port.wait_sent(CHANNEL, len(call(1) + NOTIFICATION))
+        await script.send(b"an answer")
+        assert await on.received() == [b"an answer"]
+        assert script.bodies == [call(1), NOTIFICATION]
     assert on.log == []
 
 
@@ -244,14 +245,14 @@ async def test_the_next_message_waits_until_the_one_before_it_is_taken() -> None
         assert script.bodies == [b"1", b"2", b"3"]
 
 
-async def test_a_server_that_says_so_late_holds_nothing_up() -> None:
-    """It answers its POSTs when it is through with them, and asks us something meanwhile."""
+async def test_a_server_that_accepts_late_delays_nothing() -> None:
+    """The server answers a POST only when its work is done, and sends a request meanwhile."""
     script = SseServer()
     answered = anyio.Event()
 
     async def finish_first(peer: Peer, body: bytes) -> None:
         if body == call(1):
-            await script.say(b"a question")
+            await script.send(b"a question")
             await answered.wait()
         elif body == b"the answer":
             answered.set()
@@ -260,7 +261,7 @@ async def test_a_server_that_says_so_late_holds_nothing_up() -> None:
     script.on_post = finish_first
     async with serving(script) as server, stage(server, HASTY) as on:
         on.send(call(1))
-        await on.heard()
+        await on.received()
         on.send(b"the answer", b"more")
         await until(lambda: script.bodies == [call(1), b"the answer", b"more"])
 
@@ -280,7 +281,7 @@ class Narrow:
 
 
 async def test_what_has_not_left_whole_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long its way takes."""
+    """No message overtakes one that is still being written."""
     script = SseServer()
     go = anyio.Event()
     connect = anyio.connect_tcp
@@ -321,22 +322,22 @@ async def test_only_so_many_messages_are_on_their_way_at_once() -> None:
 async def test_pausing_stops_the_stream_and_resuming_loses_nothing() -> None:
     numbered = [b"%d " % i + b"x" * 65_000 for i in range(600)]
     script = SseServer()
-    has_said_all = anyio.Event()
+    has_sent_all = anyio.Event()
 
-    async def say_all() -> None:
-        await script.say(*numbered)
-        has_said_all.set()
+    async def send_all() -> None:
+        await script.send(*numbered)
+        has_sent_all.set()
 
     async with serving(script) as server, stage(server) as on, anyio.create_task_group() as tasks:
         on.upstream.pause()  # before there is a stream
         on.upstream.resume()
         on.upstream.pause()
-        tasks.start_soon(say_all)
+        tasks.start_soon(send_all)
         await until(lambda: bool(script.streams))
         await anyio.sleep(0.1)
-        assert not has_said_all.is_set() and not on.port.opened_channels
+        assert not has_sent_all.is_set() and not on.port.opened_channels
         on.upstream.resume()
-        assert await on.heard(600) == numbered
+        assert await on.received(600) == numbered
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------
@@ -345,31 +346,38 @@ async def test_pausing_stops_the_stream_and_resuming_loses_nothing() -> None:
 async def test_a_refused_request_is_answered_and_the_session_goes_on() -> None:
     script = SseServer()
     own = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'
-    answers = {call(1): refusal(401), call(2): refusal(500, b"oops"), call(3): refusal(400, own), NOTICE: refusal(403)}
+    answers = {
+        call(1): refusal(401),
+        call(2): refusal(500, b"oops"),
+        call(3): refusal(400, own),
+        NOTIFICATION: refusal(403),
+    }
 
     async def refuse(peer: Peer, body: bytes) -> None:
         await peer.send(answers.get(body, ACCEPTED))
 
     script.on_post = refuse
     async with serving(script) as server, stage(server) as on:
-        on.send(call(1), call(2), call(3), NOTICE, b"last")
+        on.send(call(1), call(2), call(3), NOTIFICATION, b"last")
         await until(lambda: script.bodies[-1:] == [b"last"])
-        frames = [json.loads(message) for message in await on.heard(3)]
+        frames = [json.loads(message) for message in await on.received(3)]
         assert [frame["id"] for frame in frames] == [1, 2, 3]
         assert [frame["error"]["code"] for frame in frames] == [UPSTREAM_UNAVAILABLE, OUTCOME_UNKNOWN, -32600]
         [line] = on.log
         assert "a notification or answer did not arrive: got HTTP status 403" in line
-        await on.port.wait_sent(CHANNEL, len(call(1)) * 3 + len(NOTICE) + 4)  # what is refused has left, too
+        await on.port.wait_sent(
+            CHANNEL, len(call(1)) * 3 + len(NOTIFICATION) + 4
+        )  # refused messages count as sent, too
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call"])
-async def test_what_meets_a_connection_found_closed_is_posted_again_if_it_may_be(method: str) -> None:
-    """Once, and before what was sent after it; what may do something is answered with an error."""
+async def test_a_safe_message_on_a_closed_connection_is_posted_again(method: str) -> None:
+    """A safe request is repeated once, before what was sent after it; any other is answered with an error."""
     server = SseServer()
-    asks, follows = b'{"jsonrpc":"2.0","id":2,"method":"%b"}' % method.encode(), call(3)
+    request, follows = b'{"jsonrpc":"2.0","id":2,"method":"%b"}' % method.encode(), call(3)
 
     async def hang_up(peer: Peer, body: bytes) -> None:
-        if body == asks and server.bodies.count(asks) == 1:
+        if body == request and server.bodies.count(request) == 1:
             raise anyio.EndOfStream
         await peer.send(ACCEPTED)
 
@@ -378,16 +386,16 @@ async def test_what_meets_a_connection_found_closed_is_posted_again_if_it_may_be
         on.send(call(1))
         await until(lambda: len(server.bodies) == 1)
         await until(lambda: bool(on.client.unheld))
-        on.send(asks, follows)
+        on.send(request, follows)
         await until(lambda: server.bodies[-1:] == [follows])
         if method == "tools/list":
-            assert server.bodies == [call(1), asks, asks, follows]
+            assert server.bodies == [call(1), request, request, follows]
             assert CHANNEL not in on.port.messages
         else:
-            assert server.bodies == [call(1), asks, follows]
-            (answer,) = await on.heard()
+            assert server.bodies == [call(1), request, follows]
+            (answer,) = await on.received()
             assert json.loads(answer)["error"]["code"] == OUTCOME_UNKNOWN
-        await until(lambda: on.port.sent_bytes[CHANNEL] == len(call(1) + asks + follows))
+        await until(lambda: on.port.sent_bytes[CHANNEL] == len(call(1) + request + follows))
 
 
 async def test_an_answer_over_the_limit_is_an_error_for_its_owner_and_the_session_goes_on() -> None:
@@ -396,8 +404,8 @@ async def test_an_answer_over_the_limit_is_an_error_for_its_owner_and_the_sessio
     async with serving(server) as scripted, stage(scripted, limits) as on:
         on.send(call(1), call(2))
         large = b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (b"x" * 300_000)
-        await server.say(large, b'{"jsonrpc":"2.0","id":2,"result":{}}')
-        refused, answered = await on.heard(2)
+        await server.send(large, b'{"jsonrpc":"2.0","id":2,"result":{}}')
+        refused, answered = await on.received(2)
         assert json.loads(refused)["id"] == 1
         assert json.loads(refused)["error"]["code"] == OVERLOADED
         assert json.loads(answered) == {"jsonrpc": "2.0", "id": 2, "result": {}}
@@ -414,7 +422,7 @@ async def test_a_request_whose_connection_broke_is_answered() -> None:
     script.on_post = break_off
     async with serving(script) as server, stage(server) as on:
         on.send(call(1))
-        [answer] = await on.heard()
+        [answer] = await on.received()
         error = json.loads(answer)["error"]
         assert (error["code"], error["data"]) == (OUTCOME_UNKNOWN, {"outcome": "unknown"})
 
@@ -437,14 +445,14 @@ async def test_an_unknown_session_ends_the_channel(status: int) -> None:
 
 
 class Wire:
-    """A connection in the test's hands: it receives what `say` is given, and counts what is sent."""
+    """A connection in the test's hands: it receives what is put into `feed`, and counts what is sent."""
 
     def __init__(self) -> None:
         self.requests = 0
-        self.say, self._said = anyio.create_memory_object_stream[bytes](9)
+        self.feed, self._fed = anyio.create_memory_object_stream[bytes](9)
 
     async def receive(self, max_bytes: int) -> bytes:
-        return await self._said.receive()
+        return await self._fed.receive()
 
     async def send(self, item: bytes) -> None:
         self.requests += 1
@@ -453,16 +461,17 @@ class Wire:
         return default
 
     async def aclose(self) -> None:
-        self._said.close()
-        self.say.close()
+        self._fed.close()
+        self.feed.close()
 
 
 @pytest.mark.parametrize("more", [event(b"{}"), LAST_CHUNK])
 @pytest.mark.usefixtures("in_order")
-async def test_what_a_stream_says_as_its_session_is_forgotten_is_dropped(
+async def test_events_after_the_session_was_forgotten_are_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, more: bytes
 ) -> None:
-    """Both arrive at once, the refusal first: the stream is over, and that it goes on is nobody's fault."""
+    """The refusal and the event arrive at once, the refusal first. The stream is over, and later data on it is no
+    failure."""
     wires = [Wire(), Wire()]
     unused = iter(wires)
 
@@ -474,12 +483,12 @@ async def test_what_a_stream_says_as_its_session_is_forgotten_is_dropped(
         on = Stage(client, Endpoint("http://h/sse"), LIMITS, JOIN)
         tasks.start_soon(on.upstream.run)
         await until(lambda: wires[0].requests == 1)
-        wires[0].say.send_nowait(EVENTS_HEAD + event(b"/messages", b"endpoint"))
+        wires[0].feed.send_nowait(EVENTS_HEAD + event(b"/messages", b"endpoint"))
         on.send(call(1))
         await until(lambda: wires[1].requests == 1)
         await anyio.wait_all_tasks_blocked()
-        wires[1].say.send_nowait(refusal(404))
-        wires[0].say.send_nowait(more)
+        wires[1].feed.send_nowait(refusal(404))
+        wires[0].feed.send_nowait(more)
         assert (await on.cause()).detail.startswith("the server forgot the session")
     assert not on.port.messages and not caplog.records
 
@@ -519,7 +528,7 @@ async def test_an_endpoint_elsewhere_is_no_session() -> None:
     assert not script.bodies and not on.port.opened_channels
 
 
-async def test_a_refused_stream_is_told_as_it_is() -> None:
+async def test_a_refused_stream_is_reported_with_its_status() -> None:
     async def refuse(peer: Peer) -> None:
         await peer.request()
         await peer.send(refusal(405, b"no"))
@@ -547,11 +556,11 @@ async def test_headers_that_cannot_be_sent_are_not() -> None:
 async def test_closing_lets_go_of_what_was_queued_and_hangs_up() -> None:
     script = SseServer()
 
-    async def take_and_tell(peer: Peer, body: bytes) -> None:
-        await script.say(b"too late")
+    async def take_and_send(peer: Peer, body: bytes) -> None:
+        await script.send(b"too late")
         await peer.send(ACCEPTED)
 
-    script.on_post = take_and_tell
+    script.on_post = take_and_send
     async with serving(script) as server, stage(server) as on:
         await on.port.wait_opened(CHANNEL)
         on.send(b"1", b"2")
@@ -618,7 +627,7 @@ async def test_a_client_that_stops_ends_the_session() -> None:
         assert await made.cause() == Cause(End.BROKEN, "shutting down")
 
 
-async def test_a_defect_ends_the_session_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_ends_the_session_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(SseServer()) as server, HttpClient(LIMITS) as client:
         made = Stage(client, server.endpoint, LIMITS, JOIN)
         monkeypatch.setattr(client, "dial", lambda *given, **named: 1 // 0)

@@ -1,6 +1,6 @@
-"""Lines in the callbacks of asyncio's loop: few writes, no impatience with who is slow, and no mistake swallowed.
+"""Tests of lines carried by asyncio's callbacks: few writes, patience with slow readers, and no swallowed error.
 
-That the ways of carrying lines do the same is shown by the tests of what they are used for, which run over each.
+The tests of the modules that carry lines run over each driver, and show that all drivers do the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from isthmus.core.wire.ndjson import LineReader
 from isthmus.transports.base.descriptors import Descriptor
 from isthmus.transports.base.gate import Gate
-from isthmus.transports.stdio.asyncio_lines import Reading, Writing
+from isthmus.transports.stdio.asyncio_lines import LineReading, LineWriting
 from isthmus.transports.stdio.outbox import Outbox
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 
 async def turns() -> None:
-    """Let the loop go round until what is ready has happened."""
+    """Lets the event loop go round until everything that is ready has run."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
@@ -39,13 +39,13 @@ def ignore(_: object) -> None:
 
 
 async def test_what_is_queued_in_one_turn_leaves_in_one_write() -> None:
-    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # where each write can be told
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # where each write can be observed
     reports: list[int] = []
     outbox = Outbox()
     outbox.put(b"{}")
     with near, far, Descriptor(near.fileno()) as sink:
         far.setblocking(False)
-        writing = asyncio.create_task(Writing(outbox, sink, reports.append, stall_timeout_s=None).run())
+        writing = asyncio.create_task(LineWriting(outbox, sink, reports.append, stall_timeout_s=None).run())
         outbox.put(b"[1]")
         await turns()
         assert far.recv(100) == b"{}\n[1]\n"
@@ -62,7 +62,7 @@ async def test_what_is_queued_in_one_turn_leaves_in_one_write() -> None:
 
 
 async def test_who_reads_slowly_is_waited_for_and_who_does_not_read_is_not() -> None:
-    """The time limit counts from the last byte that was taken."""
+    """The timeout counts from the last byte that was taken."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     loop.time = lambda: now  # type: ignore[method-assign]
@@ -71,7 +71,7 @@ async def test_who_reads_slowly_is_waited_for_and_who_does_not_read_is_not() -> 
     outbox.put(b"x" * 1_000_000)
     try:
         with Descriptor(writing_fd) as sink:
-            writing = asyncio.create_task(Writing(outbox, sink, ignore, stall_timeout_s=10).run())
+            writing = asyncio.create_task(LineWriting(outbox, sink, ignore, stall_timeout_s=10).run())
             await turns()
             for _ in range(3):
                 now += 9
@@ -102,7 +102,7 @@ async def read_one_line(take: Callable[[object], None]) -> None:
         os.close(writing)
         with Descriptor(reading) as source:
             lines = LineReader(line_size_max_bytes=100)
-            await Reading(source, lines, Gate(), take, read_size_bytes=100).run()
+            await LineReading(source, lines, Gate(), take, read_size_bytes=100).run()
     finally:
         os.close(reading)
 
@@ -113,13 +113,13 @@ async def write_one_line(report: Callable[[object], None]) -> None:
     outbox.put(b"{}")
     try:
         with Descriptor(writing) as sink:
-            await Writing(outbox, sink, report, stall_timeout_s=None).run()
+            await LineWriting(outbox, sink, report, stall_timeout_s=None).run()
     finally:
         os.close(reading)
         os.close(writing)
 
 
 @pytest.mark.parametrize("carry", [read_one_line, write_one_line])
-async def test_a_mistake_of_whoever_is_told_is_not_lost(carry: Callable[..., Any]) -> None:
+async def test_an_error_of_the_callback_is_raised(carry: Callable[..., Any]) -> None:
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(carry(mistake), PATIENCE_S)

@@ -1,4 +1,4 @@
-"""A client on our stdin and stdout: lines in, lines out, and an unhurried end."""
+"""Tests of a client on stdin and stdout: lines in, lines out, and an unhurried end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import anyio.abc
 import anyio.lowlevel
 import msgspec
 import pytest
-from isthmus.core.base.effects import Close, End, PipeOpening, Send
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import End, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated
@@ -45,7 +46,7 @@ HOW = {"protocols": True}
 
 
 async def at_once(channel: ChannelId) -> None:
-    """No call is open."""
+    """A drain condition that is true at once, as no call is open."""
 
 
 class Client:
@@ -68,7 +69,7 @@ class Client:
             data = data[os.write(self._stdin_fd, data) :]
 
     async def read(self, size: int) -> bytes:
-        """`size` bytes, or fewer at the end."""
+        """Reads `size` bytes, or fewer at the end."""
         assert self._stdout_fd is not None
         data = b""
         while len(data) < size:
@@ -83,7 +84,7 @@ class Client:
         return data
 
     def hang_up(self) -> None:
-        """Close our stdin, from the far end."""
+        """Closes the server's stdin, from the far end."""
         if self._stdin_fd is not None:
             os.close(self._stdin_fd)
             self._stdin_fd = None
@@ -105,7 +106,7 @@ class Client:
 async def serving(
     limits: Limits = LIMITS, wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once
 ) -> AsyncIterator[Client]:
-    """Serve a client on two pipes; the serving must end by itself when the body has ended."""
+    """Serves a client on two pipes. Serving must end by itself when the body has ended."""
     their_in, stdin_fd = os.pipe()
     stdout_fd, their_out = os.pipe()
     client = Client(stdin_fd, stdout_fd)
@@ -221,7 +222,7 @@ async def test_a_paused_client_is_not_read() -> None:
 
 
 async def test_an_oversize_request_is_refused_to_its_sender() -> None:
-    """The refusal is nothing the engine ordered, so it is not reported as sent."""
+    """The engine did not order the refusal, so it is not reported as sent."""
     async with serving(msgspec.structs.replace(LIMITS, request_size_max_bytes=100_000)) as client:
         channel = await client.opened()
         request = {"jsonrpc": "2.0", "id": "a-1", "method": "tools/call", "params": "x" * 200_000}
@@ -311,7 +312,8 @@ async def test_one_socket_serves_both_ways_and_keeps_its_mode() -> None:
 SERVER = """if True:
     import sys
     import anyio
-    from isthmus.core.base.effects import PipeOpening, Send
+    from isthmus.core.base.effects import Send
+    from isthmus.core.base.events import PipeOpening
     from isthmus.core.base.limits import Limits
     from isthmus.transports.stdio.client import serve_pipe
 

@@ -1,4 +1,4 @@
-"""When we are killed, nothing that we started outlives us."""
+"""Tests of the orphan guard: when this process is killed, nothing that it started outlives it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from isthmus.transports.stdio import orphan_guard as warden_module
-from isthmus.transports.stdio.orphan_guard import MARK_NAME, Warden, end_marked
+from isthmus.transports.stdio import orphan_guard as orphan_guard_module
+from isthmus.transports.stdio.orphan_guard import MARK_NAME, OrphanGuard, end_marked
 
 PATIENCE_S = 20.0
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
@@ -24,7 +24,7 @@ DEAF = [
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)",
 ]
 
-# Starts a child through `Child`, which starts a grandchild in a session of its own, and says their ids.
+# Starts a child through `Child`, which starts a grandchild in a session of its own, and prints their ids.
 PARENT = """if True:
     import sys
     import anyio
@@ -48,7 +48,7 @@ PARENT = """if True:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; zombies do not."""
+    """True if the process runs; zombies do not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -64,7 +64,7 @@ def wait_gone(*pids: int) -> None:
 
 @pytest.fixture
 def started() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes to be ended whatever happens."""
+    """Processes that are ended after the test in any case."""
     processes: list[subprocess.Popen[bytes]] = []
     yield processes
     for process in processes:
@@ -102,9 +102,9 @@ def test_a_killed_parent_leaves_neither_child_nor_detached_grandchild(
     wait_gone(child, grandchild)
 
 
-def end(warden: Warden, *ended: subprocess.Popen[bytes]) -> None:
-    """What the kernel does to the pipe when we die; `ended` are those that TERM ends."""
-    helper = warden._helper
+def end(guard: OrphanGuard, *ended: subprocess.Popen[bytes]) -> None:
+    """Does what the kernel does to the pipe when this process dies; `ended` are the processes that TERM ends."""
+    helper = guard._helper
     assert helper is not None
     assert helper.stdin is not None
     helper.stdin.close()
@@ -114,25 +114,25 @@ def end(warden: Warden, *ended: subprocess.Popen[bytes]) -> None:
 
 
 def test_what_was_forgotten_is_left_alone(started: list[subprocess.Popen[bytes]]) -> None:
-    warden = Warden()
+    guard = OrphanGuard()
     before, kept, forgotten = (start(started, SLEEP) for _ in range(3))
-    warden.watch(before.pid)
-    warden.start()
-    warden.start()
-    warden.watch(kept.pid)
-    warden.watch(forgotten.pid)
-    warden.forget(forgotten.pid)
-    end(warden, before, kept)
+    guard.watch(before.pid)
+    guard.start()
+    guard.start()
+    guard.watch(kept.pid)
+    guard.watch(forgotten.pid)
+    guard.forget(forgotten.pid)
+    end(guard, before, kept)
     assert forgotten.poll() is None
 
 
 def test_the_helper_minds_no_signal_but_its_pipe(started: list[subprocess.Popen[bytes]]) -> None:
-    warden = Warden()
-    warden.start()
-    helper = warden._helper
+    guard = OrphanGuard()
+    guard.start()
+    helper = guard._helper
     assert helper is not None
     sleeper = start(started, SLEEP)
-    warden.watch(sleeper.pid)
+    guard.watch(sleeper.pid)
     ignored = Path(f"/proc/{helper.pid}/status")
     give_up_at = time.monotonic() + PATIENCE_S
     mask = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
@@ -143,45 +143,45 @@ def test_the_helper_minds_no_signal_but_its_pipe(started: list[subprocess.Popen[
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(helper.pid, number)
     assert sleeper.poll() is None
-    end(warden, sleeper)
+    end(guard, sleeper)
 
 
-def test_a_dead_helper_is_replaced_and_told_what_lives(started: list[subprocess.Popen[bytes]]) -> None:
-    warden = Warden()
-    warden.start()
+def test_a_dead_helper_is_replaced_and_gets_the_living_processes(started: list[subprocess.Popen[bytes]]) -> None:
+    guard = OrphanGuard()
+    guard.start()
     sleeper = start(started, SLEEP)
-    warden.watch(sleeper.pid)
-    first = warden._helper
+    guard.watch(sleeper.pid)
+    first = guard._helper
     assert first is not None
     first.kill()
     first.wait(PATIENCE_S)
-    warden.watch(sleeper.pid)  # into a broken pipe: no error
-    warden.start()
-    assert warden._helper is not first
-    end(warden, sleeper)
+    guard.watch(sleeper.pid)  # into a broken pipe: no error
+    guard.start()
+    assert guard._helper is not first
+    end(guard, sleeper)
 
 
 def test_the_helper_does_not_carry_our_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the warden around us would end it with us, before it has ended our children."""
+    """An outer guard would otherwise end the helper with us, before it has ended our children."""
     monkeypatch.setenv(MARK_NAME, "outer-1")
-    warden = Warden()
-    warden.start()
-    assert warden._helper is not None
-    assert MARK_NAME.encode() not in Path(f"/proc/{warden._helper.pid}/environ").read_bytes()
-    end(warden)
+    guard = OrphanGuard()
+    guard.start()
+    assert guard._helper is not None
+    assert MARK_NAME.encode() not in Path(f"/proc/{guard._helper.pid}/environ").read_bytes()
+    end(guard)
 
 
 def test_exactly_the_marked_are_ended_deaf_or_not(started: list[subprocess.Popen[bytes]]) -> None:
-    warden = Warden()
-    mark, other = warden.mint_mark(), warden.mint_mark()
+    guard = OrphanGuard()
+    mark, other = guard.mint_mark(), guard.mint_mark()
     longer = mark + "0"
-    hearing = start(started, SLEEP, mark=mark)
+    obedient = start(started, SLEEP, mark=mark)
     deaf = start(started, DEAF, mark=mark)
-    spared = [start(started, SLEEP, mark=other), start(started, SLEEP, mark=longer), start(started, SLEEP)]
+    others = [start(started, SLEEP, mark=other), start(started, SLEEP, mark=longer), start(started, SLEEP)]
     end_marked(mark, 0.2)
-    assert hearing.wait(PATIENCE_S) == -signal.SIGTERM
+    assert obedient.wait(PATIENCE_S) == -signal.SIGTERM
     assert deaf.wait(PATIENCE_S) == -signal.SIGKILL
-    assert all(process.poll() is None for process in spared)
+    assert all(process.poll() is None for process in others)
 
 
 def test_nothing_to_end_takes_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_system_that_shows_no_processes_is_no_error(monkeypatch: pytest.Monkey
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    assert warden_module._find(b"x") == ([], False)
+    assert orphan_guard_module._find(b"x") == ([], False)
 
 
 def test_what_is_only_just_being_started_is_ended(
@@ -202,7 +202,7 @@ def test_what_is_only_just_being_started_is_ended(
 ) -> None:
     """A process shows no environment at the moment in which it begins to run its program."""
     sleeper = start(started, SLEEP, mark="just-now")
-    reads = warden_module._read
+    reads = orphan_guard_module._read
     hidden = [b""] * 3
 
     def read(name: str, what: str) -> bytes:
@@ -210,7 +210,7 @@ def test_what_is_only_just_being_started_is_ended(
             return hidden.pop()
         return b"" if name == str(sleeper.pid) and what == "cmdline" and hidden else reads(name, what)
 
-    monkeypatch.setattr(warden_module, "_read", read)
+    monkeypatch.setattr(orphan_guard_module, "_read", read)
     end_marked("just-now", PATIENCE_S)
     assert sleeper.wait(PATIENCE_S) == -signal.SIGTERM
     assert not hidden
@@ -224,7 +224,7 @@ NEEDLE = b"MARK=a\0"
     [
         ([b"A=1\0MARK=a\0"], b"x\0", b"S", 0, [7], False),
         ([b"MARK=ab\0"], b"x\0", b"S", 0, [], False),
-        ([b"", b"MARK=a\0"], b"x\0", b"S", 0, [7], False),  # between two looks it began to run
+        ([b"", b"MARK=a\0"], b"x\0", b"S", 0, [7], False),  # it began to run between two scans
         ([b""], b"x\0", b"S", 0, [], False),
         ([b""], b"", b"R", 0, [], True),
         ([b""], b"", b"D", 64, [], True),
@@ -248,14 +248,14 @@ def test_who_may_yet_turn_out_to_be_marked(
             return environments.pop(0) if len(environments) > 1 else environments[0]
         return {"cmdline": arguments, "stat": b"7 (a ) b) %b 1 7 7 0 -1 %d 0 0" % (state, flags)}[what]
 
-    monkeypatch.setattr(warden_module, "_read", read)
+    monkeypatch.setattr(orphan_guard_module, "_read", read)
     monkeypatch.setattr(os, "listdir", lambda path: ["7", "self"])
-    assert warden_module._find(NEEDLE) == (found, is_unsure)
+    assert orphan_guard_module._find(NEEDLE) == (found, is_unsure)
 
 
 def test_what_stays_without_a_name_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    monkeypatch.setattr(warden_module, "_POLL_S", 0)
-    monkeypatch.setattr(warden_module, "_find", lambda needle: (looks.append(needle) or [], True))
+    monkeypatch.setattr(orphan_guard_module, "_POLL_S", 0)
+    monkeypatch.setattr(orphan_guard_module, "_find", lambda needle: (looks.append(needle) or [], True))
     end_marked("a", PATIENCE_S)
-    assert len(looks) == warden_module._LOOKS_MAX
+    assert len(looks) == orphan_guard_module._LOOKS_MAX

@@ -1,4 +1,4 @@
-"""A child process as a channel: what it says arrives, and whatever happens, nothing of it is left."""
+"""Tests of a child process as a channel: its output arrives, and nothing of it is left in any case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
-from isthmus.core.base.effects import Close, Connected, End, Send
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.stdio import server_process
@@ -33,7 +34,7 @@ ECHO = "import sys\nfor line in sys.stdin: sys.stdout.write(line); sys.stdout.fl
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test depends on it; those whose processes are deaf wait for it."""
+    """Shortens the timeouts. No test depends on it; those whose processes ignore signals wait for it."""
     monkeypatch.setattr(server_process, "QUICK_GRACE_S", 0.2)
 
 
@@ -69,7 +70,7 @@ def python(code: str, *args: str) -> ChildSpec:
 
 @contextlib.asynccontextmanager
 async def running(stage: Stage) -> AsyncIterator[Stage]:
-    """The child runs within; at the end it must have ended by itself or by order."""
+    """A child that runs within. At the end it must have ended by itself or by order."""
     with anyio.fail_after(2 * PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stage.child.run)
@@ -77,7 +78,7 @@ async def running(stage: Stage) -> AsyncIterator[Stage]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; zombies do not."""
+    """True if the process runs; zombies do not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -117,8 +118,8 @@ async def test_a_banner_is_passed_on_for_the_engine_to_judge() -> None:
     assert stage.port.messages[CHANNEL] == [b"Welcome!", b"{}"]
 
 
-async def test_what_a_child_says_last_is_delivered_before_its_end() -> None:
-    """Even while its reading is paused."""
+async def test_the_last_output_of_a_child_is_delivered_before_its_end() -> None:
+    """The last output is delivered even if reading is paused."""
     stage = Stage(python("import sys; sys.stdin.readline()\nfor n in range(500): print(n)\nsys.exit(3)"))
     async with running(stage):
         await stage.port.wait_opened(CHANNEL)
@@ -198,7 +199,7 @@ def no_format(folder: Path) -> ChildSpec:
         (no_format, ["cannot be started", "Exec format error"]),
     ],
 )
-async def test_a_child_that_cannot_start_is_unreachable_and_told_why(
+async def test_a_child_that_cannot_start_is_unreachable_with_a_reason(
     make_spec: Callable[[Path], ChildSpec], words: list[str], tmp_path: Path
 ) -> None:
     stage = Stage(make_spec(tmp_path))
@@ -234,7 +235,7 @@ async def test_the_queue_is_written_before_stdin_is_closed() -> None:
 
 
 async def test_a_child_that_talks_while_it_is_stopped_does_not_block() -> None:
-    """Its output is thrown away, paused or not, so that it comes to see the end of its stdin."""
+    """The child's output is thrown away, paused or not, so that it comes to see the end of its stdin."""
     code = """if True:
         import sys
         print("{}", flush=True)
@@ -261,7 +262,7 @@ DEAF = """if True:
 
 @pytest.mark.parametrize("how", ["close", "cancel", "killed"])
 async def test_nothing_of_a_deaf_child_is_left(how: str) -> None:
-    """It ignores the end of stdin and TERM, and has a grandchild in its group and a detached one."""
+    """A child that ignores the end of stdin and TERM is ended with its group, and with a detached grandchild."""
     stage = Stage(python(DEAF))
     with anyio.fail_after(2 * PATIENCE_S):
         async with anyio.create_task_group() as tasks:
@@ -271,7 +272,7 @@ async def test_nothing_of_a_deaf_child_is_left(how: str) -> None:
             assert is_alive(stage.child.pid)
             assert all(map(is_alive, pids))
             if how == "close":
-                stage.send(b"x" * 1_000_000)  # it does not read either
+                stage.send(b"x" * 1_000_000)  # it does not read its stdin either
                 stage.close()
             elif how == "cancel":
                 tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Unix domain sockets: a server that is connected to, and a listener whose clients speak as on stdio."""
+"""Tests of Unix domain sockets: a server that is connected to, and a listener whose clients speak as on stdio."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from isthmus.core.base.effects import Close, Connected, End, PipeOpening, Send
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import Connected, End, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.stdio.client import at_once
@@ -44,7 +45,7 @@ class Peer:
 async def server(
     path: Path, port: RecordingPort, limits: Limits | None = None
 ) -> AsyncIterator[tuple[UnixServer, Peer]]:
-    """Our side and the server's, connected."""
+    """The two ends of a connection to a server."""
     accepted: list[Peer] = []
     arrived = anyio.Event()
     done = anyio.Event()
@@ -141,7 +142,7 @@ async def test_each_client_is_a_channel_of_its_own(tmp_path: Path) -> None:
             await second.send(b'"of second"\n')
             await port.wait_until(lambda: sum(map(len, port.messages.values())) == 2)
             assert sorted(map(tuple, port.messages.values())) == [(b'"of first"',), (b'"of second"',)]
-            channel = next(channel for channel, said in port.messages.items() if said == [b'"of second"'])
+            channel = next(channel for channel, messages in port.messages.items() if messages == [b'"of second"'])
             port.outlets[channel].send(Send(channel, b'"hello"'))
             assert await Peer(second).read_line() == b'"hello"'
         await port.wait_until(lambda: len(port.closes) == 2)
@@ -149,8 +150,8 @@ async def test_each_client_is_a_channel_of_its_own(tmp_path: Path) -> None:
     assert not path.exists(), "the file goes with the listener"
 
 
-async def test_who_has_said_all_is_still_answered(tmp_path: Path) -> None:
-    """As on stdio: its sending side is closed, not the other."""
+async def test_a_client_that_closed_its_sending_side_is_still_answered(tmp_path: Path) -> None:
+    """A client may close its sending side alone, as on stdio."""
     port, path, is_answered = RecordingPort(), tmp_path / "s", anyio.Event()
     async with listening(path, port, wait_answered=lambda channel: is_answered.wait()):
         async with await anyio.connect_unix(path) as client:

@@ -1,4 +1,4 @@
-"""Servers on WebSockets, over streams in memory: how they are joined, what crosses, and what ends it."""
+"""Tests of servers on WebSockets, over streams in memory: joining, messages, and the ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
 from http_fakes import MemoryStream, stream_pair
-from isthmus.core.base.effects import Cause, Close, Connected, End, PipeOpening, Send
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.routes import Surface
-from isthmus.transports.base.dialer import Dialler
+from isthmus.transports.base.dialer import Dialer
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.base.port import Outlet
 from isthmus.transports.http_server.server import HttpServer
@@ -34,7 +35,7 @@ DONE = Cause(End.DONE)
 ENDPOINT = Endpoint("ws://host.example:81/mcp/ws?a=b", headers=(("X-Key", "secret"), ("X-Own", "ours")))
 
 
-class MemoryDialler(Dialler):
+class MemoryDialer(Dialer):
     """Connects to a stream in memory, when it may."""
 
     def __init__(self, stream: ByteStream) -> None:
@@ -52,16 +53,16 @@ class World:
     """A server to be joined.
 
     Attributes:
-        peer: it, at the other end of `stream`.
+        peer: the server, at the other end of `stream`.
     """
 
     def __init__(self, near: MemoryStream, far: MemoryStream, limits: Limits) -> None:
         self.port = RecordingPort()
         self.near = near
-        self.dialler = MemoryDialler(near)
+        self.dialer = MemoryDialer(near)
         self.stream = far
         self.peer = SocketPeer(far, is_client=False)
-        self.outlet = SocketServer(self.dialler, ENDPOINT, (("x-own", "theirs"),), ONE, self.port, limits)
+        self.outlet = SocketServer(self.dialer, ENDPOINT, (("x-own", "theirs"),), ONE, self.port, limits)
 
     def order(self, *messages: bytes) -> None:
         for message in messages:
@@ -73,7 +74,7 @@ class World:
 
 @asynccontextmanager
 async def world(limits: Limits | None = None, *, capacity: int = 1 << 20) -> AsyncIterator[World]:
-    """At the end the server hangs up; then the channel must be closed, and our end of the stream."""
+    """A server to be joined. At the end it hangs up; then the channel must be closed, and our end of the stream."""
     near, far = stream_pair(capacity)
     w = World(near, far, limits or Limits())
     with anyio.fail_after(http_fakes.WAIT_S):
@@ -90,7 +91,7 @@ async def joined(
     limits: Limits | None = None, *, capacity: int = 1 << 20, deflates: bool = False
 ) -> AsyncIterator[World]:
     async with world(limits, capacity=capacity) as w:
-        await w.peer.grant(deflates=deflates)
+        await w.peer.accept_upgrade(deflates=deflates)
         assert await w.port.wait_opened(ONE) == Connected()
         yield w
 
@@ -103,7 +104,7 @@ async def joined(
 async def test_messages_cross_both_ways(protocol: str | None, deflates: bool) -> None:
     async with world() as w:
         w.order(b'{"early":1}')
-        request = await w.peer.grant(protocol=protocol, deflates=deflates)
+        request = await w.peer.accept_upgrade(protocol=protocol, deflates=deflates)
         headers = dict(request.extra_headers)
         assert len(headers) == len(request.extra_headers), "what is carried replaces the endpoint's own"
         assert (request.host, request.target, request.subprotocols) == ("host.example:81", "/mcp/ws?a=b", ["mcp"])
@@ -111,7 +112,7 @@ async def test_messages_cross_both_ways(protocol: str | None, deflates: bool) ->
         texts = ["é" * 1000, "[" + "1," * 100_000 + "1]", "{}"]
         w.order(*(text.encode() for text in texts))
         assert [await w.peer.read() for _ in range(4)] == ['{"early":1}', *texts]
-        await w.peer.say_text(*texts)
+        await w.peer.send_text(*texts)
         assert await w.port.wait_message(ONE, 3) == [text.encode() for text in texts]
         await w.port.wait_sent(ONE, sum(len(text.encode()) for text in texts) + 11)
         w.outlet.close(Close(ONE, code=1001, reason="bye"))
@@ -121,14 +122,14 @@ async def test_messages_cross_both_ways(protocol: str | None, deflates: bool) ->
 
 async def test_what_comes_behind_the_answer_is_not_lost() -> None:
     async with world() as w:
-        sent = w.peer.say
+        sent = w.peer.send_event
 
-        async def say_more(event: object) -> None:
+        async def send_more(event: object) -> None:
             await w.peer.send(w.peer._ws.send(event) + frame(TEXT, b"{}", is_masked=False))  # type: ignore[arg-type]
 
-        w.peer.say = say_more  # type: ignore[method-assign,assignment]
-        await w.peer.grant()
-        w.peer.say = sent  # type: ignore[method-assign]
+        w.peer.send_event = send_more  # type: ignore[method-assign,assignment]
+        await w.peer.accept_upgrade()
+        w.peer.send_event = sent  # type: ignore[method-assign]
         assert await w.port.wait_message(ONE) == [b"{}"]
 
 
@@ -182,7 +183,7 @@ async def test_a_server_that_is_not_there() -> None:
     number = listener.extra(SocketAttribute.local_port)
     await listener.aclose()
     endpoint, port = Endpoint(f"ws://127.0.0.1:{number}/"), RecordingPort()
-    await SocketServer(Dialler(endpoint, endpoint.address(), Limits()), endpoint, (), ONE, port, Limits()).run()
+    await SocketServer(Dialer(endpoint, endpoint.address(), Limits()), endpoint, (), ONE, port, Limits()).run()
     detail = f"connection refused by 127.0.0.1:{number}; is the server running?"
     assert port.closes == {ONE: Cause(End.UNREACHABLE, detail, unsent=True)}
 
@@ -193,13 +194,13 @@ async def test_an_order_to_close_ends_the_joining(is_connected: bool) -> None:
         if is_connected:
             await w.stream.receive()
         else:
-            w.dialler.may_connect = anyio.Event()
+            w.dialer.may_connect = anyio.Event()
         await anyio.wait_all_tasks_blocked()
         w.outlet.close(Close(ONE))
         assert await w.cause() == DONE
         assert ONE not in w.port.opened_channels
         if not is_connected:
-            w.dialler._stream.outgoing.is_eof = True  # type: ignore[attr-defined]  # nothing was connected
+            w.dialer._stream.outgoing.is_eof = True  # type: ignore[attr-defined]  # nothing was connected
 
 
 async def test_cancelling_ends_the_channel() -> None:
@@ -208,14 +209,14 @@ async def test_cancelling_ends_the_channel() -> None:
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.outlet.run)
-            await w.peer.grant()
+            await w.peer.accept_upgrade()
             await w.port.wait_opened(ONE)
             tasks.cancel_scope.cancel()
     assert w.port.closes == {ONE: Cause(End.BROKEN, "shutting down")}
     assert near.outgoing.is_eof
 
 
-# --- Carrying -------------------------------------------------------------------------------------------------------
+# --- Messages -------------------------------------------------------------------------------------------------------
 
 
 async def test_pings_are_answered() -> None:
@@ -240,7 +241,7 @@ async def test_binary_messages_are_taken_for_text_if_they_can_be() -> None:
 @pytest.mark.parametrize("deflates", [False, True])
 async def test_an_answer_over_the_limit_becomes_an_error(deflates: bool) -> None:
     async with joined(Limits(reply_size_max_bytes=100_000), deflates=deflates) as w:
-        await w.peer.say_text("{}", '{"jsonrpc":"2.0","id":7,"result":"' + "x" * 200_000 + '"}')
+        await w.peer.send_text("{}", '{"jsonrpc":"2.0","id":7,"result":"' + "x" * 200_000 + '"}')
         closed = await w.peer.read()
         assert closed == CloseConnection(1009, "got a message over the limit of 100000 bytes")
         assert (await w.cause()).end is End.BROKEN
@@ -250,9 +251,9 @@ async def test_an_answer_over_the_limit_becomes_an_error(deflates: bool) -> None
 
 
 async def test_a_connection_that_is_being_given_up_is_lost_at_once() -> None:
-    """What is asked meanwhile must travel on another one: nobody would read it here."""
+    """A request that comes meanwhile must travel on another connection, as this one is not read any more."""
     async with joined(Limits(reply_size_max_bytes=100_000)) as w:
-        await w.peer.say_text("x" * 200_000)
+        await w.peer.send_text("x" * 200_000)
         assert (await w.cause()).end is End.BROKEN
         assert not w.near.outgoing.is_eof, "the server has not closed its side yet"
         assert isinstance(await w.peer.read(), CloseConnection)
@@ -326,7 +327,7 @@ class EchoPort(http_fakes.FakePort):
 async def test_client_and_server_meet_over_sockets(
     is_secure: bool, authority: Path, server_tls: ssl.SSLContext
 ) -> None:
-    """Compression, parts and masks of one side are what the other understands; and both tell why it ended."""
+    """Each side understands the compression, fragments and masks of the other, and both report why it ended."""
     far, near, limits = EchoPort(), RecordingPort(), Limits()
     surface = Surface(("files",), frozenset({"localhost"}), frozenset())
     server = HttpServer(surface, far, http_fakes.FakeFiles(), limits, pages=http_fakes.pages)
@@ -335,7 +336,7 @@ async def test_client_and_server_meet_over_sockets(
     endpoint = Endpoint(
         f"{'wss' if is_secure else 'ws'}://localhost:{number}/ws/files", ca_file=str(authority / "ca.pem")
     )
-    outlet = SocketServer(Dialler(endpoint, endpoint.address(), limits), endpoint, (), ONE, near, limits)
+    outlet = SocketServer(Dialer(endpoint, endpoint.address(), limits), endpoint, (), ONE, near, limits)
     messages = [b"{}", b"[" + b"1234567890," * 300_000 + b"0]", "é\u2028".encode() * 50_000, b"{}"]
     with anyio.fail_after(PATIENCE_S):
         async with listener, anyio.create_task_group() as tasks:

@@ -1,4 +1,5 @@
-"""Frames become messages, whoever made them and however they arrive; what breaks the rules or the limit ends it."""
+"""Tests of the frame parser: frames of any origin and division become messages, and a violation or the limit ends
+it."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def deflated(data: bytes) -> bytes:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bytes, list[FrameEvent]]:
-    """Messages in fragments, pings among them, compressed or not; and what is to be read of them."""
+    """Messages in fragments, with pings between them, compressed or not; and the events that they make."""
     data, expected = b"", list[FrameEvent]()
     for text in draw(st.lists(st.text(max_size=300), max_size=5)):
         message = text.encode()
@@ -79,7 +80,7 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[FrameEvent]]:
 
 @given(stream=streams(), cuts=st.lists(st.integers(0, 4000), max_size=20))
 def test_cutting_never_shows(stream: tuple[bytes, list[FrameEvent]], cuts: list[int]) -> None:
-    """The events depend on the bytes, not on how they arrived."""
+    """The events depend on the bytes, not on how they are divided."""
     data, expected = stream
     places = sorted({0, *(min(cut, len(data)) for cut in cuts), len(data)})
     chunks = [data[start:end] for start, end in itertools.pairwise(places)]
@@ -134,14 +135,14 @@ def test_small_messages_are_not_compressed_and_large_ones_are() -> None:
     for size, is_compressed in ((DEFLATE_MIN_BYTES - 1, False), (DEFLATE_MIN_BYTES, True)):
         sent = server(deflate=Deflate()).encode_text("x" * size, is_last=True)
         assert (sent[0] == 0xC1) == is_compressed and (len(sent) < 100) == is_compressed
-    assert server().encode_text("x" * 5000, is_last=True)[0] == 0x81, "nobody agreed to it"
+    assert server().encode_text("x" * 5000, is_last=True)[0] == 0x81, "compression was not negotiated"
 
 
 @pytest.mark.parametrize("agreed", [None, Deflate()])
 @pytest.mark.parametrize("size", [0, 1, 125, 126, LIMIT, LIMIT + 1, 100_000])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_the_limit_is_the_size_of_the_whole_message(agreed: Deflate | None, size: int, parts: int) -> None:
-    """Whatever its frames say; then nothing but the peer's close is read."""
+    """The limit applies to the sum of all fragments. Once it is exceeded, only the peer's close is read."""
     message = b'{"jsonrpc":"2.0","id":1,"method":"x"' + b" " * size
     message = message[:size]
     payload = message if agreed is None else deflated(message)
@@ -168,7 +169,7 @@ def test_the_limit_is_the_size_of_the_whole_message(agreed: Deflate | None, size
 
 @pytest.mark.parametrize("cut", [1, 10_000, 1 << 30])
 def test_a_bomb_does_not_go_off(cut: int) -> None:
-    """Ten thousand times the limit, compressed into a few bytes: no more is ever held than about the limit."""
+    """A few bytes that decompress to ten thousand times the limit never hold more than about the limit."""
     limit = 100_000
     bomb = frame(TEXT, deflated(b" " * 200 * limit), is_compressed=True)
     assert len(bomb) < limit
@@ -244,7 +245,7 @@ def test_pongs_say_nothing_and_nothing_follows_a_close() -> None:
 
 
 def test_every_frame_is_an_event() -> None:
-    """Whoever reads them can give others their turn between two."""
+    """The reader of events can yield to other tasks between two frames."""
     frames = server()
     frames.receive_bytes(frame(PONG) * 50 + frame(TEXT, is_last=False) + frame(CONTINUATION, is_last=False) * 50)
     count = 0

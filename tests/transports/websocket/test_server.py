@@ -1,4 +1,4 @@
-"""Clients on WebSockets, over streams in memory: what crosses, what ends it, and what the port is told."""
+"""Tests of clients on WebSockets, over streams in memory: messages, ends, and the reports to the port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 import trio
 from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post, stream_pair, world
 from http_fakes import anyio_backend as anyio_backend
-from isthmus.core.base.effects import Cause, Close, End, PipeOpening, Send
+from isthmus.core.base.effects import Close, Send
+from isthmus.core.base.events import Cause, End, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base.port import Outlet
@@ -50,7 +51,7 @@ async def test_messages_cross_both_ways(deflates: bool) -> None:
         assert peer.subprotocol == "mcp"
         assert w.port.openings == {ONE: PipeOpening("files", base_url="http://localhost:8932")}
         texts = ["{}", "é" * 1000, "[" + "1," * 100_000 + "1]", ""]
-        await peer.say_text(*texts)
+        await peer.send_text(*texts)
         assert [await peer.read() for _ in texts] == texts
         assert w.port.messages == [(ONE, text.encode()) for text in texts]
         await peer.close(1000, "done")
@@ -64,7 +65,7 @@ async def test_messages_cross_both_ways(deflates: bool) -> None:
 async def test_the_subprotocol_is_chosen_where_it_is_offered(protocols: tuple[str, ...], chosen: str | None) -> None:
     async with world() as w:
         peer = SocketPeer(w.client.stream, is_client=True)
-        await peer.ask(protocols=protocols)
+        await peer.request_upgrade(protocols=protocols)
         assert (peer.rejected, peer.subprotocol) == (None, chosen)
 
 
@@ -79,7 +80,7 @@ async def test_the_subprotocol_is_chosen_where_it_is_offered(protocols: tuple[st
         (upgrade("Origin: https://evil.example"), 403, "Origin"),
     ],
 )
-async def test_an_upgrade_that_is_refused_says_why(request_bytes: bytes, status: int, words: str) -> None:
+async def test_a_refused_upgrade_has_a_reason(request_bytes: bytes, status: int, words: str) -> None:
     async with world() as w:
         await w.client.send(request_bytes)
         answer = await w.client.read("GET")
@@ -98,7 +99,7 @@ async def test_a_connection_whose_upgrade_was_refused_goes_on() -> None:
 
 @pytest.mark.parametrize("cut", [None, 1, 7])
 async def test_what_comes_behind_the_request_is_not_lost(cut: int | None) -> None:
-    """A client may be served before, and need not wait for the answer to its upgrade."""
+    """A client may send before its upgrade is answered."""
     async with world() as w:
         w.port.on_message = lambda channel, message, outlet: outlet.send(Send(channel, message, is_last=channel == 1))
         frames = frame(TEXT, b"[1]") + frame(TEXT, b"[", is_last=False) + frame(CONTINUATION, b"2]")
@@ -128,7 +129,7 @@ async def test_pings_are_answered_between_messages() -> None:
 
 
 async def test_a_flood_of_pings_is_answered_once_in_a_while() -> None:
-    """Who pings and reads nothing fills no memory: only the last ping need be answered (RFC 6455, 5.5.3)."""
+    """A client that pings and reads nothing fills no memory: only the last ping need be answered (RFC 6455, 5.5.3)."""
     async with world(capacity=1000) as w:
         peer = await connected(w.client.stream)
         async with anyio.create_task_group() as tasks:
@@ -141,7 +142,7 @@ async def test_a_flood_of_pings_is_answered_once_in_a_while() -> None:
 
 
 async def test_others_get_their_turn() -> None:
-    """One read can hold thousands of frames."""
+    """Other tasks run between frames, as one read can hold thousands."""
     async with world(Limits(read_size_bytes=1 << 20)) as w:
         peer = await connected(w.client.stream)
         most, taken, is_over = 0, 0, False
@@ -198,7 +199,7 @@ async def test_nothing_is_read_while_paused() -> None:
     ],
     ids=range(3),  # masks are different each time
 )
-async def test_who_breaks_the_rules_is_told_and_closed(data: bytes, code: int, reason: str) -> None:
+async def test_a_peer_that_breaks_the_rules_is_closed_with_a_reason(data: bytes, code: int, reason: str) -> None:
     async with world() as w:
         peer = await connected(w.client.stream)
         await peer.send(frame(TEXT, b"[1]") + data + frame(TEXT, b"[2]"))
@@ -221,7 +222,7 @@ async def test_a_request_over_the_limit_is_answered_before_the_end(
 ) -> None:
     async with world(Limits(request_size_max_bytes=100_000)) as w:
         peer = await connected(w.client.stream, deflates=deflates)
-        await peer.say_text(message.decode())
+        await peer.send_text(message.decode())
         if id is not None:
             answer = await peer.read()
             assert isinstance(answer, str)
@@ -247,11 +248,11 @@ async def test_an_order_to_close_waits_for_what_was_sent() -> None:
             outlet.close(Close(ONE, reason="é" * 100, code=1001))
         outlet.send(Send(ONE, b"too late"))
         outlet.pause()
-        await peer.say_text("[1]")
+        await peer.send_text("[1]")
         assert [await peer.read() for _ in range(3)] == ["x" * (2 * PART_BYTES), "y", CloseConnection(1001, "é" * 61)]
         await peer.wait_eof()
         assert await closed_as(w.port) == Cause(End.DONE)
-        assert not w.port.messages, "nothing is told of a channel that is to close"
+        assert not w.port.messages, "nothing is reported of a channel that is to close"
 
 
 @pytest.mark.parametrize("code", [1000, 1008, 4999, None])
@@ -266,7 +267,7 @@ async def test_the_client_s_close_is_answered_with_its_code(code: int | None) ->
 
 
 async def test_who_closes_is_sent_nothing_more() -> None:
-    """But its close is answered, even in the midst of a message."""
+    """A client that closes is sent nothing more but the answer to its close, even in the midst of a message."""
     async with world(capacity=1000) as w:
         peer = await connected(w.client.stream)
         for _ in range(3):
@@ -324,16 +325,16 @@ async def test_draining_waits_until_the_engine_closes_it() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.server.drain)
             await anyio.wait_all_tasks_blocked()
-            await peer.say_text("[1]")
+            await peer.send_text("[1]")
             assert await peer.read() == "[1]", "until then it is served"
             await late.send(b"\r\n")
-            assert (await late.read("GET")).status == 503, "but nobody else"
+            assert (await late.read("GET")).status == 503, "but no other client"
             w.port.outlets[ONE].close(Close(ONE, code=1001, reason="bye"))
             assert await peer.read() == CloseConnection(1001, "bye")
         assert await closed_as(w.port) == Cause(End.DONE)
 
 
-# --- Time, which trio lets jump -------------------------------------------------------------------------------------
+# --- Time, on trio's jumping clock ---------------------------------------------------------------------------------
 
 
 def test_an_idle_socket_is_pinged_and_kept() -> None:
@@ -392,7 +393,7 @@ def test_a_close_while_paused_is_not_held_up() -> None:
     async def run() -> None:
         async with world() as w:
             peer = await connected(w.client.stream)
-            await peer.say_text("[1]")
+            await peer.send_text("[1]")
             w.port.on_message = lambda channel, message, outlet: outlet.pause()
             await w.port.wait_message()
             began_at = trio.current_time()
@@ -406,7 +407,7 @@ def test_a_close_while_paused_is_not_held_up() -> None:
 
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_close_that_nobody_answers_is_waited_for_a_moment(is_full: bool) -> None:
-    """And a client that closes, but takes no answer, as well."""
+    """The wait is bounded, also for a client that closes and takes no answer."""
 
     async def run() -> None:
         async with world(Limits(keep_alive_s=1e9), capacity=1000) as w:

@@ -1,4 +1,4 @@
-"""Handles in arguments are found, checked and replaced; nothing else in the params changes."""
+"""Tests of handles in arguments: they are found, checked and replaced, and nothing else in the params changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from isthmus.core.files.calls.arguments import (
     ArgumentProblem,
     deliver,
     embedded,
-    find_all_references,
     find_references,
     form,
     place_output,
@@ -34,7 +33,7 @@ def consumer(path: str | tuple[str, ...], **more: object) -> UploadConsumer:
 
 def delivered(params: bytes, path: str | tuple[str, ...], **more: object) -> bytes:
     used = consumer(path, **more)
-    found = find_references(params, used, helper="h")
+    found = find_references(params, (used,), helper="h")
     return deliver(
         params, [(reference, form(reference.deliver, f"/up/{n}/é a.txt")) for n, reference in enumerate(found)]
     )
@@ -79,7 +78,7 @@ def test_another_scheme_can_be_configured() -> None:
 
 def test_artifacts_are_taken_everywhere() -> None:
     params = json.dumps({"arguments": {"p": [HANDLE, ARTIFACT]}}).encode()
-    upload, artifact = find_references(params, consumer("p"), helper="h")
+    upload, artifact = find_references(params, (consumer("p"),), helper="h")
     assert (upload.kind, upload.uid, upload.label) == ("upload", UID, "p[0]")
     assert (artifact.kind, artifact.uid, artifact.label) == ("artifact", "c" * 32, "p[1]")
     assert artifact.text == ARTIFACT
@@ -98,7 +97,7 @@ def test_artifacts_are_taken_everywhere() -> None:
 )
 def test_a_handle_written_as_a_file_uri_is_delivered_as_one(given: Deliver, wanted: Deliver) -> None:
     params = json.dumps({"arguments": {"p": [f"file://{HANDLE}", f"file://{ARTIFACT}", HANDLE]}}).encode()
-    found = find_references(params, consumer("p", deliver=given), helper="h")
+    found = find_references(params, (consumer("p", deliver=given),), helper="h")
     assert [reference.deliver for reference in found] == [wanted, wanted, given]
     assert [reference.kind for reference in found] == ["upload", "artifact", "upload"]
 
@@ -107,7 +106,7 @@ def test_several_arguments_and_consumers_are_searched_and_each_place_is_found_on
     params = json.dumps({"arguments": {"b": [HANDLE], "a": HANDLE, "c": ARTIFACT}}).encode()
     first = consumer(("a", "b", "b[*]"), deliver=Deliver.FILE_URI)
     second = consumer(("b[*]", "c"))
-    found = find_all_references(params, (first, second), helper="h")
+    found = find_references(params, (first, second), helper="h")
     assert [(reference.label, reference.deliver) for reference in found] == [
         ("b[0]", Deliver.FILE_URI),
         ("a", Deliver.FILE_URI),
@@ -132,7 +131,7 @@ def test_other_values_may_be_let_through(value: object) -> None:
     ["upload://", "upload://sessions/x/y", f"artifact://sessions/{SID}", ["a", "upload://x"], f"file://{HANDLE}/a/b",
      "staged://x", "upload://\ud800"],
 )  # fmt: skip
-def test_what_begins_as_a_handle_is_none_of_those(value: object) -> None:
+def test_a_malformed_handle_is_refused_even_where_other_values_pass(value: object) -> None:
     params = json.dumps({"arguments": {"p": value}}).encode()
     with pytest.raises(ArgumentProblem, match="Argument p"):
         delivered(params, "p", accept_other=True, uri_scheme="staged://")
@@ -169,12 +168,12 @@ def test_content_is_delivered_as_the_tool_takes_it() -> None:
     before=st.sampled_from([b"1.0", b'"\\ud800"', b"1e400", b'{"a":1,"a":2}', b'"\\u00e9"', b"[ ]"]),
     space=st.sampled_from([b"", b" ", b"\n\t "]),
 )
-def test_what_is_not_a_handle_keeps_its_bytes(ids: list[tuple[str, str]], before: bytes, space: bytes) -> None:
-    """The handles come back in order, and replacing each by itself is the identity on the bytes."""
+def test_all_but_the_handles_keeps_its_bytes(ids: list[tuple[str, str]], before: bytes, space: bytes) -> None:
+    """The handles are found in order, and replacing each by itself leaves the bytes as they were."""
     handles = [json.dumps(format_upload(sid, uid)).encode() for sid, uid in ids]
     listed = (b"," + space).join(handles)
     params = b'{"arguments":{"z":%b,%b"p":[%b%b%b]},"_meta":%b}' % (before, space, space, listed, space, before)
-    found = find_references(params, consumer("p"), helper="h")
+    found = find_references(params, (consumer("p"),), helper="h")
     assert [(reference.sid, reference.uid) for reference in found] == ids
     assert deliver(params, [(reference, reference.text) for reference in found]) == params
     moved = deliver(params, [(reference, "/x") for reference in found])
@@ -201,7 +200,7 @@ def test_what_is_not_a_handle_keeps_its_bytes(ids: list[tuple[str, str]], before
 )
 def test_anything_else_is_named_shown_and_explained(arguments: bytes, path: str, named: str, shown: str) -> None:
     with pytest.raises(ArgumentProblem) as caught:
-        find_references(b'{"arguments":%b}' % arguments, consumer(path), helper="files_get_upload_url")
+        find_references(b'{"arguments":%b}' % arguments, (consumer(path),), helper="files_get_upload_url")
     text = str(caught.value)
     assert text.startswith(named)
     assert shown in text
@@ -211,17 +210,17 @@ def test_anything_else_is_named_shown_and_explained(arguments: bytes, path: str,
 def test_two_values_for_one_argument_are_refused() -> None:
     params = b'{"arguments":{"path":"/etc/passwd","path":"%b"}}' % HANDLE.encode()
     with pytest.raises(ArgumentProblem, match="twice"):
-        find_references(params, consumer("path"), helper="h")
+        find_references(params, (consumer("path"),), helper="h")
 
 
 def test_long_values_are_shown_in_part() -> None:
     with pytest.raises(ArgumentProblem) as caught:
-        find_references(b'{"arguments":{"p":"%b"}}' % (b"x" * 100_000), consumer("p"), helper="h")
+        find_references(b'{"arguments":{"p":"%b"}}' % (b"x" * 100_000), (consumer("p"),), helper="h")
     assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "shown"),
     [
         (b'"' + b"x" * 78 + b'"', '"' + "x" * 78 + '"'),
         (b'"' + b"x" * 79 + b'"', '"' + "x" * 79 + "…"),
@@ -229,23 +228,23 @@ def test_long_values_are_shown_in_part() -> None:
         (b'"' + "\U0001f600".encode() * 200 + b'"', '"' + "\U0001f600" * 79 + "…"),
     ],
 )
-def test_a_value_is_shown_up_to_80_characters(value: bytes, said: str) -> None:
-    """And says if there is more."""
+def test_a_value_is_shown_up_to_80_characters(value: bytes, shown: str) -> None:
+    """An ellipsis stands for the rest."""
     with pytest.raises(ArgumentProblem) as caught:
-        find_references(b'{"arguments":{"p":%b}}' % value, consumer("p"), helper="h")
-    assert f" {said}" in str(caught.value)
-    assert f"{said}…" not in str(caught.value)
+        find_references(b'{"arguments":{"p":%b}}' % value, (consumer("p"),), helper="h")
+    assert f" {shown}" in str(caught.value)
+    assert f"{shown}…" not in str(caught.value)
     assert str(caught.value).isprintable()
-    assert str(caught.value).count("…") == said.count("…")
+    assert str(caught.value).count("…") == shown.count("…")
     assert "…Q" not in str(caught.value)
 
 
 def test_the_number_of_handles_is_bounded() -> None:
     params = json.dumps({"arguments": {"p": [HANDLE] * REFERENCES_MAX}}).encode()
-    assert len(find_references(params, consumer("p"), helper="h")) == REFERENCES_MAX
+    assert len(find_references(params, (consumer("p"),), helper="h")) == REFERENCES_MAX
     params = json.dumps({"arguments": {"p": [HANDLE] * (REFERENCES_MAX + 1)}}).encode()
     with pytest.raises(ArgumentProblem, match=f"at most {REFERENCES_MAX}"):
-        find_references(params, consumer("p"), helper="h")
+        find_references(params, (consumer("p"),), helper="h")
 
 
 @pytest.mark.parametrize(
@@ -311,7 +310,7 @@ PIECES = st.sampled_from(
     accept_other=st.booleans(),
 )
 def test_hostile_params_are_refused_in_one_way_only(params: bytes, path: str, accept_other: bool) -> None:
-    """And what is accepted is JSON still, if it was."""
+    """Accepted params that were JSON are JSON afterwards."""
     try:
         put = delivered(params, path, accept_other=accept_other)
     except ArgumentProblem:
@@ -321,7 +320,7 @@ def test_hostile_params_are_refused_in_one_way_only(params: bytes, path: str, ac
 
 
 def test_other_values_do_not_hide_the_handles_behind_them() -> None:
-    """In a list of objects, one of another form passes, and the search goes on."""
+    """The search goes on after list items of another form."""
     files: list[object] = ["plain", {"file": None}, {"file": "/etc/x"}, {"file": HANDLE}, 5, {"file": ARTIFACT}]
     params = json.dumps({"arguments": {"all": files}}).encode()
     put = json.loads(delivered(params, "all[*].file", accept_other=True))["arguments"]["all"]
@@ -330,13 +329,13 @@ def test_other_values_do_not_hide_the_handles_behind_them() -> None:
 
 @pytest.mark.parametrize("written", [HANDLE.replace("/", "\\/"), "\\u0075" + HANDLE[1:], f"file:\\/\\/{HANDLE}"])
 def test_a_handle_is_found_however_its_letters_are_written(written: str) -> None:
-    """Also in a list of other values, which is looked at only where it may hold one."""
+    """The handle stands in a list of other values, which is searched only if it may contain one."""
     params = f'{{"arguments":{{"p":["x","{written}"]}}}}'.encode()
     (_, found) = json.loads(delivered(params, "p", accept_other=True))["arguments"]["p"]
     assert found in ("/up/0/é a.txt", "file:///up/0/%C3%A9%20a.txt")
 
 
-def test_what_stands_in_the_way_of_an_output_path_is_named_from_the_arguments_on() -> None:
+def test_the_refusal_of_an_output_path_names_the_argument() -> None:
     with pytest.raises(ArgumentProblem, match=r"^Argument a\.b: got 7, expected an object\.$"):
         place_output(b'{"arguments":{"a":{"b":7}}}', "a.b.c", "/w/x")
     with pytest.raises(ArgumentProblem, match=r"^Argument a: got 7, expected an object\.$"):

@@ -1,4 +1,5 @@
-"""Outputs are found where real servers name them; what is added to a result disturbs nothing in it."""
+"""Tests of artifacts in results: outputs are located in the forms of real servers, and what is added to a result
+changes nothing else in it."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import FileSource, InlineSource
 from isthmus.core.base.plan import ArtifactProducer, LocatorMode, OutputLocator
+from isthmus.core.base.storage import FileSource, InlineSource
 from isthmus.core.bridge.content import tool_error
 from isthmus.core.files.calls.artifact import Artifact, attach, attach_error, locate, raw_block
 from isthmus.core.jsonrpc.splice import members, take
@@ -26,7 +27,7 @@ def result_of(*texts: str, **more: object) -> bytes:
     return json.dumps({"content": [{"type": "text", "text": text} for text in texts], **more}).encode()
 
 
-# --- Sources --------------------------------------------------------------------------------------------------------
+# --- Sources ----------------------------------------------------------------------------------------------------------
 
 
 def test_all_text_blocks_make_one_source() -> None:
@@ -101,11 +102,11 @@ def test_an_allocated_path_is_tried_before_what_the_result_names() -> None:
         b"",
     ],
 )
-def test_a_result_of_any_shape_may_name_nothing(mode: LocatorMode, result: bytes) -> None:
+def test_a_result_of_any_shape_without_a_path_has_no_outputs(mode: LocatorMode, result: bytes) -> None:
     assert locate(result, producer(mode, "p"), None, 8) == []
 
 
-def test_a_failed_call_wrote_nothing() -> None:
+def test_a_failed_call_has_no_outputs() -> None:
     result = result_of("Access denied: /etc/hostname", isError=True)
     assert locate(result, producer(REGEX), "/o/x.png", 8) == []
 
@@ -115,7 +116,7 @@ def test_half_a_surrogate_pair_hides_no_path() -> None:
     assert locate(result, producer(REGEX, None, r"/a/\S+"), None, 8) == [FileSource(("/a/b.png",))]
 
 
-# --- Additions ------------------------------------------------------------------------------------------------------
+# --- Additions --------------------------------------------------------------------------------------------------------
 
 ARTIFACT = Artifact(
     artifact_uri="artifact://sessions/s/a/%C3%A9.png",
@@ -170,7 +171,7 @@ def test_one_artifact_makes_no_list_and_old_revisions_get_no_link() -> None:
 
 
 def test_the_text_of_small_artifacts_is_put_into_the_result() -> None:
-    """As a resource where clients know what a link is, else as a text that says of what."""
+    """The block is a resource if the revision has resource links, else a text that names the artifact."""
     for resource_links in (True, False):
         inlined = json.loads(attach(b"{}", [HIDDEN], resource_links=resource_links, inline=[(HIDDEN, "é\n")]))[
             "content"
@@ -180,8 +181,8 @@ def test_the_text_of_small_artifacts_is_put_into_the_result() -> None:
         assert inlined == [{"type": "resource", "resource": held} if resource_links else text]
 
 
-def test_blocks_stand_in_one_order() -> None:
-    """The content itself, texts, links, downloads."""
+def test_added_blocks_have_a_fixed_order() -> None:
+    """The order is the content itself, texts, links, downloads."""
     attached = attach(
         result_of("done"), [ARTIFACT], resource_links=True, raw=[b'{"type":"image"}'], inline=[(ARTIFACT, "t")]
     )
@@ -196,7 +197,7 @@ ODD_JSON = st.sampled_from(
 
 @given(inner=st.lists(ODD_JSON, max_size=3), other=ODD_JSON, space=st.sampled_from([b"", b" ", b"\n\t"]))
 def test_everything_that_was_there_keeps_its_bytes(inner: list[bytes], other: bytes, space: bytes) -> None:
-    """Content, `_meta`, structured content and unknown members are still found in the result, as they were."""
+    """The result still contains content, `_meta`, structured content and unknown members byte for byte."""
     listed = (b"," + space).join(inner)
     result = b'{%b"content":[%b%b],"structuredContent":%b,%b"_meta":{"k":%b},"x":%b}' % (
         space, space, listed, other, space, other, other,

@@ -1,4 +1,4 @@
-"""What a result claims is read from wherever it says it, and from nowhere else."""
+"""Tests of claims: the files that a result names are found in all of its places, and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import InlineSource
 from isthmus.core.base.plan import AutoFiles, LocatorMode, OutputLocator
-from isthmus.core.files.calls.claims import STRINGS_MAX, Claims, argument_paths, claims_of, strings_of
+from isthmus.core.base.storage import InlineSource
+from isthmus.core.files.calls.claims import STRINGS_MAX, ClaimedPaths, argument_paths, claims_of, strings_of
 
 AUTO = AutoFiles()
 
@@ -29,19 +29,19 @@ def claimed(
     arguments: object = None,
     allocated: str | None = None,
     limit: int = 8,
-) -> Claims:
+) -> ClaimedPaths:
     given_arguments = None if arguments is None else json.dumps(arguments).encode()
     return claims_of(result, how, arguments=given_arguments, allocated=allocated, limit=limit)
 
 
 def test_each_match_of_a_pattern_is_a_file() -> None:
     found = claimed(result_of("saved /a/1.txt", "and /a/2.txt"), rules(LocatorMode.REGEX, regexes=(r"/a/\S+",)))
-    assert found == Claims(
+    assert found == ClaimedPaths(
         (("/a/1.txt",), ("/a/2.txt",)), is_guess=(False, False), if_changed=(False, False), wants_areas=False
     )
 
 
-def test_what_the_built_in_patterns_find_is_a_guess() -> None:
+def test_a_match_of_the_built_in_patterns_is_a_guess() -> None:
     found = claimed(result_of("saved /a/1.txt"), rules(LocatorMode.REGEX))
     assert found.named == (("/a/1.txt",),)
     assert found.is_guess == (True,)
@@ -81,12 +81,12 @@ def test_every_embedded_block_is_taken_from_the_message() -> None:
         InlineSource(b"sound", "audio-1.wav", "audio/wav"),
         InlineSource("é".encode(), "a b.csv", "text/csv"),
     )
-    assert claimed(result, rules(LocatorMode.EMBEDDED)) == Claims(inline=inline)
+    assert claimed(result, rules(LocatorMode.EMBEDDED)) == ClaimedPaths(inline=inline)
     assert claimed(result, rules(LocatorMode.EMBEDDED), limit=2).inline == inline[:2]
     assert claimed(result, AUTO).inline == ()
 
 
-def test_links_are_files_or_the_upstreams_own() -> None:
+def test_links_are_files_or_resources_of_the_server() -> None:
     content = [
         {"type": "resource_link", "uri": "demo://x/y", "name": "y"},
         {"type": "resource_link", "uri": "demo://x/y", "name": "again"},
@@ -121,7 +121,7 @@ def test_arguments_name_files_that_count_if_they_changed() -> None:
 
 
 def test_changes_are_looked_for_in_the_folders() -> None:
-    assert claimed(b"{}", rules(LocatorMode.CHANGED, LocatorMode.REGEX)) == Claims(wants_areas=True)
+    assert claimed(b"{}", rules(LocatorMode.CHANGED, LocatorMode.REGEX)) == ClaimedPaths(wants_areas=True)
     assert not claimed(b"{}", rules(LocatorMode.REGEX)).wants_areas
 
 
@@ -133,7 +133,7 @@ def test_auto_looks_everywhere_and_guesses() -> None:
     assert found.wants_areas
 
 
-def test_what_is_found_twice_counts_once_and_is_no_guess_if_either_is_none() -> None:
+def test_a_path_found_twice_counts_once_and_is_a_guess_only_if_both_are() -> None:
     how = rules(LocatorMode.STRUCTURED, LocatorMode.ARGUMENT, LocatorMode.REGEX, key="p")
     found = claimed(result_of("wrote /a/x.png", structuredContent={"p": "/a/x.png"}), how, {"p": "/a/x.png"})
     assert (found.named, found.is_guess, found.if_changed) == ((("/a/x.png",),), (False,), (False,))
@@ -142,7 +142,7 @@ def test_what_is_found_twice_counts_once_and_is_no_guess_if_either_is_none() -> 
 @pytest.mark.parametrize("how", [AUTO, rules(*LocatorMode, key="p")])
 def test_a_failed_call_claims_nothing(how: OutputLocator | AutoFiles) -> None:
     result = result_of("Access denied: /etc/hostname", isError=True, structuredContent={"p": "/a"})
-    assert claimed(result, how, {"p": "/a"}, "/o/x.png") == Claims()
+    assert claimed(result, how, {"p": "/a"}, "/o/x.png") == ClaimedPaths()
 
 
 @pytest.mark.parametrize("how", [AUTO, rules(*LocatorMode, key="p")])
@@ -172,7 +172,7 @@ def test_half_a_surrogate_pair_hides_no_path() -> None:
     assert claimed(result, AUTO).named == (("/a/c",), ("/a/b.png",))
 
 
-# --- Arguments ------------------------------------------------------------------------------------------------------
+# --- Arguments --------------------------------------------------------------------------------------------------------
 
 
 def test_paths_come_before_other_strings_of_the_arguments() -> None:

@@ -1,4 +1,4 @@
-"""All that is claimed of each place that is looked at: in which order, whether it is a guess, and whether it must have
+"""Tests of all claims together: in which order they come, whether each is a guess, and whether its file must have
 changed."""
 
 from __future__ import annotations
@@ -9,16 +9,23 @@ import json
 from typing import Any
 
 import pytest
-from isthmus.core.base.effects import InlineSource
 from isthmus.core.base.plan import AutoFiles, LocatorMode, OutputLocator
-from isthmus.core.files.calls.claims import STRINGS_MAX, Claims, argument_paths, claims_of, contents_of, strings_of
+from isthmus.core.base.storage import InlineSource
+from isthmus.core.files.calls.claims import (
+    STRINGS_MAX,
+    ClaimedPaths,
+    argument_paths,
+    claims_of,
+    contents_of,
+    strings_of,
+)
 from isthmus.core.files.calls.paths_in_text import PATH_MAX_CHARS
 
 LINKED = {"type": "resource_link", "uri": "file:///l", "name": "l"}
-HELD = {"type": "resource", "resource": {"uri": "file:///h", "text": "x"}}
-THEIRS = {"type": "resource_link", "uri": "demo://t", "name": "t"}
-SAID = {"type": "text", "text": "wrote /t.txt"}
-RESULT = {"content": [LINKED, HELD, THEIRS, SAID], "structuredContent": {"p": "/s.txt"}}
+EMBEDDED = {"type": "resource", "resource": {"uri": "file:///h", "text": "x"}}
+FOREIGN = {"type": "resource_link", "uri": "demo://t", "name": "t"}
+TEXT = {"type": "text", "text": "wrote /t.txt"}
+RESULT = {"content": [LINKED, EMBEDDED, FOREIGN, TEXT], "structuredContent": {"p": "/s.txt"}}
 ARGUMENTS = {"p": "/a.txt", "q": "b.txt"}
 LISTED = [mode for mode in LocatorMode if mode is not LocatorMode.NONE]
 
@@ -29,13 +36,13 @@ def claimed(
     arguments: Any = ARGUMENTS,
     allocated: str | None = None,
     limit: int = 8,
-) -> Claims:
-    said = None if arguments is None else json.dumps(arguments).encode()
-    return claims_of(json.dumps(result).encode(), how, arguments=said, allocated=allocated, limit=limit)
+) -> ClaimedPaths:
+    given_arguments = None if arguments is None else json.dumps(arguments).encode()
+    return claims_of(json.dumps(result).encode(), how, arguments=given_arguments, allocated=allocated, limit=limit)
 
 
-def judged(claims: Claims) -> list[tuple[str, bool, bool]]:
-    """Of each name its likeliest spelling, whether it is a guess, and whether it must have changed."""
+def judged(claims: ClaimedPaths) -> list[tuple[str, bool, bool]]:
+    """The likeliest spelling of each name, whether it is a guess, and whether its file must have changed."""
     assert all(claims.named)
     return [(n[0], *rest) for n, *rest in zip(claims.named, claims.is_guess, claims.if_changed, strict=True)]
 
@@ -48,8 +55,9 @@ def judged(claims: Claims) -> list[tuple[str, bool, bool]]:
 def test_each_mode_looks_at_its_own_place(
     modes: tuple[LocatorMode, ...], regexes: tuple[str, ...], own: tuple[str, ...]
 ) -> None:
-    """Together they find what each finds, in one order: the allocated path, structured values, arguments, links and
-    text. A guess is what built-in rules find; arguments name what was there before, so it must have changed."""
+    """Several modes find what each finds, in one order: the allocated path, structured values, arguments, links and
+    text. Matches of built-in rules are guesses. A file named in an argument may have existed before, so it must have
+    changed."""
     how = OutputLocator(mode=modes, output_path_key="p", output_path_regexes=regexes, path_arguments=own)
     expected: list[tuple[str, bool, bool]] = [("/o.txt", False, False)]
     if LocatorMode.STRUCTURED in modes:
@@ -68,8 +76,8 @@ def test_each_mode_looks_at_its_own_place(
     assert [source.filename for source in found.inline] == ["h"] * (LocatorMode.EMBEDDED in modes)
 
 
-def test_what_is_found_without_rules() -> None:
-    """All of it has to have changed; only what was allocated, and what is linked as a file, is no guess."""
+def test_the_claims_without_rules() -> None:
+    """Each file must have changed. Only the allocated path and file links are no guesses."""
     found = claimed(AutoFiles(), allocated="/o.txt")
     assert judged(found) == [
         ("/o.txt", False, False),
@@ -85,8 +93,8 @@ def test_what_is_found_without_rules() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_each_place_has_so_many(limit: int) -> None:
-    """Counted for each by itself, the first of them."""
+def test_each_place_has_a_limit_of_its_own(limit: int) -> None:
+    """The limit counts for each place by itself, and the first claims are kept."""
     numbers = range(3)
     content = [
         *({"type": "resource_link", "uri": f"file:///l{n}", "name": "l"} for n in numbers),
@@ -108,8 +116,9 @@ def test_each_place_has_so_many(limit: int) -> None:
 
 
 @pytest.mark.parametrize("first", [(a, b) for a in (True, False) for b in (True, False)])
-def test_of_what_is_named_twice_the_stricter_holds(first: tuple[bool, bool]) -> None:
-    """It is named once, where it was named first; a guess if all were guesses, to have changed if all want that."""
+def test_claims_of_one_path_are_merged(first: tuple[bool, bool]) -> None:
+    """The path is claimed once, at its first place. It is a guess if all claims are guesses, and must have changed if
+    all say so."""
     modes = {
         (True, True): (LocatorMode.ARGUMENT,),
         (True, False): (LocatorMode.REGEX,),
@@ -169,8 +178,8 @@ def encoded(data: bytes) -> str:
         ({"data": "eA=="}, None),
     ],
 )
-def test_what_a_block_holds(block: Any, source: tuple[bytes, str, str | None] | None) -> None:
-    """Its bytes, a name for them, and what it says they are."""
+def test_the_source_of_a_block(block: Any, source: tuple[bytes, str, str | None] | None) -> None:
+    """The source has the bytes, a filename, and the MIME type."""
     found = claimed(OutputLocator(mode=LocatorMode.EMBEDDED), {"content": [block]})
     assert found.inline == (() if source is None else (InlineSource(*source),))
 
@@ -191,8 +200,8 @@ def test_what_a_block_holds(block: Any, source: tuple[bytes, str, str | None] | 
         ({"data": "eA=="}, None),
     ],
 )
-def test_what_a_resource_holds(item: Any, source: tuple[bytes, str, str | None] | None) -> None:
-    """Within a result, and read from the server."""
+def test_the_source_of_a_resource(item: Any, source: tuple[bytes, str, str | None] | None) -> None:
+    """The resource is embedded in a result, or read from the server."""
     expected = [] if source is None else [InlineSource(*source)]
     assert contents_of(json.dumps({"contents": [item]}).encode()) == expected
     found = claimed(OutputLocator(mode=LocatorMode.EMBEDDED), {"content": [{"type": "resource", "resource": item}]})
@@ -200,7 +209,7 @@ def test_what_a_resource_holds(item: Any, source: tuple[bytes, str, str | None] 
 
 
 def test_blocks_of_each_kind_are_counted() -> None:
-    """Those that hold something."""
+    """Blocks without content do not count."""
     image, sound = {"type": "image", "data": "eA=="}, {"type": "audio", "data": "eA=="}
     content = [image, {"type": "image"}, sound, image, sound, {"type": "resource", "resource": {"blob": "eA=="}}]
     found = claimed(OutputLocator(mode=LocatorMode.EMBEDDED), {"content": content})
@@ -217,7 +226,7 @@ def test_a_link_may_be_as_long_as_a_path(off: int) -> None:
 
 
 @pytest.mark.parametrize("uri", ["file:///a", "FILE:///a", "artifact://sessions/s/a/b", "Artifact://x"])
-def test_files_and_our_own_are_not_read_from_the_server(uri: str) -> None:
+def test_file_uris_and_artifacts_are_not_read_from_the_server(uri: str) -> None:
     content = [{"type": "resource_link", "uri": uri}, {"type": "resource", "resource": {"uri": "demo://held"}}]
     assert claimed(OutputLocator(mode=LocatorMode.RESOURCE_LINK), {"content": content}).links == ()
 
@@ -239,8 +248,8 @@ def test_files_and_our_own_are_not_read_from_the_server(uri: str) -> None:
         (["/x"], (), ["/x"]),
     ],
 )
-def test_what_arguments_may_name(arguments: Any, names: tuple[str, ...], paths: list[str]) -> None:
-    """Those that read as paths first, where no argument is said to be one; each once."""
+def test_the_paths_in_arguments(arguments: Any, names: tuple[str, ...], paths: list[str]) -> None:
+    """Strings that read as paths come first, unless the rules name the arguments. Each path is claimed once."""
     data = json.dumps(arguments).encode()
     assert [read[0] for read in argument_paths(data, names, 8)] == paths
     for limit in range(1, 4):
@@ -248,7 +257,7 @@ def test_what_arguments_may_name(arguments: Any, names: tuple[str, ...], paths: 
 
 
 def test_strings_are_counted_and_nothing_else_is() -> None:
-    """Numbers and objects between them take none of the room."""
+    """Numbers and objects between them do not count against the limit."""
     mixed = [item for n in range(STRINGS_MAX + 1) for item in (n, {"s": str(n)}, None)]
     assert strings_of(json.dumps(mixed).encode()) == [str(n) for n in range(STRINGS_MAX)]
     assert strings_of(b'"a"') == ["a"]

@@ -1,4 +1,5 @@
-"""Files on their way into a call: each is laid out once, named as its place wants it, or missed by name."""
+"""Tests of the inputs of calls: each file is laid out once, in the form that its place needs, or its absence is an
+error."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Any
 
 import pytest
 from file_scenes import Scene, texts
-from isthmus.core.base.effects import Fetch, Materialize
 from isthmus.core.base.plan import AutoFiles, Deliver, Kind, ServerPlan, UploadConsumer
+from isthmus.core.base.storage import Fetch, Materialize
 
 AUTO = ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles())
 SID, ID = "a" * 32, "b" * 32
@@ -23,49 +24,49 @@ def consuming(deliver: Deliver) -> ServerPlan:
 
 
 def scene_of(*tools: dict[str, Any]) -> Scene:
-    """A client that has seen the server's list of tools."""
+    """Returns a client that has listed the server's tools."""
     scene = Scene(AUTO)
     channel = scene.client.request('"tools"', "tools/list")
     listed = [{"inputSchema": {}, **tool} for tool in tools]
-    scene.world.answer(scene.world.hear("tools/list"), json.dumps({"tools": listed}))
-    assert scene.said(channel)
+    scene.world.answer(scene.world.take_sent("tools/list"), json.dumps({"tools": listed}))
+    assert scene.only_message(channel)
     return scene
 
 
 def refuse(scene: Scene, channel: Any, got: dict[str, Any], key: str = "p") -> None:
-    """Be a tool that wanted a URI where it was given a path."""
+    """Answers as a tool that wanted a URI and got a path."""
     text = f"Unsupported URI scheme: {got[key]}. Supported: file:"
     content = {"content": [{"type": "text", "text": text}], "isError": True}
-    scene.world.answer(scene.heard, json.dumps(content))
+    scene.world.answer(scene.received, json.dumps(content))
     scene.disk.settle()
 
 
 def is_uri(scene: Scene, handle: str, tool: str = "t", key: str = "p") -> bool:
-    """What an argument is given as now."""
+    """True if the argument gets a URI now."""
     channel, got = scene.begin(tool, **{key: handle})
     scene.end(channel, "fine")
     assert str(got[key]).endswith("/a.txt")
     return str(got[key]).startswith("file:///")
 
 
-# --- What is learned from a refusal ---------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "is_learned"),
     [("{}", True), ("see {}", False), ("file://{}", False), ("file://{} and more", False)],
 )
-def test_only_a_refused_path_that_was_all_of_an_argument_tells_what_it_takes(text: str, is_learned: bool) -> None:
-    """One in the midst of a text says nothing of it, and one that was a URI already even less."""
+def test_only_the_refusal_of_a_whole_argument_teaches_its_form(text: str, is_learned: bool) -> None:
+    """The refusal of a path within a text, or of a URI, teaches nothing."""
     scene = scene_of({"name": "t"})
     handle = scene.upload("a.txt", b"hello")
     channel, got = scene.begin("t", p=text.format(handle))
     refuse(scene, channel, got)
-    assert scene.said(channel)["isError"] is True
+    assert scene.only_message(channel)["isError"] is True
     assert is_uri(scene, handle) is is_learned
 
 
-def test_what_was_learned_is_of_one_argument_of_one_tool() -> None:
+def test_the_learnt_form_is_of_one_argument_of_one_tool() -> None:
     scene = scene_of({"name": "t"}, {"name": "u"})
     handle = scene.upload("a.txt", b"hello")
     channel, got = scene.begin("t", p=handle, q="x")
@@ -76,22 +77,22 @@ def test_what_was_learned_is_of_one_argument_of_one_tool() -> None:
 
 
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
-def test_a_harmless_call_is_made_again_with_what_was_learned_and_only_once(hint: str) -> None:
+def test_a_harmless_call_is_repeated_once_with_the_learnt_form(hint: str) -> None:
     scene = scene_of({"name": "t", "annotations": {hint: True}})
     handle = scene.upload("a.txt", b"hello")
     channel, got = scene.begin("t", p=handle)
     assert got["p"].startswith("/")
     refuse(scene, channel, got)
     assert not scene.world.messages(channel)
-    scene.heard = scene.world.hear("tools/call")
-    again = scene.heard.frame["params"]["arguments"]
+    scene.received = scene.world.take_sent("tools/call")
+    again = scene.received.frame["params"]["arguments"]
     assert again["p"] == "file://" + got["p"]
     refuse(scene, channel, again)
-    assert scene.said(channel)["isError"] is True
-    assert not scene.world.hears("tools/call")
+    assert scene.only_message(channel)["isError"] is True
+    assert not scene.world.was_sent("tools/call")
 
 
-def test_a_schema_tells_it_without_a_refusal() -> None:
+def test_a_schema_gives_the_form_without_a_refusal() -> None:
     properties = {"p": {"type": "string", "format": "uri"}, "q": {"type": "string"}}
     scene = scene_of({"name": "t", "inputSchema": {"properties": properties}})
     handle = scene.upload("a.txt", b"hello")
@@ -102,7 +103,7 @@ def test_a_schema_tells_it_without_a_refusal() -> None:
     scene.end(channel, "fine")
 
 
-# --- How it is put there --------------------------------------------------------------------------------------------
+# --- Forms ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_that_is_named_often_is_laid_out_once() -> None:
@@ -136,20 +137,20 @@ def test_a_file_is_laid_out_or_read_or_neither_as_its_place_wants_it(deliver: De
     assert (counts, got["data"][: len(expected[1])]) == expected
 
 
-# --- What cannot be had ---------------------------------------------------------------------------------------------
+# --- Missing files ----------------------------------------------------------------------------------------------------
 
 
 def complaint(scene: Scene, **arguments: object) -> str:
     channel, got = scene.begin("t", **arguments)
     assert not got
-    said = scene.said(channel)
-    assert said["isError"] is True
-    return texts(said)
+    result = scene.only_message(channel)
+    assert result["isError"] is True
+    return texts(result)
 
 
 @pytest.mark.parametrize("name", ["", "/" + "n" * 200])
-def test_an_upload_that_is_not_there_is_missed_by_name(name: str) -> None:
-    """As much of it as says which; and what to do is said."""
+def test_the_error_of_an_unknown_upload_names_it(name: str) -> None:
+    """The error quotes the beginning of the handle, and says what to do."""
     handle = f"upload://sessions/{SID}/{ID}{name}"
     assert complaint(Scene(AUTO), p=handle) == (
         f"Unknown upload handle {handle[:160]}: it has expired, or belongs to another session. "
@@ -158,7 +159,7 @@ def test_an_upload_that_is_not_there_is_missed_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["/a", "/" + "n" * 200])
-def test_an_artifact_that_is_not_there_is_missed_by_name(name: str) -> None:
+def test_the_error_of_an_unknown_artifact_names_it(name: str) -> None:
     handle = f"artifact://sessions/{SID}/{ID}{name}"
     assert complaint(Scene(AUTO), p=handle) == (
         f"Unknown artifact {handle[:160]}: it has expired, or belongs to another session. "
@@ -166,9 +167,9 @@ def test_an_artifact_that_is_not_there_is_missed_by_name(name: str) -> None:
     )
 
 
-def test_a_file_that_cannot_be_laid_out_is_said() -> None:
+def test_the_error_of_an_unreadable_upload_names_it() -> None:
     scene = Scene(AUTO)
     handle = scene.upload("a.txt", b"hello")
     scene.disk.blobs.clear()
-    said = complaint(scene, p=handle)
-    assert said.startswith("The uploaded file a.txt cannot be handed to the tool: ")
+    text = complaint(scene, p=handle)
+    assert text.startswith("The uploaded file a.txt cannot be handed to the tool: ")

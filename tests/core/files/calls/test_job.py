@@ -1,16 +1,18 @@
-"""How the output of a call is dealt with, where nothing more is said of it."""
+"""Tests of the output rules of a call: the defaults."""
 
 from __future__ import annotations
 
 from isthmus.core.base.plan import AutoFiles, LocatorMode, OutputLocator
-from isthmus.core.files.calls.job import Way
+from isthmus.core.files.calls.job import OutputRule
 
 
-def test_nothing_is_done_with_an_output_that_was_not_said() -> None:
-    """It is neither required nor moved, rewritten nor put into the result; and all modes are those of its rules."""
-    way = Way(AutoFiles(), True)
-    assert (way.output_path_argument, way.inline_text_bytes, way.modes) == (None, 0, None)
-    assert not (way.allow_raw_output or way.required or way.moves or way.rewrite_text)
+def test_an_output_rule_does_nothing_by_default() -> None:
+    """An output is neither required nor moved, rewritten nor put into the result. The modes are those of its
+    locator."""
+    rule = OutputRule(AutoFiles(), True)
+    assert (rule.output_path_argument, rule.inline_text_bytes, rule.modes) == (None, 0, None)
+    assert not (rule.allow_raw_output or rule.required or rule.moves or rule.rewrite_text)
     assert (
-        Way(OutputLocator(mode=(LocatorMode.CHANGED,)), False).modes == OutputLocator(mode=(LocatorMode.CHANGED,)).modes
+        OutputRule(OutputLocator(mode=(LocatorMode.CHANGED,)), False).modes
+        == OutputLocator(mode=(LocatorMode.CHANGED,)).modes
     )

@@ -1,4 +1,4 @@
-"""Handles are found in whatever text they stand in, and what takes their place reads as it should there."""
+"""Tests of mentions: handles are found in any text, and their replacements are escaped for their place."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def replaced(params: bytes, path: str = PATH, deliver: Deliver = Deliver.PATH) -
     return json.loads(put)["arguments"]
 
 
-# --- What real tools are given --------------------------------------------------------------------------------------
+# --- Arguments of real tools ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_handles_become_paths_wherever_they_stand(arguments: object, expected: o
         UP + "//", f"artifact:/sessions/{SID}/{AID}", "sessions " * 20,
     ],
 )  # fmt: skip
-def test_what_only_resembles_a_handle_passes(text: str) -> None:
+def test_text_that_only_resembles_a_handle_passes(text: str) -> None:
     assert found(params_of({"p": text, "j": json.dumps([text])})) == []
 
 
@@ -93,11 +93,13 @@ def test_a_scheme_of_ones_own_counts_beside_the_usual_ones() -> None:
     assert [mention.text for mention in found(params)] == [UP, ART]
 
 
-def test_what_is_told_of_a_mention() -> None:
+def test_the_fields_of_a_mention() -> None:
     nested = json.dumps({"steps": [{"input": UP + "/a%20b.txt"}, [f"file://{ART}"]]})
     params = params_of({"o": {"files": [UP, f"{UP} "]}, "spec": nested})
-    told = [(m.label, m.key, m.kind, m.sid, m.id, m.text, m.is_whole, m.has_prefix, m.is_nested) for m in found(params)]
-    assert told == [
+    fields = [
+        (m.label, m.key, m.kind, m.sid, m.id, m.text, m.is_whole, m.has_prefix, m.is_nested) for m in found(params)
+    ]
+    assert fields == [
         ("o.files[0]", "files", "upload", SID, UID, UP, True, False, False),
         ("o.files[1]", "files", "upload", SID, UID, UP, False, False, False),
         ("spec.steps[0].input", "input", "upload", SID, UID, UP + "/a%20b.txt", True, False, True),
@@ -111,7 +113,7 @@ def test_nothing_but_arguments_is_searched() -> None:
     assert found(json.dumps({"name": UP}).encode()) == []
 
 
-# --- Escaping -------------------------------------------------------------------------------------------------------
+# --- Escaping ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("deliver", [Deliver.PATH, Deliver.FILE_URI])
@@ -178,11 +180,11 @@ def test_escapes_hide_nothing(raw: bytes) -> None:
     assert json.loads(put)["arguments"] == {"z": 1.0, "p": expected}
 
 
-# --- Properties -----------------------------------------------------------------------------------------------------
+# --- Properties -------------------------------------------------------------------------------------------------------
 
 
 class Pair(NamedTuple):
-    """A value as it is given, and as it is to be."""
+    """A value with handles, and the value that is expected."""
 
     given: Any
     wanted: Any
@@ -245,7 +247,7 @@ def escaped_slashes(text: str) -> str:
 def test_the_params_read_as_if_paths_had_been_written(
     tree: Pair, indent: int | None, change: Callable[[str], str]
 ) -> None:
-    """Against a plain model: the same tree, made with paths instead of handles."""
+    """The expected value is the same tree, made with paths instead of handles."""
     params = change(json.dumps({"arguments": tree.given, "n": 1.0}, indent=indent)).encode()
     put = replace(params, [(mention, PATH) for mention in found(params)], lambda _: Deliver.PATH)
     assert json.loads(put) == {"arguments": tree.wanted, "n": 1.0}
@@ -254,7 +256,7 @@ def test_the_params_read_as_if_paths_had_been_written(
 @settings(max_examples=60, deadline=None)
 @given(tree=TREES)
 def test_every_other_byte_stays(tree: Pair) -> None:
-    """Each mention is where it says: putting back what was there gives the same bytes."""
+    """Putting back the text of each mention at its place gives the original bytes."""
     params = json.dumps({"arguments": tree.given}, ensure_ascii=True).encode()
     placed = [(mention._replace(has_prefix=False), ("file://" if mention.has_prefix else "") + mention.text)
               for mention in found(params)]  # fmt: skip
@@ -288,10 +290,10 @@ def test_hostile_params_are_refused_in_one_way_only(params: bytes) -> None:
         json.loads(put)
 
 
-# --- Bounds and refusals --------------------------------------------------------------------------------------------
+# --- Bounds and refusals ----------------------------------------------------------------------------------------------
 
 
-def test_arguments_that_two_readers_may_read_differently_are_refused_with_a_handle_only() -> None:
+def test_arguments_with_duplicate_members_are_refused_only_with_a_handle() -> None:
     twice = b'{"arguments":{"o":{"p":"%b","p":1}}}'
     assert found(twice % b"/x sessions \\u00e9 and so on, until this text is long enough to be searched at all") == []
     with pytest.raises(ArgumentProblem, match="twice"):
@@ -316,7 +318,7 @@ def test_depth_is_bounded() -> None:
         with pytest.raises(ArgumentProblem):
             found(nested(levels))
     text = json.dumps("[" * 5000 + f'"{UP}"' + "]" * 5000).encode()
-    assert len(found(b'{"arguments":%b}' % text)) == 1  # not JSON to us, so it is text
+    assert len(found(b'{"arguments":%b}' % text)) == 1  # too deep to be read as JSON, so it is text
 
 
 def test_the_number_of_handles_is_bounded() -> None:
@@ -335,8 +337,9 @@ def test_labels_are_cut() -> None:
     assert all(len(m.label) <= LABEL_MAX_CHARS and len(m.key) <= LABEL_MAX_CHARS for m in mentioned)
 
 
-def test_what_is_read_is_at_most_the_params_once_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in bytes given to the parsers: a wide and a deep message cost a multiple of their size, no more."""
+def test_the_params_are_parsed_at_most_once_per_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes given to the parsers are counted: a wide and a deep message cost a multiple of their size, and no
+    more."""
     read = 0
 
     def counting(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -368,7 +371,7 @@ def test_a_call_that_mentions_none_is_not_even_parsed(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("arguments", [b"5", b"null", b"true"])
 def test_arguments_that_are_no_object_mention_nothing(arguments: bytes) -> None:
-    """Whatever stands beside them."""
+    """Handles elsewhere in the params do not count."""
     assert found(b'{"arguments":%b,"_meta":{"h":"%b"}}' % (arguments, UP.encode())) == []
 
 

@@ -1,4 +1,5 @@
-"""Where a handle stands decides how what takes its place is written, and how far it is looked for."""
+"""Tests of the places of mentions: the place decides how the replacement is written, and how deep handles are searched
+for."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ def params_of(arguments: object, **style: Any) -> bytes:
 
 
 def put(text: str, path: str = ODD) -> str:
-    """The text of an argument, its handles replaced."""
+    """The text of an argument after its handles were replaced."""
     params = params_of({"p": text})
-    told = json.loads(replace(params, [(mention, path) for mention in found(params)], lambda _: Deliver.PATH))
-    return str(told["arguments"]["p"])
+    written = json.loads(replace(params, [(mention, path) for mention in found(params)], lambda _: Deliver.PATH))
+    return str(written["arguments"]["p"])
 
 
 @pytest.mark.parametrize(
@@ -60,12 +61,12 @@ def put(text: str, path: str = ODD) -> str:
     ],
 )  # fmt: skip
 def test_the_quotes_around_a_handle_decide_how_a_path_is_written(text: str, written: str) -> None:
-    """Whether a quote is before it, behind it or further off, in SQL or in other code."""
+    """The quote may be before the handle, behind it or further off, in SQL or in other code."""
     assert put(text.format(UP)) == text.format(written)
 
 
 def test_several_handles_are_each_written_for_their_own_quotes() -> None:
-    """In one statement, whatever was passed before."""
+    """The handles stand in one statement, and earlier ones do not affect later ones."""
     text = "select '{} x', \"{} y\", {}, 'z {} z' from '{}' -- {} 's"
     written = [SINGLE, DOUBLE, ODD, SINGLE, SINGLE, ODD]
     assert put(text.format(*[UP] * 6)) == text.format(*written)
@@ -73,40 +74,40 @@ def test_several_handles_are_each_written_for_their_own_quotes() -> None:
 
 @pytest.mark.parametrize("before", ["", "\u00e9\U0001f600 "])
 def test_places_are_counted_in_bytes_whatever_stands_between(before: str) -> None:
-    """Also within JSON within text, written with escapes or as it is."""
+    """The handles also stand in JSON within text, with escapes or without."""
     inner = {"a": f"{before}{UP} {before}{UP}", "b": [before, UP], before or "c": UP}
     for escapes in (True, False):
         for outside in (True, False):
             text = f" \t{json.dumps(inner, ensure_ascii=escapes)}\n"
             params = params_of({"p": [before, text, before], "q": before + UP}, ensure_ascii=outside)
-            told = found(params)
-            assert len(told) == 5
-            for mention in told:
+            mentioned = found(params)
+            assert len(mentioned) == 5
+            for mention in mentioned:
                 there = params[mention.start : mention.stop]
                 assert there == UP.encode(), (escapes, outside)
-            assert [mention.is_whole for mention in told] == [False, False, True, True, not before]
+            assert [mention.is_whole for mention in mentioned] == [False, False, True, True, not before]
 
 
 @pytest.mark.parametrize("text", ['"%s"', ' ["%s"]', '{"a":"%s"}\n'])
-def test_text_that_is_json_of_any_kind_is_read_as_that(text: str) -> None:
-    """A handle that is the whole of a string in it is whole."""
+def test_text_that_is_json_is_read_as_json(text: str) -> None:
+    """A handle that is a whole string of that JSON is whole."""
     (mention,) = found(params_of({"p": text % UP}))
     assert (mention.is_whole, mention.quoting) == (True, ("json", "json"))
 
 
 def test_text_is_read_as_json_four_times() -> None:
-    """Below that it is text as any other, and nothing in it is named."""
+    """JSON below that depth is plain text, without labels."""
     value: object = {"k": UP}
-    told = []
+    layers = []
     for _ in range(7):
         value = {"k": json.dumps(value)}
         (mention,) = found(params_of(value))
-        told.append((mention.label.count("k"), mention.quoting.count("json"), mention.is_whole))
-    assert told == [(2, 2, True), (3, 3, True), (4, 4, True), (5, 5, True), *[(5, 5, False)] * 3]
+        layers.append((mention.label.count("k"), mention.quoting.count("json"), mention.is_whole))
+    assert layers == [(2, 2, True), (3, 3, True), (4, 4, True), (5, 5, True), *[(5, 5, False)] * 3]
 
 
 def test_sixty_four_levels_are_searched() -> None:
-    """One more, and a handle that is there is refused."""
+    """A handle one level deeper is refused."""
     assert len(found(params_of(json.loads("[" * 64 + f'"{UP}"' + "]" * 64)))) == 1
     with pytest.raises(ArgumentProblem, match="64 levels"):
         found(params_of(json.loads("[" * 65 + f'"{UP}"' + "]" * 65)))
@@ -120,7 +121,7 @@ def test_labels_and_keys_are_cut_to_two_hundred_characters() -> None:
 
 
 LONG = "sessions" + "x" * 80
-"""Long enough for a handle, and none."""
+"""A text that is long enough for a handle, but contains none."""
 
 
 @pytest.mark.parametrize(
@@ -132,8 +133,8 @@ LONG = "sessions" + "x" * 80
     ],
     ids=["twice", "deep", "short"],
 )
-def test_what_can_hold_no_handle_may_be_as_it_likes(beside: bytes) -> None:
-    """A part that two readers may read differently matters only where there may be a handle in it."""
+def test_a_part_that_cannot_contain_a_handle_is_not_checked(beside: bytes) -> None:
+    """Duplicate members and deep nesting matter only where there may be a handle."""
     params = b'{"arguments":{"p":%b,"q":"%b"}}' % (beside, UP.encode())
     (mention,) = found(params)
     assert mention.label == "q"
@@ -142,8 +143,8 @@ def test_what_can_hold_no_handle_may_be_as_it_likes(beside: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [27, 73, 74, 100])
-def test_what_is_too_short_for_a_handle_is_not_read(size: int) -> None:
-    """The shortest place that is has more than the two ids and the word between them."""
+def test_a_part_that_is_too_short_for_a_handle_is_not_parsed(size: int) -> None:
+    """A place for a handle has at least two ids and the word between them."""
     twice = b'{"sessions":1,"sessions":2}'.replace(b"2}", b" " * (size - 27) + b"2}")
     params = b'{"arguments":{"p":%b,"q":"%b"}}' % (twice, UP.encode())
     if size <= 73:

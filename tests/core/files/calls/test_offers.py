@@ -1,4 +1,4 @@
-"""Lists gain our entries and notes; every other byte of them stays."""
+"""Tests of the offers: lists of tools and resources get the proxy's entries and notes, and all other bytes stay."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_helper_comes_first_on_the_first_page() -> None:
         ),
     ],
 )
-def test_tools_that_take_files_say_so(path: str, schema: dict[str, object], where: list[str]) -> None:
+def test_tools_that_take_files_get_a_note(path: str, schema: dict[str, object], where: list[str]) -> None:
     page = json.dumps({"tools": [tool("up", schema, description="Uploads.")]}).encode()
     extended = json.loads(extend_tools(page, server(path), is_first_page=False, offers_uploads=True))["tools"][0]
     assert extended["description"].startswith("Uploads.\n\n")
@@ -145,7 +145,7 @@ def consumer(*paths: str, **more: Any) -> UploadConsumer:
 STRINGS = {name: {"type": "string"} for name in ("a", "b", "c")}
 
 
-def test_each_argument_that_takes_files_says_so_once() -> None:
+def test_each_argument_that_takes_files_gets_one_note() -> None:
     plan = adapted(consumer("a", "b", "b[*]"), consumer("b", uri_scheme="other://"))
     (noted,) = listed(plan, tool("up_1", {"properties": STRINGS}, description="Uploads."))
     properties = noted["inputSchema"]["properties"]
@@ -164,7 +164,7 @@ def test_notes_tell_whether_the_tool_gets_content(deliver: Deliver) -> None:
     assert ("content" in noted["inputSchema"]["properties"]["a"]["description"]) is gets_content
 
 
-def test_notes_tell_where_other_values_pass() -> None:
+def test_notes_say_where_other_values_pass() -> None:
     strict, lax = consumer("a"), consumer("b", accept_other=True)
     (noted,) = listed(adapted(strict, lax), tool("up", {"properties": STRINGS}))
     properties = noted["inputSchema"]["properties"]
@@ -176,17 +176,17 @@ def test_notes_tell_where_other_values_pass() -> None:
     assert "may be passed" in noted["description"]
 
 
-def test_without_adapters_tools_that_speak_of_files_get_one_sentence() -> None:
+def test_without_adapters_tools_that_name_files_get_one_sentence() -> None:
     plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles())
     opening = tool("open", {"properties": {"path": {"type": "string", "n": 1.0}}}, description="Opens.")
     adding = tool("add", {"properties": {"n": {"type": "integer"}, "why": {"type": "string"}}})
     first, second = listed(plan, opening, adding)
     assert second == adding
-    said = first.pop("description")
-    assert said.startswith("Opens.\n\n")
+    description = first.pop("description")
+    assert description.startswith("Opens.\n\n")
     for word in ("upload://", "artifact://", "files_1_get_upload_url"):
-        assert said.count(word) == 1
-    assert said.count(". ") == 0
+        assert description.count(word) == 1
+    assert description.count(". ") == 0
     assert first == {name: value for name, value in opening.items() if name != "description"}
 
 
@@ -203,7 +203,7 @@ def test_without_adapters_the_helper_is_offered() -> None:
     assert extend_tools(page, plan, is_first_page=True, offers_uploads=False) == page
 
 
-def test_an_adapter_comes_before_what_is_found_out() -> None:
+def test_an_adapter_comes_before_automatic_notes() -> None:
     plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles(), consumers=(consumer("a"),))
     up, other = listed(plan, *(tool(name, {"properties": {"a": {"type": "string"}, "path": {"type": "string"}}})
                                for name in ("up", "other")))  # fmt: skip
@@ -258,7 +258,7 @@ def test_an_upstream_tool_of_the_helpers_name_is_not_listed_twice() -> None:
     assert "x" not in extended["tools"][0]
 
 
-# --- Uploading ------------------------------------------------------------------------------------------------------
+# --- Uploading --------------------------------------------------------------------------------------------------------
 
 
 def offer(url: str = "http://127.0.0.1:8932/upload/files-1?a=1&b=2", *, sha256_required: bool = False) -> bytes:
@@ -331,31 +331,31 @@ def test_the_reply_to_one_file_and_to_several() -> None:
     assert not {"upload", "upload_handle"} & set(several)
 
 
-# --- Capabilities and resources -------------------------------------------------------------------------------------
+# --- Capabilities and resources ---------------------------------------------------------------------------------------
 
-TOLD = {"subscribe": True, "listChanged": True}
-"""What is told of artifacts, whatever the server tells of."""
+DECLARED = {"subscribe": True, "listChanged": True}
+"""The capabilities for artifacts, whatever the server itself declares."""
 
 
 @pytest.mark.parametrize(
     ("declared", "uploads", "artifacts", "expected"),
     [
-        (b"{}", True, True, {"tools": {}, "resources": TOLD}),
+        (b"{}", True, True, {"tools": {}, "resources": DECLARED}),
         (b"{}", True, False, {"tools": {}, "resources": {}}),
-        (b"{}", False, True, {"resources": TOLD}),
+        (b"{}", False, True, {"resources": DECLARED}),
         (b"{}", False, False, {}),
         (b"null", True, False, {"tools": {}, "resources": {}}),
         (
             b'{"tools":{"listChanged":true},"x":1}',
             True,
             True,
-            {"tools": {"listChanged": True}, "x": 1, "resources": TOLD},
+            {"tools": {"listChanged": True}, "x": 1, "resources": DECLARED},
         ),
-        (b'{"resources":null}', False, True, {"resources": TOLD}),
-        (b'{"resources":{ }}', False, True, {"resources": TOLD}),
+        (b'{"resources":null}', False, True, {"resources": DECLARED}),
+        (b'{"resources":{ }}', False, True, {"resources": DECLARED}),
         (b'{"resources":5}', False, True, {"resources": 5}),
         (b'{"resources":{"a":1,"a":2}}', False, True, {"resources": {"a": 2}}),
-        (b'{"resources":{"subscribe":false,"x":1.0}}', False, True, {"resources": {**TOLD, "x": 1}}),
+        (b'{"resources":{"subscribe":false,"x":1.0}}', False, True, {"resources": {**DECLARED, "x": 1}}),
         (
             b'{"resources":{"subscribe":false,"x":1.0}}',
             True,
@@ -376,10 +376,10 @@ def test_a_server_without_files_declares_what_it_did() -> None:
     assert extend_capabilities(result, server(), offers_uploads=True, offers_artifacts=True) == result
     producing = ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("t",)),))
     extended = extend_capabilities(b"{}", producing, offers_uploads=False, offers_artifacts=True)
-    assert json.loads(extended) == {"capabilities": {"resources": TOLD}}
+    assert json.loads(extended) == {"capabilities": {"resources": DECLARED}}
 
 
-def test_our_resources_follow_the_upstreams() -> None:
+def test_the_proxys_resources_follow_those_of_the_server() -> None:
     artifact = Artifact(
         artifact_uri="artifact://sessions/s/a/r.txt", artifact_id="a", filename="r.txt", mime_type="text/plain",
         size_bytes=13, sha256="00", expose_as_resource=True,
@@ -407,7 +407,7 @@ def test_our_resources_follow_the_upstreams() -> None:
         ("image/png", b"ab", "blob", "YWI="),
     ],
 )
-def test_contents_are_text_where_they_can_be(mime: str, data: bytes, member: str, value: str) -> None:
+def test_contents_are_text_if_possible(mime: str, data: bytes, member: str, value: str) -> None:
     assert json.loads(resource_contents("artifact://x", mime, data)) == {
         "contents": [{"uri": "artifact://x", "mimeType": mime, member: value, "_meta": {"size_bytes": len(data)}}]
     }
@@ -418,8 +418,8 @@ def test_the_guide_names_the_helper() -> None:
 
 
 @pytest.mark.parametrize("described", [5, None, ["x"], {"text": "x"}])
-def test_what_is_described_by_no_text_stays(described: object) -> None:
-    """There is no paragraph that a note could follow."""
+def test_a_description_that_is_no_text_stays(described: object) -> None:
+    """A note needs a text that it can follow."""
     schema = {"properties": {"path": {"type": "string", "description": described}}}
     (found,) = listed(server("path"), tool("up", schema))
     assert found["inputSchema"] == schema
@@ -458,14 +458,14 @@ DIGITS = "0123456789abcdef" * 4
         (b'{"sha256":"x","size_bytes":11}', "Argument size_bytes: got 11, expected at most 10."),
     ],
 )
-def test_a_file_that_cannot_be_sent_is_told_before_it_is(arguments: bytes | None, problem: str | None) -> None:
+def test_an_announced_file_that_cannot_be_sent_is_a_problem(arguments: bytes | None, problem: str | None) -> None:
     assert announced_problem(arguments, 10) == problem
 
 
-# --- Word for word ----------------------------------------------------------------------------------------------------
+# --- Exact texts ------------------------------------------------------------------------------------------------------
 
 
-def test_the_helper_takes_what_is_known_of_a_file() -> None:
+def test_the_schema_and_description_of_the_helper() -> None:
     page = b'{"tools":[]}'
     (helper,) = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))["tools"]
     properties = helper["inputSchema"]["properties"]
@@ -499,7 +499,7 @@ def test_the_helper_takes_what_is_known_of_a_file() -> None:
         (True, Deliver.PATH, "Also takes {}."),
     ],
 )
-def test_notes_word_for_word(accept_other: bool, deliver: Deliver, note: str) -> None:
+def test_the_exact_notes(accept_other: bool, deliver: Deliver, note: str) -> None:
     adapter = consumer("p", accept_other=accept_other, deliver=deliver)
     (found,) = listed(adapted(adapter), tool("up", {"properties": {"p": {"type": "string", "description": "A."}}}))
     what = "upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs"
@@ -513,7 +513,7 @@ def test_notes_word_for_word(accept_other: bool, deliver: Deliver, note: str) ->
 
 @pytest.mark.parametrize(("max_files", "several"), [(1, False), (2, True), (32, True)])
 @pytest.mark.parametrize("is_required", [True, False])
-def test_the_offer_says_how_many_and_whether_hashes_are_wanted(
+def test_the_offer_says_how_many_files_and_whether_hashes_are_required(
     max_files: int, several: bool, is_required: bool
 ) -> None:
     offered = json.loads(

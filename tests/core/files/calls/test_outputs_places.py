@@ -1,4 +1,4 @@
-"""A place that was chosen for a tool's file: what is written there, and what is written elsewhere."""
+"""Tests of allocated places: which files get the name and id of a place that the proxy chose for a tool's output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 20
 
 
 @pytest.mark.parametrize("writes_there", [True, False])
-def test_only_what_is_written_at_its_place_has_its_name_and_id(writes_there: bool) -> None:
-    """Another file keeps the name that the tool gave it, and has an id of its own, even where it is the only one."""
+def test_only_a_file_at_the_allocated_place_has_its_name_and_id(writes_there: bool) -> None:
+    """Another file keeps the tool's name for it and has an id of its own, even if it is the only one."""
     locator = OutputLocator(mode=LocatorMode.CHANGED)
     entry = ArtifactProducer(tools=("t",), output_path_argument="out", output_locator=locator)
     files = Scene(ServerPlan(id="s", kind=Kind.PIPE, producers=(entry,)))

@@ -1,4 +1,4 @@
-"""Of files that the disk has copied: which are kept, which go again, and what is said of those."""
+"""Tests of copied files: which are kept, which are discarded, and what is reported of those."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from driving import connect, driver
-from isthmus.core.base.effects import Collect, Collected, CollectedFile, Discard, Save, Saved
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan
+from isthmus.core.base.storage import Collect, Collected, CollectedFile, Discard, Save, Saved
+from stateless_driving import tables
 
 LOCATOR = OutputLocator(mode=(LocatorMode.STRUCTURED,), output_path_key="p")
 PLAN = ServerPlan(
@@ -19,17 +20,14 @@ FULL = "this session's storage is full"
 
 
 def taken(limits: Limits, *copied: tuple[str, int]) -> tuple[list[str], list[int], str | None]:
-    """A result names as many files, which were copied from these real paths. Returns what its client is told of, the
-    places of those that go again, and what is said of that.
-
-    Args:
-        copied: the path and size of each; of one that could not be copied, less than 0.
-    """
+    """Stores the result of a call that names as many files as `copied` has (real path, size), where a size below 0
+    stands for a failed copy. Returns the names of the artifacts, the indexes of discarded copies, and the reported
+    problem."""
     world = driver(PLAN, limits=limits)
     client = connect(world, "http", "s")
     channel = client.request("1", "tools/call", '{"name":"t","arguments":{}}')
     named = [f"/w/{number}" for number in range(len(copied))]
-    world.answer(world.hear("tools/call"), json.dumps({"content": [], "structuredContent": {"p": named}}))
+    world.answer(world.take_sent("tools/call"), json.dumps({"content": [], "structuredContent": {"p": named}}))
     order = world.only(Collect)
     assert len(order.sources) == len(copied)
     files = [
@@ -42,14 +40,14 @@ def taken(limits: Limits, *copied: tuple[str, int]) -> tuple[list[str], list[int
     gone = [order.blobs.index(discard.blob) for discard in world.every(Discard)]
     for save in world.every(Save):
         world.store(save.ticket, Saved())
-    said: dict[str, Any] = world.said(channel)["result"].get("_meta", {})
-    told = said.get("artifacts") or ([said["artifact"]] if "artifact" in said else [])
-    assert len(world.engine._waiting._thens) == 0
-    return [artifact["filename"] for artifact in told], gone, said.get("artifact_error")
+    meta: dict[str, Any] = world.only_message(channel)["result"].get("_meta", {})
+    artifacts = meta.get("artifacts") or ([meta["artifact"]] if "artifact" in meta else [])
+    assert not tables(world.engine)["storage"]
+    return [artifact["filename"] for artifact in artifacts], gone, meta.get("artifact_error")
 
 
 @pytest.mark.parametrize(
-    ("copied", "told", "gone", "problem"),
+    ("copied", "kept", "gone", "problem"),
     [
         ([("a", 5), ("b", 5)], ["a", "b"], [], None),
         ([("a", 5), ("b", 6)], ["a"], [1], FULL),
@@ -62,30 +60,30 @@ def taken(limits: Limits, *copied: tuple[str, int]) -> tuple[list[str], list[int
         ([("a", 11), ("a", 10)], ["a"], [0], FULL),
     ],
 )
-def test_a_file_is_taken_once_and_as_far_as_there_is_room(
-    copied: list[tuple[str, int]], told: list[str], gone: list[int], problem: str | None
+def test_a_file_is_kept_once_and_only_if_there_is_room(
+    copied: list[tuple[str, int]], kept: list[str], gone: list[int], problem: str | None
 ) -> None:
-    """What fills the room fits. A second copy of one that was taken goes without a word, whether or not it would; and
-    what does not fit takes no room from those after it."""
-    assert taken(Limits(session_storage_max_bytes=10), *copied) == (told, gone, problem)
+    """Room may be filled exactly. A second copy of a stored file is discarded silently, whether it would fit or not. A
+    file that does not fit takes no room from later ones."""
+    assert taken(Limits(session_storage_max_bytes=10), *copied) == (kept, gone, problem)
 
 
 @pytest.mark.parametrize(
-    ("copied", "told", "gone", "problem"),
+    ("copied", "kept", "gone", "problem"),
     [
         ([("a", 1), ("b", 1)], ["a", "b"], [], None),
         ([("a", 1), ("b", 1), ("c", 1)], ["a", "b"], [2], FULL),
         ([("a", 1), ("b", 1), ("a", 1), ("b", 1)], ["a", "b"], [2, 3], None),
     ],
 )
-def test_a_session_has_so_many_files(
-    copied: list[tuple[str, int]], told: list[str], gone: list[int], problem: str | None
+def test_the_number_of_artifacts_of_a_session_is_bounded(
+    copied: list[tuple[str, int]], kept: list[str], gone: list[int], problem: str | None
 ) -> None:
     """The bound itself is within."""
-    assert taken(Limits(artifacts_per_session_max=2), *copied) == (told, gone, problem)
+    assert taken(Limits(artifacts_per_session_max=2), *copied) == (kept, gone, problem)
 
 
-def test_one_that_could_not_be_copied_is_told_of_and_the_others_are_taken() -> None:
-    """Of it there is nothing to discard."""
+def test_a_failed_copy_is_reported_and_the_others_are_kept() -> None:
+    """A failed copy leaves nothing to discard."""
     assert taken(Limits(), ("a", 1), ("b", -1), ("c", 1)) == (["a", "c"], [], "b is gone")
     assert taken(Limits(), ("a", -1), ("b", -1)) == ([], [], "a is gone; b is gone")

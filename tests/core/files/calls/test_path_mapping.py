@@ -1,4 +1,4 @@
-"""Paths of a server that sees our folders under other names."""
+"""Tests of path mapping: paths of a server that sees shared folders under other names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of known files become URIs wherever they are spelled, and nothing else changes."""
+"""Tests of the path rewriter: paths of known files become URIs in every spelling, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from isthmus.core.files.calls import path_rewriter
-from isthmus.core.files.calls.path_rewriter import Known, reword_result, reword_text
+from isthmus.core.files.calls.path_rewriter import KnownPath, reword_result, reword_text
 
 CWD = "/W/ws"
 FOLDERS = ("/W/ws", "/W/in", "/W/out", "/W")
@@ -19,10 +19,10 @@ SHOT, REPORT, LOG, DONE = (
     f"artifact://sessions/s/{aid}" for aid in ("1/a.png", "2/my%20report.pdf", "3/y.log", "4/done")
 )
 KNOWN = (
-    Known(("/W/ws/a.png",), SHOT),
-    Known(("/W/out/my report.pdf", "/there/my report.pdf"), REPORT),
-    Known(("/tmp/x/y.log",), LOG),
-    Known(("/W/ws/done",), DONE),
+    KnownPath(("/W/ws/a.png",), SHOT),
+    KnownPath(("/W/out/my report.pdf", "/there/my report.pdf"), REPORT),
+    KnownPath(("/tmp/x/y.log",), LOG),
+    KnownPath(("/W/ws/done",), DONE),
 )
 
 
@@ -96,7 +96,7 @@ def test_longer_paths_words_and_urls_stay(text: str) -> None:
         ("https://h/W/ws/x /X/W/ws/x", "https://h/W/ws/x /X/W/ws/x"),
     ],
 )
-def test_what_is_left_of_the_own_folders_becomes_relative(text: str, reworded: str) -> None:
+def test_other_paths_in_the_own_folders_become_relative(text: str, reworded: str) -> None:
     assert reword(text) == reworded
 
 
@@ -110,16 +110,16 @@ def test_without_a_working_directory_relative_paths_mean_nothing() -> None:
 
 
 def test_the_longest_name_counts() -> None:
-    known = (Known(("/W/ws/b.txt",), "artifact://b"), Known(("/W/ws/a b.txt",), "artifact://ab"))
+    known = (KnownPath(("/W/ws/b.txt",), "artifact://b"), KnownPath(("/W/ws/a b.txt",), "artifact://ab"))
     assert reword_text("'a b.txt' 'b.txt' /W/ws/a b.txt", known, CWD) == "'artifact://ab' 'artifact://b' artifact://ab"
 
 
-def test_a_name_alone_may_be_another_files() -> None:
-    known = (Known(("/W/ws/a.png",), SHOT, has_name=False),)
+def test_a_name_alone_may_be_that_of_another_file() -> None:
+    known = (KnownPath(("/W/ws/a.png",), SHOT, has_name=False),)
     assert reword_text("a.png ./a.png /W/ws/a.png (a.png)", known, CWD) == f"a.png {SHOT} {SHOT} (a.png)"
 
 
-# --- Properties -----------------------------------------------------------------------------------------------------
+# --- Properties -------------------------------------------------------------------------------------------------------
 
 PIECES = [
     "/W/ws", "/W/out", "/W/in", "/W", "/", "a.png", "./", "../out/", "my report.pdf", "my%20report.pdf", "/tmp/x/y.log",
@@ -153,7 +153,7 @@ def test_no_absolute_path_that_stands_apart_is_left(text: str) -> None:
         assert "/W" not in word
 
 
-# --- Results --------------------------------------------------------------------------------------------------------
+# --- Results ----------------------------------------------------------------------------------------------------------
 
 
 def reworded(result: object, schema: object = None) -> Any:
@@ -205,7 +205,7 @@ def test_all_texts_of_a_result_are_reworded() -> None:
     ],
 )
 def test_keys_that_are_absolute_paths_are_reworded_too(structured: Any, expected: Any) -> None:
-    """But not where two would be one then, nor where a schema may name them; the text that says the same goes along."""
+    """Keys stay if two would become equal, or if there is a schema. A text with the same JSON changes with them."""
     expected = structured if expected is None else expected
     result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
     made = reworded(result)
@@ -263,7 +263,7 @@ def test_every_other_byte_stays(odd: list[bytes], space: bytes) -> None:
         b'{"structuredContent":' + b"[" * 5000 + b'"a.png"' + b"]" * 5000 + b"}",
     ],
 )
-def test_what_cannot_be_read_stays(result: bytes) -> None:
+def test_an_unreadable_result_stays(result: bytes) -> None:
     assert reword_result(result, KNOWN, CWD, FOLDERS, None) == result
 
 
@@ -275,7 +275,7 @@ def test_half_a_surrogate_pair_stays_what_it_was() -> None:
 
 
 def test_the_work_on_one_result_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is beyond the bound stays as it is, and is as it was in both its copies."""
+    """Text beyond the bound stays, equally in the structured content and in its text."""
     structured = {"all": ["a.png " * 100] * 100}
     result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
     monkeypatch.setattr(path_rewriter, "WORK_MAX", 1_300_000)
@@ -285,7 +285,7 @@ def test_the_work_on_one_result_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert json.loads(made["content"][0]["text"]) == made["structuredContent"]
 
 
-# --- Schemas --------------------------------------------------------------------------------------------------------
+# --- Schemas ----------------------------------------------------------------------------------------------------------
 
 A_PNG = "/W/ws/a.png"
 
@@ -423,26 +423,26 @@ PLACES: list[Callable[[Any], dict[str, Any]]] = [
     extra=SCHEMAS,
 )
 def test_validity_never_changes(value: Any, place: Callable[[Any], dict[str, Any]], schema: Any, extra: Any) -> None:
-    """Whatever the schema says of the value, it says of the reworded one: told by a validator that owes us nothing."""
-    assume("$ref" not in json.dumps(extra))  # one that refers to itself has no end
+    """A schema accepts the value if and only if it accepts the reworded value, by an independent validator."""
+    assume("$ref" not in json.dumps(extra))  # a schema that refers to itself has no end
     whole = {**place(schema), "$defs": {"d": extra}}
     validator = jsonschema.Draft202012Validator(whole)
     made = reworded({"structuredContent": value}, whole)["structuredContent"]
     assert validator.is_valid(made) == validator.is_valid(value)
 
 
-def test_of_two_uris_of_one_path_the_first_counts() -> None:
-    known = (Known(("/W/ws/a.png", "/W/ws/a.png"), SHOT), Known(("/W/ws/a.png",), LOG))
+def test_the_first_of_two_uris_of_one_path_counts() -> None:
+    known = (KnownPath(("/W/ws/a.png", "/W/ws/a.png"), SHOT), KnownPath(("/W/ws/a.png",), LOG))
     assert reword_text("see /W/ws/a.png and a.png", known, CWD, FOLDERS) == f"see {SHOT} and {SHOT}"
 
 
-def test_a_path_without_a_name_is_no_files() -> None:
-    known = (Known(("/W/ws/",), SHOT), Known(("/W/ws/a.png",), LOG))
+def test_a_path_without_a_name_is_no_file() -> None:
+    known = (KnownPath(("/W/ws/",), SHOT), KnownPath(("/W/ws/a.png",), LOG))
     assert reword_text("see /far/ and /W/ws/a.png", known, CWD, FOLDERS) == f"see /far/ and {LOG}"
 
 
-def test_a_text_that_is_half_a_pair_repeats_nothing() -> None:
-    """Nor does what only looks like JSON, or a block without a text."""
+def test_a_text_with_half_a_surrogate_pair_repeats_nothing() -> None:
+    """Malformed JSON and a block without a text repeat nothing either."""
     result = (
         b'{"content":[{"type":"text","text":"[\\"\\ud83d a.png\\"]"},{"type":"text","text":"[a.png"},{"type":"text"}],'
         b'"structuredContent":["a.png"]}'
@@ -469,6 +469,6 @@ def test_a_text_that_is_half_a_pair_repeats_nothing() -> None:
     ],
 )
 def test_a_name_is_found_however_texts_escape_it(spelling: str) -> None:
-    """As it is, in URIs of either make, and in JSON within the text, of ASCII or not."""
-    known = (Known(('/W/ws/é "x"!.png',), SHOT),)
+    """The name is plain, or escaped in a URI in either way, or in JSON within the text, as ASCII or not."""
+    known = (KnownPath(('/W/ws/é "x"!.png',), SHOT),)
     assert reword_text(f"see {spelling}, please", known, CWD, FOLDERS) == f"see {SHOT}, please"

@@ -1,4 +1,5 @@
-"""Where a path ends and what stands round it, to the character; and how much is searched, to the unit."""
+"""Tests of the edges of the path rewriter: the exact end of a path, the characters around it, and the bound of the
+work."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import json
 
 import pytest
 from isthmus.core.files.calls import path_rewriter
-from isthmus.core.files.calls.path_rewriter import WORK_MAX, Known, reword_result, reword_text
+from isthmus.core.files.calls.path_rewriter import WORK_MAX, KnownPath, reword_result, reword_text
 
 CWD = "/W/ws"
 FOLDERS = ("/W/ws", "/W/in", "/W/out", "/W")
 SHOT, DONE, DEEP = "artifact://s/a.png", "artifact://s/done", "artifact://s/d.txt"
-KNOWN = (Known(("/W/ws/a.png",), SHOT), Known(("/W/ws/done",), DONE), Known(("/W/ws/sub/d.txt",), DEEP))
+KNOWN = (KnownPath(("/W/ws/a.png",), SHOT), KnownPath(("/W/ws/done",), DONE), KnownPath(("/W/ws/sub/d.txt",), DEEP))
 
 
 def reword(text: str) -> str:
@@ -20,7 +21,7 @@ def reword(text: str) -> str:
 
 @pytest.mark.parametrize("pair", ['""', "''", "``", "“”", "‘’", "<>"])
 def test_a_bare_word_is_a_file_in_quotation_marks_only(pair: str) -> None:
-    """That are a pair, and with nothing else between them."""
+    """The marks must be a pair, with nothing else between them."""
     opening, closing = pair
     assert reword(f"is {opening}done{closing} now") == f"is {opening}{DONE}{closing} now"
     for odd in (f"{opening}done", f"done{closing}", f"{opening}done {closing}", f"{opening} done{closing}"):
@@ -64,14 +65,14 @@ def test_the_target_of_a_link_goes_to_its_bracket(text: str, reworded: str) -> N
 
 @pytest.mark.parametrize(("length", "is_within"), [(0, True), (253, True), (254, False), (255, False)])
 def test_a_target_is_looked_for_256_characters_back(length: int, is_within: bool) -> None:
-    """What is longer is no target of a link."""
+    """A longer text is no link target."""
     text = "[x](" + "y" * length + " a.png"
     assert reword(text) == (text if is_within else text.replace("a.png", SHOT))
 
 
 @pytest.mark.parametrize("character", [*list("~/\\%0$@+=-."), "%20", "\\/", "..", ".../", "-x", "---x", ".x"])
-def test_what_makes_a_path_longer(character: str) -> None:
-    """Escapes, further names and suffixes do, where something of theirs follows; a mark at the end does not."""
+def test_the_characters_that_continue_a_path(character: str) -> None:
+    """Escapes, further names and suffixes make it longer if something of theirs follows. A mark at the end does not."""
     longer = {"~", "/", "0", "%20", "\\/", ".../", "-x", "---x", ".x"}
     text = f"/W/ws/a.png{character}"
     assert (reword(text) == f"{SHOT}{character}") is (character not in longer), reword(text)
@@ -92,22 +93,22 @@ def texts_of(made: bytes) -> list[str]:
     return [block["text"] for block in json.loads(made)["content"]]
 
 
-def test_a_bare_name_that_may_be_anothers_is_known_by_its_folder() -> None:
-    """From the working directory, or with a dot before it; not by a detour."""
-    known = (Known(("/W/ws/sub/d.txt",), DEEP, has_name=False), Known(("/W/out/e.txt",), DONE, has_name=False))
+def test_an_ambiguous_name_is_known_by_its_folder() -> None:
+    """The folder is relative to the working directory, or has a dot before it. A detour does not count."""
+    known = (KnownPath(("/W/ws/sub/d.txt",), DEEP, has_name=False), KnownPath(("/W/out/e.txt",), DONE, has_name=False))
     text = "d.txt sub/d.txt ./sub/d.txt ../out/e.txt ./../out/e.txt e.txt"
     assert reword_text(text, known, CWD) == f"d.txt {DEEP} {DEEP} {DONE} ./../out/e.txt e.txt"
 
 
 def test_the_longest_folder_counts() -> None:
-    """Whichever of the files is known first."""
-    short, long = Known(("/b/a.png",), "artifact://short"), Known(("/x!/b/a.png",), "artifact://long")
+    """The order of the known files does not matter."""
+    short, long = KnownPath(("/b/a.png",), "artifact://short"), KnownPath(("/x!/b/a.png",), "artifact://long")
     for known in ((short, long), (long, short)):
         assert reword_text("/x!/b/a.png /b/a.png", known, CWD) == "artifact://long artifact://short"
 
 
 @pytest.mark.parametrize("folders", [("/",), ("/.",)])
-def test_the_root_is_no_folder_of_anybodys(folders: tuple[str, ...]) -> None:
+def test_the_root_is_no_folder(folders: tuple[str, ...]) -> None:
     assert reword_text("see /etc/x, / and //", (), CWD, folders) == "see /etc/x, / and //"
 
 
@@ -122,8 +123,8 @@ def test_a_folder_is_as_seen_from_the_working_directory(cwd: str, way: str) -> N
     "spelling", [r"\/W\/ws\/é \"x\".png", r"\/W\/ws\/\u00e9 \"x\".png", "/W/ws/%C3%A9%20%22x%22.png", '/W/ws/é "x".png']
 )
 def test_a_name_is_found_by_itself_however_it_is_escaped(spelling: str) -> None:
-    """Without any folder being known."""
-    known = (Known(('/W/ws/é "x".png',), SHOT),)
+    """No folder is known here."""
+    known = (KnownPath(('/W/ws/é "x".png',), SHOT),)
     assert reword_text(f"see {spelling}, please", known, CWD) == f"see {SHOT}, please"
 
 
@@ -134,8 +135,8 @@ def test_escapes_hide_nothing_in_a_result() -> None:
 
 
 def test_a_path_that_is_no_text_is_found_nowhere() -> None:
-    """And hinders nobody: file systems have such names."""
-    known = (Known(("/W/ws/\ud800 .png",), DONE), *KNOWN[:1])
+    """File systems have such names. They do not affect other paths."""
+    known = (KnownPath(("/W/ws/\ud800 .png",), DONE), *KNOWN[:1])
     assert texts_of(reword_result(result("a.png ?.png"), known, CWD, FOLDERS, None)) == [f"{SHOT} ?.png"]
 
 
@@ -149,8 +150,8 @@ def test_a_path_that_is_no_text_is_found_nowhere() -> None:
         (["/W/ws/a.png", "/W/ws/a.png"], '"/W/ws/a.png"', f'"{SHOT}"'),
     ],
 )
-def test_a_text_is_kept_with_what_it_repeats(structured: object, text: str, made: str) -> None:
-    """A schema keeps the strings; a text of any other value is one like any."""
+def test_a_text_that_repeats_kept_strings_is_kept(structured: object, text: str, made: str) -> None:
+    """The schema keeps the strings, and so the text with the same JSON. A text of any other value is reworded."""
     whole = {"content": [{"type": "text", "text": text}], "structuredContent": structured}
     schema = b'{"items":{"maxLength":12}}'
     assert texts_of(reword_result(json.dumps(whole).encode(), KNOWN, CWD, FOLDERS, schema)) == [made]
@@ -164,7 +165,7 @@ def test_a_text_of_another_value_is_reworded_by_itself() -> None:
 
 
 STRING, HIT = 256, 8000
-"""What each string and each occurrence of a name costs beside the search itself, as measured."""
+"""The measured cost of each string and of each occurrence of a name, beside the search itself."""
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -178,11 +179,11 @@ STRING, HIT = 256, 8000
 def test_work_is_counted_by_the_character_and_the_name(
     text: str, half: str, whole: str, later: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With just enough of it all is done, and with one unit less, all but the last step: that of relative paths.
+    """A bound that is just enough allows all steps. One unit less leaves out the last step, that of relative paths.
 
-    Both times that a text is searched, the name is there twice; before each occurrence some work must be left.
+    Each of the two searches of a text finds the name twice, and before each occurrence some work must be left.
     """
-    known = (Known(("/W/ws/a.png",), SHOT),)
+    known = (KnownPath(("/W/ws/a.png",), SHOT),)
     each = (len(text) + STRING) + 2 * HIT + (len(half) + STRING) + 2 * HIT
     for missing, last in ((0, whole), (1, half)):
         monkeypatch.setattr(path_rewriter, "WORK_MAX", count * each - later * HIT + 1 - missing)
@@ -192,20 +193,20 @@ def test_work_is_counted_by_the_character_and_the_name(
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_folders_are_work_too(missing: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each that is looked for is a name."""
+    """Each folder counts as a name."""
     text, after = "in /W/out/x, y", "in ../out/x, y"
     folders = ("/W/ws", "/W/out")
-    forms = 2 * len(folders)  # as it is, and as it is escaped within JSON
+    forms = 2 * len(folders)  # plain, and escaped within JSON
     monkeypatch.setattr(path_rewriter, "WORK_MAX", forms * (len(text) + STRING) + 1 - missing)
     assert texts_of(reword_result(result(text), (), CWD, folders, None)) == [text if missing else after]
 
 
 def test_the_bound_itself() -> None:
-    """So many characters, times the names: less than a second."""
+    """The bound counts characters times names, and takes less than a second."""
     assert WORK_MAX == 268_435_456
 
 
-def test_of_two_keys_that_would_be_one_the_first_is_reworded() -> None:
+def test_the_first_of_two_keys_that_would_be_equal_is_reworded() -> None:
     structured = {"/W/ws/a.png": 1, "file:///W/ws/a.png": 2, "n": {"file:///W/ws/a.png": 3, "/W/ws/a.png": 4}}
     made = reword_result(json.dumps({"structuredContent": structured}).encode(), KNOWN, CWD, (), None)
     assert json.loads(made)["structuredContent"] == {

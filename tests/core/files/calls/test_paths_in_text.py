@@ -1,4 +1,5 @@
-"""Paths are found in the texts of real servers, with every reading they allow, and never in a URL."""
+"""Tests of paths in text: they are found in texts of real servers, with every reading that they allow, and never in a
+URL."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from isthmus.core.files.calls.paths_in_text import (
 
 
 def candidates(text: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Every spelling of every mention, in order."""
+    """The readings of all mentions, in order."""
     return tuple(dict.fromkeys(reading for found in mentions(text, patterns) for reading in found))
 
 
@@ -96,7 +97,7 @@ def test_no_part_of_a_url_is_a_path(text: str) -> None:
     assert candidates(text, ()) == ()
 
 
-# Texts of released servers (Playwright, Word, Pandoc, filesystem), run in /srv/case/ws.
+# Texts of released servers (Playwright, Word, Pandoc, filesystem), which ran in /srv/case/ws.
 @pytest.mark.parametrize(
     ("text", "written"),
     [
@@ -131,12 +132,12 @@ def test_no_part_of_a_url_is_a_path(text: str) -> None:
         ("Document copied to report_copy.docx", ["/srv/case/ws/report_copy.docx"]),
     ],
 )
-def test_what_real_servers_wrote_is_found(text: str, written: list[str]) -> None:
+def test_files_in_texts_of_real_servers_are_found(text: str, written: list[str]) -> None:
     found = {posixpath.normpath(posixpath.join("/srv/case/ws", path)) for path in candidates(text, ())}
     assert found >= set(written)
 
 
-def test_what_a_pattern_found_is_its_path_then_its_first_group_then_all_of_it() -> None:
+def test_a_match_is_its_path_group_or_its_first_group_or_all_of_it() -> None:
     text = "one=/a/1.txt two=/a/2.txt"
     assert candidates(text, (r"one=(?P<path>\S+)",)) == ("/a/1.txt",)
     assert candidates(text, (r"two=(\S+)", r"one=(\S+)")) == ("/a/2.txt", "/a/1.txt")
@@ -206,7 +207,7 @@ def test_a_whole_string_reads_as_a_path(text: str) -> None:
         "/a\0", "/" + "a" * PATH_MAX_CHARS, "1.5 ", "and/or",
     ],
 )  # fmt: skip
-def test_other_strings_do_not(text: str) -> None:
+def test_other_strings_do_not_read_as_paths(text: str) -> None:
     assert not reads_as_path(text)
 
 
@@ -217,7 +218,7 @@ HOSTILE = [
 
 
 def cost_s(pattern: str, text: str) -> float:
-    """Processor time of searching a text, the least of three."""
+    """The processor time of searching a text, the least of three runs."""
     compiled = re.compile(pattern)
     times = []
     for _ in range(3):
@@ -230,7 +231,7 @@ def cost_s(pattern: str, text: str) -> float:
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_the_cost_of_a_search_grows_with_the_text_and_no_faster(piece: str) -> None:
-    """Eight times the text costs about eight times as much; were the cost quadratic, it would be sixty-four times."""
+    """Eight times the text costs about eight times as much. A quadratic search would cost sixty-four times as much."""
     size = TEXT_MAX_CHARS // 8
     for pattern in DEFAULT_PATTERNS:
         short, long = (cost_s(pattern, (piece * (n // len(piece) + 1))[:n]) for n in (size // 8, size))
@@ -261,6 +262,6 @@ def test_a_piece_of_text_has_these_readings(text: str, expected: list[str]) -> N
 
 
 def test_only_so_many_layers_are_peeled() -> None:
-    """What is wrapped deeper is read as it stands, without the outer ones."""
+    """A path that is wrapped deeper keeps the inner layers."""
     assert spellings("(" * 16 + "a.txt" + ")" * 16)[0] == "a.txt"
     assert spellings("(" * 17 + "a.txt" + ")" * 17)[0] == "(a.txt)"

@@ -1,4 +1,4 @@
-"""Each reading of a piece of text, exactly: what is peeled, decoded, cut off and replaced, and what is left alone."""
+"""Tests of the readings of a piece of text: what is peeled, decoded, cut off and replaced, and what is left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRAILING = ".,;:!?\"'`”’»…。，、；：！？）】」』》"
 
 @pytest.mark.parametrize("letter", string.ascii_letters + string.digits + "_-+@é報")
 def test_no_letter_is_punctuation(letter: str) -> None:
-    """At its beginning, in it and at its end a path may have any."""
+    """A path may begin with any letter, contain it, and end with it."""
     for path in (f"{letter}a/b{letter}c/d{letter}", letter, letter * 2, f"/{letter}"):
         assert spellings(path)[0] == path
         assert spellings(f"'{path}'.")[0] == path
@@ -29,7 +29,7 @@ def test_no_letter_is_punctuation(letter: str) -> None:
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("path", ["a.txt", "ab", "a", "/x y/z"])
 def test_each_pair_of_quotes_and_brackets_is_peeled(pair: str, path: str) -> None:
-    """As often as it stands there, with the space within; the text as it stands is a reading after it."""
+    """Each layer is peeled, with the space within. The unpeeled text is a later reading."""
     first, last = pair
     assert spellings(f"{first}{path}{last}")[0] == path
     assert spellings(f"{first} {path} {last}")[0] == path
@@ -45,8 +45,7 @@ def test_each_mark_behind_a_path_is_peeled(mark: str) -> None:
 
 @pytest.mark.parametrize("pair", ["()", "[]", "{}", "<>"])
 def test_a_bracket_that_is_not_a_paths_own_is_peeled(pair: str) -> None:
-    """One that closes what the path opened stays, and so does one that is closed in it; of more than it opened one is
-    taken."""
+    """A bracket that the path opened or closed itself stays. One too many is peeled."""
     first, last = pair
     assert spellings(f"/a{first}1{last}")[0] == f"/a{first}1{last}"
     assert spellings(f"/a{first}1{last}{last}")[0] == f"/a{first}1{last}"
@@ -58,7 +57,7 @@ def test_a_bracket_that_is_not_a_paths_own_is_peeled(pair: str) -> None:
 
 @pytest.mark.parametrize("mark", ['"', "'", "`", "“", "‘", "«", "<"])
 def test_a_quote_that_nothing_closes_is_peeled(mark: str) -> None:
-    """With the space behind it."""
+    """The space behind it is peeled too."""
     assert spellings(f"{mark}/a/b")[0] == "/a/b"
     assert spellings(f"{mark} /a/b")[0] == "/a/b"
 
@@ -66,7 +65,7 @@ def test_a_quote_that_nothing_closes_is_peeled(mark: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # Escaped, or just with a percent sign in it.
+        # Percent escapes, and a plain percent sign.
         ("a%20b", ["a%20b", "a b"]),
         ("100%", ["100%"]),
         ("a%00b", ["a%00b"]),
@@ -76,10 +75,10 @@ def test_a_quote_that_nothing_closes_is_peeled(mark: str) -> None:
         ("/b/c.txt:12:3", ["/b/c.txt:12:3", "/b/c.txt"]),
         ("/b/c:d", ["/b/c:d"]),
         ("/b/c:12:d", ["/b/c:12:d"]),
-        # Of the other kind of system.
+        # Windows paths.
         (r"C:\a\b", [r"C:\a\b", "C:/a/b"]),
         (r"a\b", [r"a\b", "a/b"]),
-        # Run on in a script without spaces.
+        # Text that continues in a script without spaces.
         ("/a.png已保存", ["/a.png已保存", "/a.png"]),
         # Links.
         ("[a](b)", ["b"]),
@@ -105,7 +104,7 @@ def test_a_quote_that_nothing_closes_is_peeled(mark: str) -> None:
         ("file:///a/file:b", ["/a/file:b"]),
         ("file:///a%00b", []),
         ("file:", ["file"]),
-        # On the web, and other schemes.
+        # URLs, and other schemes.
         ("http://h/a", []),
         ("x-y.z+1:a", []),
         (r"ab:\c", [r"ab:\c", "ab:/c"]),
@@ -118,13 +117,13 @@ def test_a_quote_that_nothing_closes_is_peeled(mark: str) -> None:
     ],
 )
 def test_the_readings_of_a_piece_of_text(text: str, expected: list[str]) -> None:
-    """All of them, likeliest first, and each once."""
+    """All readings are compared, the likeliest first, and each once."""
     assert spellings(text) == expected
 
 
 @pytest.mark.parametrize("sign", ["\0", "\n", "\r"])
-def test_a_sign_that_no_path_has_makes_it_none(sign: str) -> None:
-    """Wherever it is; no other letter does."""
+def test_a_text_with_a_line_end_or_null_is_no_path(sign: str) -> None:
+    """The position of the character does not matter, and no other character has that effect."""
     for text in (f"/a{sign}b", f"./{sign}b"):
         assert not reads_as_path(text)
         assert spellings(text) == []
@@ -148,8 +147,8 @@ def test_a_whole_string_is_a_path_up_to_so_many_letters_and_words(text: str, rea
 
 
 def test_a_text_is_searched_in_full_up_to_a_size_and_beyond_at_both_ends() -> None:
-    """The middle of the longest text that is searched in full is found; of one letter more, what crosses the middle is
-    two pieces, on lines of their own."""
+    """A path in the middle of the longest text that is searched in full is found. In a longer text, the path across the
+    middle becomes two pieces on lines of their own."""
     path = "/dir/middle.txt"
     half = TEXT_MAX_CHARS // 2
     whole = " " * (half - 7) + path
@@ -161,8 +160,8 @@ def test_a_text_is_searched_in_full_up_to_a_size_and_beyond_at_both_ends() -> No
     assert mentions("/1.txt" + " " * (half - 6) + "/2.txt" + " " * (half - 5), (r"/\S+",)) == [("/1.txt",)]
 
 
-def test_what_was_met_before_leaves_room_for_what_was_not() -> None:
-    """It is left out and not counted, and what follows it is found."""
+def test_repeated_mentions_do_not_count_against_the_bound() -> None:
+    """A repeated mention is left out and not counted."""
     text = "/a/1.txt /a/1.txt /a/2.txt /a/1.txt /a/3.txt"
     assert mentions(text, (r"/a/\S+",)) == [("/a/1.txt",), ("/a/2.txt",), ("/a/3.txt",)]
     many = " ".join(f"/a/{n // 2}.txt" for n in range(4 * CANDIDATES_MAX))
@@ -181,6 +180,6 @@ def test_what_was_met_before_leaves_room_for_what_was_not() -> None:
         (r"(?P<other>at)", "at"),
     ],
 )
-def test_of_a_match_its_path_is_read_else_its_first_group_else_all_of_it(pattern: str, found: str) -> None:
-    """A group that took no part is as one that is not there."""
+def test_the_path_group_of_a_match_is_read_or_its_first_group_or_all_of_it(pattern: str, found: str) -> None:
+    """A group that did not match counts as absent."""
     assert mentions("at /b", (pattern,)) == [(found,)]

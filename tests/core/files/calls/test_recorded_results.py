@@ -1,7 +1,7 @@
-"""Answers of released servers, recorded: every file they made is taken in, nothing of their own, and no path of theirs
-is left in what they said.
+"""Tests of recorded results of released servers: each file that they made becomes an artifact, no file of their own
+does, and no path of theirs is left in the results.
 
-The disk is made up from what changed at each call; what looks at it, and decides what to take, is as plain as can be.
+The disk is made up from the changes of each call. The survey of it, and the choice of files, are as plain as possible.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from isthmus.core.base.effects import SeenFile
 from isthmus.core.base.plan import AutoFiles
+from isthmus.core.base.storage import SeenFile
 from isthmus.core.files.calls.claims import claims_of
-from isthmus.core.files.calls.path_rewriter import Known, reword_result
-from isthmus.core.files.calls.workspace_files import Ledger, is_finished
+from isthmus.core.files.calls.path_rewriter import KnownPath, reword_result
+from isthmus.core.files.calls.workspace_files import KnownFiles, is_finished
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*.jsonl"))
 ROOT = "/srv/isthmus/w1"
@@ -25,7 +25,7 @@ CWD, AREAS = f"{ROOT}/ws", (f"{ROOT}/ws", f"{ROOT}/out", f"{ROOT}/in")
 
 
 class Disk:
-    """What is where: sizes, and the number of the call that wrote it last."""
+    """The files at each path: their sizes, and the number of the call that wrote each last."""
 
     def __init__(self) -> None:
         self.files: dict[str, tuple[int, int]] = {
@@ -33,7 +33,7 @@ class Disk:
         }
 
     def write(self, number: int, changed: dict[str, int], found: list[str]) -> None:
-        for path in found:  # written between two calls, or a folder
+        for path in found:  # files written between two calls, or folders
             self.files[path if "." in posixpath.basename(path) else f"{path}/held.jpeg"] = (1, number)
         self.files.update((path, (size, number)) for path, size in changed.items())
 
@@ -54,10 +54,10 @@ def steps_of(sample: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
-def test_all_that_servers_wrote_is_taken_and_none_of_their_paths_shown(sample: Path) -> None:
-    disk, ledger = Disk(), Ledger(1000)
-    ledger.begin(disk.listed())
-    taken_ever: dict[str, str] = {}
+def test_each_file_of_real_servers_is_taken_and_no_path_is_shown(sample: Path) -> None:
+    disk, known_files = Disk(), KnownFiles(1000)
+    known_files.begin(disk.listed())
+    uris: dict[str, str] = {}
     for number, step in enumerate(steps_of(sample), 1):
         disk.write(number, step["changed"], step["found"])
         result = json.dumps(step["result"]).encode()
@@ -69,21 +69,21 @@ def test_all_that_servers_wrote_is_taken_and_none_of_their_paths_shown(sample: P
             found = next((files for files in places if files), [])
             assert found or is_guess, f"{spellings} would be missed"
             named += found
-        listed = ledger.changed(disk.listed(), AREAS) if claims.wants_areas else []
-        new = [file for file in named if not ledger.knows(file) and is_finished(file)]
+        listed = known_files.changed(disk.listed(), AREAS) if claims.wants_areas else []
+        new = [file for file in named if not known_files.knows(file) and is_finished(file)]
         taken = dict.fromkeys(file.path for file in [*new, *listed])
         for path in taken:
             assert path.startswith(AREAS)
             assert disk.files[path][0] > 0
-            ledger.note(disk.seen(path), aid=str(number))
-            taken_ever[path] = f"artifact://sessions/s/{number}/x"
+            known_files.note(disk.seen(path), aid=str(number))
+            uris[path] = f"artifact://sessions/s/{number}/x"
         for pattern in step["expect"]:
             assert any(fnmatchcase(path, pattern) or path.startswith(f"{pattern}/") for path in taken), pattern
-        known = [Known((path,), uri) for path, uri in taken_ever.items()]
+        known = [KnownPath((path,), uri) for path, uri in uris.items()]
         reworded = reword_result(result, known, CWD, (*AREAS, ROOT), None)
         assert ROOT.encode() not in reworded
         for path in taken:
-            assert posixpath.basename(path).encode() not in result or taken_ever[path].encode() in reworded
+            assert posixpath.basename(path).encode() not in result or uris[path].encode() in reworded
         assert reword_result(reworded, known, CWD, (*AREAS, ROOT), None) == reworded
 
 

@@ -1,4 +1,4 @@
-"""What each assertion of a schema lets become of a string, one rule at a time, on both sides of its bound."""
+"""Tests of the rules for strings in a schema: each assertion on both sides of its bound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isthmus.core.files.calls.schema_strings import Path, StringRules
 
 
 def allows(schema: object, value: object = "a", path: Path = (), *, new: str = "abc") -> bool:
-    """Whether the string at `path` may become `new`."""
+    """True if the string at `path` may become `new`."""
     old = value
     for step in path:
         old = old[step]  # type: ignore[index]
@@ -29,7 +29,7 @@ def allows(schema: object, value: object = "a", path: Path = (), *, new: str = "
         ({"enum": ["abc", "b"]}, "abc", False),
         ({"enum": ["a", "abc"]}, "abc", True),
         ({"enum": ["b"]}, "abc", True),
-        ({"enum": {"a": "abc"}}, "abc", True),  # no list: it says nothing of either
+        ({"enum": {"a": "abc"}}, "abc", True),  # no list, so it applies to neither
         ({"minLength": 1}, "abc", True),
         ({"minLength": 2}, "abc", False),
         ({"minLength": 3}, "abc", False),
@@ -57,7 +57,7 @@ def allows(schema: object, value: object = "a", path: Path = (), *, new: str = "
         ({"pattern": 1}, "abc", False),
     ],
 )
-def test_an_assertion_must_say_the_same_of_both(schema: object, new: str, is_allowed: bool) -> None:
+def test_an_assertion_must_accept_both_strings_or_neither(schema: object, new: str, is_allowed: bool) -> None:
     assert allows(schema, new=new) is is_allowed
 
 
@@ -159,7 +159,7 @@ TIGHT = {"maxLength": 1}
         ({"allOf": [1, {}]}, False),
     ],
 )
-def test_all_that_applies_to_the_same_place_has_its_say(schema: object, is_allowed: bool) -> None:
+def test_each_subschema_of_the_same_place_counts(schema: object, is_allowed: bool) -> None:
     assert allows(schema) is is_allowed
 
 
@@ -172,7 +172,7 @@ def test_all_that_applies_to_the_same_place_has_its_say(schema: object, is_allow
         ({"properties": {"q": {}}, "additionalProperties": TIGHT}, False),
         ({"additionalProperties": TIGHT}, False),
         ({"properties": ["p"]}, True),
-        ({"patternProperties": {"z": TIGHT}}, False),  # whether it applies is not asked
+        ({"patternProperties": {"z": TIGHT}}, False),  # whether it applies is not examined
         ({"properties": {"p": {}}, "patternProperties": {"z": TIGHT}}, False),
         ({"unevaluatedProperties": TIGHT}, False),
         ({"properties": {"p": {}}, "unevaluatedProperties": TIGHT}, False),
@@ -212,7 +212,7 @@ def test_an_item_is_judged_by_what_could_apply_to_it(schema: object, is_allowed:
     ("schema", "items", "is_allowed"),
     [
         ({"uniqueItems": True}, ["a", "b"], True),
-        ({"uniqueItems": True}, ["a", "a"], True),  # they become one, and were one before
+        ({"uniqueItems": True}, ["a", "a"], True),  # they become equal, and were equal before
         ({"uniqueItems": True}, ["a", "abc"], False),
         ({"uniqueItems": False}, ["a", "abc"], True),
         ({"uniqueItems": True}, ["a", 1, None], True),
@@ -230,7 +230,7 @@ def test_another_item_may_become_the_same() -> None:
 
 
 def test_below_items_that_must_differ_nothing_changes() -> None:
-    """Whether objects stay different is not looked at."""
+    """The proxy does not examine whether objects stay different."""
     schema = {"properties": {"l": {"uniqueItems": True}}}
     assert not allows(schema, {"l": [{"p": "a"}]}, ("l", 0, "p"))
     assert not allows(schema, {"l": [["a"]]}, ("l", 0, 0))
@@ -239,7 +239,7 @@ def test_below_items_that_must_differ_nothing_changes() -> None:
     assert allows({"uniqueItems": True}, {"l": {"p": "a"}}, ("l", "p"))
 
 
-def test_lists_of_one_value_are_told_apart() -> None:
+def test_lists_of_one_value_are_independent() -> None:
     rules = StringRules(
         b'{"additionalProperties":{"uniqueItems":true}}', {"l": ["a", "b"], "m": ["c", "d"]}, lambda text: text + "d"
     )
@@ -253,7 +253,7 @@ def test_without_a_schema_everything_may_change() -> None:
 
 
 @pytest.mark.parametrize("schema", [b"{", b"", b"[" * 100_000])
-def test_with_one_that_cannot_be_read_nothing_may(schema: bytes) -> None:
+def test_with_an_unreadable_schema_nothing_may_change(schema: bytes) -> None:
     assert not StringRules(schema, "a", lambda text: "b").allow((), "a")
 
 
@@ -266,11 +266,11 @@ def test_with_one_that_cannot_be_read_nothing_may(schema: bytes) -> None:
             {"p": "a"},
             ("p",),
             3,
-        ),  # itself, what it says of `p`, and of what nothing else does
+        ),  # the schema, that of `p`, and the one for other members
         ({"properties": {"p": {"allOf": [{}, {}]}}}, {"p": "a"}, ("p",), 5),
     ],
 )
-def test_subschemas_are_looked_at_so_often_only(
+def test_the_number_of_examined_subschemas_is_bounded(
     schema: object, value: object, path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_strings, "STEPS_MAX", steps)
@@ -291,10 +291,10 @@ def test_subschemas_are_looked_at_so_often_only(
         ("file-path", ("", "a", "b c", "ä\n", "in/FAQ"), ()),
     ],
 )
-def test_a_form_that_is_known_is_kept_or_missed_by_both(
+def test_a_known_format_must_hold_for_both_strings_or_neither(
     name: str, fits: tuple[str, ...], fails: tuple[str, ...]
 ) -> None:
-    """Of each that is known: one that has it may become any other that has it, and none that has not."""
+    """A string of a known format may become any other of that format, and none without it."""
     schema = {"format": name}
     for before in (*fits, *fails):
         for after in (*fits, *fails):
@@ -303,5 +303,5 @@ def test_a_form_that_is_known_is_kept_or_missed_by_both(
 
 
 @pytest.mark.parametrize("name", ["uriQ", "URI", "date-time", "email", "", "regex"])
-def test_a_form_that_is_not_known_is_kept_by_nothing(name: str) -> None:
+def test_an_unknown_format_allows_no_change(name: str) -> None:
     assert not allows({"format": name}, "a", new="b")

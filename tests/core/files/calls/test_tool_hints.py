@@ -1,4 +1,4 @@
-"""What tool lists, and refusals, say of files."""
+"""Tests of tool hints: what lists of tools and error results reveal about files."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def string(**more: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("odd", [[], {}, 7, None, [["uri"]]])
 @pytest.mark.parametrize("name", ["format", "pattern", "description", "type", "items", "anyOf", "$ref", "properties"])
-def test_a_schema_may_hold_anything_anywhere(name: str, odd: object) -> None:
-    """What is no keyword's value says nothing, and is no reason to fail."""
+def test_invalid_values_of_keywords_are_ignored(name: str, odd: object) -> None:
+    """An invalid value of a keyword gives no hint, and no error."""
     schema = {**string(), name: odd}
     assert not hints({"path": schema}).wants_uri("path", "path")
     takes_files(json.dumps({"inputSchema": {"properties": {"path": schema}}}).encode())
 
 
-# --- Which arguments want a URI -------------------------------------------------------------------------------------
+# --- Arguments that want a URI ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_schema_may_hold_anything_anywhere(name: str, odd: object) -> None:
         (5, False),
     ],
 )
-def test_the_schema_tells(schema: object, wants: bool) -> None:
+def test_the_schema_decides(schema: object, wants: bool) -> None:
     tool = {
         "name": "t",
         "inputSchema": {
@@ -84,7 +84,7 @@ def test_the_schema_tells(schema: object, wants: bool) -> None:
         ("urls_file", False), ("", False), ("Puri", False),
     ],
 )  # fmt: skip
-def test_the_name_tells_where_the_schema_does_not(key: str, wants: bool) -> None:
+def test_the_name_decides_if_the_schema_does_not(key: str, wants: bool) -> None:
     assert Hints().wants_uri(key, key) is wants
     assert hints({key: string()}).wants_uri(f"o.{key}[0]", key) is wants
     assert not hints({key: string(description="a local path")}).wants_uri(key, key)
@@ -108,11 +108,11 @@ def test_nested_arguments_are_known_by_their_labels() -> None:
         ("Takes URIs", {"p": string()}, False),
     ],
 )
-def test_the_tools_description_tells_of_an_only_argument(about: str, properties: object, wants: bool) -> None:
+def test_the_tools_description_decides_for_its_only_argument(about: str, properties: object, wants: bool) -> None:
     assert hints(properties, description=about).wants_uri("p", "p") is wants
 
 
-# --- What else is told ----------------------------------------------------------------------------------------------
+# --- Other hints ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_tools_description_tells_of_an_only_argument(about: str, properties:
         ([], False),
     ],
 )
-def test_harmless_is_what_says_so(annotations: object, is_harmless: bool) -> None:
+def test_a_tool_is_harmless_if_its_annotations_say_so(annotations: object, is_harmless: bool) -> None:
     assert hints(annotations=annotations).is_harmless is is_harmless
     assert not hints().is_harmless
 
@@ -148,7 +148,7 @@ def test_tools_without_a_readable_name_are_left_out() -> None:
 @pytest.mark.parametrize(
     "page", [b"", b"5", b"{}", b'{"tools":{}}', b'{"tools":[', b'{"tools":[],"tools":[]}', b"\xff"]
 )
-def test_pages_of_another_shape_say_nothing(page: bytes) -> None:
+def test_pages_of_another_shape_give_no_hints(page: bytes) -> None:
     assert read_hints(page) == {}
 
 
@@ -179,8 +179,8 @@ JSON = st.recursive(
 @given(
     tools=st.lists(st.fixed_dictionaries({"name": st.just("t"), "inputSchema": JSON}) | JSON, max_size=3), other=JSON
 )
-def test_no_shape_disturbs(tools: list[Any], other: Any) -> None:
-    """Whatever a server sends, there is an answer."""
+def test_pages_of_any_shape_can_be_read(tools: list[Any], other: Any) -> None:
+    """Any message of a server gives an answer without an error."""
     page = json.dumps({"tools": tools}).encode()
     for found in read_hints(page).values():
         assert found.wants_uri("a", "a") in (True, False)
@@ -192,7 +192,7 @@ def test_no_shape_disturbs(tools: list[Any], other: Any) -> None:
     )
 
 
-# --- Refusals -------------------------------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
 def refusal(text: str, *, is_error: bool = True) -> bytes:
@@ -217,7 +217,7 @@ MARKITDOWN = (
         "/w/in/t.csv must be a file:// path",
     ],
 )
-def test_a_refusal_of_a_path_is_told(text: str) -> None:
+def test_an_error_about_a_path_as_uri_is_recognized(text: str) -> None:
     assert says_uri(refusal(text), ["/w/in/other", "/w/in/t.csv"])
     assert not says_uri(refusal(text), [])
     assert not says_uri(refusal(text, is_error=False), ["/w/in/t.csv"])
@@ -235,7 +235,7 @@ def test_a_refusal_of_a_path_is_told(text: str) -> None:
         "",
     ],
 )
-def test_another_error_is_none(text: str) -> None:
+def test_another_error_is_not_recognized(text: str) -> None:
     assert not says_uri(refusal(text), ["/w/in/t.csv"])
 
 
@@ -244,7 +244,7 @@ def test_only_errors_of_a_result_count() -> None:
         assert not says_uri(result, ["/x", ""])
 
 
-# --- Tools that may take files --------------------------------------------------------------------------------------
+# --- Tools that may take files ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -270,12 +270,12 @@ def test_only_errors_of_a_result_count() -> None:
         ({}, False),
     ],
 )
-def test_tools_that_speak_of_files_may_take_them(properties: object, takes: bool) -> None:
+def test_tools_that_name_files_may_take_them(properties: object, takes: bool) -> None:
     assert takes_files(json.dumps({"name": "t", "inputSchema": {"properties": properties}}).encode()) is takes
 
 
 @pytest.mark.parametrize("tool", [b"", b"5", b"{}", b'{"inputSchema":true}', b'{"inputSchema":{"properties":5}}'])
-def test_others_do_not(tool: bytes) -> None:
+def test_tools_without_a_readable_schema_take_no_files(tool: bytes) -> None:
     assert not takes_files(tool)
 
 
@@ -292,7 +292,7 @@ def test_others_do_not(tool: bytes) -> None:
     ],
 )
 def test_references_are_followed_within_the_schema(reference: str, wants: bool) -> None:
-    """To the table that they name, and to no other."""
+    """A reference is looked up only in the table that it names."""
     uri = string(format="uri")
     schema = {
         "properties": {"p": {"$ref": reference}},

@@ -1,4 +1,5 @@
-"""How far schemas and refusals are read for hints, and every word and place that counts."""
+"""Tests of the bounds of tool hints: how much of schemas and error results is read, and which words and places
+count."""
 
 from __future__ import annotations
 
@@ -29,16 +30,16 @@ def string(**more: object) -> dict[str, object]:
 URI = string(format="uri")
 
 
-# --- What says so ---------------------------------------------------------------------------------------------------
+# --- Evidence ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["uri", "uri-reference", "iri", "iri-reference", "url"])
-def test_every_format_of_uris_says_so(name: str) -> None:
+def test_each_uri_format_wants_a_uri(name: str) -> None:
     assert verdicts({"p": string(format=name)}) == {"p": True}
 
 
 @pytest.mark.parametrize("name", ["uris", "uri-template", "path", "URI", ""])
-def test_no_other_format_says_anything(name: str) -> None:
+def test_other_formats_give_no_hint(name: str) -> None:
     assert verdicts({"p": string(format=name)}) == {}
 
 
@@ -47,8 +48,8 @@ def test_each_kind_of_choice_is_looked_into(choice: str) -> None:
     assert verdicts({"p": {choice: [{"type": "null"}, URI]}}) == {"p": True}
 
 
-def test_who_wants_a_uri_anywhere_wants_one() -> None:
-    """A path beside it is one more form; and the tool's own words decide only where the schema does not."""
+def test_an_argument_with_any_uri_alternative_wants_a_uri() -> None:
+    """A path beside it is an alternative. The description of the tool decides only where the schema does not."""
     path = string(description="a path")
     assert verdicts({"p": {"anyOf": [URI, path]}}) == {"p": True}
     assert verdicts({"p": {"anyOf": [path, URI]}}) == {"p": True}
@@ -68,33 +69,33 @@ def test_who_wants_a_uri_anywhere_wants_one() -> None:
     ],
 )
 def test_an_argument_is_judged_by_its_own_name(properties: dict[str, Any], expected: bool) -> None:
-    """Not by that of what it lies in."""
+    """The names of enclosing objects do not count."""
     assert takes(properties) is expected
 
 
-def test_what_is_no_schema_hides_none_beside_it() -> None:
-    """Nor does one that is too deep."""
+def test_an_invalid_schema_does_not_affect_others() -> None:
+    """A schema that is too deep hides none either."""
     for odd in (True, None, 5, nested(9)["k"]):
         assert verdicts({"p": URI, "q": odd, "r": URI}) == {"p": True, "r": True}
 
 
-def test_what_no_decoder_reads_says_nothing() -> None:
-    """Of what it stands in, the rest is read."""
+def test_unreadable_parts_give_no_hints() -> None:
+    """The rest of the enclosing object is read."""
     half = b'{"a":"\\ud800","readOnlyHint":true,"properties":{"p":{"format":"uri"}}}'
     page = b'{"tools":[{"name":"a","annotations":%b,"outputSchema":%b,"inputSchema":%b}]}' % (half, half, half)
     assert read_hints(page) == {"a": Hints(output_schema=half)}
     assert not takes_files(b'{"inputSchema":%b}' % half)
 
 
-def test_of_a_tool_that_says_nothing_nothing_is_known() -> None:
+def test_a_tool_without_evidence_has_the_default_hints() -> None:
     assert Hints() == Hints(is_harmless=False, output_schema=None, verdicts={}) == hints({})
 
 
-# --- How far --------------------------------------------------------------------------------------------------------
+# --- Bounds -----------------------------------------------------------------------------------------------------------
 
 
 def nested(levels: int, innermost: object = URI) -> dict[str, Any]:
-    """An argument so many levels below the schema."""
+    """An argument that lies so many levels below the schema."""
     schema: Any = innermost
     for _ in range(levels - 1):
         schema = {"properties": {"k": schema}}
@@ -107,20 +108,20 @@ def test_eight_levels_are_read() -> None:
 
 
 def test_labels_that_are_longer_than_two_hundred_characters_are_left_out() -> None:
-    """And so is a member without a name, with all below it."""
+    """A member with an empty name is left out too, with all below it."""
     assert verdicts({"k" * 200: URI, "l" * 201: URI}) == {"k" * 200: True}
     assert verdicts({"o": {"properties": {"k" * 198: URI, "l" * 199: URI}}}) == {"o." + "k" * 198: True}
     assert verdicts({"": {"properties": {"p": URI}}, "q": {"properties": {"": URI}}, "r": URI}) == {"r": True}
 
 
-def test_a_thousand_schemas_are_looked_at() -> None:
-    """That of the tool itself is one of them."""
+def test_a_thousand_schemas_are_read() -> None:
+    """The tool's own schema is one of them."""
     assert len(verdicts({f"p{n}": URI for n in range(2000)})) == 999
     assert len(verdicts({f"p{n}": URI for n in range(999)})) == 999
 
 
-def test_no_more_than_a_thousand_wait_to_be_looked_at() -> None:
-    """Of what is too much the first count."""
+def test_no_more_than_a_thousand_schemas_are_queued() -> None:
+    """The first ones are read, and the rest is left out."""
     last = {"properties": {f"q{n}": URI for n in range(600)}}
     found = verdicts({**{f"p{n}": URI for n in range(599)}, "o": last})
     assert {label for label in found if label.startswith("o.")} == {f"o.q{n}" for n in range(401)}
@@ -136,7 +137,7 @@ def test_sixteen_kibi_characters_of_a_text_are_read() -> None:
         assert (verdicts({"p": string()}, description=about) == {"p": True}) is says
 
 
-# --- Refusals -------------------------------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
 def refusal(*texts: str) -> bytes:
@@ -144,27 +145,27 @@ def refusal(*texts: str) -> bytes:
     return json.dumps({"content": content, "isError": True}).encode()
 
 
-def test_every_block_of_a_refusal_is_read_by_itself() -> None:
-    """What ends in one word and begins with another in the next is two words."""
+def test_each_block_of_an_error_is_read_by_itself() -> None:
+    """A word does not continue in the next block."""
     assert says_uri(refusal("Cannot open '/w/a'", "URI expected"), ["/w/a"])
     assert says_uri(refusal("It needs a URI", "not '/w/a'"), ["/w/a"])
     assert not says_uri(refusal("Cannot open '/w/a' with my-", "re-URI-ng"), ["/w/a"])
 
 
-def test_sixteen_blocks_of_a_refusal_are_read() -> None:
-    said = "/w/a is no URI"
-    assert says_uri(refusal(*[""] * 15, said), ["/w/a"])
-    assert not says_uri(refusal(*[""] * 16, said), ["/w/a"])
+def test_sixteen_blocks_of_an_error_are_read() -> None:
+    text = "/w/a is no URI"
+    assert says_uri(refusal(*[""] * 15, text), ["/w/a"])
+    assert not says_uri(refusal(*[""] * 16, text), ["/w/a"])
 
 
 @pytest.mark.parametrize("reason", ["unsupported", "not supported", "unknown url type", "Without a base"])
-def test_a_refusal_needs_no_path_where_it_says_enough(reason: str) -> None:
+def test_some_errors_are_recognized_without_the_path(reason: str) -> None:
     assert says_uri(refusal(f"This URL is refused: {reason}"), ["/w/a"])
     assert not says_uri(refusal("This URL is refused"), ["/w/a"])
 
 
-def test_a_path_that_holds_the_word_says_nothing() -> None:
-    """Nor does one that is empty."""
+def test_a_path_that_contains_the_word_gives_no_hint() -> None:
+    """An empty path gives no hint either."""
     assert not says_uri(refusal("/w/a URI b: no such file, unsupported"), ["/w/a URI b"])
     assert says_uri(refusal("/w/a: a URI is wanted"), ["", "/w/a"])
     assert not says_uri(refusal("a URI is wanted"), [""])

@@ -1,4 +1,4 @@
-"""A stored file is called by its URI, and downloaded from a link that begins with what its client can reach."""
+"""Tests of the names of stored files: their URIs, and download links that begin with the reachable base URL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRODUCING = ServerPlan(
 
 
 def link_of(plan: ServerPlan, **more: Any) -> tuple[Scene, str, str]:
-    """The link that a tool is passed, or that a client is shown, and what clients call the file."""
+    """Returns a scene, the link that a tool or a client gets, and the URI of the file for clients."""
     scene = Scene(plan, **more)
     if plan is CONSUMING:
         uri = scene.upload(NAME, b"hello")
@@ -53,10 +53,10 @@ def link_of(plan: ServerPlan, **more: Any) -> tuple[Scene, str, str]:
         ({"public_base_url": "https://pub/x", "fallback_base_url": "http://last"}, "https://pub/x"),
     ],
 )
-def test_a_link_begins_with_what_is_public_or_else_where_its_client_came(
+def test_a_link_begins_with_the_public_base_url_or_that_of_the_client(
     plan: ServerPlan, more: dict[str, str], base: str
 ) -> None:
-    """And has its server, its session, its id and its name in its path."""
+    """The path has the server, the session, the id and the filename."""
     _, link, uri = link_of(plan, **more)
     assert link.startswith(f"{base}/artifacts/s/")
     server, sid, id, name = urlsplit(link.removeprefix(base)).path.split("/")[2:]
@@ -87,7 +87,7 @@ def test_a_link_is_signed_for_its_file_and_as_long_as_that_lives(plan: ServerPla
 
 
 def test_without_downloads_there_is_no_link() -> None:
-    """What clients call the file is the same."""
+    """The URI is the same."""
     scene = Scene(PRODUCING, downloads_enabled=False)
     (artifact,) = artifacts(scene.call("t", "done", writes={NAME: b"hello"}))
     assert "download_url" not in artifact or artifact["download_url"] is None

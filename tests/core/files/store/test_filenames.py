@@ -1,4 +1,4 @@
-"""File names are made safe whatever comes, and types are told by bytes before words."""
+"""Tests of filenames and types: any name is made safe, and a type follows from the bytes first, then from names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_name_becomes_a_safe_path_component(name: str, fallback: str) -> N
 
 @given(name=NAMES, fallback=NAMES)
 def test_a_safe_name_stays_as_it_is(name: str, fallback: str) -> None:
-    """Idempotent, whatever the second fallback."""
+    """The function is idempotent, whatever the second fallback."""
     safe = safe_filename(name, fallback)
     assert safe_filename(safe, "other") == safe
 
@@ -112,7 +112,7 @@ PNG = b"\x89PNG\r\n\x1a\n rest"
         ("x.webp", b"RIFF\x10\0\0\0WEBPVP8 ", None, "image/webp"),
     ],
 )
-def test_types(filename: str, head: bytes, declared: str | None, expected: str) -> None:
+def test_the_type_of_a_file(filename: str, head: bytes, declared: str | None, expected: str) -> None:
     assert mime_type_of(filename, head, declared) == expected
 
 
@@ -192,7 +192,7 @@ SUFFIXES = {
     "application/zstd": "zst", "application/wasm": "wasm", "application/vnd.sqlite3": "sqlite",
     "application/vnd.apache.parquet": "parquet", "font/ttf": "ttf", "font/woff2": "woff2",
 }  # fmt: skip
-"""What people name files of each type; what we name them comes first."""
+"""The usual suffixes of each type. The one that is added comes first."""
 
 
 @pytest.mark.parametrize(("mime", "suffixes"), SUFFIXES.items())
@@ -232,14 +232,14 @@ CONTAINERS = [
 
 
 @pytest.mark.parametrize(("head", "mime"), SIGNATURES)
-def test_a_signature_is_believed_before_anybody(head: bytes, mime: str) -> None:
-    """Where it stands, and nowhere else."""
+def test_a_signature_counts_before_name_and_declaration(head: bytes, mime: str) -> None:
+    """A signature counts only at its exact offset."""
     assert mime_type_of("a.csv", head, "text/html") == mime
     assert mime_type_of("a.csv", b"." + head, "text/html") == "text/html"
 
 
 @pytest.mark.parametrize(("head", "mime"), CONTAINERS)
-def test_a_container_is_believed_when_nobody_knows_better(head: bytes, mime: str) -> None:
+def test_a_container_signature_counts_last(head: bytes, mime: str) -> None:
     assert mime_type_of("a.nobody", head, "application/octet-stream") == mime
     assert mime_type_of("a.csv", head, None) == "text/csv"
     assert mime_type_of("a.nobody", head, "image/x-raw") == "image/x-raw"
@@ -251,7 +251,7 @@ def test_a_container_is_believed_when_nobody_knows_better(head: bytes, mime: str
     ["application/octet-stream", "binary/octet-stream", "application/x-binary", "application/force-download",
      "application/x-download", "application/unknown", "Application/Octet-Stream; a=b"],
 )  # fmt: skip
-def test_who_says_nothing_of_the_type_is_not_believed(declared: str) -> None:
+def test_a_generic_declared_type_is_ignored(declared: str) -> None:
     assert mime_type_of("a.csv", b"a", declared) == "text/csv"
 
 
@@ -260,7 +260,7 @@ def test_who_says_nothing_of_the_type_is_not_believed(declared: str) -> None:
     ["json", "jsonl", "x-ndjson", "json5", "xml", "yaml", "x-yaml", "toml", "javascript", "x-javascript", "ecmascript",
      "typescript", "sql", "graphql", "x-sh", "x-tex", "x+json", "x+xml", "x+yaml"],
 )  # fmt: skip
-def test_text_that_is_of_an_application(name: str) -> None:
+def test_application_types_that_are_text(name: str) -> None:
     assert is_text(f"application/{name}")
     assert not is_text(f"application/{name}q")
     assert not is_text(f"audio/{name.partition('+')[0]}")

@@ -1,4 +1,5 @@
-"""Handles round-trip and nothing else parses; links hold for exactly what they were signed for."""
+"""Tests of handles and links: handles round-trip and nothing else parses, and a link is valid only for what it was
+signed for."""
 
 from __future__ import annotations
 
@@ -119,14 +120,14 @@ def test_a_changed_upload_link_is_refused_with_its_reason(change: dict[str, str 
     assert check_upload(KEY, changed, server="files", sid=SID, now_unix=1) == reason
 
 
-def test_an_upload_link_holds_for_one_server_session_and_key() -> None:
+def test_an_upload_link_is_valid_for_one_server_session_and_key() -> None:
     query = upload_query()
     assert check_upload(KEY, query, server="other", sid=SID, now_unix=1) == "signature"
     assert check_upload(KEY, query, server="files", sid=OTHER, now_unix=1) == "signature"
     assert check_upload(b"z" * 32, query, server="files", sid=SID, now_unix=1) == "signature"
 
 
-def test_a_nonce_of_another_form_is_none() -> None:
+def test_a_malformed_nonce_is_none() -> None:
     assert nonce_of({}) is None
     assert nonce_of({"mcp_upload_nonce": "../../x"}) is None
 
@@ -134,7 +135,7 @@ def test_a_nonce_of_another_form_is_none() -> None:
 FIELDS = {"server": "files", "sid": SID, "artifact": UID, "filename": "a b.txt"}
 
 
-def test_a_download_link_holds_for_one_artifact_under_one_name() -> None:
+def test_a_download_link_is_valid_for_one_artifact_under_one_name() -> None:
     query = sign_download(KEY, **FIELDS, expires_at_unix=1000)
     assert set(query) == {"mcp_artifact_exp", "mcp_artifact_sig"}
     assert check_download(KEY, query, **FIELDS, now_unix=1000) is None
@@ -154,7 +155,8 @@ def test_fields_cannot_be_shifted_across_their_border() -> None:
 
 
 def test_a_signature_covers_its_purpose_and_every_field() -> None:
-    """Told by the standard library alone, so that links signed by one version hold for the next."""
+    """The expected signature is made by the standard library alone, so links signed by one version are valid in the
+    next."""
     for purpose, fields, signature in (
         ("upload", ("files", SID, "1000", UID), upload_query()["mcp_upload_sig"]),
         (
@@ -197,7 +199,7 @@ def test_the_oldest_nonce_gives_way_at_the_bound() -> None:
     assert nonces.find(minted[-1]) is not None
 
 
-def test_a_session_takes_only_its_own_links_away() -> None:
+def test_the_bound_of_a_session_drops_only_its_own_links() -> None:
     nonces, entropy = Nonces(), random.Random(3).randbytes
     other = nonces.mint(entropy, server="a", sid=OTHER, expires_at=1.0)
     minted = [nonces.mint(entropy, server="a", sid=SID, expires_at=1.0) for _ in range(NONCES_PER_SESSION_MAX + 1)]
@@ -206,7 +208,7 @@ def test_a_session_takes_only_its_own_links_away() -> None:
 
 
 def test_a_link_in_use_is_kept_until_its_uploads_are_over() -> None:
-    """Neither its age nor newer links end an upload under way."""
+    """An upload under way is ended by neither the age of its link nor newer links."""
     nonces, entropy = Nonces(), random.Random(4).randbytes
     used = nonces.mint(entropy, server="a", sid=SID, expires_at=10.0)
     nonces.begin(used)
@@ -222,7 +224,7 @@ def test_a_link_in_use_is_kept_until_its_uploads_are_over() -> None:
 
 
 def test_links_that_are_all_in_use_are_all_kept() -> None:
-    """There is one more then, for each upload that is under way."""
+    """The bound is exceeded by one for the newest link."""
     entropy = random.Random(3).randbytes
     nonces = Nonces()
     for _ in range(NONCES_PER_SESSION_MAX):

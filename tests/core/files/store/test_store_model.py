@@ -1,5 +1,5 @@
-"""The shelf against a plain model: whatever is stored, used, pinned, closed, deleted, expired and started anew, the
-same files are there, the same may be used, and the same go."""
+"""Tests of the file store against a plain model, in which files are stored, used, pinned, closed, deleted, expired and
+restored: the same files are there, may be used, and go."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from isthmus.core.base.effects import Discard, Forget, Save
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
-from isthmus.core.files.store.entry import Shelved
+from isthmus.core.base.storage import Discard, Forget, Save
+from isthmus.core.files.store.entry import StoredEntry
 from isthmus.core.files.store.records import FileKind, StoredArtifact, StoredUpload
-from isthmus.core.files.store.store import Change, Hold, Shelf
-from isthmus.core.state.context import Desk
+from isthmus.core.files.store.store import FileChange, FileStore, Reservation
+from isthmus.core.state.context import Context
 
-SESSION_BYTES, ALL_BYTES, TTL_S, TOMB_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 6, 14
+SESSION_BYTES, ALL_BYTES, TTL_S, TOMBSTONE_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 6, 14
 LIMITS = Limits(
     session_storage_max_bytes=SESSION_BYTES,
     storage_max_bytes=ALL_BYTES,
@@ -25,15 +25,15 @@ LIMITS = Limits(
     uploads_per_session_max=FILES_EACH,
     artifacts_per_session_max=FILES_EACH,
     stored_files_max=FILES_ALL,
-    tombs_max=1000,
-    tombstone_ttl_s=TOMB_S,
+    tombstones_max=1000,
+    tombstone_ttl_s=TOMBSTONE_S,
 )
 PRINCIPALS = ["", "eve"]
 
 
 @dataclass
 class File:
-    """What the model knows of one."""
+    """A file in the model."""
 
     id: str
     kind: FileKind
@@ -51,7 +51,8 @@ class File:
 
 
 class AgainstAModel(RuleBasedStateMachine):
-    """Time goes in whole seconds, which keeps the arithmetic exact. Wall and monotonic time are the same here."""
+    """A state machine that compares the store with the model. Time advances in whole seconds, which keeps the
+    arithmetic exact. Wall and monotonic time are the same here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,11 +60,11 @@ class AgainstAModel(RuleBasedStateMachine):
         self.live: list[str] = []
         self.now = 0.0
         self.count = 0
-        self.over: list[str] = []  # what should have gone since the last look
-        self.promised: list[tuple[Hold, int]] = []
+        self.over: list[str] = []  # the files that should have gone since the last check
+        self.reserved: list[tuple[Reservation, int]] = []
         self.records: dict[str, StoredUpload | StoredArtifact] = {}
-        self.entries: dict[str, Shelved] = {}
-        self.told: list[tuple[str, bool]] = []
+        self.entries: dict[str, StoredEntry] = {}
+        self.reported: list[tuple[str, bool]] = []
         self.expected: list[tuple[str, bool]] = []
 
     @initialize(eviction=st.sampled_from(Eviction))
@@ -75,14 +76,14 @@ class AgainstAModel(RuleBasedStateMachine):
 
     def start(self) -> None:
         plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),), eviction=self.eviction)
-        self.desk = Desk(plan, entropy=bytes, unix_at_zero=0.0, limits=LIMITS)
-        self.shelf = Shelf(self.desk, lambda sid: sid in self.live)
-        self.shelf.watch = self.watch
+        self.context = Context(plan, entropy=bytes, unix_at_zero=0.0, limits=LIMITS)
+        self.file_store = FileStore(self.context, lambda sid: sid in self.live)
+        self.file_store.watch = self.watch
 
-    def watch(self, change: Change) -> None:
-        self.told.append((change.record.aid, change.is_there))
+    def watch(self, change: FileChange) -> None:
+        self.reported.append((change.record.aid, change.is_there))
 
-    # --- The model's own ----------------------------------------------------------------------------------------------
+    # --- The model ----------------------------------------------------------------------------------------------------
 
     def next(self) -> int:
         self.count += 1
@@ -106,7 +107,7 @@ class AgainstAModel(RuleBasedStateMachine):
         return self.eviction is not Eviction.NONE and not file.pins and file.stored_at != self.now
 
     def pools(self, sid: str) -> tuple[list[File], list[File]]:
-        """What may go for a session's own bound, and for the one over all."""
+        """The files that may go for the session's own bound, and those for the bound over all."""
         own = [file for file in self.there() if file.sid == sid and self.may_go(file)]
         loose = [
             file
@@ -116,7 +117,7 @@ class AgainstAModel(RuleBasedStateMachine):
         return own, [*own, *loose]
 
     def over_by(self, sid: str) -> tuple[int, int]:
-        held = [(hold.sid, size) for hold, size in self.promised]
+        held = [(reservation.sid, size) for reservation, size in self.reserved]
         sizes = [(file.sid, file.size) for file in self.there()] + held
         total = sum(size for _, size in sizes)
         return sum(size for of, size in sizes if of == sid) - SESSION_BYTES, total - ALL_BYTES
@@ -132,9 +133,13 @@ class AgainstAModel(RuleBasedStateMachine):
         for index in bounds:
             over = self.over_by(sid)[index]
             pool_size = sum(file.size for file in self.pools(sid)[index])
-            unsure = [size for hold, size in self.promised if not hold.is_sure and (index or hold.sid == sid)]
+            unsure = [
+                size
+                for reservation, size in self.reserved
+                if not reservation.is_sure and (index or reservation.sid == sid)
+            ]
             while over > pool_size and unsure:
-                over -= unsure.pop()  # the newest may still find others to go for it
+                over -= unsure.pop()  # the newest reservation may find other files to evict later
             pool = sorted(self.pools(sid)[index], key=lambda file: (file.kind != first, file.last_use))
             victims: list[File] = []
             for file in pool:
@@ -152,7 +157,7 @@ class AgainstAModel(RuleBasedStateMachine):
         is_loose = file.is_bearer or (file.is_restored and file.sid not in self.live)
         return file.principal == principal and (file.sid == sid or is_loose)
 
-    # --- What happens -------------------------------------------------------------------------------------------------
+    # --- Rules --------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.live) < 3)
     @rule()
@@ -161,63 +166,65 @@ class AgainstAModel(RuleBasedStateMachine):
 
     @rule(data=st.data(), kind=st.sampled_from(["upload", "artifact"]), is_bearer=st.booleans())
     def store(self, data: st.DataObject, kind: FileKind, is_bearer: bool) -> None:
-        """As much as may be, often: files then go for others."""
+        """Stores a file that often fills the room, so that others are evicted."""
         sid = data.draw(st.sampled_from(self.live))
-        slots = self.shelf.upload_slots(sid) if kind == "upload" else self.shelf.artifact_slots(sid)
+        slots = self.file_store.upload_slots(sid) if kind == "upload" else self.file_store.artifact_slots(sid)
         if not slots:
             return
         self.tick(1)
-        size = min(self.shelf.room(sid), data.draw(st.sampled_from([0, 5, 10, 15, 30, SESSION_BYTES])))
-        hold = self.take(sid, size, kind, is_sure=data.draw(st.booleans()))
-        self.put(hold, size, kind, is_bearer, data.draw(st.sampled_from(PRINCIPALS)))
+        size = min(self.file_store.room(sid), data.draw(st.sampled_from([0, 5, 10, 15, 30, SESSION_BYTES])))
+        reservation = self.take(sid, size, kind, is_sure=data.draw(st.booleans()))
+        self.put(reservation, size, kind, is_bearer, data.draw(st.sampled_from(PRINCIPALS)))
 
-    @precondition(lambda self: len(self.promised) < 2)
+    @precondition(lambda self: len(self.reserved) < 2)
     @rule(data=st.data(), size=st.integers(1, 40), is_sure=st.booleans())
-    def promise(self, data: st.DataObject, size: int, is_sure: bool) -> None:
+    def reserve(self, data: st.DataObject, size: int, is_sure: bool) -> None:
         sid = data.draw(st.sampled_from(self.live))
-        size = min(size, self.shelf.room(sid))
-        if self.shelf.upload_slots(sid):
+        size = min(size, self.file_store.room(sid))
+        if self.file_store.upload_slots(sid):
             self.take(sid, size, "upload", is_sure=is_sure)
 
-    @precondition(lambda self: self.promised)
+    @precondition(lambda self: self.reserved)
     @rule(data=st.data(), is_bearer=st.booleans())
-    def keep_promise(self, data: st.DataObject, is_bearer: bool) -> None:
-        hold, size = data.draw(st.sampled_from(self.promised))
+    def use_reservation(self, data: st.DataObject, is_bearer: bool) -> None:
+        reservation, size = data.draw(st.sampled_from(self.reserved))
         self.tick(1)
-        self.put(hold, data.draw(st.integers(0, size)), "upload", is_bearer, "")
+        self.put(reservation, data.draw(st.integers(0, size)), "upload", is_bearer, "")
 
-    @precondition(lambda self: self.promised)
+    @precondition(lambda self: self.reserved)
     @rule()
-    def break_promise(self) -> None:
-        hold, _ = self.promised.pop()
-        self.shelf.release(hold)
+    def release_reservation(self) -> None:
+        reservation, _ = self.reserved.pop()
+        self.file_store.release(reservation)
 
-    def take(self, sid: str, size: int, kind: FileKind, *, is_sure: bool) -> Hold:
-        hold = self.shelf.hold(sid, size, uploads=kind == "upload", artifacts=kind == "artifact", is_sure=is_sure)
-        self.promised.append((hold, size))
+    def take(self, sid: str, size: int, kind: FileKind, *, is_sure: bool) -> Reservation:
+        reservation = self.file_store.hold(
+            sid, size, uploads=kind == "upload", artifacts=kind == "artifact", is_sure=is_sure
+        )
+        self.reserved.append((reservation, size))
         if is_sure:
             self.make_room(sid)
             over = self.over_by(sid)
             assert all(left <= 0 for left in over) or self.eviction is not Eviction.NONE
-        return hold
+        return reservation
 
-    def put(self, hold: Hold, size: int, kind: FileKind, is_bearer: bool, principal: str) -> None:
-        self.promised = [pair for pair in self.promised if pair[0] is not hold]
-        self.shelf.release(hold)
+    def put(self, reservation: Reservation, size: int, kind: FileKind, is_bearer: bool, principal: str) -> None:
+        self.reserved = [pair for pair in self.reserved if pair[0] is not reservation]
+        self.file_store.release(reservation)
         id = f"f{self.next():03}"
-        file = File(id, kind, hold.sid, principal, size, is_bearer, self.now + TTL_S, self.next(), self.now)
+        file = File(id, kind, reservation.sid, principal, size, is_bearer, self.now + TTL_S, self.next(), self.now)
         self.files.append(file)
-        common = {"server": "files", "sid": hold.sid, "principal": principal, "blob": id, "filename": "a.txt"}
+        common = {"server": "files", "sid": reservation.sid, "principal": principal, "blob": id, "filename": "a.txt"}
         more = {"mime_type": "text/plain", "size_bytes": size, "sha256": "", "is_bearer": is_bearer}
         times = {"expires_at_unix": file.ends_at, "stored_at_unix": self.now}
         if kind == "upload":
             upload = msgspec.convert({**common, **more, **times, "uid": id}, StoredUpload)
-            self.records[id], self.entries[id] = upload, self.shelf.add_upload(upload)
+            self.records[id], self.entries[id] = upload, self.file_store.add_upload(upload)
         else:
-            told = {**common, **more, **times, "aid": id, "tool": "t", "is_exposed": True}
-            kept = msgspec.convert(told, StoredArtifact)
-            self.records[id], self.entries[id] = kept, self.shelf.add_artifact(kept)
-        self.make_room(hold.sid)
+            members = {**common, **more, **times, "aid": id, "tool": "t", "is_exposed": True}
+            kept = msgspec.convert(members, StoredArtifact)
+            self.records[id], self.entries[id] = kept, self.file_store.add_artifact(kept)
+        self.make_room(reservation.sid)
         if kind == "artifact":
             self.expected.append((id, True))
 
@@ -225,11 +232,11 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(data=st.data(), principal=st.sampled_from(PRINCIPALS))
     def use(self, data: st.DataObject, principal: str) -> None:
         file, sid = data.draw(st.sampled_from(self.files[-20:])), data.draw(st.sampled_from(self.live))
-        found = self.shelf.find("files", sid, principal, of_sid=file.sid, id=file.id, kind=file.kind)
-        gone = self.shelf.gone("files", sid, principal, of_sid=file.sid, id=file.id, kind=file.kind)
+        found = self.file_store.find("files", sid, principal, of_sid=file.sid, id=file.id, kind=file.kind)
+        gone = self.file_store.gone("files", sid, principal, of_sid=file.sid, id=file.id, kind=file.kind)
         is_theirs = self.may_use(file, sid, principal)
         assert (found is not None) == (is_theirs and not file.gone)
-        is_known = is_theirs and file.gone and file.gone_at + TOMB_S > self.now
+        is_known = is_theirs and file.gone and file.gone_at + TOMBSTONE_S > self.now
         assert gone is None if not is_known else gone is not None and gone.startswith(file.gone)
         if found is not None:
             assert found.record.id == file.id
@@ -244,10 +251,10 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def pin(self, data: st.DataObject) -> None:
         file = data.draw(st.sampled_from(self.there()))
-        entry = self.shelf.find_any(file.sid, file.id)
+        entry = self.file_store.find_any(file.sid, file.id)
         assert entry is not None
         self.used(file)
-        self.shelf.pin(entry)
+        self.file_store.pin(entry)
         self.entries[file.id] = entry
         file.pins += 1
 
@@ -255,7 +262,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def unpin(self, data: st.DataObject) -> None:
         file = data.draw(st.sampled_from([file for file in self.files if file.pins]))
-        self.shelf.unpin(self.entries[file.id])
+        self.file_store.unpin(self.entries[file.id])
         file.pins -= 1
         if file.gone or file.pins:
             return
@@ -269,7 +276,7 @@ class AgainstAModel(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         file = data.draw(st.sampled_from(self.there()))
         if not file.pins:
-            self.shelf.delete(file.kind, file.sid, file.id)
+            self.file_store.delete(file.kind, file.sid, file.id)
             self.end(file, "an operator deleted it")
 
     @precondition(lambda self: len(self.live) > 1)
@@ -277,7 +284,7 @@ class AgainstAModel(RuleBasedStateMachine):
     def close_session(self, data: st.DataObject) -> None:
         sid = data.draw(st.sampled_from(self.live))
         self.live.remove(sid)
-        self.shelf.close_session(sid)
+        self.file_store.close_session(sid)
         for file in self.there():
             if file.sid == sid and file.kind == "upload" and not file.is_bearer:
                 self.end(file, "it ended with its session")
@@ -291,49 +298,50 @@ class AgainstAModel(RuleBasedStateMachine):
         self.run_to_now()
 
     def run_to_now(self) -> None:
-        self.desk.now = self.now
+        self.context.now = self.now
         self.expire()
-        while (due := self.desk.timers.take_due(self.now)) is not None:
+        while (due := self.context.timers.take_due(self.now)) is not None:
             purpose, whose = due
             if purpose == "room":
-                self.shelf.make_room()
+                self.file_store.make_room()
                 self.make_room_after_restart()
                 continue
             assert isinstance(whose, tuple)
-            self.shelf.handle_timeout("upload" if purpose == "upload" else "artifact", *whose)
+            self.file_store.handle_timeout("upload" if purpose == "upload" else "artifact", *whose)
 
     @precondition(lambda self: self.count % 5 == 0)
     @rule(is_graceful=st.booleans(), seconds=st.integers(0, 9))
     def restart(self, is_graceful: bool, seconds: int) -> None:
-        """What was saved is there again, with what is known of its time; pins, promises and tombs are not."""
+        """Restores what was saved, with what is known of its lifetime. Pins, reservations and tombstones are lost."""
         self.note_effects()
         if is_graceful:
-            self.shelf.stop()
+            self.file_store.stop()
             for sid in self.live:
-                self.shelf.close_session(sid)
+                self.file_store.close_session(sid)
             self.note_effects()
-        self.live, self.promised, self.entries = [], [], {}
+        self.live, self.reserved, self.entries = [], [], {}
         self.start()
         records = [self.records[file.id] for file in self.there()]
         uploads = [record for record in records if isinstance(record, StoredUpload)]
-        self.shelf.restore(uploads, [record for record in records if isinstance(record, StoredArtifact)])
+        self.file_store.restore(uploads, [record for record in records if isinstance(record, StoredArtifact)])
         self.files = self.there()
         for file in self.files:
             saved = self.records[file.id].expires_at_unix
             assert file.ends_at - TTL_S / 4 <= saved <= file.ends_at
             file.ends_at, file.stored_at, file.is_restored, file.pins = saved, -1, True, 0
-        # What was stored first was used first, as far as is known; of one moment, the one with the lower name.
+        # Restored files count as used when they were stored; of one moment, the lower id comes first.
         for file in sorted(self.files, key=lambda file: (self.records[file.id].stored_at_unix, file.id)):
             file.last_use = self.next()
         self.now += seconds
         self.run_to_now()
         self.open_session()
 
-    # --- What must hold -----------------------------------------------------------------------------------------------
+    # --- Invariants ---------------------------------------------------------------------------------------------------
 
     def note_effects(self) -> None:
-        """A record goes with its blob, the record first; and only what the model says has gone."""
-        effects, self.desk.out = self.desk.out, []
+        """Checks that each record is removed before its blob, and that only files that the model dropped are
+        removed."""
+        effects, self.context.out = self.context.out, []
         gone: list[str] = []
         for effect in effects:
             if isinstance(effect, Save):
@@ -349,41 +357,41 @@ class AgainstAModel(RuleBasedStateMachine):
         self.over = []
 
     @invariant()
-    def what_is_gone_was_ordered_away_and_told(self) -> None:
+    def removed_files_were_ordered_away_and_reported(self) -> None:
         if self.count:
             self.note_effects()
-            assert sorted(self.told) == sorted(self.expected)
-            self.told, self.expected = [], []
+            assert sorted(self.reported) == sorted(self.expected)
+            self.reported, self.expected = [], []
 
     @invariant()
     def the_same_files_are_there(self) -> None:
         if not self.count:
             return
-        told = {file.id: (file.size_bytes, file.pins, file.is_live) for file in self.shelf.report()}
-        assert told == {file.id: (file.size, file.pins, file.sid in self.live) for file in self.there()}
-        by_use = [file.id for file in self.shelf.report()]
+        reported = {file.id: (file.size_bytes, file.pins, file.is_live) for file in self.file_store.report()}
+        assert reported == {file.id: (file.size, file.pins, file.sid in self.live) for file in self.there()}
+        by_use = [file.id for file in self.file_store.report()]
         assert by_use == [file.id for file in sorted(self.there(), key=lambda file: file.last_use)]
 
     @invariant()
-    def room_is_what_is_left_and_what_may_go(self) -> None:
-        files = len(self.there()) + len(self.promised)
+    def room_is_free_space_and_evictable_files(self) -> None:
+        files = len(self.there()) + len(self.reserved)
         for sid in self.live:
             own, everybody = (sum(file.size for file in pool) for pool in self.pools(sid))
             over, over_all = self.over_by(sid)
-            assert self.shelf.room(sid) == max(0, min(own - over, everybody - over_all))
+            assert self.file_store.room(sid) == max(0, min(own - over, everybody - over_all))
             uploads = sum(file.sid == sid and file.kind == "upload" for file in self.there())
-            uploads += sum(hold.sid == sid for hold, _ in self.promised)
-            assert self.shelf.upload_slots(sid) == max(0, min(FILES_EACH - uploads, FILES_ALL - files))
-            listed = [record.aid for record in self.shelf.artifacts_of(sid)]
+            uploads += sum(reservation.sid == sid for reservation, _ in self.reserved)
+            assert self.file_store.upload_slots(sid) == max(0, min(FILES_EACH - uploads, FILES_ALL - files))
+            listed = [record.aid for record in self.file_store.artifacts_of(sid)]
             own_ones = [file for file in self.there() if file.sid == sid and file.kind == "artifact"]
             assert listed == [file.id for file in own_ones]
 
     @invariant()
-    def whatever_is_not_in_use_has_a_deadline_to_come(self) -> None:
+    def each_unused_file_has_a_deadline(self) -> None:
         if not self.count:
             return
         due = {file.id for file in self.there() if file.ends_at > self.now}
-        assert len(self.desk.timers) == len(due)
+        assert len(self.context.timers) == len(due)
         assert all(file.pins for file in self.there() if file.id not in due)
 
 

@@ -1,4 +1,4 @@
-"""Finding a stored file is using it; asking whether there is one, or looking after it, is not."""
+"""Tests of uses of stored files: finding a file is a use, and checking for it or reporting it is not."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import pytest
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
-from isthmus.core.files.store.store import Shelf
-from isthmus.core.state.context import Desk
+from isthmus.core.files.store.store import FileStore
+from isthmus.core.state.context import Context
 
 START = 1000.0
 
 
-def made() -> tuple[Desk, Shelf]:
-    """With an upload "u", whose time is 10 s without use, and an artifact "a", which goes after 100 s."""
+def made() -> tuple[Context, FileStore]:
+    """Returns a store with an upload "u", which is dropped after 10 s without use, and an artifact "a", which is
+    dropped after 100 s."""
     plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),))
-    desk = Desk(plan, entropy=bytes, unix_at_zero=START, limits=Limits(upload_ttl_s=10.0))
-    desk.now = 0.0
-    shelf = Shelf(desk, lambda sid: True)
-    shelf.add_upload(upload("u"))
-    shelf.add_artifact(artifact("a"))
-    return desk, shelf
+    context = Context(plan, entropy=bytes, unix_at_zero=START, limits=Limits(upload_ttl_s=10.0))
+    context.now = 0.0
+    file_store = FileStore(context, lambda sid: True)
+    file_store.add_upload(upload("u"))
+    file_store.add_artifact(artifact("a"))
+    return context, file_store
 
 
 def upload(uid: str, server: str = "files") -> StoredUpload:
@@ -57,86 +58,88 @@ def artifact(aid: str) -> StoredArtifact:
     )
 
 
-FINDERS: dict[str, tuple[str, Callable[[Shelf], object]]] = {
-    "find an upload": ("u", lambda shelf: shelf.find("files", "s", "", of_sid="s", id="u", kind="upload")),
-    "find an artifact": ("a", lambda shelf: shelf.find("files", "s", "", of_sid="s", id="a", kind="artifact")),
-    "find any, an upload": ("u", lambda shelf: shelf.find_any("s", "u")),
-    "find any, an artifact": ("a", lambda shelf: shelf.find_any("s", "a")),
-    "find_upload": ("u", lambda shelf: shelf.find_upload("files", "s", "u")),
-    "find_artifact": ("a", lambda shelf: shelf.find_artifact("s", "a")),
+FINDERS: dict[str, tuple[str, Callable[[FileStore], object]]] = {
+    "find an upload": ("u", lambda file_store: file_store.find("files", "s", "", of_sid="s", id="u", kind="upload")),
+    "find an artifact": (
+        "a",
+        lambda file_store: file_store.find("files", "s", "", of_sid="s", id="a", kind="artifact"),
+    ),
+    "find any, an upload": ("u", lambda file_store: file_store.find_any("s", "u")),
+    "find any, an artifact": ("a", lambda file_store: file_store.find_any("s", "a")),
+    "find_artifact": ("a", lambda file_store: file_store.find_artifact("s", "a")),
 }
 
 
 @pytest.mark.parametrize("name", FINDERS)
-def test_who_finds_a_file_uses_it(name: str) -> None:
-    """It is the last to go then, and an upload's time begins anew."""
-    desk, shelf = made()
+def test_finding_a_file_is_a_use(name: str) -> None:
+    """A found file is the last to be evicted, and the lifetime of an upload begins anew."""
+    context, file_store = made()
     id, find = FINDERS[name]
     for used, unused in (("u", "a"), ("a", "u")) if id == "a" else (("a", "u"), ("u", "a")):
-        shelf.find_any("s", used)
-        assert [status.id for status in shelf.report()] == [unused, used]
-    desk.now = 5.0
-    assert find(shelf) is not None
-    (before, last) = shelf.report()
+        file_store.find_any("s", used)
+        assert [status.id for status in file_store.report()] == [unused, used]
+    context.now = 5.0
+    assert find(file_store) is not None
+    (before, last) = file_store.report()
     assert (last.id, last.used_at_unix) == (id, START + 5.0)
     assert before.used_at_unix == START
     assert last.expires_at_unix == (START + 15.0 if id == "u" else START + 100.0)
 
 
 @pytest.mark.parametrize("name", FINDERS)
-def test_what_is_over_is_not_found(name: str) -> None:
-    desk, shelf = made()
+def test_an_expired_file_is_not_found(name: str) -> None:
+    context, file_store = made()
     id, find = FINDERS[name]
-    desk.now = 10.0 if id == "u" else 100.0
-    assert find(shelf) is None
-    assert not shelf.has("upload" if id == "u" else "artifact", "s", id)
+    context.now = 10.0 if id == "u" else 100.0
+    assert find(file_store) is None
+    assert not file_store.has("upload" if id == "u" else "artifact", "s", id)
 
 
-def test_asking_whether_there_is_one_is_no_use() -> None:
-    desk, shelf = made()
-    desk.now = 5.0
-    before = shelf.report()
-    assert shelf.has("upload", "s", "u") is True
-    assert shelf.has("artifact", "s", "a") is True
+def test_checking_for_a_file_is_no_use() -> None:
+    context, file_store = made()
+    context.now = 5.0
+    before = file_store.report()
+    assert file_store.has("upload", "s", "u") is True
+    assert file_store.has("artifact", "s", "a") is True
     for kind, sid, id in (("artifact", "s", "u"), ("upload", "s", "a"), ("upload", "t", "u"), ("upload", "s", "x")):
-        assert shelf.has(kind, sid, id) is False  # type: ignore[arg-type]
-    assert shelf.artifacts_of("s") == [artifact("a")]
-    assert shelf.report() == before
+        assert file_store.has(kind, sid, id) is False  # type: ignore[arg-type]
+    assert file_store.artifacts_of("s") == [artifact("a")]
+    assert file_store.report() == before
 
 
 def test_each_kind_has_its_deadline_and_none_is_left_when_it_is_gone() -> None:
-    desk, shelf = made()
-    due = desk.timers.next_timeout()
+    context, file_store = made()
+    due = context.timers.next_timeout()
     assert due == (10.0, "upload unused")
-    shelf.delete("upload", "s", "u")
-    due = desk.timers.next_timeout()
+    file_store.delete("upload", "s", "u")
+    due = context.timers.next_timeout()
     assert due == (100.0, "artifact expired")
-    shelf.delete("artifact", "s", "a")
-    assert desk.timers.next_timeout() is None
-    assert [(end.kind, end.why, end.count) for end in shelf.ends()] == [
+    file_store.delete("artifact", "s", "a")
+    assert context.timers.next_timeout() is None
+    assert [(end.kind, end.why, end.count) for end in file_store.ends()] == [
         ("artifact", "deleted", 1),
         ("upload", "deleted", 1),
     ]
 
 
-def test_a_file_of_a_server_that_is_not_there_any_more_is_named_all_the_same() -> None:
-    desk, shelf = made()
-    shelf.add_upload(upload("v", server="gone"))
-    (status,) = [status for status in shelf.report() if status.id == "v"]
+def test_a_file_of_an_unknown_server_is_reported() -> None:
+    context, file_store = made()
+    file_store.add_upload(upload("v", server="gone"))
+    (status,) = [status for status in file_store.report() if status.id == "v"]
     assert (status.uri, status.server, status.tool) == ("upload://sessions/s/v", "gone", "")
-    assert next(status.tool for status in shelf.report() if status.id == "a") == "write"
-    assert desk.now == 0.0
+    assert next(status.tool for status in file_store.report() if status.id == "a") == "write"
+    assert context.now == 0.0
 
 
-def test_a_hold_takes_room_only_for_what_is_said() -> None:
-    """Bytes, and nothing of the numbers of files, unless that is said as well."""
-    _, shelf = made()
-    uploads, artifacts, room = shelf.upload_slots("s"), shelf.artifact_slots("s"), shelf.room("s")
-    hold = shelf.hold("s", 7)
-    assert (shelf.upload_slots("s"), shelf.artifact_slots("s")) == (uploads, artifacts)
-    shelf.release(hold)
-    assert shelf.room("s") == room
-    hold = shelf.hold("s", 7, uploads=2, artifacts=1)
-    assert (shelf.upload_slots("s"), shelf.artifact_slots("s")) == (uploads - 2, artifacts - 1)
-    shelf.release(hold)
-    assert (shelf.upload_slots("s"), shelf.artifact_slots("s")) == (uploads, artifacts)
+def test_a_reservation_covers_only_the_given_amounts() -> None:
+    """A reservation covers bytes, and numbers of files only if they are given."""
+    _, file_store = made()
+    uploads, artifacts, room = file_store.upload_slots("s"), file_store.artifact_slots("s"), file_store.room("s")
+    reservation = file_store.hold("s", 7)
+    assert (file_store.upload_slots("s"), file_store.artifact_slots("s")) == (uploads, artifacts)
+    file_store.release(reservation)
+    assert file_store.room("s") == room
+    reservation = file_store.hold("s", 7, uploads=2, artifacts=1)
+    assert (file_store.upload_slots("s"), file_store.artifact_slots("s")) == (uploads - 2, artifacts - 1)
+    file_store.release(reservation)
+    assert (file_store.upload_slots("s"), file_store.artifact_slots("s")) == (uploads, artifacts)

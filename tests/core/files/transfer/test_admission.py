@@ -1,4 +1,4 @@
-"""Who may bring a file, what is written down of it, and what is said where it is not taken: word for word."""
+"""Tests of the admission of uploads: which are accepted, what is recorded of them, and the exact refusals."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 from driving import UNIX_AT_ZERO, Driver, ask_link, connect, driver, manifest, send_in
-from isthmus.core.base.effects import (
-    Discard,
-    Forget,
-    Note,
-    Receive,
-    Save,
-    Saved,
-    StorageFailed,
-    StoredFile,
-    UploadManifest,
-    UploadOpening,
-)
+from isthmus.core.base.effects import Note
+from isthmus.core.base.events import UploadOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
+from isthmus.core.base.storage import Discard, Forget, Receive, Save, Saved, StorageFailed, StoredFile, UploadManifest
 from isthmus.core.files.store.store import StoredUpload
 from isthmus.core.files.transfer.admission import GONE
-
-from tests.core.engine.test_uploads import FILES, HELPER, bearer, filing, put
+from resumable_clients import FILES, HELPER
+from upload_links import bearer, file_world, put
 
 PLAIN = ServerPlan(id="plain", kind=Kind.PIPE)
 AGAIN = f"call the tool {HELPER} for a new one"
@@ -40,8 +31,8 @@ def answer(world: Driver, channel: ChannelId) -> tuple[int, dict[str, Any]]:
     return sent.status, body
 
 
-def said(world: Driver, channel: ChannelId) -> tuple[int, str, str]:
-    """Why it is not taken: for HTTP, for programs, for people."""
+def refusal(world: Driver, channel: ChannelId) -> tuple[int, str, str]:
+    """The HTTP status, code and text of a refusal."""
     status, body = answer(world, channel)
     return status, body["code"], body["detail"]
 
@@ -50,29 +41,33 @@ def post(world: Driver, query: dict[str, str], *, to: str = "f", session: str | 
     return send_in(world, UploadOpening(server=to, query=query, session=session))
 
 
-# --- Who may ----------------------------------------------------------------------------------------------------------
+# --- Links ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_link_is_for_a_server_that_takes_files() -> None:
     world = driver(FILES, PLAIN)
     query = ask_link(connect(world, "http", "f"), HELPER)
-    assert said(world, post(world, query, to="no'where")) == (404, "unknown_server", 'there is no server "no\'where"')
+    assert refusal(world, post(world, query, to="no'where")) == (
+        404,
+        "unknown_server",
+        'there is no server "no\'where"',
+    )
     text = "server 'plain' takes no uploads"
-    assert said(world, post(world, query, to="plain")) == (403, "uploads_disabled", text)
+    assert refusal(world, post(world, query, to="plain")) == (403, "uploads_disabled", text)
     off = driver(FILES, uploads_enabled=False)
-    assert said(off, post(off, query)) == (403, "uploads_disabled", "server 'f' takes no uploads")
+    assert refusal(off, post(off, query)) == (403, "uploads_disabled", "server 'f' takes no uploads")
 
 
-def test_a_link_that_is_none_is_refused_with_what_to_do() -> None:
-    """One that nobody gave out, one that was forged, and one that is too old; the last two are noted."""
-    world, client = filing(limits=Limits(upload_link_ttl_s=60.0))
+def test_the_refusal_of_an_invalid_link_says_what_to_do() -> None:
+    """The link is unknown, forged or too old. The last two are noted."""
+    world, client = file_world(limits=Limits(upload_link_ttl_s=60.0))
     query = ask_link(client, HELPER)
     unknown = f"this link is not valid, or was used already: {AGAIN}"
     for strange in ({}, {"mcp_upload_nonce": "x"}, query | {"mcp_upload_nonce": "0" * 32}):
-        assert said(world, post(world, strange)) == (403, "bad_credential", unknown)
+        assert refusal(world, post(world, strange)) == (403, "bad_credential", unknown)
     assert [note for note in world.every(Note) if "upload refused" in note.text] == []
     forged = query | {"mcp_upload_sig": "0" * 64}
-    assert said(world, post(world, forged)) == (403, "bad_credential", f"this link is not valid: {AGAIN}")
+    assert refusal(world, post(world, forged)) == (403, "bad_credential", f"this link is not valid: {AGAIN}")
     (note,) = [note for note in world.every(Note) if "upload refused" in note.text]
     assert (note.level, note.server) == ("warning", "f")
     assert note.text.startswith("upload refused: link ")
@@ -82,39 +77,39 @@ def test_a_link_that_is_none_is_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize(("late_s", "is_taken"), [(-1.0, True), (1.5, False)])
 def test_a_link_is_good_until_its_time_is_over(late_s: float, is_taken: bool) -> None:
-    world, client = filing(limits=Limits(upload_link_ttl_s=60.0))
+    world, client = file_world(limits=Limits(upload_link_ttl_s=60.0))
     query = ask_link(client, HELPER)
     world.wait(60.0 + late_s)
     channel = post(world, query)
     assert bool(world.sent[channel]) is not is_taken
     if not is_taken:
-        status, code, detail = said(world, channel)
+        status, code, detail = refusal(world, channel)
         assert (status, code) == (403, "bad_credential")
         assert detail in (f"this link has expired: {AGAIN}", f"this link is not valid, or was used already: {AGAIN}")
 
 
-def test_a_link_belongs_to_a_session_that_is_there() -> None:
-    """The header need not name it; if it names one, it is that one."""
-    world, client = filing()
+def test_a_link_belongs_to_an_open_session() -> None:
+    """The session header is optional, and must name the link's session if it is present."""
+    world, client = file_world()
     other = connect(world, "http", "f")
     query = ask_link(client, HELPER)
     text = "Mcp-Session-Id names another session than the link"
     for name in (other.session, "x", ""):
-        assert said(world, post(world, query, session=name)) == (403, "session_mismatch", text)
+        assert refusal(world, post(world, query, session=name)) == (403, "session_mismatch", text)
     for name in (client.session, None):
         assert not world.sent[post(world, query, session=name)]
     client.delete()
     gone = (409, "session_gone", "the session this link belongs to has ended")
-    assert said(world, post(world, query)) == gone
-    assert said(world, post(world, query, session=other.session)) == gone
+    assert refusal(world, post(world, query)) == gone
+    assert refusal(world, post(world, query, session=other.session)) == gone
 
 
-# --- What is kept -----------------------------------------------------------------------------------------------------
+# --- Records ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_bearer", [False, True])
-def test_a_record_holds_all_of_a_file(is_bearer: bool) -> None:
-    """Every member; it is kept as long as the file may be used."""
+def test_the_record_of_an_upload(is_bearer: bool) -> None:
+    """Each field is compared. The record is stored as long as the file may be used."""
     world = driver(FILES, limits=Limits(upload_ttl_s=500.0))
     if is_bearer:
         query = bearer(world, "7" * 32)
@@ -122,7 +117,7 @@ def test_a_record_holds_all_of_a_file(is_bearer: bool) -> None:
         query = ask_link(connect(world, "http", "f", principal="ann"), HELPER)
     world.wait(3.0)
     channel = put(world, query)
-    (order,) = world.say(channel, manifest(("../x/a b.txt", 5)))
+    (order,) = world.send(channel, manifest(("../x/a b.txt", 5)))
     assert isinstance(order, Save)
     record = msgspec.json.decode(order.value, type=StoredUpload)
     now_unix = UNIX_AT_ZERO + world.now
@@ -153,21 +148,21 @@ def test_a_record_holds_all_of_a_file(is_bearer: bool) -> None:
     assert [file.id for file in world.engine.files()] == [record.uid]
 
 
-def test_a_file_without_a_name_has_one() -> None:
-    world, client = filing()
+def test_a_file_without_a_name_gets_one() -> None:
+    world, client = file_world()
     channel = post(world, ask_link(client, HELPER))
-    (order,) = world.say(channel, manifest(("", 5)))
+    (order,) = world.send(channel, manifest(("", 5)))
     assert isinstance(order, Save)
     assert msgspec.json.decode(order.value, type=StoredUpload).filename.startswith("upload")
 
 
 @pytest.mark.parametrize("failed", [(0,), (1,), (0, 1)])
-def test_of_files_that_come_together_all_are_kept_or_none(failed: tuple[int, ...]) -> None:
-    """What was written is taken back, and the link is good for another try; the last reason is told."""
-    world, client = filing()
+def test_the_files_of_one_request_are_all_kept_or_none(failed: tuple[int, ...]) -> None:
+    """Written records are removed, and the link may be tried again. The last reason is the answer."""
+    world, client = file_world()
     query = ask_link(client, HELPER)
     channel = post(world, query)
-    orders = [order for order in world.say(channel, manifest(("a", 1), ("b", 1))) if isinstance(order, Save)]
+    orders = [order for order in world.send(channel, manifest(("a", 1), ("b", 1))) if isinstance(order, Save)]
     blobs = world.last(Receive).blobs
     effects: list[Any] = []
     for number, order in enumerate(orders):
@@ -176,23 +171,23 @@ def test_of_files_that_come_together_all_are_kept_or_none(failed: tuple[int, ...
         *(Forget(key=order.key) for order in orders),
         *(Discard(blob=blob) for blob in blobs[:2]),
     ]
-    assert said(world, channel) == (507, "storage_failed", f"full {failed[-1]}")
+    assert refusal(world, channel) == (507, "storage_failed", f"full {failed[-1]}")
     assert world.engine.files() == ()
     again = post(world, query)
-    for order in world.say(again, manifest(("a", 1))):
+    for order in world.send(again, manifest(("a", 1))):
         assert isinstance(order, Save)
         world.store(order.ticket, Saved())
     assert answer(world, again)[1]["count"] == 1
     used = f"this link is not valid, or was used already: {AGAIN}"
-    assert said(world, post(world, query)) == (403, "bad_credential", used)
+    assert refusal(world, post(world, query)) == (403, "bad_credential", used)
 
 
 @pytest.mark.parametrize("is_bearer", [False, True])
-def test_a_file_whose_session_ends_while_it_is_written_down_is_not_kept(is_bearer: bool) -> None:
-    """But for one that is of no session."""
-    world, client = filing()
+def test_a_file_whose_session_ends_while_it_is_saved_is_not_kept(is_bearer: bool) -> None:
+    """A file of a client without sessions is kept."""
+    world, client = file_world()
     channel = post(world, bearer(world, "7" * 32) if is_bearer else ask_link(client, HELPER))
-    (order,) = world.say(channel, manifest(("a", 1)))
+    (order,) = world.send(channel, manifest(("a", 1)))
     assert isinstance(order, Save)
     client.delete()
     effects = world.store(order.ticket, Saved())
@@ -201,7 +196,7 @@ def test_a_file_whose_session_ends_while_it_is_written_down_is_not_kept(is_beare
         assert len(world.engine.files()) == 1
     else:
         assert effects[:2] == [Forget(key=order.key), Discard(blob=world.last(Receive).blobs[0])]
-        assert said(world, channel) == (409, "session_gone", GONE.text)
+        assert refusal(world, channel) == (409, "session_gone", GONE.text)
         assert world.engine.files() == ()
 
 
@@ -214,26 +209,26 @@ def test_a_file_whose_session_ends_while_it_is_written_down_is_not_kept(is_beare
         ("a.csv", b"1,2", "text/csv"),
     ],
 )
-def test_a_type_is_told_by_what_a_file_begins_with(name: str, head: bytes, mime_type: str) -> None:
-    world, client = filing()
+def test_the_type_of_an_upload_follows_from_its_first_bytes(name: str, head: bytes, mime_type: str) -> None:
+    world, client = file_world()
     channel = post(world, ask_link(client, HELPER))
-    (order,) = world.say(channel, msgspec.json.encode(UploadManifest((StoredFile(name, 11, "0" * 64, head=head),))))
+    (order,) = world.send(channel, msgspec.json.encode(UploadManifest((StoredFile(name, 11, "0" * 64, head=head),))))
     world.store(order.ticket, Saved())
     assert answer(world, channel)[1]["upload"]["mime_type"] == mime_type
 
 
-def test_of_two_uploads_with_one_link_the_second_is_too_late() -> None:
-    """While the first is being written down, and afterwards: what it brought goes."""
-    world, client = filing()
+def test_the_second_of_two_uploads_with_one_link_is_refused() -> None:
+    """The second upload is refused while the first is being saved and afterwards, and its bytes are discarded."""
+    world, client = file_world()
     query = ask_link(client, HELPER)
     channels = [post(world, query) for _ in range(3)]
     blobs = [order.blobs[0] for order in world.every(Receive)]
-    (order,) = world.say(channels[0], manifest(("a", 1)))
+    (order,) = world.send(channels[0], manifest(("a", 1)))
     assert isinstance(order, Save)
     used = (403, "bad_credential", "this link was used already, by another upload")
-    assert world.say(channels[1], manifest(("b", 1)))[0] == Discard(blob=blobs[1])
-    assert said(world, channels[1]) == used
+    assert world.send(channels[1], manifest(("b", 1)))[0] == Discard(blob=blobs[1])
+    assert refusal(world, channels[1]) == used
     world.store(order.ticket, Saved())
-    assert world.say(channels[2], manifest(("c", 1)))[0] == Discard(blob=blobs[2])
-    assert said(world, channels[2]) == used
+    assert world.send(channels[2], manifest(("c", 1)))[0] == Discard(blob=blobs[2])
+    assert refusal(world, channels[2]) == used
     assert len(world.engine.files()) == 1

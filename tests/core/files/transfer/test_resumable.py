@@ -1,42 +1,27 @@
-"""Uploads that go on after a break, in the engine: links, offsets, what is told of them, and their ends."""
+"""Tests of resumable uploads in the engine: their links, offsets, responses, and ends."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from draft_clients import FILES, HASH, HELPER, Tus, drafting, room
-from driving import UNIX_AT_ZERO, ask_link, driver, send_in
-from isthmus.core.base.effects import (
-    Append,
-    Cause,
-    Cease,
-    Checksum,
-    Discard,
-    End,
-    Forget,
-    Halt,
-    RawFile,
-    Receive,
-    Save,
-    Saved,
-    StorageFailed,
-    UploadOpening,
-    Verb,
-)
+from driving import ask_link, driver, send_in
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import Cause, Checksum, End, RawFile, UploadOpening, Verb
 from isthmus.core.base.limits import Limits
-from isthmus.core.files.store.handles import sign_upload
+from isthmus.core.base.storage import Append, Cease, Discard, Forget, Halt, Receive, Save, Saved, StorageFailed
 from isthmus.core.files.transfer.resumable import WAITING_MAX
+from resumable_clients import FILES, HASH, HELPER, ResumableClient, resumable_world, room, upload_count
+from upload_links import bearer
 
-# --- The usual course -------------------------------------------------------------------------------------------------
+# --- Normal uploads ---------------------------------------------------------------------------------------------------
 
 
 def test_a_file_comes_in_pieces_and_is_an_upload_at_the_end() -> None:
-    world, client, tus = drafting()
+    world, client, tus = resumable_world()
     metadata = "filename YS50eHQ="
     location = tus.begin(10, metadata=metadata)
-    assert location.startswith(f"http://here/upload/f/tus/{tus.draft}?mcp_tus_exp=")
+    assert location.startswith(f"http://here/upload/f/tus/{tus.upload}?mcp_tus_exp=")
     first = tus.append(0, 4, checksum=Checksum("sha1", "00" * 20))
     order = world.only(Append)
     assert (order.offset, order.size_bytes, order.checksum) == (0, 10, Checksum("sha1", "00" * 20))
@@ -60,7 +45,9 @@ def test_a_file_comes_in_pieces_and_is_an_upload_at_the_end() -> None:
     assert (reply["upload_handle"], reply["upload"]["filename"], reply["upload"]["size_bytes"]) == (handle, "a.txt", 10)
     assert reply["upload"]["sha256"] == HASH
     again = dict(tus.reply(tus.open(Verb.RESUME)).headers)
-    assert (again["Upload-Offset"], again["Upload-Handle"]) == ("10", handle), "whoever missed it can ask"
+    assert (again["Upload-Offset"], again["Upload-Handle"]) == ("10", handle), (
+        "a client that missed the response can ask"
+    )
     assert "Upload-Expires" not in again
     assert tus.reply(tus.append(10, 0)).status == 204
     channel = client.request("1", "tools/call", json.dumps({"name": "eat", "arguments": {"path": handle}}))
@@ -68,21 +55,21 @@ def test_a_file_comes_in_pieces_and_is_an_upload_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"{}", b'{"size_bytes":-1}', b'{"size_bytes":11}', b'{"sha256":"\xff"}', b"[" * 100_000]
+    "report", [b"", b"{}", b'{"size_bytes":-1}', b'{"size_bytes":11}', b'{"sha256":"\xff"}', b"[" * 100_000]
 )
-def test_what_is_no_report_of_what_was_ordered_is_the_drivers_mistake(said: bytes) -> None:
-    """It is told so, and the upload is as it was."""
-    world, _, tus = drafting()
+def test_an_invalid_report_is_a_mistake_of_the_driver(report: bytes) -> None:
+    """The driver gets an exception, and the upload is unchanged."""
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 5)
     with pytest.raises(LocalProtocolError, match=r"got (no report|a draft)"):
-        world.engine.receive_message(channel, said, world.now)
+        world.engine.receive_message(channel, report, world.now)
     tus.tell(channel, 5)
     assert tus.offset() == 5
 
 
 def test_a_file_may_come_with_its_creation() -> None:
-    world, _, tus = drafting()
+    world, _, tus = resumable_world()
     channel = tus.create(10, size_bytes=4)
     tus.tell(channel, 4)
     sent = tus.reply(channel)
@@ -96,7 +83,7 @@ def test_a_file_may_come_with_its_creation() -> None:
 
 
 def test_an_empty_file_is_complete_when_it_begins() -> None:
-    world, _, tus = drafting()
+    world, _, tus = resumable_world()
     channel = tus.create(0)
     assert world.only(Append).size_bytes == 0
     assert tus.complete(channel, 0).status == 201
@@ -105,8 +92,8 @@ def test_an_empty_file_is_complete_when_it_begins() -> None:
 # --- Breaks -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_arrived_before_a_break_stays() -> None:
-    world, _, tus = drafting()
+def test_bytes_before_a_break_are_kept() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 10)
     tus.tell(channel, 3, is_over=False)
@@ -119,8 +106,8 @@ def test_what_arrived_before_a_break_stays() -> None:
     assert tus.add(4, 2).status == 204
 
 
-def test_who_comes_back_is_believed_before_an_old_connection() -> None:
-    world, _, tus = drafting()
+def test_a_new_request_interrupts_an_old_connection() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     old = tus.append(0, 10)
     head = tus.open(Verb.RESUME)
@@ -134,8 +121,8 @@ def test_who_comes_back_is_believed_before_an_old_connection() -> None:
     assert tus.complete(more).status == 204
 
 
-def test_whoever_watches_interrupts_nobody() -> None:
-    world, _, tus = drafting()
+def test_looking_at_an_upload_interrupts_no_request() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 10)
     assert json.loads(tus.reply(tus.open(Verb.LOOK)).message)["offset"] == 0
@@ -143,8 +130,8 @@ def test_whoever_watches_interrupts_nobody() -> None:
     assert tus.complete(channel).status == 204
 
 
-def test_only_so_many_wait_for_one_draft() -> None:
-    world, _, tus = drafting()
+def test_the_number_of_waiting_requests_is_bounded() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     old = tus.append(0, 10)
     waiting = [tus.open(Verb.RESUME) for _ in range(WAITING_MAX)]
@@ -165,8 +152,8 @@ def test_only_so_many_wait_for_one_draft() -> None:
         (Halt.FAILED, 2, 500, False),
     ],
 )
-def test_what_went_wrong_with_a_body_is_said(halt: Halt, size: int, status: int, is_left: bool) -> None:
-    world, _, tus = drafting()
+def test_each_failure_of_a_body_has_its_response(halt: Halt, size: int, status: int, is_left: bool) -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     tus.add(0, 2)
     channel = tus.append(2, 8)
@@ -180,18 +167,18 @@ def test_what_went_wrong_with_a_body_is_said(halt: Halt, size: int, status: int,
 
 
 def test_a_creation_that_failed_leaves_nothing() -> None:
-    """Nobody knows where it would be."""
+    """The client does not know its location."""
     for halt in (Halt.CHECKSUM, Halt.TOO_LARGE, Halt.BROKEN, Halt.FULL):
-        world, _, tus = drafting()
+        world, _, tus = resumable_world()
         channel = tus.create(10, size_bytes=10)
         assert isinstance(tus.tell(channel, 0, halt=halt)[0], Discard)
-        assert len(world.engine._drafts) == 0
+        assert upload_count(world) == 0
         assert len(world.sent[channel]) == (0 if halt is Halt.BROKEN else 1)
 
 
-def test_a_request_that_had_not_begun_leaves_its_draft_as_it_was() -> None:
-    """Its client hung up before the driver came to it, and comes back to ask how far it is."""
-    world, _, tus = drafting()
+def test_a_request_that_had_not_begun_leaves_the_upload_unchanged() -> None:
+    """The client disconnected before the driver came to the request, and asks for the offset again."""
+    world, _, tus = resumable_world()
     tus.begin(10)
     tus.tell(tus.append(0, 4), 4)
     assert world.end(tus.append(4, 5), Cause(End.BROKEN)) == []
@@ -200,8 +187,8 @@ def test_a_request_that_had_not_begun_leaves_its_draft_as_it_was() -> None:
     assert [order.offset for order in world.every(Append)] == [0, 4, 4]
 
 
-def test_what_a_file_begins_with_is_known_from_the_request_that_brought_it() -> None:
-    _, _, tus = drafting()
+def test_the_type_follows_from_the_first_request() -> None:
+    _, _, tus = resumable_world()
     tus.begin(10)
     tus.tell(tus.append(0, 8), 8, head=b"\x89PNG\r\n\x1a\n")
     channel = tus.append(8, 2)
@@ -210,9 +197,9 @@ def test_what_a_file_begins_with_is_known_from_the_request_that_brought_it() -> 
 
 
 @pytest.mark.parametrize("kept", [3, 0])
-def test_what_a_file_begins_with_may_come_with_several_requests(kept: int) -> None:
-    """Some of them in vain: that is brought again."""
-    _, _, tus = drafting()
+def test_the_first_bytes_may_come_with_several_requests(kept: int) -> None:
+    """The bytes of a request that failed come again."""
+    _, _, tus = resumable_world()
     tus.begin(10)
     tus.tell(tus.append(0, 3), kept, head=b"\x89PN")
     tus.tell(tus.append(kept, 2), 5, head=b"\x89PNG\r"[kept:])
@@ -220,14 +207,14 @@ def test_what_a_file_begins_with_may_come_with_several_requests(kept: int) -> No
     assert json.loads(save.value)["mime_type"] == "image/png"
 
 
-def test_a_draft_that_its_client_was_never_told_of_ends_with_its_request() -> None:
-    world, _, tus = drafting()
+def test_an_upload_without_a_response_to_its_creation_ends_with_that_request() -> None:
+    world, _, tus = resumable_world()
     channel = tus.create(10, size_bytes=4)
     assert [type(effect) for effect in world.end(channel, Cause(End.BROKEN))] == [Discard]
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing() -> None:
-    world, _, tus = drafting()
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 10)
     (save,) = tus.tell(channel, 10, sha256=HASH)
@@ -238,14 +225,14 @@ def test_a_record_that_cannot_be_written_leaves_nothing() -> None:
     assert tus.begin(10)
 
 
-# --- Who may ----------------------------------------------------------------------------------------------------------
+# --- Links ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["mcp_tus_exp", "mcp_tus_sig"])
 @pytest.mark.parametrize("how", ["missing", "changed", "nonsense"])
 @pytest.mark.parametrize("verb", [Verb.RESUME, Verb.LOOK, Verb.APPEND, Verb.END])
 def test_a_forged_link_is_refused(verb: Verb, name: str, how: str) -> None:
-    world, _, tus = drafting()
+    world, _, tus = resumable_world()
     tus.begin(10)
     query = dict(tus.query)
     original = query.pop(name)
@@ -256,12 +243,12 @@ def test_a_forged_link_is_refused(verb: Verb, name: str, how: str) -> None:
     assert not any(value in note for value in tus.query.values() for note in world.notes("warning"))
 
 
-def test_a_link_is_for_one_draft_of_one_server() -> None:
-    _, client, tus = drafting()
+def test_a_link_is_for_one_resumable_upload_of_one_server() -> None:
+    _, client, tus = resumable_world()
     tus.begin(10)
-    other = Tus(tus.world, ask_link(client, HELPER))
+    other = ResumableClient(tus.world, ask_link(client, HELPER))
     other.begin(10)
-    assert tus.refused(tus.open(Verb.LOOK, draft=other.draft)) == (403, "bad_credential")
+    assert tus.refused(tus.open(Verb.LOOK, draft=other.upload)) == (403, "bad_credential")
     assert tus.refused(tus.open(Verb.LOOK, server="g")) == (403, "bad_credential")
     assert tus.refused(tus.open(Verb.LOOK, query=tus.link)) == (403, "bad_credential")
     assert tus.refused(tus.open(Verb.LOOK, session="other")) == (403, "session_mismatch")
@@ -269,13 +256,13 @@ def test_a_link_is_for_one_draft_of_one_server() -> None:
     assert tus.refused(tus.open(Verb.CREATE, query=tus.query, draft="", length=1)) == (403, "bad_credential")
 
 
-def test_an_upload_link_is_used_up_by_the_first_that_is_complete() -> None:
-    """Others that were begun with it end."""
-    world, _, tus = drafting()
+def test_an_upload_link_is_used_up_by_the_first_complete_upload() -> None:
+    """Other uploads that were begun with it end."""
+    world, _, tus = resumable_world()
     tus.begin(10)
-    first = tus.draft, tus.query
+    first = tus.upload, tus.query
     tus.begin(10)
-    busy = Tus(world, tus.link)
+    busy = ResumableClient(world, tus.link)
     busy.begin(10)
     under_way = busy.append(0, 5)
     tus.complete(tus.append(0, 10))
@@ -288,11 +275,11 @@ def test_an_upload_link_is_used_up_by_the_first_that_is_complete() -> None:
     assert tus.refused(form) == (403, "bad_credential")
 
 
-def test_a_form_with_the_link_comes_before_a_draft_that_is_complete_later() -> None:
-    world, _, tus = drafting()
+def test_a_form_with_the_link_comes_before_a_later_complete_upload() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     form = send_in(world, UploadOpening(server="f", query=tus.link, raw=RawFile("x")))
-    (save,) = world.say(form, b'{"files":[{"filename":"x","size_bytes":1,"sha256":"%s"}]}' % HASH.encode())
+    (save,) = world.send(form, b'{"files":[{"filename":"x","size_bytes":1,"sha256":"%s"}]}' % HASH.encode())
     assert isinstance(save, Save)
     world.store(save.ticket, Saved())
     channel = tus.append(0, 10)
@@ -301,14 +288,9 @@ def test_a_form_with_the_link_comes_before_a_draft_that_is_complete_later() -> N
     assert Discard(blob=world.only(Append).blob) in effects
 
 
-def test_a_bearers_draft_needs_no_session() -> None:
+def test_a_resumable_upload_of_a_bearer_needs_no_session() -> None:
     world = driver(FILES)
-    engine, expiry = world.engine, int(UNIX_AT_ZERO + world.now + 60)
-    sid = "0" * 32
-    nonce = engine._counter._deposits._nonces.mint(
-        engine._desk.entropy, server="f", sid=sid, expires_at=world.now + 60, principal="p", is_bearer=True
-    )
-    tus = Tus(world, sign_upload(engine._desk.plan.link_key, server="f", sid=sid, nonce=nonce, expires_at_unix=expiry))
+    tus = ResumableClient(world, bearer(world, "0" * 32))
     tus.begin(10)
     assert tus.complete(tus.append(0, 10)).status == 204
 
@@ -316,9 +298,9 @@ def test_a_bearers_draft_needs_no_session() -> None:
 # --- Bounds and ends --------------------------------------------------------------------------------------------------
 
 
-def test_what_does_not_fit_is_refused_when_it_begins() -> None:
+def test_an_upload_that_does_not_fit_is_refused_at_its_creation() -> None:
     limits = Limits(upload_size_max_bytes=100, session_storage_max_bytes=150, upload_drafts_per_session_max=2)
-    world, _, tus = drafting(limits=limits)
+    world, _, tus = resumable_world(limits=limits)
     assert tus.refused(tus.create(101)) == (413, "file_too_large")
     assert tus.refused(tus.create(10, size_bytes=11)) == (413, "request_too_large")
     tus.begin(100)
@@ -332,28 +314,30 @@ def test_what_does_not_fit_is_refused_when_it_begins() -> None:
     assert not world.every(Append) and not world.every(Receive)
 
 
-def test_drafts_are_bounded_over_all_and_finished_ones_give_way() -> None:
-    world, client, tus = drafting(limits=Limits(upload_drafts_max=2))
+def test_resumable_uploads_are_bounded_and_finished_ones_make_room() -> None:
+    world, client, tus = resumable_world(limits=Limits(upload_drafts_max=2))
     tus.begin(10)
     tus.complete(tus.append(0, 10))
-    other = Tus(world, ask_link(client, HELPER))
+    other = ResumableClient(world, ask_link(client, HELPER))
     other.begin(1)
     assert tus.offset() == 10
     other.begin(1)
-    assert tus.offset() is None, "what is done gave way"
+    assert tus.offset() is None, "the finished one made room"
     assert other.refused(other.create(1)) == (429, "too_many_uploads")
 
 
 def test_a_hash_can_be_demanded() -> None:
-    world, _, tus = drafting(require_sha256=True)
+    world, _, tus = resumable_world(require_sha256=True)
     assert tus.refused(tus.create(1)) == (400, "sha256_required")
     tus.begin(1, file=RawFile("a", None, HASH))
     tus.append(0, 1)
     assert world.only(Append).sha256 == HASH
 
 
-def test_a_draft_expires_when_it_is_left_alone_and_not_while_it_grows() -> None:
-    world, _, tus = drafting(limits=Limits(upload_draft_ttl_s=100.0, upload_draft_max_s=300.0, session_idle_ttl_s=50.0))
+def test_a_resumable_upload_expires_unless_it_grows() -> None:
+    world, _, tus = resumable_world(
+        limits=Limits(upload_draft_ttl_s=100.0, upload_draft_max_s=300.0, session_idle_ttl_s=50.0)
+    )
     tus.begin(10)
     world.wait(99.0)
     assert tus.add(0, 2).status == 204, "its session was kept for it"
@@ -365,30 +349,30 @@ def test_a_draft_expires_when_it_is_left_alone_and_not_while_it_grows() -> None:
     assert tus.offset() == 4
     world.wait(12.0)
     assert tus.refused(tus.open(Verb.RESUME)) == (403, "bad_credential"), "its link is over, and so is it"
-    assert len(world.engine._drafts) == 0
+    assert upload_count(world) == 0
     assert world.only(Discard).blob == world.last(Append).blob
 
 
-def test_a_draft_left_alone_gives_its_room_back() -> None:
-    world, client, tus = drafting(limits=Limits(upload_draft_ttl_s=100.0, session_storage_max_bytes=10))
+def test_an_expired_resumable_upload_frees_its_room() -> None:
+    world, client, tus = resumable_world(limits=Limits(upload_draft_ttl_s=100.0, session_storage_max_bytes=10))
     tus.begin(10)
-    fresh = Tus(world, ask_link(client, HELPER))
+    fresh = ResumableClient(world, ask_link(client, HELPER))
     assert fresh.refused(fresh.create(1)) == (507, "storage_full")
     world.wait(101.0)
     assert tus.refused(tus.open(Verb.RESUME)) == (404, "not_found")
-    fresh = Tus(world, ask_link(client, HELPER))
+    fresh = ResumableClient(world, ask_link(client, HELPER))
     fresh.begin(10)
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_what_must_give_way_to_a_file_stays_until_all_of_that_is_there(comes: bool) -> None:
-    """It was only announced, and may never come: then nothing goes for it."""
-    world, client, tus = drafting(limits=Limits(session_storage_max_bytes=15))
+def test_files_are_evicted_only_when_the_upload_is_complete(comes: bool) -> None:
+    """An announced file may never come, and then nothing is evicted for it."""
+    world, client, tus = resumable_world(limits=Limits(session_storage_max_bytes=15))
     tus.begin(10)
     before = dict(tus.complete(tus.append(0, 10)).headers)["Upload-Handle"]
     key = world.only(Save).key
     world.wait(1.0)
-    later = Tus(world, ask_link(client, HELPER))
+    later = ResumableClient(world, ask_link(client, HELPER))
     later.begin(10)
     later.add(0, 9)
     assert not world.every(Forget)
@@ -401,8 +385,8 @@ def test_what_must_give_way_to_a_file_stays_until_all_of_that_is_there(comes: bo
     assert bool(world.sent[channel]) is comes, "what is gone is refused, and what is there is on its way"
 
 
-def test_a_draft_that_takes_too_long_is_stopped() -> None:
-    world, _, tus = drafting(limits=Limits(upload_draft_max_s=300.0))
+def test_a_resumable_upload_that_takes_too_long_is_stopped() -> None:
+    world, _, tus = resumable_world(limits=Limits(upload_draft_max_s=300.0))
     tus.begin(10)
     channel = tus.append(0, 10)
     world.wait(301.0)
@@ -412,8 +396,8 @@ def test_a_draft_that_takes_too_long_is_stopped() -> None:
     assert tus.refused(channel) == (410, "ended")
 
 
-def test_a_draft_that_takes_too_long_is_gone_with_a_request_that_had_not_begun() -> None:
-    world, _, tus = drafting(limits=Limits(upload_draft_max_s=300.0))
+def test_a_resumable_upload_that_takes_too_long_ends_with_a_request_that_had_not_begun() -> None:
+    world, _, tus = resumable_world(limits=Limits(upload_draft_max_s=300.0))
     tus.begin(10)
     channel = tus.append(0, 10)
     world.wait(301.0)
@@ -421,8 +405,8 @@ def test_a_draft_that_takes_too_long_is_gone_with_a_request_that_had_not_begun()
     assert tus.offset() is None
 
 
-def test_a_draft_can_be_ended_by_its_client() -> None:
-    world, _, tus = drafting()
+def test_a_client_can_end_a_resumable_upload() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     tus.add(0, 5)
     assert tus.reply(tus.open(Verb.END)).status == 204
@@ -435,8 +419,8 @@ def test_a_draft_can_be_ended_by_its_client() -> None:
     assert [tus.reply(channel).status for channel in (busy, end, late)] == [409, 204, 404]
 
 
-def test_what_is_being_saved_is_not_ended() -> None:
-    world, _, tus = drafting()
+def test_an_upload_that_is_being_saved_is_not_ended() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 10)
     (save,) = tus.tell(channel, 10, sha256=HASH)
@@ -444,14 +428,14 @@ def test_what_is_being_saved_is_not_ended() -> None:
     assert not world.sent[end]
     world.store(save.ticket, Saved())
     assert (tus.reply(channel).status, tus.reply(end).status) == (204, 204)
-    assert not world.every(Discard), "the upload stays: it is no draft any more"
+    assert not world.every(Discard), "the complete upload stays"
 
 
-def test_a_session_takes_its_drafts_with_it() -> None:
-    world, client, tus = drafting()
+def test_resumable_uploads_end_with_their_session() -> None:
+    world, client, tus = resumable_world()
     tus.begin(10)
     tus.add(0, 5)
-    busy = Tus(world, tus.link)
+    busy = ResumableClient(world, tus.link)
     busy.begin(10)
     channel = busy.append(0, 5)
     client.delete()
@@ -459,15 +443,15 @@ def test_a_session_takes_its_drafts_with_it() -> None:
     busy.tell(channel, 2, halt=Halt.CEASED)
     assert busy.refused(channel) == (410, "ended")
     assert len(world.every(Discard)) == 2
-    assert len(world.engine._drafts) == 0
+    assert upload_count(world) == 0
     assert room(world, tus.sid) == Limits().session_storage_max_bytes
 
 
-# --- One after another ------------------------------------------------------------------------------------------------
+# --- Waiting requests -------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_behind_another_that_waits_interrupts_it_in_turn() -> None:
-    world, _, tus = drafting()
+def test_a_waiting_request_is_interrupted_by_the_one_behind_it() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     first = tus.append(0, 10)
     second, third = tus.append(2, 8), tus.append(4, 6)
@@ -480,8 +464,8 @@ def test_who_waits_behind_another_that_waits_interrupts_it_in_turn() -> None:
     assert tus.complete(third).status == 204
 
 
-def test_whoever_waits_alone_is_served_without_a_word_to_others() -> None:
-    world, _, tus = drafting()
+def test_a_single_waiting_request_interrupts_only_the_current_one() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     first = tus.append(0, 10)
     second = tus.append(2, 8)
@@ -490,8 +474,8 @@ def test_whoever_waits_alone_is_served_without_a_word_to_others() -> None:
     assert tus.complete(second).status == 204
 
 
-def test_what_is_said_after_the_last_report_counts_for_nothing() -> None:
-    world, _, tus = drafting()
+def test_reports_after_the_last_one_are_ignored() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 10)
     (save,) = tus.tell(channel, 10, sha256=HASH)
@@ -501,23 +485,25 @@ def test_what_is_said_after_the_last_report_counts_for_nothing() -> None:
     assert dict(tus.reply(channel).headers)["Upload-Offset"] == "10"
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_request_that_ends_after_its_report_takes_nothing_along(is_told: bool) -> None:
-    """Answered or not: what it brought is known."""
-    world, _, tus = drafting()
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_the_end_of_a_request_after_its_report_has_no_effect(is_answered: bool) -> None:
+    """The bytes of the request are known, whether it was answered or not."""
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 5)
-    tus.tell(channel, 5, halt=Halt.NONE if is_told else Halt.BROKEN)
-    assert bool(world.sent[channel]) is is_told
+    tus.tell(channel, 5, halt=Halt.NONE if is_answered else Halt.BROKEN)
+    assert bool(world.sent[channel]) is is_answered
     following = tus.append(5, 5)
     world.end(channel, Cause(End.GONE))
     assert not world.every(Discard)
     assert tus.complete(following).status == 204
 
 
-def test_a_draft_that_is_being_saved_outlives_its_time() -> None:
-    """The storage has a limit of its own, and has the last word."""
-    world, _, tus = drafting(limits=Limits(upload_draft_ttl_s=5.0, upload_draft_max_s=8.0, storage_timeout_s=100.0))
+def test_an_upload_that_is_being_saved_does_not_expire() -> None:
+    """The storage has a timeout of its own."""
+    world, _, tus = resumable_world(
+        limits=Limits(upload_draft_ttl_s=5.0, upload_draft_max_s=8.0, storage_timeout_s=100.0)
+    )
     tus.begin(10)
     channel = tus.append(0, 10)
     (save,) = tus.tell(channel, 10, sha256=HASH)
@@ -526,14 +512,14 @@ def test_a_draft_that_is_being_saved_outlives_its_time() -> None:
     world.store(save.ticket, Saved())
     assert tus.reply(channel).status == 204
     assert not world.every(Discard)
-    assert len(world.engine._drafts) == 1
+    assert upload_count(world) == 1
     world.wait(5.1)
-    assert len(world.engine._drafts) == 0, "what is told of it is kept as long as of any other"
+    assert upload_count(world) == 0, "its status expires like that of any other"
 
 
-def test_what_is_ended_once_is_not_ended_twice() -> None:
-    """Its session goes, and then its time runs out, while the request that adds to it has not stopped yet."""
-    world, client, tus = drafting(limits=Limits(upload_draft_max_s=300.0))
+def test_an_upload_is_ended_only_once() -> None:
+    """The session ends, and then the time of the upload, while the request that adds to it has not stopped."""
+    world, client, tus = resumable_world(limits=Limits(upload_draft_max_s=300.0))
     tus.begin(10)
     channel = tus.append(0, 10)
     client.delete()
@@ -542,13 +528,13 @@ def test_what_is_ended_once_is_not_ended_twice() -> None:
     tus.tell(channel, 4, halt=Halt.CEASED)
     assert tus.refused(channel) == (410, "ended")
     assert len(world.every(Discard)) == 1
-    assert len(world.engine._drafts) == 0
+    assert upload_count(world) == 0
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_the_room_that_was_held_for_a_file_is_what_the_file_takes_or_is_free_again(is_kept: bool) -> None:
-    """And its link is in use no longer: the session may be idle."""
-    world, _, tus = drafting(limits=Limits(session_idle_ttl_s=50.0, upload_draft_ttl_s=10.0))
+def test_the_reservation_becomes_the_file_or_is_released(is_kept: bool) -> None:
+    """The link is no longer in use, so the session may be idle."""
+    world, _, tus = resumable_world(limits=Limits(session_idle_ttl_s=50.0, upload_draft_ttl_s=10.0))
     before = room(world, tus.sid)
     tus.begin(10)
     assert room(world, tus.sid) == before - 10

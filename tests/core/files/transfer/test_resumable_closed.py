@@ -1,41 +1,44 @@
-"""Requests that add to a draft and are gone without a report: what becomes of it, and of those that wait for it."""
+"""Tests of requests that add to a resumable upload and end without a report: the effects on the upload and on waiting
+requests."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from draft_clients import HASH, Tus, drafting, room
 from driving import Driver
-from isthmus.core.base.effects import Append, Cause, Cease, Discard, End, Halt, Saved, Send, Verb
+from isthmus.core.base.effects import Send
+from isthmus.core.base.events import Cause, End, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.storage import Append, Cease, Discard, Halt, Saved
+from resumable_clients import HASH, ResumableClient, resumable_world, room, upload_count
 
 GONE = Cause(End.BROKEN, "gone")
 TIMES = Limits(upload_draft_ttl_s=100.0, upload_draft_max_s=300.0)
 
 
-def waiting(tus: Tus) -> list[ChannelId]:
-    """One of each that can wait, the last of which ends the draft, and one that comes too late."""
+def waiting(tus: ResumableClient) -> list[ChannelId]:
+    """Opens one request of each kind that can wait, of which the third ends the upload and the last comes too late."""
     return [tus.open(Verb.RESUME), tus.append(4, 3), tus.open(Verb.END), tus.open(Verb.RESUME)]
 
 
 def statuses(world: Driver, channels: list[ChannelId]) -> list[int]:
-    """Of those that are answered."""
+    """The statuses of the responses that were sent."""
     return [sent.status for channel in channels for sent in world.sent[channel]]
 
 
-def is_gone(world: Driver, tus: Tus, free: int) -> bool:
-    """Whether nothing is left of a draft: its link leads nowhere, and its room is free."""
-    return tus.offset() is None and room(world, tus.sid) == free and len(world.engine._drafts) == 0
+def is_gone(world: Driver, tus: ResumableClient, free: int) -> bool:
+    """True if nothing is left of the upload: its link is unknown, and its room is free."""
+    return tus.offset() is None and room(world, tus.sid) == free and upload_count(world) == 0
 
 
-# --- Of each state ----------------------------------------------------------------------------------------------------
+# --- States -----------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_is_served_in_turn_when_the_request_before_is_gone() -> None:
-    """Each from where the draft was, and the next that adds is stopped for those behind it."""
-    world, _, tus = drafting()
+def test_waiting_requests_are_served_in_turn_after_the_current_one() -> None:
+    """Each request continues at the upload's offset. The next that adds is stopped for those behind it."""
+    world, _, tus = resumable_world()
     free = room(world, tus.sid)
     tus.begin(10)
     tus.add(0, 4)
@@ -54,9 +57,9 @@ def test_who_waits_is_served_in_turn_when_the_request_before_is_gone() -> None:
     assert is_gone(world, tus, free)
 
 
-def test_who_waits_for_one_that_nobody_wants_any_more_is_told_once_its_request_is_gone() -> None:
-    """Not sooner: it is gone then, and its room is free, whoever ended it."""
-    world, _, tus = drafting(limits=TIMES)
+def test_requests_that_wait_for_an_ended_upload_are_answered_after_the_current_one() -> None:
+    """The upload is discarded and its room free only then, whatever ended it."""
+    world, _, tus = resumable_world(limits=TIMES)
     free = room(world, tus.sid)
     tus.begin(10)
     tus.add(0, 4)
@@ -75,29 +78,29 @@ def test_who_waits_for_one_that_nobody_wants_any_more_is_told_once_its_request_i
     assert is_gone(world, tus, free)
 
 
-def test_one_that_its_session_took_along_goes_with_its_request() -> None:
-    """Though its client was never told of it: it is discarded once."""
-    world, client, tus = drafting()
+def test_an_upload_of_an_ended_session_is_discarded_with_its_request() -> None:
+    """The upload is discarded once, though its creation was never answered."""
+    world, client, tus = resumable_world()
     channel = tus.create(10, size_bytes=10)
     client.delete()
     assert world.every(Cease) == [Cease(channel=channel)]
     assert [type(effect) for effect in world.end(channel, GONE)] == [Discard]
-    assert len(world.engine._drafts) == 0
+    assert upload_count(world) == 0
 
 
-def test_one_that_nobody_was_told_of_is_gone_with_its_room() -> None:
-    world, _, tus = drafting()
+def test_an_upload_without_a_response_to_its_creation_frees_its_room() -> None:
+    world, _, tus = resumable_world()
     free = room(world, tus.sid)
     channel = tus.create(10, size_bytes=10)
     assert room(world, tus.sid) == free - 10
     assert [type(effect) for effect in world.end(channel, GONE)] == [Discard]
     assert room(world, tus.sid) == free
-    assert len(world.engine._drafts) == 0
+    assert upload_count(world) == 0
 
 
-def test_one_that_is_being_saved_is_an_upload_though_its_client_is_gone() -> None:
-    """Who waits is told of it once that is written. Nobody is stopped, and nothing is said to who is gone."""
-    world, _, tus = drafting()
+def test_an_upload_that_is_being_saved_survives_its_request() -> None:
+    """Waiting requests are answered when it is saved. No request is stopped, and the closed one gets no response."""
+    world, _, tus = resumable_world()
     tus.begin(10)
     channel = tus.append(0, 10)
     resume = tus.open(Verb.RESUME)
@@ -114,29 +117,29 @@ def test_one_that_is_being_saved_is_an_upload_though_its_client_is_gone() -> Non
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
-def test_a_request_that_is_over_changes_nothing_by_going(is_complete: bool) -> None:
-    """What it brought is known, and counted from its report: the time of the draft does not begin anew."""
-    world, _, tus = drafting(limits=TIMES)
+def test_the_end_of_a_finished_request_has_no_effect(is_complete: bool) -> None:
+    """The time of the upload counts from the report, and does not begin anew."""
+    world, _, tus = resumable_world(limits=TIMES)
     tus.begin(10)
     channel = tus.append(0, 10)
     if is_complete:
         tus.complete(channel)
     else:
         tus.tell(channel, 7, halt=Halt.BROKEN)
-    assert len(world.engine._drafts) == 1
+    assert upload_count(world) == 1
     world.wait(60.0)
     if not is_complete:
         assert world.end(channel, GONE) == []
     world.wait(39.0)
-    assert len(world.engine._drafts) == 1
+    assert upload_count(world) == 1
     world.wait(2.0)
-    assert len(world.engine._drafts) == 0
+    assert upload_count(world) == 0
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_a_request_that_is_over_takes_nothing_from_the_one_after_it(is_asked: bool) -> None:
-    """Its connection goes while another adds; who waits, waits on."""
-    world, _, tus = drafting()
+def test_the_end_of_a_finished_request_does_not_affect_the_next(is_asked: bool) -> None:
+    """The connection of the finished request ends while another adds, and waiting requests wait on."""
+    world, _, tus = resumable_world()
     tus.begin(10)
     old = tus.append(0, 5)
     tus.tell(old, 5, halt=Halt.BROKEN)
@@ -152,23 +155,23 @@ def test_a_request_that_is_over_takes_nothing_from_the_one_after_it(is_asked: bo
 
 
 @pytest.mark.parametrize(("waited_s", "left_s"), [(0.0, 100.0), (150.0, 100.0), (250.0, 50.0)])
-def test_its_time_starts_anew_when_its_request_is_gone(waited_s: float, left_s: float) -> None:
-    """But for the longest that any may take."""
-    world, _, tus = drafting(limits=TIMES)
+def test_the_time_of_an_upload_begins_anew_when_its_request_ends(waited_s: float, left_s: float) -> None:
+    """The time is bounded by the longest that any upload may take."""
+    world, _, tus = resumable_world(limits=TIMES)
     tus.begin(10)
     channel = tus.append(0, 10)
     world.wait(waited_s)
     assert world.end(channel, GONE) == []
     world.wait(left_s - 0.5)
-    assert len(world.engine._drafts) == 1
+    assert upload_count(world) == 1
     world.wait(1.0)
-    assert len(world.engine._drafts) == 0
+    assert upload_count(world) == 0
     assert len(world.every(Discard)) == 1
 
 
-def test_who_waited_in_vain_is_passed_over() -> None:
-    """The next is served, and nobody is stopped for one that is gone."""
-    world, _, tus = drafting()
+def test_a_closed_waiting_request_is_skipped() -> None:
+    """The next request is served, and none is stopped for a closed one."""
+    world, _, tus = resumable_world()
     tus.begin(10)
     first = tus.append(0, 10)
     second, third = tus.append(0, 5), tus.append(0, 6)
@@ -178,9 +181,9 @@ def test_who_waited_in_vain_is_passed_over() -> None:
     assert world.every(Cease) == [Cease(channel=first)]
 
 
-def test_each_request_is_stopped_anew() -> None:
-    """That the one before was told to stop does not count for the next."""
-    world, _, tus = drafting()
+def test_each_request_is_stopped_by_an_order_of_its_own() -> None:
+    """A stop of the request before does not count for the next."""
+    world, _, tus = resumable_world()
     tus.begin(10)
     channels = [tus.append(0, 10)]
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Drafts of uploads to the letter: their states, their times, and each refusal with status, text and code."""
+"""Tests of resumable uploads in detail: their states, their times, and each refusal with status, text and code."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from draft_clients import Tus, drafting, room
 from driving import UNIX_AT_ZERO, Driver
-from isthmus.core.base.effects import Append, Cause, Cease, Discard, End, Halt, RawFile, Verb
+from isthmus.core.base.events import Cause, End, RawFile, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.core.files.transfer.resumable import TRANSITIONS, WAITING_MAX, Input, State
+from isthmus.core.base.storage import Append, Cease, Discard, Halt
+from isthmus.core.files.transfer.resumable import TRANSITIONS, WAITING_MAX, ResumableUploadInput, ResumableUploadState
+from resumable_clients import ResumableClient, resumable_world, room
+from stateless_driving import tables
 
 
 def date(at: float) -> str:
@@ -24,8 +26,8 @@ def stamp(at: float) -> str:
     return datetime.fromtimestamp(int(UNIX_AT_ZERO + at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def refused(tus: Tus, channel: ChannelId) -> tuple[int, str, str]:
-    """Status, text and code, and nothing beside them."""
+def refused(tus: ResumableClient, channel: ChannelId) -> tuple[int, str, str]:
+    """The status, text and code of a refusal, which has no other members."""
     sent = tus.reply(channel)
     body = json.loads(sent.message)
     assert list(body) == ["detail", "code"]
@@ -33,29 +35,30 @@ def refused(tus: Tus, channel: ChannelId) -> tuple[int, str, str]:
 
 
 def due(world: Driver) -> list[float]:
-    """When drafts end, counted from now."""
-    live = world.engine._desk.timers._live
+    """The seconds until resumable uploads expire."""
+    live = tables(world.engine)["timers"]
     return [at - world.now for (purpose, _), (at, *_) in live.items() if purpose == "draft"]
 
 
 # --- States -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", list(State))
-@pytest.mark.parametrize("input", list(Input))
-def test_where_each_input_leads(state: State, input: Input) -> None:
-    """tus 1.0.0: a draft is open or added to; complete it is saved, and ended it is gone once that has stopped."""
+@pytest.mark.parametrize("state", list(ResumableUploadState))
+@pytest.mark.parametrize("input", list(ResumableUploadInput))
+def test_the_transitions(state: ResumableUploadState, input: ResumableUploadInput) -> None:
+    """An upload is open or added to. When complete it is saved. Ended while it is added to, it is gone once that
+    request has stopped. Source: tus 1.0.0."""
     expected = {
-        (State.OPEN, Input.APPEND): State.APPENDING,
-        (State.OPEN, Input.END): State.ENDED,
-        (State.APPENDING, Input.STOP): State.OPEN,
-        (State.APPENDING, Input.COMPLETE): State.SAVING,
-        (State.APPENDING, Input.END): State.ENDING,
-        (State.ENDING, Input.STOP): State.ENDED,
-        (State.ENDING, Input.COMPLETE): State.ENDED,
-        (State.SAVING, Input.SAVE): State.DONE,
-        (State.SAVING, Input.END): State.ENDED,
-        (State.DONE, Input.END): State.ENDED,
+        (ResumableUploadState.OPEN, ResumableUploadInput.APPEND): ResumableUploadState.APPENDING,
+        (ResumableUploadState.OPEN, ResumableUploadInput.END): ResumableUploadState.ENDED,
+        (ResumableUploadState.APPENDING, ResumableUploadInput.STOP): ResumableUploadState.OPEN,
+        (ResumableUploadState.APPENDING, ResumableUploadInput.COMPLETE): ResumableUploadState.SAVING,
+        (ResumableUploadState.APPENDING, ResumableUploadInput.END): ResumableUploadState.ENDING,
+        (ResumableUploadState.ENDING, ResumableUploadInput.STOP): ResumableUploadState.ENDED,
+        (ResumableUploadState.ENDING, ResumableUploadInput.COMPLETE): ResumableUploadState.ENDED,
+        (ResumableUploadState.SAVING, ResumableUploadInput.SAVE): ResumableUploadState.DONE,
+        (ResumableUploadState.SAVING, ResumableUploadInput.END): ResumableUploadState.ENDED,
+        (ResumableUploadState.DONE, ResumableUploadInput.END): ResumableUploadState.ENDED,
     }
     assert TRANSITIONS[state].get(input) is expected.get((state, input))
 
@@ -63,9 +66,9 @@ def test_where_each_input_leads(state: State, input: Input) -> None:
 # --- A request that breaks off ----------------------------------------------------------------------------------------
 
 
-def test_a_request_that_breaks_off_without_a_word_leaves_its_draft_as_it_was() -> None:
-    """It had not begun: the room stays taken, and the time starts anew."""
-    world, _, tus = drafting()
+def test_a_request_that_ends_without_a_report_leaves_the_upload_unchanged() -> None:
+    """The request had not begun: the room stays reserved, and the time begins anew."""
+    world, _, tus = resumable_world()
     tus.begin(10, size_bytes=0)
     free = room(world, tus.sid)
     channel = tus.append(0)
@@ -77,10 +80,9 @@ def test_a_request_that_breaks_off_without_a_word_leaves_its_draft_as_it_was() -
     assert tus.offset() == 0
 
 
-def test_who_waits_for_one_that_was_ended_meanwhile_is_told() -> None:
-    """Each of them, in order; but for one that has not waited so long. Its bytes go, its room is free, and its timer is
-    gone."""
-    world, _, tus = drafting()
+def test_requests_that_wait_for_an_ended_upload_are_answered() -> None:
+    """Each open request is answered, in order. The bytes are discarded, the room is freed, and the timer ends."""
+    world, _, tus = resumable_world()
     free = room(world, tus.sid)
     tus.begin(10, size_bytes=0)
     assert room(world, tus.sid) == free - 10
@@ -120,8 +122,8 @@ def test_who_waits_for_one_that_was_ended_meanwhile_is_told() -> None:
         (Halt.FAILED, (500, "the upload could not be stored: begin another", "storage_failed")),
     ],
 )
-def test_what_a_body_came_to(halt: Halt, refusal: tuple[int, str, str]) -> None:
-    _, _, tus = drafting()
+def test_the_response_to_each_outcome_of_a_body(halt: Halt, refusal: tuple[int, str, str]) -> None:
+    _, _, tus = resumable_world()
     tus.begin(10, size_bytes=0)
     channel = tus.append(0)
     tus.tell(channel, 5, halt=halt)
@@ -129,8 +131,8 @@ def test_what_a_body_came_to(halt: Halt, refusal: tuple[int, str, str]) -> None:
     assert tus.offset() == (None if halt in (Halt.MISMATCH, Halt.FAILED) else 5)
 
 
-def test_whose_draft_was_ended_meanwhile_is_told() -> None:
-    world, _, tus = drafting()
+def test_a_request_whose_upload_was_ended_is_refused() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10, size_bytes=0)
     channel = tus.append(0)
     tus.open(Verb.END)
@@ -153,9 +155,11 @@ def test_whose_draft_was_ended_meanwhile_is_told() -> None:
         (4, None, None),
     ],
 )
-def test_what_does_not_follow_is_refused(offset: int, size: int | None, refusal: tuple[int, str, str] | None) -> None:
-    """With the offset that would, where that is the fault. What is left of the file may come at once."""
-    world, _, tus = drafting()
+def test_a_body_that_does_not_fit_the_offset_is_refused(
+    offset: int, size: int | None, refusal: tuple[int, str, str] | None
+) -> None:
+    """The refusal of a wrong offset has the right one. The rest of the file may come at once."""
+    world, _, tus = resumable_world()
     tus.begin(10, size_bytes=0)
     tus.add(0, 4)
     before = len(world.every(Append))
@@ -187,11 +191,11 @@ def test_what_does_not_follow_is_refused(offset: int, size: int | None, refusal:
         ),
     ],
 )
-def test_what_may_begin(
+def test_the_creations_that_are_accepted(
     length: int, rest: dict[str, Any], limits: dict[str, Any], refusal: tuple[int, str, str] | None
 ) -> None:
     """The bounds themselves are within."""
-    world, _, tus = drafting(limits=Limits(**limits))
+    world, _, tus = resumable_world(limits=Limits(**limits))
     channel = tus.create(length, **{"size_bytes": 0, **rest})
     if refusal is None:
         assert not world.sent[channel] or tus.reply(channel).status == 201
@@ -201,8 +205,8 @@ def test_what_may_begin(
 
 
 @pytest.mark.parametrize("sha256", ["", "ab" * 32])
-def test_where_a_hash_is_demanded(sha256: str) -> None:
-    _, _, tus = drafting(require_sha256=True)
+def test_a_required_hash(sha256: str) -> None:
+    _, _, tus = resumable_world(require_sha256=True)
     channel = tus.create(10, size_bytes=0, file=RawFile("a.txt", "text/plain", sha256=sha256))
     if sha256:
         assert tus.reply(channel).status == 201
@@ -212,9 +216,9 @@ def test_where_a_hash_is_demanded(sha256: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["upload_drafts_per_session_max", "upload_drafts_max"])
-def test_so_many_drafts_are_under_way(name: str) -> None:
-    """The bound itself is within; when one has ended there is room again."""
-    _, _, tus = drafting(limits=Limits(**{name: 2}))
+def test_the_number_of_resumable_uploads_is_bounded(name: str) -> None:
+    """The bound itself is within. An ended upload makes room."""
+    _, _, tus = resumable_world(limits=Limits(**{name: 2}))
     for _ in range(2):
         tus.begin(1, size_bytes=0)
     text = "too many uploads are under way: finish or end some first"
@@ -224,8 +228,8 @@ def test_so_many_drafts_are_under_way(name: str) -> None:
 
 
 def test_a_file_takes_the_room_there_is() -> None:
-    """All of it, and not a byte more."""
-    world, _, tus = drafting()
+    """All of the room may be taken, and not a byte more."""
+    world, _, tus = resumable_world()
     free = room(world, tus.sid)
     text = f"the file has {free + 1} bytes, and there is room for {free}"
     if free < Limits().upload_size_max_bytes:
@@ -235,19 +239,19 @@ def test_a_file_takes_the_room_there_is() -> None:
     assert room(world, tus.sid) == free - size
 
 
-def test_so_many_wait_behind_the_one_that_adds() -> None:
-    world, _, tus = drafting()
+def test_so_many_requests_wait_behind_the_current_one() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10, size_bytes=0)
     tus.append(0)
     waiting = [tus.open(Verb.RESUME) for _ in range(WAITING_MAX)]
     text = "others wait for this upload already: try again later"
     assert refused(tus, tus.open(Verb.RESUME)) == (423, text, "locked")
     assert not any(world.sent[channel] for channel in waiting)
-    assert len(world.every(Cease)) == 1, "it is told once"
+    assert len(world.every(Cease)) == 1, "it is stopped once"
 
 
-def test_a_link_that_is_none_or_too_old_is_noted_and_refused() -> None:
-    world, _, tus = drafting()
+def test_an_invalid_or_expired_link_is_noted_and_refused() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10, size_bytes=0)
     forged = {**tus.query, next(name for name in tus.query if "sig" in name): "x" * 43}
     channel = tus.open(Verb.LOOK, query=forged)
@@ -260,19 +264,20 @@ def test_a_link_that_is_none_or_too_old_is_noted_and_refused() -> None:
 
 
 def test_a_session_that_is_named_has_to_be_that_of_the_upload() -> None:
-    _, client, tus = drafting()
+    _, client, tus = resumable_world()
     tus.begin(10, size_bytes=0)
     text = "Mcp-Session-Id names another session than that of the upload"
     assert refused(tus, tus.open(Verb.LOOK, session="other")) == (403, text, "session_mismatch")
     assert tus.reply(tus.open(Verb.LOOK, session=client.session)).status == 200
 
 
-# --- What is told -----------------------------------------------------------------------------------------------------
+# --- Responses --------------------------------------------------------------------------------------------------------
 
 
-def test_a_draft_is_described_in_full() -> None:
-    """Where it is and until when, as it begins; how much of how much afterwards, and what its client said of it."""
-    world, _, tus = drafting(limits=Limits(upload_draft_ttl_s=100.0))
+def test_a_resumable_upload_is_described_in_full() -> None:
+    """The creation has the location and the expiry. Later responses have the offset, the length and the client's
+    metadata."""
+    world, _, tus = resumable_world(limits=Limits(upload_draft_ttl_s=100.0))
     channel = tus.create(10, size_bytes=0, metadata="filename YS50eHQ=")
     sent = tus.reply(channel)
     location = tus.go_to(sent)
@@ -309,10 +314,10 @@ def test_a_draft_is_described_in_full() -> None:
 # --- Time -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_draft_has_its_times() -> None:
-    """Left alone it ends after a while, anew with each body, and in any case after a longest time, which is also that
-    of a body that goes on."""
-    world, _, tus = drafting(limits=Limits(upload_draft_ttl_s=100.0, upload_draft_max_s=250.0))
+def test_the_times_of_a_resumable_upload() -> None:
+    """An upload expires after a while, which begins anew with each body, and at the latest after a maximum, which also
+    bounds a body under way."""
+    world, _, tus = resumable_world(limits=Limits(upload_draft_ttl_s=100.0, upload_draft_max_s=250.0))
     tus.begin(10, size_bytes=0)
     assert due(world) == [100.0]
     world.wait(90)
@@ -330,8 +335,8 @@ def test_a_draft_has_its_times() -> None:
     assert due(world) == []
 
 
-def test_a_draft_that_was_left_alone_is_gone_at_its_time_and_not_before() -> None:
-    world, _, tus = drafting(limits=Limits(upload_draft_ttl_s=100.0))
+def test_a_resumable_upload_expires_exactly_at_its_time() -> None:
+    world, _, tus = resumable_world(limits=Limits(upload_draft_ttl_s=100.0))
     tus.begin(10, size_bytes=0)
     world.wait(99.9)
     assert tus.offset() == 0

@@ -1,13 +1,14 @@
-"""Uploads when the proxy stops: they are waited for, and who is not through by then is told."""
+"""Tests of uploads during a stop of the proxy: it waits for them, and an unfinished upload is told."""
 
 from __future__ import annotations
 
 import json
 
-from draft_clients import HELPER, drafting, filing, room
 from driving import Driver, ask_link, manifest, send_in
-from isthmus.core.base.effects import Append, Cease, Discard, Halt, Save, Saved, UploadOpening
+from isthmus.core.base.events import UploadOpening
 from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.storage import Append, Cease, Discard, Halt, Save, Saved
+from resumable_clients import HELPER, resumable_world, room, upload_world
 
 
 def put(world: Driver, query: dict[str, str]) -> ChannelId:
@@ -15,18 +16,18 @@ def put(world: Driver, query: dict[str, str]) -> ChannelId:
 
 
 def answer(world: Driver, channel: ChannelId) -> tuple[int, str]:
-    """Status, and code if it is an error."""
+    """The status of a response, and the code of an error."""
     (sent,) = world.sent[channel]
     return sent.status, json.loads(sent.message).get("code", "")
 
 
-def test_an_upload_is_something_to_wait_for() -> None:
-    """From its permission to its answer, the time in which it is written down included."""
-    world, client = filing()
+def test_an_upload_counts_as_an_exchange() -> None:
+    """The upload counts as an exchange from its permission to its response, while it is saved too."""
+    world, client = upload_world()
     assert world.engine.exchange_count == 0
     channel = put(world, ask_link(client, HELPER))
     assert world.engine.exchange_count == 1
-    (save,) = world.say(channel, manifest(("a", 5)))
+    (save,) = world.send(channel, manifest(("a", 5)))
     assert isinstance(save, Save)
     assert world.engine.exchange_count == 1
     world.store(save.ticket, Saved())
@@ -34,8 +35,8 @@ def test_an_upload_is_something_to_wait_for() -> None:
     assert world.engine.exchange_count == 0
 
 
-def test_a_part_of_an_upload_is_something_to_wait_for() -> None:
-    world, _, tus = drafting()
+def test_a_part_of_a_resumable_upload_counts_as_an_exchange() -> None:
+    world, _, tus = resumable_world()
     tus.begin(10)
     assert world.engine.exchange_count == 0
     channel = tus.append(0, 5)
@@ -45,8 +46,8 @@ def test_a_part_of_an_upload_is_something_to_wait_for() -> None:
     assert world.engine.exchange_count == 0
 
 
-def test_an_upload_that_is_not_through_is_told_of_the_stop() -> None:
-    world, client = filing()
+def test_an_unfinished_upload_is_refused_at_the_stop() -> None:
+    world, client = upload_world()
     channel = put(world, ask_link(client, HELPER))
     world.stop()
     assert answer(world, channel) == (503, "shutting_down")
@@ -54,19 +55,19 @@ def test_an_upload_that_is_not_through_is_told_of_the_stop() -> None:
     assert world.engine.exchange_count == 0
 
 
-def test_an_upload_that_is_being_written_down_is_not_told_twice() -> None:
-    world, client = filing()
+def test_an_upload_that_is_being_saved_gets_one_response() -> None:
+    world, client = upload_world()
     channel = put(world, ask_link(client, HELPER))
-    (save,) = world.say(channel, manifest(("a", 5)))
+    (save,) = world.send(channel, manifest(("a", 5)))
     world.stop()
     assert not world.sent[channel]
     world.store(save.ticket, Saved())
     assert answer(world, channel) == (409, "session_gone")
 
 
-def test_drafts_end_with_the_proxy() -> None:
-    """One at rest goes at once; one that is added to is told to cease, and its client of the end."""
-    world, _, tus = drafting()
+def test_resumable_uploads_end_with_the_proxy() -> None:
+    """An idle upload is discarded at once. A request that adds is stopped, and its client gets an error."""
+    world, _, tus = resumable_world()
     free = room(world, tus.sid)
     tus.begin(10)
     channel = tus.append(0, 5)

@@ -1,4 +1,4 @@
-"""The pages beside the protocol: each is there for whom it is meant, and for nobody else."""
+"""Tests of the routes of the management pages: paths, methods, tokens and hosts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import itertools
 import json
 
 import pytest
-from isthmus.core.wire.headers import is_loopback
 from isthmus.core.wire.http.admin_routes import DELETED, MANAGEMENT, PATHS, POSTED, USE, Management, Page, find_page
 from isthmus.core.wire.http.error_responses import not_found
+from isthmus.core.wire.http.origin import is_loopback
 from isthmus.core.wire.http.routes import Head, McpRoute, PageRoute, Refused, Route, Surface
 from isthmus.core.wire.http.server import judge
 
@@ -17,7 +17,7 @@ JSON = (b"content-type", b"application/json")
 OPEN, SECRET = Management(), Management.with_token("s3cret")
 
 
-def ask(
+def routed(
     path: str,
     *extra: tuple[bytes, bytes],
     method: str = "GET",
@@ -68,14 +68,14 @@ def path_to(parts: tuple[str, ...], id: str = "a") -> str:
         ),
     ],
 )  # fmt: skip
-def test_which_page_is_at_which_path(path: str, page: str | None, id: str) -> None:
-    """And what it is called, which is what an order's answer says was done."""
+def test_the_page_at_each_path(path: str, page: str | None, id: str) -> None:
+    """The page's value is its name, which the response to an order reports."""
     found = find_page(path)
     assert (None if found is None else (found[0].value, found[1])) == (None if page is None else (page, id))
 
 
-def test_what_may_be_done_with_which_page() -> None:
-    """Orders are posted; the answer to every other is read, and a file is deleted where it is read."""
+def test_the_method_and_the_group_of_each_page() -> None:
+    """Orders are posted and all other pages are read; a file is deleted at the path where it is read."""
     assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call"}
     assert {page.value: other.value for page, other in DELETED.items()} == {"file": "delete"}
     assert {page.value for page in USE} == {"tools", "call"}
@@ -84,11 +84,11 @@ def test_what_may_be_done_with_which_page() -> None:
 
 
 @pytest.mark.parametrize("name", ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])
-def test_whoever_speaks_for_others_is_not_on_this_machine(name: str) -> None:
-    """Not even if it says nothing of them. Other headers of that kind tell nothing of a sender."""
+def test_a_forwarded_request_is_not_local(name: str) -> None:
+    """A forwarding header is enough, even an empty one. Other headers of similar names do not count."""
     for value in (b"127.0.0.1", b""):
-        assert status_of(ask("/servers", (name.encode(), value))) == 404
-    assert status_of(ask("/servers", (b"x-" + name.encode(), b"127.0.0.1"))) == 200
+        assert status_of(routed("/servers", (name.encode(), value))) == 404
+    assert status_of(routed("/servers", (b"x-" + name.encode(), b"127.0.0.1"))) == 200
 
 
 @pytest.mark.parametrize(
@@ -107,20 +107,20 @@ def test_whoever_speaks_for_others_is_not_on_this_machine(name: str) -> None:
 )
 @pytest.mark.parametrize("token", ["s3cret", "", "Q"])
 def test_a_token_is_shown_once_and_whole(lines: list[bytes], is_right: bool, token: str) -> None:
-    """With a token that is empty, which no configuration has, nobody gets in who shows none."""
+    """An empty token, which no configuration has, lets in only a request whose own token is empty."""
     shown = [(b"authorization", line) for line in lines]
     expected = (is_right and token == "s3cret") or (token == "" and lines in ([b"Bearer"], [b"Bearer "]))
-    assert status_of(ask("/servers", *shown, management=Management.with_token(token))) == (200 if expected else 401)
+    assert status_of(routed("/servers", *shown, management=Management.with_token(token))) == (200 if expected else 401)
 
 
 @pytest.mark.parametrize("parts", PATHS, ids="/".join)
-def test_every_page_is_asked_for_in_one_way(parts: tuple[str, ...]) -> None:
+def test_every_page_has_its_methods_and_content_types(parts: tuple[str, ...]) -> None:
     page, path = PATHS[parts], path_to(parts)
     id = "a" if "*" in parts else ""
     for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
         right = method == "POST" if page in POSTED else method in ("GET", "HEAD")
         for extra in ((JSON,), ((b"content-type", b"text/plain"),), ()):
-            route = ask(path + "?x=1", *extra, method=method)
+            route = routed(path + "?x=1", *extra, method=method)
             if method == "DELETE" and page in DELETED:
                 assert route == PageRoute(DELETED[page], id, {"x": "1"})
             elif not right:
@@ -133,7 +133,7 @@ def test_every_page_is_asked_for_in_one_way(parts: tuple[str, ...]) -> None:
 
 
 def test_tools_do_not_hide_the_endpoint_of_a_server() -> None:
-    """Whatever the servers are called."""
+    """The endpoint is found for servers of any name."""
     surface = Surface(("tools", "call"), HOSTS, frozenset())
     accept = (b"accept", b"application/json, text/event-stream")
     for path in ("/mcp/tools", "/mcp/tools/", "/mcp/call"):
@@ -142,42 +142,42 @@ def test_tools_do_not_hide_the_endpoint_of_a_server() -> None:
     assert listed == PageRoute(Page.TOOLS, "tools")
 
 
-def test_tasks_are_for_those_who_look_after_servers() -> None:
-    """Their names are secrets of their clients."""
+def test_task_pages_are_management_pages() -> None:
+    """The ids of tasks are secrets of their clients."""
     assert {Page.TASKS, Page.TASK, Page.CANCEL, Page.METRICS} <= MANAGEMENT
-    assert ask("/tasks?server=a&status=working") == PageRoute(Page.TASKS, "", {"server": "a", "status": "working"})
-    assert ask("/tasks/0f%2D") == PageRoute(Page.TASK, "0f-")
-    assert ask("/tasks/x/cancel", method="POST") == PageRoute(Page.CANCEL, "x")
+    assert routed("/tasks?server=a&status=working") == PageRoute(Page.TASKS, "", {"server": "a", "status": "working"})
+    assert routed("/tasks/0f%2D") == PageRoute(Page.TASK, "0f-")
+    assert routed("/tasks/x/cancel", method="POST") == PageRoute(Page.CANCEL, "x")
     for path in ("/tasks/", "/tasks/x/cancel/now", "/tasks/x/result", "/metrics/x"):
-        assert status_of(ask(path)) == 404
-    assert status_of(ask("/tasks?server=a&server=b")) == 400
+        assert status_of(routed(path)) == 404
+    assert status_of(routed("/tasks?server=a&server=b")) == 400
 
 
-def test_files_are_for_those_who_look_after_servers() -> None:
-    """Their names may be all the proof that their clients have."""
+def test_file_pages_are_management_pages() -> None:
+    """A file's name may be the only proof that its client has."""
     assert {Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE} <= MANAGEMENT
-    assert ask("/files?kind=upload") == PageRoute(Page.FILES, "", {"kind": "upload"})
-    assert ask("/files/x/content", method="HEAD") == PageRoute(Page.CONTENT, "x")
-    assert ask("/files/x", method="DELETE") == PageRoute(Page.DELETE, "x")
-    assert status_of(ask("/files/x", (b"sec-fetch-site", b"cross-site"), method="DELETE")) == 403
+    assert routed("/files?kind=upload") == PageRoute(Page.FILES, "", {"kind": "upload"})
+    assert routed("/files/x/content", method="HEAD") == PageRoute(Page.CONTENT, "x")
+    assert routed("/files/x", method="DELETE") == PageRoute(Page.DELETE, "x")
+    assert status_of(routed("/files/x", (b"sec-fetch-site", b"cross-site"), method="DELETE")) == 403
     for management, status in ((None, 404), (SECRET, 401)):
-        assert status_of(ask("/files/x", method="DELETE", management=management)) == status
+        assert status_of(routed("/files/x", method="DELETE", management=management)) == status
     for path in ("/files/", "/files/x/content/y", "/files/x/delete"):
-        assert status_of(ask(path)) == 404
+        assert status_of(routed(path)) == 404
 
 
 def test_servers_are_named_as_in_other_paths() -> None:
-    assert ask("/servers/b%20c") == PageRoute(Page.SERVER, "b c")
-    assert ask("/mcp/b%20c/tools") == PageRoute(Page.TOOLS, "b c")
-    assert status_of(ask("/servers/a%2Fb")) == 400
-    assert ask("/servers/none") == PageRoute(Page.SERVER, "none"), "the page says that there is none"
-    missing = ask("/mcp/none/tools")
+    assert routed("/servers/b%20c") == PageRoute(Page.SERVER, "b c")
+    assert routed("/mcp/b%20c/tools") == PageRoute(Page.TOOLS, "b c")
+    assert status_of(routed("/servers/a%2Fb")) == 400
+    assert routed("/servers/none") == PageRoute(Page.SERVER, "none"), "the page says that there is none"
+    missing = routed("/mcp/none/tools")
     assert isinstance(missing, Refused) and missing.status == 404
     assert json.loads(missing.body)["code"] == 404
 
 
 @pytest.mark.parametrize("parts", [parts for parts in PATHS if PATHS[parts] in MANAGEMENT], ids="/".join)
-def test_servers_are_looked_after_by_those_who_may_and_hidden_from_others(parts: tuple[str, ...]) -> None:
+def test_management_pages_are_hidden_without_the_right_token_or_host(parts: tuple[str, ...]) -> None:
     path, method = path_to(parts), "POST" if PATHS[parts] in POSTED else "GET"
     wrong_method = "GET" if method == "POST" else "POST"
     bearer = (b"authorization", b"Bearer s3cret")
@@ -202,11 +202,11 @@ def test_servers_are_looked_after_by_those_who_may_and_hidden_from_others(parts:
         else:
             is_right = len(shown) == 1 and shown[0][1].lower().split() == [b"bearer", b"s3cret"]
             expected = 200 if is_right else 401
-        route = ask(path, JSON, *forwarded, *shown, method=method, host=host, management=management)
+        route = routed(path, JSON, *forwarded, *shown, method=method, host=host, management=management)
         assert status_of(route) == expected, (management, host, forwarded, shown)
         if expected == 200:
             continue
-        assert route == ask(path, *forwarded, *shown, method=wrong_method, host=host, management=management), (
+        assert route == routed(path, *forwarded, *shown, method=wrong_method, host=host, management=management), (
             "nothing else is told either"
         )
         assert isinstance(route, Refused)
@@ -217,17 +217,17 @@ def test_servers_are_looked_after_by_those_who_may_and_hidden_from_others(parts:
             assert json.loads(route.body)["code"] == 401
 
 
-def test_foreign_names_and_pages_come_before_all() -> None:
+def test_foreign_hosts_and_origins_are_refused_first() -> None:
     for path in map(path_to, PATHS):
         for management in (None, OPEN, SECRET):
-            assert status_of(ask(path, host=b"evil.example", management=management)) == 403
-            assert status_of(ask(path, (b"origin", b"http://evil.example"), management=management)) == 403
+            assert status_of(routed(path, host=b"evil.example", management=management)) == 403
+            assert status_of(routed(path, (b"origin", b"http://evil.example"), management=management)) == 403
 
 
-def test_an_order_needs_no_body_and_no_page_elsewhere_can_give_one() -> None:
-    """`curl -X POST` sends no Content-Type. Browsers say which page makes them ask, and forms always have a type."""
+def test_an_order_needs_no_body_and_no_foreign_page_can_post_one() -> None:
+    """`curl -X POST` sends no Content-Type. Browsers send the origin of a page, and forms always have a type."""
     for path in ("/servers/a/start", "/servers/a/stop", "/servers/a/restart", "/tasks/a/cancel"):
-        assert isinstance(ask(path, method="POST"), PageRoute)
+        assert isinstance(routed(path, method="POST"), PageRoute)
         for extra, status in (
             ((b"origin", b"null"), 403),
             ((b"origin", b"http://evil.example"), 403),
@@ -235,14 +235,14 @@ def test_an_order_needs_no_body_and_no_page_elsewhere_can_give_one() -> None:
             ((b"content-type", b"application/x-www-form-urlencoded"), 415),
             ((b"content-type", b""), 415),
         ):
-            assert status_of(ask(path, extra, method="POST")) == status
-    assert status_of(ask("/mcp/a/tools/call", method="POST")) == 415
+            assert status_of(routed(path, extra, method="POST")) == status
+    assert status_of(routed("/mcp/a/tools/call", method="POST")) == 415
 
 
 def test_a_link_on_another_site_starts_no_server() -> None:
-    assert status_of(ask("/mcp/a/tools", (b"sec-fetch-site", b"cross-site"))) == 403
+    assert status_of(routed("/mcp/a/tools", (b"sec-fetch-site", b"cross-site"))) == 403
     for site in (b"none", b"same-origin", b"same-site"):
-        assert status_of(ask("/mcp/a/tools", (b"sec-fetch-site", site))) == 200
+        assert status_of(routed("/mcp/a/tools", (b"sec-fetch-site", site))) == 200
 
 
 def test_the_token_is_not_kept_in_the_clear() -> None:

@@ -1,4 +1,4 @@
-"""What a server's cookies mean, what is kept of them, and what is sent back."""
+"""Cookies of servers: how a Set-Cookie line is read, which cookies are kept, and which are sent back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import CookieChanges, Delete, Listen, Post
+from isthmus.core.base.effects import Delete, Listen, Post
+from isthmus.core.base.events import CookieChanges
 from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.cookies import COOKIE_MAX_BYTES, CookieStore, cookie_header, read_cookies
 from isthmus.core.wire.http.request import is_value, request_for
@@ -47,7 +48,7 @@ def read(*lines: bytes, host: str = "mcp.example.com", is_secure: bool = True) -
         (b"a=1; Domain=", ("a", "1")),
     ],
 )
-def test_a_line_says_what_it_says(line: bytes, change: tuple[str, str | None]) -> None:
+def test_a_line_sets_or_removes_a_cookie(line: bytes, change: tuple[str, str | None]) -> None:
     assert read(line) == (change,)
 
 
@@ -68,7 +69,7 @@ def test_a_line_says_what_it_says(line: bytes, change: tuple[str, str | None]) -
         b"a=" + b"x" * COOKIE_MAX_BYTES,
     ],
 )
-def test_what_means_nothing_here_is_left_out(line: bytes) -> None:
+def test_an_unusable_line_is_ignored(line: bytes) -> None:
     assert read(b"before=1", line, b"behind=2") == (("before", "1"), ("behind", "2"))
 
 
@@ -77,7 +78,7 @@ def test_an_address_has_no_domain_above_it() -> None:
     assert read(b"a=1; Domain=127.0.0.1", host="127.0.0.1") == (("a", "1"),)
 
 
-def test_what_is_secure_needs_tls() -> None:
+def test_a_secure_cookie_needs_tls() -> None:
     assert read(b"a=1; Secure", b"b=2", is_secure=False) == (("b", "2"),)
     assert read(b"a=1; Secure") == (("a", "1"),)
 
@@ -89,12 +90,12 @@ def kept(*changes: tuple[str, str | None], limits: Limits = LIMITS) -> tuple[tup
     return store.pairs
 
 
-def test_the_last_that_was_said_of_a_name_counts() -> None:
+def test_the_last_value_of_a_name_counts() -> None:
     assert kept(("a", "1"), ("b", "2"), ("a", "3")) == (("b", "2"), ("a", "3"))
     assert kept(("a", "1"), ("b", "2"), ("a", None), ("c", None)) == (("b", "2"),)
 
 
-def test_what_was_set_longest_ago_makes_room() -> None:
+def test_the_cookie_set_longest_ago_is_dropped_first() -> None:
     limits = Limits(cookies_max=2)
     assert kept(("a", "1"), ("b", "2"), ("a", "1"), ("c", "3"), limits=limits) == (("a", "1"), ("c", "3"))
     limits = Limits(cookies_max_bytes=4)
@@ -120,8 +121,8 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(PARTS).map(b"".join) | st.binary(max_size=40))
-def test_whatever_a_line_says_is_taken_or_left(line: bytes) -> None:
-    """What is taken can be sent back, as one cookie."""
+def test_any_line_is_read_or_ignored(line: bytes) -> None:
+    """A cookie that is kept can be sent back, as one cookie."""
     for name, value in read(line):
         header = cookie_header([], ((name, value or ""),))
         assert is_value(header) and b";" not in header
@@ -137,7 +138,7 @@ def test_whatever_a_line_says_is_taken_or_left(line: bytes) -> None:
         ([b"a=x", b"b=y"], b"a=x; b=y"),
     ],
 )
-def test_what_is_given_has_precedence(given: list[bytes], whole: bytes) -> None:
+def test_cookies_of_other_headers_have_precedence(given: list[bytes], whole: bytes) -> None:
     assert cookie_header(given, (("a", "1"), ("b", "2"))) == whole
 
 
@@ -165,7 +166,7 @@ def _with(
 
 @pytest.mark.parametrize("month", range(1, 13))
 def test_every_month_is_known(month: int) -> None:
-    """By its first three letters, whatever their case and whatever follows."""
+    """The first three letters identify the month, in any case, whatever follows."""
     begins = datetime(2024, month, 2, tzinfo=UTC)
     for name in (f"{begins:%b}", f"{begins:%B}".upper()):
         lines = [(b"set-cookie", f"a=1; Expires=Tue, 02 {name} 2024 00:00:00 GMT".encode())]
@@ -176,7 +177,7 @@ def test_every_month_is_known(month: int) -> None:
 
 @pytest.mark.parametrize(("size_bytes", "is_kept"), [(COOKIE_MAX_BYTES, True), (COOKIE_MAX_BYTES + 1, False)])
 def test_the_longest_cookie(size_bytes: int, is_kept: bool) -> None:
-    """Name and value together; blanks round them, and attributes, do not count."""
+    """Name and value count together; blanks around them, and attributes, do not."""
     line = b" name = " + b"v" * (size_bytes - 4) + b" ; Path=/"
     assert bool(read(line)) == is_kept
 

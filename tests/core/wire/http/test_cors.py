@@ -1,4 +1,4 @@
-"""What browsers are told of other origins' pages: all that an acceptable one needs, and nothing to anybody else."""
+"""CORS headers: a page of an acceptable origin gets all it needs, and no other page gets any."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def head(target: str, *extra: tuple[str, str], method: str = "OPTIONS") -> Head:
 
 
 def preflight(target: str, *extra: tuple[str, str], origin: str = "https://app.example") -> Route:
-    asked = head(target, ("origin", origin), ("access-control-request-method", "POST"), *extra)
-    return judge(asked, SURFACE)
+    requested = head(target, ("origin", origin), ("access-control-request-method", "POST"), *extra)
+    return judge(requested, SURFACE)
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
@@ -71,7 +71,7 @@ def test_a_preflight_is_answered_for_acceptable_origins_only(origin: str, target
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PUT"])
 @pytest.mark.parametrize("target", ["/mcp", "/healthz", "/nothing", "*"])
-def test_every_response_names_the_origin_or_nobody(origin: str, method: str, target: str) -> None:
+def test_every_response_names_an_acceptable_origin_or_none(origin: str, method: str, target: str) -> None:
     shared = shared_headers(head(target, ("origin", origin), method=method), SURFACE)
     assert bool(shared) == ORIGINS[origin]
     if shared:
@@ -82,7 +82,7 @@ def test_every_response_names_the_origin_or_nobody(origin: str, method: str, tar
         }
 
 
-def test_who_sends_no_origin_or_two_is_told_nothing() -> None:
+def test_a_request_without_one_origin_gets_no_cors_headers() -> None:
     assert shared_headers(head("/mcp", method="POST"), SURFACE) == ()
     twice = head("/mcp", ("origin", "https://app.example"), ("origin", "https://app.example"), method="POST")
     assert shared_headers(twice, SURFACE) == ()
@@ -91,7 +91,7 @@ def test_who_sends_no_origin_or_two_is_told_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked, allowed",
+    "requested, allowed",
     [
         (("content-type,mcp-session-id",), "content-type, mcp-session-id"),
         (("X-Mine", "Mcp-Param-Region , authorization"), "x-mine, mcp-param-region, authorization"),
@@ -103,13 +103,13 @@ def test_who_sends_no_origin_or_two_is_told_nothing() -> None:
         ((",".join(f"x{n}" for n in range(500)),), ", ".join(f"x{n}" for n in range(NAMES_MAX))),
     ],
 )
-def test_the_headers_asked_for_are_allowed_if_they_are_names(asked: tuple[str, ...], allowed: str) -> None:
-    route = preflight("/mcp", *(("access-control-request-headers", line) for line in asked))
+def test_requested_headers_are_allowed_if_they_are_names(requested: tuple[str, ...], allowed: str) -> None:
+    route = preflight("/mcp", *(("access-control-request-headers", line) for line in requested))
     assert isinstance(route, Refused)
     assert dict(route.headers)[b"access-control-allow-headers"] == allowed.encode()
 
 
-def test_what_is_no_preflight_is_an_ordinary_request() -> None:
+def test_an_incomplete_preflight_is_an_ordinary_request() -> None:
     origin, method = ("origin", "https://app.example"), ("access-control-request-method", "POST")
     for extra in ((origin,), (method,), ()):
         refused = judge(head("/mcp", *extra), SURFACE)
@@ -120,15 +120,16 @@ def test_what_is_no_preflight_is_an_ordinary_request() -> None:
     assert isinstance(page, Refused) and page.status == 405
 
 
-def test_a_preflight_under_a_foreign_name_is_refused() -> None:
-    asked = head("/mcp", ("origin", "https://app.example"), ("access-control-request-method", "POST"))
-    foreign = Head(asked.method, asked.target, ((b"host", b"evil.example"), *asked.headers[1:]))
+def test_a_preflight_with_a_foreign_host_is_refused() -> None:
+    requested = head("/mcp", ("origin", "https://app.example"), ("access-control-request-method", "POST"))
+    foreign = Head(requested.method, requested.target, ((b"host", b"evil.example"), *requested.headers[1:]))
     refused = judge(foreign, SURFACE)
     assert isinstance(refused, Refused) and refused.status == 403
 
 
-def test_pages_may_read_what_the_answers_to_files_and_calls_say() -> None:
-    """Of tus all that the protocol has in answers; of HTTP what says where a file is, which it is, and which part."""
+def test_the_headers_that_pages_may_read() -> None:
+    """Uploads expose all tus response headers, downloads the headers that locate and identify a file or a part of
+    it."""
     assert {name.lower() for name in EXPOSED_FILE_HEADERS.split(b", ")} == {
         *(b"upload-offset", b"upload-length", b"upload-metadata", b"upload-expires", b"upload-handle"),
         *(b"tus-resumable", b"tus-version", b"tus-max-size", b"tus-extension", b"tus-checksum-algorithm"),

@@ -1,4 +1,4 @@
-"""Dates in headers are those that the standard library writes, and what else comes is none."""
+"""Dates in headers: they are written as the standard library writes them, and all other texts are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_every_day_of_a_year_is_as_the_standard_library_has_it() -> None:
         assert parse_date(text) == at_unix
 
 
-def test_what_no_date_can_say_is_the_nearest() -> None:
+def test_a_time_outside_of_the_calendar_is_its_nearest_date() -> None:
     assert format_date(-1.0) == format_date(0.0) == "Thu, 01 Jan 1970 00:00:00 GMT"
     assert format_date(1e12) == format_date(LAST_UNIX) == "Fri, 31 Dec 9999 23:59:59 GMT"
     assert parse_date("Fri, 31 Dec 9999 23:59:59 GMT") == LAST_UNIX
@@ -37,5 +37,5 @@ def test_what_no_date_can_say_is_the_nearest() -> None:
         "Thursday, 01-Jan-70 00:00:00 GMT",
     ],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_a_text_that_is_no_date(text: str) -> None:
     assert parse_date(text) is None

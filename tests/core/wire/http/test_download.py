@@ -1,4 +1,4 @@
-"""Ranges, conditions and harmless headers of downloads."""
+"""Downloads: ranges, conditions and safe headers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Serve
 from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.storage import Serve
 from isthmus.core.wire.http.dates import format_date, parse_date
 from isthmus.core.wire.http.download import INLINE_TYPES, Download, plan_download
 
@@ -34,7 +34,7 @@ def plan(
 
 
 def span(planned: Download) -> tuple[int, int]:
-    """What is sent of the file, where that is one part."""
+    """The part of the file that is sent, where there is one part at most."""
     assert len(planned.parts) <= 1 and not planned.tail
     return (planned.parts[0].start, planned.parts[0].stop) if planned.parts else (0, 0)
 
@@ -114,7 +114,7 @@ def test_two_range_lines_and_head_are_answered_whole() -> None:
     "value, is_known",
     [(ETAG, True), (f"W/{ETAG}", True), (f'"x", {ETAG}', True), ("*", True), ('"x"', False), (SHA, False), ("", False)],
 )
-def test_what_the_client_has_is_not_sent_again(value: str, is_known: bool) -> None:
+def test_a_known_version_is_not_sent_again(value: str, is_known: bool) -> None:
     for head_only in (False, True):
         planned = plan(("if-none-match", value), ("range", "bytes=0-1"), head_only=head_only)
         assert (planned.status == 304) is is_known
@@ -156,7 +156,7 @@ def test_every_response_is_sandboxed() -> None:
 
 
 @given(name=st.text())
-def test_any_name_is_one_safe_header_that_carries_it(name: str) -> None:
+def test_any_name_is_carried_by_one_safe_header(name: str) -> None:
     value = dict(plan(name=name).headers)[b"content-disposition"].decode("ascii")
     matched = re.fullmatch(r"inline; filename=\"([ -~]*)\"; filename\*=UTF-8''([!-~]*)", value)
     assert matched is not None
@@ -183,8 +183,8 @@ def test_a_name_is_written_plainly_for_old_readers_and_in_full(name: str, plain:
     assert value == f"inline; filename=\"{plain}\"; filename*=UTF-8''{full}"
 
 
-def test_the_heads_of_all_answers() -> None:
-    """What every answer says of the file, and what each says besides."""
+def test_the_headers_of_each_status() -> None:
+    """Every response has the common headers, and each status its own."""
     common = {
         b"etag": ETAG.encode(),
         b"last-modified": b"Thu, 01 Jan 1970 00:00:01 GMT",
@@ -212,7 +212,7 @@ def test_the_heads_of_all_answers() -> None:
 
 
 def read_parts(planned: Download, content: bytes) -> list[tuple[int, bytes]]:
-    """Where each part begins, and what is in it, as a reader of MIME sees them."""
+    """The start and the content of each part, as a MIME parser reads them."""
     kind = dict(planned.headers)[b"content-type"]
     sent = body(planned, content)
     assert dict(planned.headers)[b"content-length"] == b"%d" % len(sent)
@@ -239,7 +239,7 @@ def test_several_ranges_are_parts_of_one_body() -> None:
 
 
 def test_parts_are_sent_only_where_they_are_shorter_than_the_file() -> None:
-    """As long is not shorter. The frames are all that comes beside the file's bytes."""
+    """Parts as long as the file are not sent. Apart from the frames, a body holds only the file's bytes."""
     statuses = []
     for size in range(200, 300):
         planned = plan(("range", "bytes=0-1,5-5"), size=size)
@@ -262,21 +262,23 @@ def test_parts_are_sent_only_where_they_are_shorter_than_the_file() -> None:
 _bounds = st.none() | st.integers(0, 4200)
 
 
-@given(size=st.sampled_from([0, 1, 5, 700, 4000]), asked=st.lists(st.tuples(_bounds, _bounds), min_size=1, max_size=18))
-def test_what_is_sent_is_what_each_range_asks_for(size: int, asked: list[tuple[int | None, int | None]]) -> None:
-    """Beside a model that looks at each byte by itself."""
+@given(
+    size=st.sampled_from([0, 1, 5, 700, 4000]), requested=st.lists(st.tuples(_bounds, _bounds), min_size=1, max_size=18)
+)
+def test_each_range_gets_its_bytes(size: int, requested: list[tuple[int | None, int | None]]) -> None:
+    """A model looks at each byte by itself."""
     content = bytes(97 + at % 26 for at in range(size))
-    header = "bytes=" + ", ".join("-".join("" if bound is None else str(bound) for bound in one) for one in asked)
+    header = "bytes=" + ", ".join("-".join("" if bound is None else str(bound) for bound in one) for one in requested)
     planned = plan(("range", header), size=size)
-    malformed = any(first is None and last is None for first, last in asked)
-    malformed |= any(first is not None and last is not None and last < first for first, last in asked)
+    malformed = any(first is None and last is None for first, last in requested)
+    malformed |= any(first is not None and last is not None and last < first for first, last in requested)
     wanted: set[int] = set()
-    for first, last in asked:
+    for first, last in requested:
         if first is None:
             wanted |= set(range(size)[-last:] if last else ())
         else:
             wanted |= set(range(size)[first : None if last is None else last + 1])
-    if malformed or len(asked) > 16:
+    if malformed or len(requested) > 16:
         assert (planned.status, body(planned, content)) == (200, content)
     elif not wanted:
         assert planned.status == 416
@@ -295,7 +297,7 @@ def test_what_is_sent_is_what_each_range_asks_for(size: int, asked: list[tuple[i
         assert len(body(planned, content)) < size
 
 
-def test_a_boundary_is_of_the_file_it_may_not_stand_in() -> None:
+def test_a_boundary_is_not_in_the_file() -> None:
     kinds = set()
     for sha256 in (SHA, "cd" * 32):
         order = Serve(ChannelId(1), "blob", "f", "", size_bytes=9999, sha256=sha256)
@@ -332,7 +334,7 @@ BEFORE = "Tue, 14 Nov 2023 22:13:19 GMT"
         ((("range", "bytes=0-1"), ("if-range", ETAG)), 206),
     ],
 )
-def test_conditions_are_judged_as_http_says(headers: tuple[tuple[str, str], ...], status: int) -> None:
+def test_conditions_are_evaluated_as_http_requires(headers: tuple[tuple[str, str], ...], status: int) -> None:
     planned = plan(*headers, at_unix=1_700_000_000.9)
     assert planned.status == status
     assert dict(planned.headers)[b"last-modified"] == NOW.encode()
@@ -340,7 +342,7 @@ def test_conditions_are_judged_as_http_says(headers: tuple[tuple[str, str], ...]
 
 
 @pytest.mark.parametrize("name", ["if-modified-since", "if-unmodified-since"])
-def test_without_a_time_there_is_no_condition_on_it(name: str) -> None:
+def test_a_file_without_a_time_ignores_conditions_on_it(name: str) -> None:
     planned = plan((name, NOW))
     assert planned.status == 200
     assert b"last-modified" not in dict(planned.headers)

@@ -1,4 +1,4 @@
-"""The endpoint event and nothing else is touched, whatever the stream looks like and however it was cut."""
+"""The rewriting of the endpoint event: no other byte changes, whatever the stream holds and however it is cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def feed(pieces: list[bytes]) -> tuple[bytes, bool]:
 
 
 def model(stream: bytes) -> tuple[bytes, bool]:
-    """The same with regular expressions, event by event, over the whole stream."""
+    """Does the same with regular expressions, event by event, over the whole stream."""
     out, rest = b"", stream
     is_first = True
     while found := re.search(rb"(?:\A|\r\n|\r(?!\n)|\n)(\r\n|\r|\n)", rest):
@@ -66,7 +66,7 @@ STREAMS = st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"])).ma
 
 
 @given(stream=STREAMS | st.text("ev:nt\r\n data/endpoint").map(str.encode), cuts=st.data())
-def test_cutting_never_shows_and_other_bytes_never_change(stream: bytes, cuts: st.DataObject) -> None:
+def test_the_result_does_not_depend_on_cuts_and_other_bytes_stay(stream: bytes, cuts: st.DataObject) -> None:
     pieces, rest = [], stream
     while rest:
         size = cuts.draw(st.integers(1, len(rest)))
@@ -99,7 +99,7 @@ def test_examples(stream: bytes, expected: bytes) -> None:
 @pytest.mark.parametrize(
     "event", [b"event: endpoint\ndata: evil\n\n", b"event: endpoint\n\n", b"event: endpoint\ndata: a\ndata: b\n\n"]
 )
-def test_nothing_passes_after_an_endpoint_that_must_not(event: bytes) -> None:
+def test_a_refused_endpoint_ends_the_stream(event: bytes) -> None:
     assert feed([b"data: 1\n\n" + event + b"data: 2\n\n", b"data: 3\n\n"]) == (b"data: 1\n\n", True)
 
 
@@ -130,8 +130,8 @@ def test_a_large_event_is_not_held(cut: int, end: bytes) -> None:
                 assert rewriter.receive_bytes(b"event: endpoint\ndata: /m\n\n") == b"event: endpoint\ndata: /new/m\n\n"
 
 
-def test_of_an_event_that_passes_no_more_than_a_beginning_is_held() -> None:
-    """However long its line is, and however it comes."""
+def test_an_event_that_passes_is_held_up_to_a_bound() -> None:
+    """The bound holds for lines of any length, in pieces of any size."""
     rewriter = EndpointRewriter(replace)
     piece = b"x" * HELD_MAX_BYTES
     assert rewriter.receive_bytes(b"data: " + piece) == b"data: " + piece

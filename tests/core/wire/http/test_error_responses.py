@@ -1,4 +1,4 @@
-"""Answers of our own: what errors and pages look like, to the byte, and where which of them is given."""
+"""Error responses and pages, to the byte, and the form that each path gets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def described(body: bytes, content_type: bytes = b"application/json") -> tuple[t
 
 
 def surface(*servers: str, transparent: tuple[str, ...] = ()) -> Surface:
-    ways = {server: ForwardTarget(server, "http://up.example/", b"key") for server in transparent}
-    return Surface(servers, frozenset(), frozenset(), transparent=ways)
+    targets = {server: ForwardTarget(server, "http://up.example/", b"key") for server in transparent}
+    return Surface(servers, frozenset(), frozenset(), transparent=targets)
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,18 @@ def surface(*servers: str, transparent: tuple[str, ...] = ()) -> Surface:
     ],
 )
 def test_every_status_has_its_code(status: int, code: str) -> None:
-    """Programs tell errors apart by it: "refused" is what has no word of its own, and a code that is given is taken."""
-    said = refusal(status, "why", extra=EXTRA)
-    assert json.loads(said.body) == {"detail": "why", "code": code}
-    assert (said.status, said.headers) == (status, (*described(said.body), *EXTRA))
+    """Programs tell errors apart by the code. "refused" stands for a status without a code of its own; an explicit code
+    is used as given."""
+    answer = refusal(status, "why", extra=EXTRA)
+    assert json.loads(answer.body) == {"detail": "why", "code": code}
+    assert (answer.status, answer.headers) == (status, (*described(answer.body), *EXTRA))
     assert json.loads(refusal(status, "why", code="special").body) == {"detail": "why", "code": "special"}
 
 
-def test_on_the_endpoint_an_error_is_one_of_json_rpc_that_answers_no_request() -> None:
-    said = refusal(406, "why", is_mcp=True, code="unused", extra=EXTRA)
-    assert json.loads(said.body) == {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "why"}}
-    assert (said.status, said.headers) == (406, (*described(said.body), *EXTRA))
+def test_an_error_at_the_endpoint_is_a_json_rpc_error_without_an_id() -> None:
+    answer = refusal(406, "why", is_mcp=True, code="unused", extra=EXTRA)
+    assert json.loads(answer.body) == {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "why"}}
+    assert (answer.status, answer.headers) == (406, (*described(answer.body), *EXTRA))
 
 
 @pytest.mark.parametrize(
@@ -75,22 +76,22 @@ def test_on_the_endpoint_an_error_is_one_of_json_rpc_that_answers_no_request() -
         ("", False),
     ],
 )
-def test_errors_are_those_of_json_rpc_where_messages_are_sent(path: str, is_one: bool) -> None:
+def test_paths_that_take_messages_have_json_rpc_errors(path: str, is_one: bool) -> None:
     assert is_mcp(path) is is_one
     assert ("jsonrpc" in json.loads(refusal_at(path, 400, "why").body)) is is_one
 
 
-def test_a_page_is_not_kept_and_not_guessed_at() -> None:
-    said = page_answer(200, b"a 1\n", EXTRA, content_type="text/plain")
-    assert (said.status, said.body) == (200, b"a 1\n")
-    assert said.headers == (*described(b"a 1\n", b"text/plain"), *SAFE, *EXTRA)
+def test_a_page_is_neither_cached_nor_sniffed() -> None:
+    answer = page_answer(200, b"a 1\n", EXTRA, content_type="text/plain")
+    assert (answer.status, answer.body) == (200, b"a 1\n")
+    assert answer.headers == (*described(b"a 1\n", b"text/plain"), *SAFE, *EXTRA)
     assert page_answer(200, b"{}").headers == (*described(b"{}"), *SAFE)
 
 
-def test_an_error_of_a_page_says_its_status_and_what_else_there_is_to_say() -> None:
-    said = page_error(409, "why", EXTRA, state="stopped")
-    assert json.loads(said.body) == {"error": "why", "code": 409, "state": "stopped"}
-    assert (said.status, said.headers) == (409, (*described(said.body), *SAFE, *EXTRA))
+def test_an_error_of_a_page_has_its_status_and_further_members() -> None:
+    answer = page_error(409, "why", EXTRA, state="stopped")
+    assert json.loads(answer.body) == {"error": "why", "code": 409, "state": "stopped"}
+    assert (answer.status, answer.headers) == (409, (*described(answer.body), *SAFE, *EXTRA))
 
 
 @pytest.mark.parametrize(
@@ -102,11 +103,11 @@ def test_an_error_of_a_page_says_its_status_and_what_else_there_is_to_say() -> N
         ("/upload/a", {"detail": "why", "code": "method_not_allowed"}),
     ],
 )
-def test_an_error_is_as_the_clients_of_its_path_expect_it(path: str, body: object) -> None:
-    said = refusal_at(path, 405, "why", EXTRA)
-    lasting = SAFE if "error" in json.loads(said.body) and "jsonrpc" not in json.loads(said.body) else ()
-    assert json.loads(said.body) == body
-    assert (said.status, said.headers) == (405, (*described(said.body), *lasting, *EXTRA))
+def test_each_path_has_its_form_of_error(path: str, body: object) -> None:
+    answer = refusal_at(path, 405, "why", EXTRA)
+    lasting = SAFE if "error" in json.loads(answer.body) and "jsonrpc" not in json.loads(answer.body) else ()
+    assert json.loads(answer.body) == body
+    assert (answer.status, answer.headers) == (405, (*described(answer.body), *lasting, *EXTRA))
 
 
 @pytest.mark.parametrize(
@@ -124,13 +125,13 @@ def test_an_error_is_as_the_clients_of_its_path_expect_it(path: str, body: objec
         ),
     ],
 )
-def test_whoever_is_lost_is_told_what_there_is(known: Surface, endpoints: list[str]) -> None:
-    """The short paths too, where there is one server only; of a transparent one, the endpoint."""
+def test_an_unknown_path_is_answered_with_the_known_endpoints(known: Surface, endpoints: list[str]) -> None:
+    """The short paths are listed if there is one server; a transparent server has its endpoint only."""
     long = "/" + "x" * 300
     message = f"got path {long[:200]!r}, expected one of {', '.join(endpoints)}"
-    said = not_found(long, known)
-    assert json.loads(said.body) == {"detail": message, "code": "not_found", "endpoints": endpoints}
-    assert (said.status, said.headers) == (404, described(said.body))
+    answer = not_found(long, known)
+    assert json.loads(answer.body) == {"detail": message, "code": "not_found", "endpoints": endpoints}
+    assert (answer.status, answer.headers) == (404, described(answer.body))
     of_endpoint = not_found("/mcp/x/y", known)
     message = f"got path '/mcp/x/y', expected one of {', '.join(endpoints)}"
     assert json.loads(of_endpoint.body)["error"] == {"code": -32600, "message": message}

@@ -1,9 +1,9 @@
-"""The end of an upstream channel in words, and what a refusing response holds."""
+"""The end of an upstream channel in words, and the error in a refusing response's body."""
 
 from __future__ import annotations
 
 import pytest
-from isthmus.core.base.effects import Cause, End
+from isthmus.core.base.events import Cause, End
 from isthmus.core.wire.http.failure import denies_session, describe, error_in, id_in, may_have_run
 
 ERROR = b'{"code":-32000,"message":"m"}'
@@ -27,7 +27,7 @@ def refused(body: bytes, status: int = 400) -> Cause:
         (Cause(End.REFUSED, "redirected", status=302), "redirected"),
     ],
 )
-def test_every_end_has_its_words_and_a_detail_is_better(cause: Cause, text: str) -> None:
+def test_every_end_has_its_words_unless_it_has_a_detail(cause: Cause, text: str) -> None:
     assert describe(cause) == text
 
 
@@ -46,7 +46,7 @@ def test_every_end_has_its_words_and_a_detail_is_better(cause: Cause, text: str)
         (506, True),
     ],
 )
-def test_what_was_refused_with_an_error_of_the_servers_own_may_have_run(status: int, may: bool) -> None:
+def test_a_request_refused_with_a_server_error_may_have_run(status: int, may: bool) -> None:
     assert may_have_run(status) is may
 
 
@@ -66,14 +66,12 @@ def test_what_was_refused_with_an_error_of_the_servers_own_may_have_run(status: 
         (Cause(End.DONE, body=BODY), None, b"7"),
     ],
 )
-def test_a_body_says_its_error_and_whose_it_is_if_it_can_be_read(
-    cause: Cause, error: bytes | None, id_raw: bytes | None
-) -> None:
+def test_the_error_and_the_id_in_a_readable_body(cause: Cause, error: bytes | None, id_raw: bytes | None) -> None:
     assert (error_in(cause), id_in(cause)) == (error, id_raw)
 
 
 UNKNOWN = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32000,"message":"%b"}}'
-SAID = b"Bad Request: No valid session ID provided"
+DENIAL = b"Bad Request: No valid session ID provided"
 
 
 @pytest.mark.parametrize(
@@ -82,13 +80,13 @@ SAID = b"Bad Request: No valid session ID provided"
         (404, b"", True),
         (404, BODY, True),
         (400, b"", False),
-        (400, UNKNOWN % (b"null", SAID), True),
-        (400, UNKNOWN % (b'"server-error"', b" " + SAID.lower() + b". "), True),
-        (400, UNKNOWN % (b"7", SAID), False),
-        (400, UNKNOWN % (b"null", SAID + b" by you"), False),
+        (400, UNKNOWN % (b"null", DENIAL), True),
+        (400, UNKNOWN % (b'"server-error"', b" " + DENIAL.lower() + b". "), True),
+        (400, UNKNOWN % (b"7", DENIAL), False),
+        (400, UNKNOWN % (b"null", DENIAL + b" by you"), False),
         (400, UNKNOWN % (b"null", b"Session not found!"), True),
-        (400, SAID, False),
-        (401, UNKNOWN % (b"null", SAID), False),
+        (400, DENIAL, False),
+        (401, UNKNOWN % (b"null", DENIAL), False),
     ],
 )
 def test_a_session_is_denied_by_404_or_by_exactly_those_words(status: int, body: bytes, is_denied: bool) -> None:

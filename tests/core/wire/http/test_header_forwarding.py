@@ -1,20 +1,13 @@
-"""Headers of clients: which go on to the server, which a request must have, and that nothing else ever leaves."""
+"""Headers of clients: the forwarded ones, the required ones, and proof that no other header is sent on."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import (
-    DeleteOpening,
-    EventPipeOpening,
-    GetOpening,
-    Headers,
-    MessageOpening,
-    Post,
-    PostOpening,
-)
+from isthmus.core.base.effects import Post
 from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.events import DeleteOpening, EventPipeOpening, GetOpening, Headers, MessageOpening, PostOpening
 from isthmus.core.wire.http.header_forwarding import check_required, may_pass, passed_headers
 from isthmus.core.wire.http.request import FRAMING_HEADERS, PROTOCOL_HEADERS, request_for
 from isthmus.core.wire.http.routes import Head, McpRoute, Refused, Route, Surface
@@ -38,7 +31,7 @@ ROUTES = {
 }
 
 
-def ask(kind: str, server: str, *extra: tuple[str, str]) -> Route:
+def routed(kind: str, server: str, *extra: tuple[str, str]) -> Route:
     method, target, _ = ROUTES[kind]
     usual = (("host", "localhost"), ("content-type", "application/json"))
     headers = tuple((name.encode(), value.encode("latin-1")) for name, value in (*usual, *extra))
@@ -50,15 +43,15 @@ def passed(*headers: tuple[bytes, bytes]) -> Headers:
 
 
 @pytest.mark.parametrize("kind", ROUTES)
-def test_listed_headers_go_on_under_their_names_there(kind: str) -> None:
-    route = ask(kind, "a", ("x-tenant", "t"), ("x-key", "4711"), ("authorization", "Bearer é"), ("x-other", "o"))
+def test_listed_headers_are_forwarded_under_their_upstream_names(kind: str) -> None:
+    route = routed(kind, "a", ("x-tenant", "t"), ("x-key", "4711"), ("authorization", "Bearer é"), ("x-other", "o"))
     assert isinstance(route, McpRoute) and isinstance(route.opening, ROUTES[kind][2])
     assert route.opening.headers == (("Authorization", "Bearer é"), ("X-Upstream-Key", "4711"))
 
 
 @pytest.mark.parametrize("kind", ROUTES)
-def test_nothing_goes_on_where_nothing_is_listed(kind: str) -> None:
-    route = ask(kind, "b", ("x-tenant", "t"), ("authorization", "Bearer x"), ("cookie", "a=b"))
+def test_no_header_is_forwarded_without_a_list(kind: str) -> None:
+    route = routed(kind, "b", ("x-tenant", "t"), ("authorization", "Bearer x"), ("cookie", "a=b"))
     assert isinstance(route, McpRoute)
     assert route.opening.headers == ()
 
@@ -76,7 +69,7 @@ def test_nothing_goes_on_where_nothing_is_listed(kind: str) -> None:
 def test_a_request_without_a_header_it_must_have_is_refused(
     kind: str, server: str, sent: dict[str, str], missing: str
 ) -> None:
-    refused = ask(kind, server, *sent.items())
+    refused = routed(kind, server, *sent.items())
     assert isinstance(refused, Refused)
     assert refused.status == 400
     assert f"got no {missing} header".encode() in refused.body
@@ -91,7 +84,7 @@ def test_lines_of_one_header_become_one() -> None:
 
 
 def test_two_credentials_are_refused() -> None:
-    """Of two readers each could believe another one."""
+    """Two readers could believe different ones."""
     with pytest.raises(RemoteProtocolError, match="two Authorization headers") as refused:
         passed((b"authorization", b"Bearer 4711"), (b"authorization", b"Bearer 4712"))
     assert "471" not in refused.value.message
@@ -114,13 +107,13 @@ OTHERS = (b"proxy-authorization", b"trailer", b"content-encoding", b"sec-websock
 
 
 @pytest.mark.parametrize("name", sorted({*PROTOCOL_HEADERS, *FRAMING_HEADERS, *OTHERS}))
-def test_what_belongs_to_one_hop_or_to_the_protocol_is_never_handed_on(name: bytes) -> None:
+def test_headers_of_one_hop_or_of_the_protocol_are_never_forwarded(name: bytes) -> None:
     assert not may_pass(name.decode())
     assert not may_pass(name.decode().upper())
 
 
 @pytest.mark.parametrize("name", ["Authorization", "cookie", "X-Api-Key", "traceparent", "Origin", "User-Agent"])
-def test_others_may_be(name: str) -> None:
+def test_other_headers_may_be_forwarded(name: str) -> None:
     assert may_pass(name)
 
 
@@ -132,10 +125,10 @@ VALUES = st.binary(max_size=12)
     headers=st.lists(st.tuples(NAMES.map(str.encode), VALUES)),
     passes=st.lists(st.tuples(NAMES, st.sampled_from(["X-1", "x-2", "Authorization"])), max_size=3),
 )
-def test_what_goes_on_is_made_of_listed_values_only(
+def test_forwarded_headers_hold_listed_values_only(
     headers: list[tuple[bytes, bytes]], passes: list[tuple[str, str]]
 ) -> None:
-    """Against a model, for whatever a client sends: and a request can always be made of what is let through."""
+    """A model takes whatever a client sends; a request can always be made of the forwarded headers."""
     try:
         found = passed_headers(tuple(headers), tuple(passes))
     except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""A session with an HTTP+SSE server: where messages go, what arrives, and what a refused one means."""
+"""A session with an HTTP+SSE server: its endpoint, its messages, and the meaning of refused ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Cause, End
 from isthmus.core.base.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE, LocalProtocolError
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.jsonrpc import envelope
 from isthmus.core.wire.http.legacy_sse_client import (
     ENDPOINT_MAX_BYTES,
     TRANSITIONS,
-    Again,
-    Input,
+    SendAgain,
     SseSession,
-    State,
-    Unheard,
+    SseSessionInput,
+    SseSessionState,
+    Undelivered,
 )
 from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, ReplyEvent
 from isthmus.core.wire.http.url import parse_url
@@ -33,7 +33,7 @@ EVENTS = [(b"content-type", b"text/event-stream")]
 ENDED = Ended(Cause(End.BROKEN, "the event stream ended"))
 REQUEST = b'{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{}}'
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{}}'
-NOTICE = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 LIMITS = Limits(reply_size_max_bytes=200)
 
 
@@ -42,14 +42,14 @@ def endpoint(reference: bytes = b"/messages?s=1") -> bytes:
 
 
 def session(*pieces: bytes, url: str = URL) -> SseSession:
-    """A session whose stream began so."""
+    """A session whose stream began with these bytes."""
     made = SseSession(url, LIMITS)
     feed(made, *pieces)
     return made
 
 
 def feed(session: SseSession, *pieces: bytes, is_complete: bool | None = None) -> list[ReplyEvent]:
-    """What a stream of these pieces leads to; with `is_complete`, its end as well."""
+    """The events of a stream in these pieces; with `is_complete`, its end as well."""
     out = session.receive_head(200, EVENTS)
     for piece in pieces:
         if not session.is_ended:
@@ -67,42 +67,43 @@ def cause_of(events: list[Any]) -> Cause:
 
 # --- The table --------------------------------------------------------------------------------------------------------
 
-ACTS: dict[Input, Callable[[SseSession], object]] = {
-    Input.NAMED: lambda session: session.receive_body(endpoint()),
-    Input.MISNAMED: lambda session: session.receive_body(endpoint(b"http://elsewhere/")),
-    Input.TOLD: lambda session: session.receive_body(b"data: {}\n\n"),
-    Input.FORGOTTEN: lambda session: session.receive_untaken(NOTICE, Cause(End.REFUSED, status=404)),
-    Input.LOST: lambda session: session.receive_eof(True),
+ACTS: dict[SseSessionInput, Callable[[SseSession], object]] = {
+    SseSessionInput.NAMED: lambda session: session.receive_body(endpoint()),
+    SseSessionInput.MISNAMED: lambda session: session.receive_body(endpoint(b"http://elsewhere/")),
+    SseSessionInput.TOLD: lambda session: session.receive_body(b"data: {}\n\n"),
+    SseSessionInput.FORGOTTEN: lambda session: session.receive_untaken(NOTIFICATION, Cause(End.REFUSED, status=404)),
+    SseSessionInput.LOST: lambda session: session.receive_eof(True),
 }
 FOLLOWING = {(state, given): following for state, row in TRANSITIONS.items() for given, following in row.items()}
 
 
-@pytest.mark.parametrize(("state", "given_input"), list(itertools.product(State, Input)))
-def test_the_session_moves_along_the_table(state: State, given_input: Input) -> None:
-    """What has no place in a state leaves it as it is: a stream that is over is our caller's mistake to go on with."""
-    made = session(*([] if state is State.JOINING else [endpoint()]))
-    if state is State.ENDED:
+@pytest.mark.parametrize(("state", "given_input"), list(itertools.product(SseSessionState, SseSessionInput)))
+def test_the_session_moves_along_the_table(state: SseSessionState, given_input: SseSessionInput) -> None:
+    """An input without a place in a state changes nothing; going on with a stream that is over is the caller's
+    mistake."""
+    made = session(*([] if state is SseSessionState.JOINING else [endpoint()]))
+    if state is SseSessionState.ENDED:
         made.receive_eof(False)
-    is_stream = given_input is not Input.FORGOTTEN
-    if state is State.ENDED and is_stream:
+    is_stream = given_input is not SseSessionInput.FORGOTTEN
+    if state is SseSessionState.ENDED and is_stream:
         with pytest.raises(LocalProtocolError, match="ended"):
             ACTS[given_input](made)
     else:
         ACTS[given_input](made)
     assert made.state is FOLLOWING.get((state, given_input), state)
-    assert (made.endpoint is not None) == (state is not State.JOINING or given_input is Input.NAMED)
+    assert (made.endpoint is not None) == (state is not SseSessionState.JOINING or given_input is SseSessionInput.NAMED)
 
 
 # --- The stream -------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_is_joined_and_tells_its_messages_until_it_ends() -> None:
-    """Other events, comments, and a second endpoint mean nothing."""
+def test_a_session_delivers_its_messages_until_it_ends() -> None:
+    """Other events, comments, and a second endpoint are ignored."""
     made = SseSession(URL, LIMITS)
     noise = b": hi\n\nevent: ping\ndata: 1\n\nid: 3\n\nretry: 5\n\n"
     stream = noise + endpoint() + noise + b"event: message\ndata: 1\n\n" + endpoint(b"/other") + b"data: 2\n\n" + noise
-    told = [Opened(), Arrived(b"1"), Arrived(b"2"), ENDED]
-    assert feed(made, stream, is_complete=True) == told
+    events = [Opened(), Arrived(b"1"), Arrived(b"2"), ENDED]
+    assert feed(made, stream, is_complete=True) == events
     assert made.endpoint == b"/messages?s=1"
 
 
@@ -146,8 +147,8 @@ def test_the_endpoint_is_resolved_against_the_stream(reference: bytes, target: b
         (b"/" + b"x" * ENDPOINT_MAX_BYTES, f"expected at most {ENDPOINT_MAX_BYTES}"),
     ],
 )
-def test_messages_go_nowhere_but_to_the_streams_own_origin(reference: bytes, words: str) -> None:
-    """B6: both SDKs enforce it. What is shown holds nothing that a session may be known by."""
+def test_messages_are_sent_to_the_streams_own_origin_only(reference: bytes, words: str) -> None:
+    """SDKs enforce it as well. The shown URL holds nothing that identifies a session."""
     made = SseSession(URL, Limits())
     events = feed(made, endpoint(reference) + b"data: 1\n\n")
     assert made.endpoint is None
@@ -161,7 +162,7 @@ def test_messages_go_nowhere_but_to_the_streams_own_origin(reference: bytes, wor
 @example(b"//elsewhere/")
 @example(b"\\\\elsewhere/")
 @example(b"http:\\\\elsewhere/")
-def test_whatever_is_named_the_target_is_a_path_at_the_streams_origin(reference: bytes) -> None:
+def test_any_usable_endpoint_is_a_path_at_the_streams_origin(reference: bytes) -> None:
     made = SseSession(URL, Limits())
     events = feed(made, endpoint(reference))
     assert (made.endpoint is None) == (Opened() not in events)
@@ -177,7 +178,7 @@ def test_a_message_before_the_endpoint_ends_it() -> None:
 
 @pytest.mark.parametrize("is_complete", [False, True])
 def test_a_stream_that_ends_has_broken_the_session(is_complete: bool) -> None:
-    """Nothing of it can be taken up again, whatever ids its events had."""
+    """A stream cannot be resumed, whatever ids its events had."""
     before = cause_of(feed(SseSession(URL, LIMITS), b"id: 1\n\nretry: 5\n\n", is_complete=is_complete))
     after = cause_of(feed(SseSession(URL, LIMITS), endpoint() + b"id: 1\ndata: 1\n\n", is_complete=is_complete))
     if is_complete:
@@ -197,7 +198,9 @@ def test_a_stream_that_ends_has_broken_the_session(is_complete: bool) -> None:
         (202, [], End.BROKEN),
     ],
 )
-def test_what_is_no_event_stream_is_no_session(status: int, headers: list[tuple[bytes, bytes]], end: End) -> None:
+def test_a_response_without_an_event_stream_is_no_session(
+    status: int, headers: list[tuple[bytes, bytes]], end: End
+) -> None:
     made = SseSession(URL, LIMITS)
     out = made.receive_head(status, headers)
     if not made.is_ended:
@@ -208,7 +211,7 @@ def test_what_is_no_event_stream_is_no_session(status: int, headers: list[tuple[
 
 
 def test_an_answer_over_the_limit_is_an_error_for_its_owner() -> None:
-    """The session goes on, though nothing of this transport can be taken up again."""
+    """The session goes on, though this transport cannot resume."""
     large = b'data: {"jsonrpc":"2.0","id":7,"result":{"x":"%b"}}\n\n' % (b"x" * 200)
     opened, dropped, error, arrived, ended = feed(
         SseSession(URL, LIMITS), endpoint() + large + b"data: 1\n\n", is_complete=True
@@ -266,8 +269,10 @@ BLOCKS = st.sampled_from(
     cuts=st.lists(st.integers(0, 500), max_size=9),
     is_complete=st.booleans(),
 )
-def test_cutting_never_shows(blocks: list[bytes], is_joined: bool, cuts: list[int], is_complete: bool) -> None:
-    """The events depend on the bytes, not on how they arrived; one end, and nothing behind it."""
+def test_the_events_do_not_depend_on_cuts(
+    blocks: list[bytes], is_joined: bool, cuts: list[int], is_complete: bool
+) -> None:
+    """The events depend on the bytes only, and there is one end, at the last place."""
     stream = endpoint() * is_joined + b"".join(blocks)
     borders = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     pieces = [stream[start:stop] for start, stop in itertools.pairwise(borders)]
@@ -285,7 +290,7 @@ def test_each_message_arrives_once_and_in_order(messages: list[dict[str, int]]) 
     assert feed(SseSession(URL, Limits()), stream, is_complete=True) == [Opened(), *map(Arrived, sent), ENDED]
 
 
-# --- Messages that were not taken -------------------------------------------------------------------------------------
+# --- Messages that were refused ---------------------------------------------------------------------------------------
 
 
 def refused(status: int, body: bytes = b"") -> Cause:
@@ -297,7 +302,7 @@ UNSENT = Cause(End.BROKEN, "h closed the connection at once", unsent=True)
 UNREACHABLE = Cause(End.UNREACHABLE, "connection refused by h")
 
 
-@pytest.mark.parametrize("message", [REQUEST, NOTICE, ANSWER, b"nonsense"])
+@pytest.mark.parametrize("message", [REQUEST, NOTIFICATION, ANSWER, b"nonsense"])
 @pytest.mark.parametrize("status", [404, 410])
 def test_an_unknown_session_is_over(message: bytes, status: int) -> None:
     made = session(endpoint())
@@ -311,7 +316,7 @@ def test_an_unknown_session_is_over(message: bytes, status: int) -> None:
 def test_a_refused_request_is_answered_and_nothing_else_happens(status: int) -> None:
     made = session(endpoint())
     [answer] = made.receive_untaken(REQUEST, refused(status, b"<p>because</p>"))
-    assert isinstance(answer, Arrived) and made.state is State.JOINED
+    assert isinstance(answer, Arrived) and made.state is SseSessionState.JOINED
     frame = json.loads(answer.message)
     assert (frame["jsonrpc"], frame["id"]) == ("2.0", "7")
     may_have_run = status in (500, 502, 504)
@@ -328,7 +333,7 @@ def test_a_refused_request_is_answered_and_nothing_else_happens(status: int) -> 
 @pytest.mark.parametrize(
     ("cause", "outcome"), [(LOST, "unknown"), (UNSENT, "not_executed"), (UNREACHABLE, "not_executed")]
 )
-def test_a_request_that_did_not_get_through_is_answered(cause: Cause, outcome: str) -> None:
+def test_a_request_that_was_not_delivered_is_answered(cause: Cause, outcome: str) -> None:
     [answer] = session(endpoint()).receive_untaken(REQUEST, cause)
     assert isinstance(answer, Arrived)
     error = json.loads(answer.message)["error"]
@@ -339,21 +344,21 @@ def test_a_request_that_did_not_get_through_is_answered(cause: Cause, outcome: s
 
 @pytest.mark.parametrize("id_in_body", ['"id":null,', '"id":"server-error",', ""])
 def test_the_servers_own_error_is_the_answer(id_in_body: str) -> None:
-    """Under the request's id, whatever the server put there."""
+    """The error gets the request's id, whatever id the server put there."""
     body = b'{"jsonrpc":"2.0",%b"error":{"code":-32600,"message":"Bad"}}' % id_in_body.encode()
     [answer] = session(endpoint()).receive_untaken(REQUEST, refused(400, body))
     assert answer == Arrived(b'{"jsonrpc":"2.0","id":"7","error":{"code":-32600,"message":"Bad"}}')
 
 
 @pytest.mark.parametrize("cause", [refused(400), refused(500), LOST, UNSENT, UNREACHABLE])
-@pytest.mark.parametrize("message", [NOTICE, ANSWER, b"nonsense", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]'])
-def test_what_nobody_waits_for_is_told_to_people(message: bytes, cause: Cause) -> None:
+@pytest.mark.parametrize("message", [NOTIFICATION, ANSWER, b"nonsense", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]'])
+def test_a_lost_notification_or_answer_is_logged(message: bytes, cause: Cause) -> None:
     made = session(endpoint())
     if message == ANSWER and cause in (UNSENT, UNREACHABLE):  # nobody would ask for it again
-        assert made.receive_untaken(message, cause) == [Again()]
-    told = made.receive_untaken(message, cause, is_repeated=True)
-    assert told == [Unheard(f"a notification or answer did not arrive: {cause.detail}")]
-    assert made.state is State.JOINED
+        assert made.receive_untaken(message, cause) == [SendAgain()]
+    events = made.receive_untaken(message, cause, is_repeated=True)
+    assert events == [Undelivered(f"a notification or answer did not arrive: {cause.detail}")]
+    assert made.state is SseSessionState.JOINED
 
 
 @given(id_raw=st.integers().map(lambda n: b"%d" % n) | st.text(max_size=9).map(lambda text: json.dumps(text).encode()))
@@ -367,14 +372,14 @@ def test_the_answer_has_the_requests_id(id_raw: bytes) -> None:
 STALE = Cause(End.BROKEN, "the connection ended before a response", stale=True)
 
 
-@pytest.mark.parametrize("message", [NOTICE, ANSWER, envelope.encode_request(b"7", "tools/list", None)])
-def test_what_met_a_connection_found_closed_is_sent_again_once(message: bytes) -> None:
-    """If it may be: a tool call, and `initialize` in a session that is there, are not."""
+@pytest.mark.parametrize("message", [NOTIFICATION, ANSWER, envelope.encode_request(b"7", "tools/list", None)])
+def test_a_message_on_a_stale_connection_is_sent_again_once(message: bytes) -> None:
+    """A tool call is not sent again, nor is `initialize` in a session that exists."""
     made = session(endpoint())
-    assert made.receive_untaken(message, STALE) == [Again()]
-    (said,) = made.receive_untaken(message, STALE, is_repeated=True)
-    assert isinstance(said, Arrived | Unheard)
+    assert made.receive_untaken(message, STALE) == [SendAgain()]
+    (event,) = made.receive_untaken(message, STALE, is_repeated=True)
+    assert isinstance(event, Arrived | Undelivered)
     for method in ("tools/call", "initialize"):
-        (said,) = made.receive_untaken(envelope.encode_request(b"7", method, None), STALE)
-        assert isinstance(said, Arrived)
-    assert made.receive_untaken(REQUEST, msgspec.structs.replace(STALE, unsent=True)) == [Again()]
+        (event,) = made.receive_untaken(envelope.encode_request(b"7", method, None), STALE)
+        assert isinstance(event, Arrived)
+    assert made.receive_untaken(REQUEST, msgspec.structs.replace(STALE, unsent=True)) == [SendAgain()]

@@ -1,20 +1,20 @@
-"""The ends of a session with an HTTP+SSE server: what is still taken after one, and what is shown of a refusal."""
+"""The ends of a session with an HTTP+SSE server: inputs after an end, and the words of refusals."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from isthmus.core.base.effects import Cause, End
 from isthmus.core.base.errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, LocalProtocolError
+from isthmus.core.base.events import Cause, End
 from isthmus.core.base.limits import Limits
-from isthmus.core.wire.http.legacy_sse_client import SseSession, State, Unheard
+from isthmus.core.wire.http.legacy_sse_client import SseSession, SseSessionState, Undelivered
 from isthmus.core.wire.http.response import Arrived, Ended, Opened
 
 HEAD = [(b"content-type", b"text/event-stream")]
 JOINS = b"event: endpoint\ndata: /messages\n\n"
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}'
-NOTICE = b'{"jsonrpc":"2.0","method":"notifications/progress"}'
+NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/progress"}'
 
 
 def session(stream: bytes = JOINS) -> SseSession:
@@ -25,19 +25,19 @@ def session(stream: bytes = JOINS) -> SseSession:
 
 
 def ended() -> list[SseSession]:
-    """One for each way to end that the stream itself has no part in, or goes on after."""
+    """Returns one session for each way to end apart from the stream, or while it goes on."""
     misnamed = session(b"event: endpoint\ndata: http://elsewhere/\n\n")
     too_soon = session(b"data: {}\n\n")
     forgotten = session()
-    forgotten.receive_untaken(NOTICE, Cause(End.REFUSED, status=410))
+    forgotten.receive_untaken(NOTIFICATION, Cause(End.REFUSED, status=410))
     closed = session()
     closed.receive_eof(True)
     return [misnamed, too_soon, forgotten, closed]
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_nothing_more_is_taken_of_a_session_that_is_over(at: int) -> None:
-    """However much more its stream has to say: to feed that is our caller's mistake."""
+def test_a_session_that_is_over_takes_no_input(at: int) -> None:
+    """Feeding more of its stream is the caller's mistake."""
     made = ended()[at]
     assert made.is_ended
     with pytest.raises(LocalProtocolError, match="more of an event stream while ended"):
@@ -47,19 +47,19 @@ def test_nothing_more_is_taken_of_a_session_that_is_over(at: int) -> None:
     with pytest.raises(LocalProtocolError, match="more of an event stream while ended"):
         made.receive_eof(True)
     assert made.receive_untaken(CALL, Cause(End.BROKEN)) == []
-    assert made.state is State.ENDED
+    assert made.state is SseSessionState.ENDED
 
 
-def test_what_comes_after_the_end_in_one_piece_is_not_told() -> None:
+def test_events_after_the_end_in_the_same_piece_are_dropped() -> None:
     made = SseSession("http://h/sse", Limits())
     made.receive_head(200, HEAD)
-    told = made.receive_body(b"event: endpoint\ndata: http://elsewhere/\n\n" + JOINS + b"data: 1\n\n")
-    (last,) = told
+    events = made.receive_body(b"event: endpoint\ndata: http://elsewhere/\n\n" + JOINS + b"data: 1\n\n")
+    (last,) = events
     assert isinstance(last, Ended)
     assert made.endpoint is None
 
 
-def test_a_stream_is_never_one_document() -> None:
+def test_a_stream_is_never_gathered() -> None:
     made = SseSession("http://h/sse", Limits())
     assert not made.is_gathering
     made.receive_head(200, HEAD)
@@ -68,7 +68,7 @@ def test_a_stream_is_never_one_document() -> None:
     assert not made.is_gathering
 
 
-def test_a_head_that_tells_a_reason_ends_it() -> None:
+def test_a_refusing_head_ends_the_session() -> None:
     made = SseSession("http://h/sse", Limits())
     assert made.receive_head(404, []) == []
     (last,) = made.receive_eof(True)
@@ -79,17 +79,17 @@ def test_a_head_that_tells_a_reason_ends_it() -> None:
     assert broken.receive_eof(False, "too slow") == [Ended(Cause(End.BROKEN, "too slow"))]
 
 
-def test_where_a_stream_could_go_on_means_nothing_here() -> None:
+def test_a_resumption_point_is_ignored() -> None:
     made = session(b"retry: 5\nid: 3\n" + JOINS)
     assert made.receive_eof(False) == [Ended(Cause(End.BROKEN, "the connection ended within the event stream"))]
 
 
 @pytest.mark.parametrize("state", [404, 410])
-def test_before_it_is_joined_there_is_nothing_to_forget(state: int) -> None:
+def test_a_session_without_an_endpoint_cannot_be_forgotten(state: int) -> None:
     made = session(b"")
-    (told,) = made.receive_untaken(NOTICE, Cause(End.REFUSED, "no", status=state))
-    assert told == Unheard("a notification or answer did not arrive: no")
-    assert made.state is State.JOINING
+    (event,) = made.receive_untaken(NOTIFICATION, Cause(End.REFUSED, "no", status=state))
+    assert event == Undelivered("a notification or answer did not arrive: no")
+    assert made.state is SseSessionState.JOINING
 
 
 @pytest.mark.parametrize("status", [403, 500])
@@ -101,13 +101,13 @@ def test_the_beginning_of_a_refusal_is_shown(status: int, body: bytes, shown: st
     assert isinstance(answer, Arrived)
     frame = json.loads(answer.message)
     is_unknown = status == 500
-    why = "the server failed: no. tools/call may have run; it is not repeated"
+    unknown = "the server failed: no. tools/call may have run; it is not repeated"
     assert frame == {
         "jsonrpc": "2.0",
         "id": 7,
         "error": {
             "code": OUTCOME_UNKNOWN if is_unknown else UPSTREAM_UNAVAILABLE,
-            "message": why if is_unknown else "the server could not be asked: no",
+            "message": unknown if is_unknown else "the server could not be asked: no",
             "data": {"outcome": "unknown" if is_unknown else "not_executed", "httpStatus": status, "body": shown},
         },
     }
@@ -151,9 +151,9 @@ def test_a_request_that_may_have_arrived_may_have_run(cause: Cause, is_unknown: 
 def test_an_address_is_printable_and_no_longer_than_a_request_line(reference: bytes, endpoint: bytes | None) -> None:
     made = SseSession("http://h/sse", Limits())
     made.receive_head(200, HEAD)
-    (told,) = made.receive_body(b"event: endpoint\ndata: " + reference + b"\n\n")
+    (event,) = made.receive_body(b"event: endpoint\ndata: " + reference + b"\n\n")
     assert made.endpoint == endpoint
     if endpoint is None:
-        assert isinstance(told, Ended)
-        assert told.cause.end is End.BROKEN
-        assert told.cause.detail.startswith("the server named no usable endpoint for messages: got ")
+        assert isinstance(event, Ended)
+        assert event.cause.end is End.BROKEN
+        assert event.cause.detail.startswith("the server named no usable endpoint for messages: got ")

@@ -1,4 +1,4 @@
-"""What a client mirrors, a server accepts; and it accepts nothing that disagrees with the body."""
+"""Mirrored headers: a server accepts what a client mirrors, and nothing that disagrees with the body."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Headers
 from isthmus.core.base.errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError
+from isthmus.core.base.events import Headers
 from isthmus.core.wire.http.mcp_headers import check, decode_value, encode_value, headers_for, read_mirrored
 from isthmus.core.wire.http.param_headers import Mirror
 
@@ -51,7 +51,7 @@ TEXTS = st.one_of(
 
 
 @given(text=TEXTS)
-def test_a_value_is_what_was_encoded(text: str) -> None:
+def test_an_encoded_value_is_decoded(text: str) -> None:
     """decode(header) == body value for all texts, sentinel-like ones included, and the header is visible ASCII."""
     value = encode_value(text)
     assert value
@@ -74,7 +74,8 @@ def test_a_value_is_what_was_encoded(text: str) -> None:
     ids=["plain", "unicode", "padded", "lines", "sentinel", "inner-spaces", "other-case"],
 )
 def test_values_are_those_of_the_specification(text: str, value: str) -> None:
-    """2026-07-28 basic/transports/streamable-http, "Value Encoding": the table, and what follows from its rules."""
+    """The table, and further values by its rules. Source: 2026-07-28 basic/transports/streamable-http, "Value
+    Encoding"."""
     assert encode_value(text) == value
     assert decode_value(value) == text
 
@@ -105,7 +106,7 @@ def test_there_is_one_way_to_encode_a_text(value: str) -> None:
 
 
 @given(payload=st.binary(max_size=8), junk=st.sampled_from(["", "=", "A", " ", "\n"]))
-def test_encoded_values_decode_as_an_independent_reader_has_it(payload: bytes, junk: str) -> None:
+def test_encoded_values_decode_as_an_independent_reader_does(payload: bytes, junk: str) -> None:
     text = base64.b64encode(payload).decode() + junk
     try:
         expected: str | None = payload.decode() if not junk else None
@@ -119,7 +120,7 @@ def test_encoded_values_decode_as_an_independent_reader_has_it(payload: bytes, j
         assert expected is None
 
 
-# --- Both ends ------------------------------------------------------------------------------------------------------
+# --- Client and server ----------------------------------------------------------------------------------------------
 
 NUMBERS = st.sampled_from(
     ["0", "-0", "42", "42.0", "4.2e1", "1e3", "-7", "0.5", "1e400", "9007199254740991", "9007199254740992", "1e-7"]
@@ -130,7 +131,7 @@ RAW = st.one_of(STRINGS, NUMBERS, st.sampled_from(["true", "false", "null", "[1]
 
 @st.composite
 def calls(draw: st.DrawFn) -> bytes:
-    """Params of `tools/call`, for tools that the mirrors are of, and with what no schema allows."""
+    """Draws params of `tools/call`, for tools that have mirrored arguments, and with values that no schema allows."""
     parts = [
         f'"region":{draw(RAW)}',
         f'"count":{draw(RAW)}',
@@ -151,8 +152,8 @@ def mirrored(params: bytes) -> Headers | None:
 
 
 @given(params=calls())
-def test_what_is_sent_is_accepted(params: bytes) -> None:
-    """For any arguments, a validating server accepts the mirrored headers, or the call is refused here."""
+def test_mirrored_headers_are_accepted(params: bytes) -> None:
+    """A validating server accepts the mirrored headers for any arguments, or the call is refused here."""
     headers = mirrored(params)
     if headers is None:
         return
@@ -164,7 +165,7 @@ def test_what_is_sent_is_accepted(params: bytes) -> None:
 
 @given(params=calls(), data=st.data())
 def test_any_single_disagreement_is_refused(params: bytes, data: st.DataObject) -> None:
-    """One header left out, changed, doubled, or of something that is not in the body."""
+    """A header is left out, changed, doubled, or about an argument that is not in the body."""
     headers = mirrored(params)
     if headers is None:
         return
@@ -208,8 +209,8 @@ def test_the_headers_of_a_call() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and "/" in value else "",
 )
-def test_a_request_is_named_by_what_it_is_about(method: str, params: bytes | None, name: str | None) -> None:
-    """Mcp-Name is params.name, or uri, or taskId; requests about nothing have none. Those about tasks may lack it."""
+def test_the_name_header_of_a_request(method: str, params: bytes | None, name: str | None) -> None:
+    """Mcp-Name is params.name, or uri, or taskId; other requests have none. Those about tasks may lack it."""
     headers = headers_for(method, params, MIRRORS)
     assert headers == (("mcp-method", method), *([] if name is None else [("mcp-name", name)]))
     assert accepts(params, headers, method=method)
@@ -234,8 +235,8 @@ def test_a_request_is_named_by_what_it_is_about(method: str, params: bytes | Non
     ],
     ids=lambda value: value.decode() if isinstance(value, bytes) else None,
 )
-def test_arguments_are_written_as_they_are(raw: bytes, value: str | None) -> None:
-    """Integers as plain decimals, booleans as true and false; null and what has no text is left out."""
+def test_the_header_of_an_argument(raw: bytes, value: str | None) -> None:
+    """Integers are plain decimals, booleans are true and false; null and values without a text are left out."""
     headers = headers_for("tools/call", b'{"arguments":{"count":%b}}' % raw, MIRRORS)
     assert dict(headers).get("mcp-param-count") == value
 
@@ -256,8 +257,8 @@ def test_arguments_are_written_as_they_are(raw: bytes, value: str | None) -> Non
     ],
     ids=lambda params: params.decode(),
 )
-def test_what_readers_may_disagree_about_is_not_sent(params: bytes) -> None:
-    """Doubles and half surrogate pairs at a mirrored place, and numbers that are not the same everywhere."""
+def test_ambiguous_arguments_are_not_mirrored(params: bytes) -> None:
+    """Doubles and half surrogate pairs at a mirrored place, and numbers that differ between readers, are refused."""
     with pytest.raises(RemoteProtocolError) as caught:
         headers_for("tools/call", params, MIRRORS)
     assert caught.value.rpc_code == INVALID_PARAMS
@@ -265,7 +266,7 @@ def test_what_readers_may_disagree_about_is_not_sent(params: bytes) -> None:
 
 @pytest.mark.parametrize("method", ["", " a", "a\r\nx: y", "é", "\ud800"], ids=ascii)
 def test_a_method_is_never_encoded(method: str) -> None:
-    """Only names and arguments may be; so what no header can carry is no method."""
+    """Only names and arguments may be encoded, so that a method which no header can carry is refused."""
     with pytest.raises(RemoteProtocolError) as caught:
         headers_for(method, None)
     assert caught.value.rpc_code == INVALID_REQUEST
@@ -299,7 +300,7 @@ def test_a_method_is_never_encoded(method: str) -> None:
     ids=lambda value: (value.decode() if isinstance(value, bytes) else str(value))[:20],
 )
 def test_numbers_are_compared_as_numbers(raw: bytes, sent: str, is_accepted: bool) -> None:
-    """42.0 and 42 are equal, exactly and at any size; everything else is text."""
+    """42.0 and 42 are equal, exactly and at any size; other values are compared as text."""
     params = b'{"name":"a","arguments":{"count":%b}}' % raw
     headers = (("mcp-method", "tools/call"), ("mcp-name", "a"), ("mcp-param-count", sent))
     assert accepts(params, headers) == is_accepted
@@ -330,7 +331,7 @@ def test_names_may_be_encoded_without_need() -> None:
 
 
 def test_headers_that_no_schema_names_are_left_alone() -> None:
-    """An unknown Mcp-Param header is passed on by those who do not know it; with no schema all are unknown."""
+    """An unknown Mcp-Param header is passed on; without a schema all are unknown."""
     headers = headers_for("tools/call", TOOL, MIRRORS)
     assert accepts(TOOL, (*headers, ("mcp-param-other", "é")))
     assert accepts(TOOL, (*headers[:2], ("mcp-param-region", "elsewhere")), None)
@@ -358,8 +359,8 @@ def test_a_double_in_the_body_is_the_bodys_fault(params: bytes) -> None:
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
-def test_messages_repeat_no_value() -> None:
-    """A refusal says which header it is about; what was in it, or in the body, may be private."""
+def test_refusals_repeat_no_value() -> None:
+    """A refusal names the header; its value, or the body's, may be private."""
     headers: dict[str, Any] = dict(headers_for("tools/call", TOOL, MIRRORS)) | {"mcp-param-region": "secret-place"}
     with pytest.raises(RemoteProtocolError, match="Mcp-Param-Region") as caught:
         check("tools/call", TOOL, REVISION, tuple(headers.items()), MIRRORS, header_revision=REVISION)
@@ -367,8 +368,8 @@ def test_messages_repeat_no_value() -> None:
     assert "eu" not in caught.value.message.split()
 
 
-def test_lines_are_read_as_they_came() -> None:
-    """Order and doubles are kept, and blanks round a value are not part of it."""
+def test_lines_are_read_in_order() -> None:
+    """Order and doubles are kept, and blanks around a value are not part of it."""
     raw = [(b"mcp-name", b"a"), (b"x-mcp-name", b"c"), (b"mcp-param-x", b" \xe9\t"), (b"mcp-name", b"b")]
     assert read_mirrored(raw) == (("mcp-name", "a"), ("mcp-param-x", "é"), ("mcp-name", "b"))
 

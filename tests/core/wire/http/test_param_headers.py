@@ -1,4 +1,4 @@
-"""Which arguments of a tool are mirrored, and which tools say it in a way that nobody may follow."""
+"""Arguments that are mirrored into headers, and tools that annotate them wrongly."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def schema(**properties: Any) -> bytes:
     return json.dumps({"type": "object", "properties": properties}).encode()
 
 
-def why_not(raw: bytes) -> str:
+def problem_of(raw: bytes) -> str:
     with pytest.raises(RemoteProtocolError) as caught:
         mirrors_of(raw)
     return caught.value.message
 
 
 def test_annotations_are_found_at_any_depth_in_order() -> None:
-    """Every step of the chain is `properties`, so that the same argument is found by everybody."""
+    """Every step of the chain is `properties`, so that every reader finds the same argument."""
     raw = schema(
         b={"type": "integer", "x-mcp-header": "Count"},
         a={
@@ -57,8 +57,8 @@ def test_annotations_are_found_at_any_depth_in_order() -> None:
     ],
     ids=["empty", "true", "array", "plain", "in-text", "as-a-name", "in-values", "no-schemas", "no-properties"],
 )
-def test_nothing_else_is_an_annotation(raw: bytes) -> None:
-    """Names of properties, texts, defaults and what else is a value are not."""
+def test_other_values_are_no_annotations(raw: bytes) -> None:
+    """Names of properties, texts, defaults and other values do not count."""
     assert mirrors_of(raw) == ()
 
 
@@ -66,22 +66,22 @@ def test_nothing_else_is_an_annotation(raw: bytes) -> None:
     "name", ["", " ", "a b", "a:b", "a\r\nb", "é", "a\0", "(a)", 7, None, ["A"], {"a": 1}], ids=ascii
 )
 def test_a_name_is_a_token(name: Any) -> None:
-    """It "MUST match HTTP field-name token syntax", and is checked before it is put into any header."""
-    assert "token" in why_not(schema(a={"type": "string", "x-mcp-header": name}))
+    """The name "MUST match HTTP field-name token syntax", and is checked before it is put into any header."""
+    assert "token" in problem_of(schema(a={"type": "string", "x-mcp-header": name}))
 
 
 @pytest.mark.parametrize("kind", ["number", "object", "array", "null", "String", None, ["string"], 1, {}], ids=ascii)
 def test_only_primitive_arguments_are_mirrored(kind: Any) -> None:
-    assert "primitive" in why_not(schema(a={"type": kind, "x-mcp-header": "A"}))
+    assert "primitive" in problem_of(schema(a={"type": kind, "x-mcp-header": "A"}))
 
 
 def test_a_type_must_be_there() -> None:
-    assert "primitive" in why_not(schema(a={"x-mcp-header": "A"}))
+    assert "primitive" in problem_of(schema(a={"x-mcp-header": "A"}))
 
 
 @pytest.mark.parametrize("second", ["Region", "REGION", "region"])
 def test_names_are_unique_whatever_their_case(second: str) -> None:
-    message = why_not(schema(a=GOOD, b={"properties": {"c": {"type": "string", "x-mcp-header": second}}}))
+    message = problem_of(schema(a=GOOD, b={"properties": {"c": {"type": "string", "x-mcp-header": second}}}))
     assert "'a'" in message
     assert "'b.c'" in message
 
@@ -99,16 +99,16 @@ NAMED = ["$defs", "definitions", "patternProperties", "dependentSchemas", "depen
 )
 @pytest.mark.parametrize("depth", [0, 1], ids=["root", "below"])
 def test_an_annotation_anywhere_else_is_wrong(part: dict[str, Any], depth: int) -> None:
-    """Through a list, a choice, a condition or a reference nobody can say which argument it would be."""
+    """The argument is ambiguous behind a list, a choice, a condition or a reference."""
     within = {"type": "object", "properties": {"a": part}} if depth else part
-    assert "off the properties" in why_not(json.dumps(within).encode())
+    assert "off the properties" in problem_of(json.dumps(within).encode())
     (key, held), *_ = part.items()
     deeper = {key: json.loads(json.dumps(held).replace(json.dumps(GOOD), json.dumps({"properties": {"p": GOOD}})))}
-    assert "off the properties" in why_not(json.dumps(deeper).encode())
+    assert "off the properties" in problem_of(json.dumps(deeper).encode())
 
 
 def test_an_annotation_on_the_root_is_wrong() -> None:
-    assert "off the properties" in why_not(b'{"type":"string","x-mcp-header":"A"}')
+    assert "off the properties" in problem_of(b'{"type":"string","x-mcp-header":"A"}')
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_an_annotation_on_the_root_is_wrong() -> None:
     ],
     ids=["annotation", "type", "property", "properties", "above"],
 )
-def test_what_leads_to_an_annotation_is_there_once(raw: bytes) -> None:
-    """Readers differ in which of two they take, and would mirror different things."""
-    assert "twice" in why_not(raw)
+def test_a_member_above_an_annotation_occurs_once(raw: bytes) -> None:
+    """Readers differ in which of two they take, and would mirror different arguments."""
+    assert "twice" in problem_of(raw)
 
 
 def test_other_doubles_do_no_harm() -> None:
@@ -138,7 +138,7 @@ def test_escapes_do_not_hide_an_annotation() -> None:
 
 
 @pytest.mark.parametrize("raw", [b'{"x-mcp-header"', b'["x-mcp-header"]' * 2, b'{"x-mcp-header":' + b"[" * 100_000])
-def test_what_is_no_schema_is_refused(raw: bytes) -> None:
+def test_a_malformed_schema_is_refused(raw: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         mirrors_of(raw)
     assert caught.value.rpc_code == PARSE_ERROR
@@ -159,7 +159,7 @@ TOOLS = st.lists(st.sampled_from([BAD, FINE, PLAIN]), max_size=5)
 
 @given(tools=TOOLS, indent=st.sampled_from([None, 1]))
 def test_only_wrong_tools_are_left_out(tools: list[dict[str, Any]], indent: int | None) -> None:
-    """Every other tool stays as it was, in its place; without wrong ones not a byte changes."""
+    """Every other tool stays as it was, in its place; without wrong ones no byte changes."""
     result = json.dumps({"a": 1, "tools": tools, "nextCursor": "x"}, indent=indent).encode()
     after, mirrors, dropped = read_tools(result)
     kept = [one for one in tools if one is not BAD]
@@ -176,12 +176,12 @@ def test_only_wrong_tools_are_left_out(tools: list[dict[str, Any]], indent: int 
     [b"{}", b'{"tools":{"x-mcp-header":"A"}}', b'{"tools":["x-mcp-header",{"x-mcp-header":"A"},null]}', b"[]"],
     ids=["none", "object", "no-tools", "array"],
 )
-def test_what_is_no_list_of_tools_is_left_alone(result: bytes) -> None:
+def test_a_malformed_list_of_tools_is_left_alone(result: bytes) -> None:
     assert read_tools(result) == (result, {}, [])
 
 
 def test_tools_keep_their_bytes() -> None:
-    """What nobody read travels as it came: spacing, escapes, digits, doubles in tools without annotations."""
+    """Spacing, escapes, digits and doubles stay in tools without annotations."""
     plain = b'{ "name":"\\u0061", "a":1.0, "a":1e400, "inputSchema":{ } }'
     bad = b'{"name":"b","inputSchema":{"x-mcp-header":"B"}}'
     after, _, dropped = read_tools(b'{"tools": [%b , %b]}' % (bad, plain))
@@ -189,7 +189,7 @@ def test_tools_keep_their_bytes() -> None:
     assert len(dropped) == 1
 
 
-def test_a_tool_whose_schema_could_be_either_of_two_is_left_out() -> None:
+def test_a_tool_with_two_schemas_is_left_out() -> None:
     good = schema(a=GOOD)
     result = b'{"tools":[{"name":"t","inputSchema":%b,"inputSchema":{}}]}' % good
     after, mirrors, dropped = read_tools(result)

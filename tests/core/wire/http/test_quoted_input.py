@@ -1,4 +1,4 @@
-"""What a peer sent is shown in refusals, and only so much of it: they are logged, and sent."""
+"""Refusals quote only a bounded part of a peer's input, as they are logged and sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TUS = ("tus-resumable", "1.0.0")
 
 
 def longest(text: str) -> int:
-    """The longest run of what was sent."""
+    """The longest run of the input that the text quotes."""
     return max(map(len, re.findall("x+", text)))
 
 
@@ -66,8 +66,8 @@ def test_a_request_is_quoted_in_part(
     headers = {"host": "localhost", **fields}
     route = judge(Head(method, target, tuple((n.encode(), v.encode()) for n, v in headers.items())), SURFACE)
     assert isinstance(route, Refused)
-    said = json.loads(route.body)
-    message = said["detail"] if "detail" in said else said["error"]["message"]
+    body = json.loads(route.body)
+    message = body["detail"] if "detail" in body else body["error"]["message"]
     assert (route.status, longest(message)) == (status, max_chars)
 
 
@@ -83,11 +83,11 @@ def test_a_response_is_quoted_in_part() -> None:
 
 
 @pytest.mark.parametrize(("size", "seen"), [(78, "'" + "x" * 78 + "'"), (79, "'" + "x" * 76 + "…'")])
-def test_what_the_oracle_quotes_fits_into_a_sentence(size: int, seen: str) -> None:
+def test_the_oracle_quotes_a_bounded_part(size: int, seen: str) -> None:
     assert shown("x" * size) == seen
 
 
-def test_what_a_server_chose_of_protocols_is_quoted_in_part() -> None:
+def test_a_servers_subprotocol_is_quoted_in_part() -> None:
     nonce = bytes(16)
     proof = accept_token(base64.b64encode(nonce))
     headers = ((b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-accept", proof))

@@ -1,4 +1,4 @@
-"""Which bytes a Range header asks for: each once, in the order of asking, and nothing for what nobody can read."""
+"""The Range header: each byte is sent once, in the order of the ranges, and an unreadable header is ignored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_ranges_of_ten_bytes(value: bytes, ranges: list[range] | None) -> None:
     assert parse_ranges(value, 10) == ranges
 
 
-def test_too_much_is_not_heeded() -> None:
+def test_too_many_ranges_are_ignored() -> None:
     most = b"bytes=" + b",".join(b"%d-%d" % (at, at) for at in range(0, 2 * PARTS_MAX, 2))
     assert len(parse_ranges(most, 1000) or []) == PARTS_MAX
     assert parse_ranges(most + b",999-999", 1000) is None

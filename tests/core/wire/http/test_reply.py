@@ -1,4 +1,4 @@
-"""A reply stays undecided between JSON and events as long as it can, and loses no message either way."""
+"""An HTTP reply: it stays undecided between JSON and events as long as it can, and loses no message either way."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.wire.http.reply import (
     TRANSITIONS,
-    Input,
+    HttpReply,
+    HttpReplyInput,
+    HttpReplyState,
     Out,
-    Reply,
     ReplyBody,
     ReplyCut,
     ReplyDocument,
     ReplyEnd,
     ReplyHead,
-    State,
 )
 from isthmus.core.wire.sse import COMMENT
 
@@ -28,39 +28,42 @@ ONE = ChannelId(1)
 
 
 def test_the_table_is_total_and_every_state_is_reached() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert {taken for row in TRANSITIONS.values() for taken in row} == set(Input)
-    assert {State.SILENT} | {after for row in TRANSITIONS.values() for after in row.values()} == set(State)
-    assert TRANSITIONS[State.ENDED] == {}
+    assert set(TRANSITIONS) == set(HttpReplyState)
+    assert {taken for row in TRANSITIONS.values() for taken in row} == set(HttpReplyInput)
+    assert {HttpReplyState.SILENT} | {after for row in TRANSITIONS.values() for after in row.values()} == set(
+        HttpReplyState
+    )
+    assert TRANSITIONS[HttpReplyState.ENDED] == {}
 
 
-def give(reply: Reply, taken: Input) -> list[Out]:
-    if taken is Input.OPENED:
+def give(reply: HttpReply, taken: HttpReplyInput) -> list[Out]:
+    if taken is HttpReplyInput.OPENED:
         return reply.open()
-    if taken is Input.CLOSED:
+    if taken is HttpReplyInput.CLOSED:
         return reply.receive_close(Close(ONE))
-    if taken is Input.COMMENT:
+    if taken is HttpReplyInput.COMMENT:
         return reply.keep_alive()
-    if taken is Input.BEGUN:
+    if taken is HttpReplyInput.BEGUN:
         return reply.receive_pass(Pass(ONE, (b"12",), 9))
-    if taken is Input.PART:
+    if taken is HttpReplyInput.PART:
         return reply.receive_pass(Pass(ONE, (b"34",)))
-    if taken is Input.LAST_PART:
-        is_begun = reply.state is State.PASSING
+    if taken is HttpReplyInput.LAST_PART:
+        is_begun = reply.state is HttpReplyState.PASSING
         return reply.receive_pass(Pass(ONE, (b"0" * reply.left_bytes,)) if is_begun else Pass(ONE, (b"{}",), 2))
-    return reply.receive_send(Send(ONE, b"{}", is_last=taken is Input.LAST))
+    return reply.receive_send(Send(ONE, b"{}", is_last=taken is HttpReplyInput.LAST))
 
 
-@pytest.mark.parametrize("path", list(itertools.product(Input, repeat=3)))
-def test_a_reply_follows_its_table(path: tuple[Input, ...]) -> None:
-    """Every sequence of three inputs; an illegal one is refused and changes nothing. One head first, one end last."""
-    reply, state = Reply(may_commit=True), State.SILENT
+@pytest.mark.parametrize("path", list(itertools.product(HttpReplyInput, repeat=3)))
+def test_a_reply_follows_its_table(path: tuple[HttpReplyInput, ...]) -> None:
+    """Every sequence of three inputs is tried; an illegal one is refused and changes nothing. There is one head, first,
+    and one end, last."""
+    reply, state = HttpReply(may_commit=True), HttpReplyState.SILENT
     outs: list[Out] = []
     for taken in path:
         if taken in TRANSITIONS[state]:
             outs += give(reply, taken)
             state = TRANSITIONS[state][taken]
-        elif taken is Input.COMMENT:
+        elif taken is HttpReplyInput.COMMENT:
             assert give(reply, taken) == []
         else:
             with pytest.raises(LocalProtocolError):
@@ -69,7 +72,7 @@ def test_a_reply_follows_its_table(path: tuple[Input, ...]) -> None:
     heads = [i for i, out in enumerate(outs) if isinstance(out, (ReplyDocument, ReplyHead))]
     ends = [i for i, out in enumerate(outs) if isinstance(out, (ReplyCut, ReplyDocument, ReplyEnd))]
     assert heads == ([0] if outs else [])
-    assert ends == ([len(outs) - 1] if state is State.ENDED else [])
+    assert ends == ([len(outs) - 1] if state is HttpReplyState.ENDED else [])
 
 
 def parse(outs: list[Out]) -> tuple[int, dict[bytes, bytes], list[bytes]]:
@@ -107,7 +110,7 @@ MESSAGES = st.lists(st.binary(min_size=1, max_size=30).filter(lambda m: b"\r" no
 def test_a_client_reads_exactly_what_was_sent(
     messages: list[bytes], ends_by_close: bool, accepts_json: bool, is_stream: bool, data: st.DataObject
 ) -> None:
-    reply = Reply(accepts_json=accepts_json, is_stream=is_stream)
+    reply = HttpReply(accepts_json=accepts_json, is_stream=is_stream)
     outs: list[Out] = []
     if is_stream and data.draw(st.booleans()):
         outs += reply.open()
@@ -116,11 +119,11 @@ def test_a_client_reads_exactly_what_was_sent(
             outs += reply.keep_alive()
         is_last = not ends_by_close and index == len(messages) - 1
         outs += reply.receive_send(Send(ONE, message, is_last=is_last, session="s"))
-    if reply.state is not State.ENDED:
+    if reply.state is not HttpReplyState.ENDED:
         outs += reply.receive_close(Close(ONE, status=202))
     status, headers, seen = parse(outs)
     assert seen == messages
-    was_silent = not messages and reply.state is State.ENDED and b"content-type" not in headers
+    was_silent = not messages and reply.state is HttpReplyState.ENDED and b"content-type" not in headers
     assert status == (202 if was_silent else 200)
     assert was_silent <= (not is_stream)
 
@@ -134,11 +137,11 @@ def test_a_client_reads_exactly_what_was_sent(
 def test_a_message_in_parts_reads_as_it_would_whole(
     message: bytes, accepts_json: bool, is_open: bool, data: st.DataObject
 ) -> None:
-    """However it is cut; and what is cut off is never taken for whole."""
+    """The message is cut anywhere, and a broken-off message is never taken for whole."""
     cuts = sorted(data.draw(st.sets(st.integers(0, len(message)), max_size=5)) | {0, len(message)})
     parts = [message[start:stop] for start, stop in itertools.pairwise(cuts)]
-    whole, parted, broken = (Reply(accepts_json=accepts_json) for _ in range(3))
-    outs: dict[Reply, list[Out]] = {reply: reply.open() if is_open else [] for reply in (whole, parted, broken)}
+    whole, parted, broken = (HttpReply(accepts_json=accepts_json) for _ in range(3))
+    outs: dict[HttpReply, list[Out]] = {reply: reply.open() if is_open else [] for reply in (whole, parted, broken)}
     outs[whole] += whole.receive_send(Send(ONE, message, is_last=True))
     for index, part in enumerate(parts):
         assert parted.keep_alive() == [] or (is_open and not index)
@@ -157,13 +160,13 @@ def test_a_message_in_parts_reads_as_it_would_whole(
 
 
 def test_line_ends_in_a_part_of_an_event_are_spaces_as_in_a_whole_one() -> None:
-    reply = Reply()
+    reply = HttpReply()
     outs = [*reply.open(), *reply.receive_pass(Pass(ONE, (b"{\r", b"\n}"), 4))]
     assert parse(outs)[2] == [b"{  }"]
 
 
 def test_no_more_is_passed_than_was_announced() -> None:
-    reply = Reply()
+    reply = HttpReply()
     reply.receive_pass(Pass(ONE, (b"12",), 5))
     for order in (Pass(ONE, (b"3456",)), Pass(ONE, (b"3",), 5)):
         with pytest.raises(LocalProtocolError):
@@ -174,8 +177,8 @@ def test_no_more_is_passed_than_was_announced() -> None:
 @pytest.mark.parametrize("status", [200, 400, 404])
 @pytest.mark.parametrize("accepts", [(True, True), (True, False), (False, True)])
 def test_a_single_message_keeps_its_status(status: int, accepts: tuple[bool, bool]) -> None:
-    """Errors are JSON whatever the client takes; an answer is what it takes, JSON if it may."""
-    reply = Reply(accepts_json=accepts[0], accepts_events=accepts[1])
+    """An error is JSON whatever the client accepts; an answer is JSON if the client accepts it."""
+    reply = HttpReply(accepts_json=accepts[0], accepts_events=accepts[1])
     outs = reply.receive_send(Send(ONE, b"{}", is_last=True, status=status, session="s1"))
     seen_status, headers, messages = parse(outs)
     assert (seen_status, messages, headers[b"mcp-session-id"]) == (status, [b"{}"], b"s1")
@@ -183,8 +186,8 @@ def test_a_single_message_keeps_its_status(status: int, accepts: tuple[bool, boo
     assert headers[b"content-type"] == (b"application/json" if is_json else b"text/event-stream")
 
 
-def test_events_are_not_cached_or_collected_on_their_way() -> None:
-    (head, _) = Reply().receive_send(Send(ONE, b"{}", session="s1", status=404))
+def test_event_streams_are_neither_cached_nor_buffered() -> None:
+    (head, _) = HttpReply().receive_send(Send(ONE, b"{}", session="s1", status=404))
     assert isinstance(head, ReplyHead) and head.status == 200
     assert dict(head.headers) == {
         b"content-type": b"text/event-stream",
@@ -194,19 +197,19 @@ def test_events_are_not_cached_or_collected_on_their_way() -> None:
     }
 
 
-def test_only_json_clients_get_no_message_before_the_last() -> None:
-    reply = Reply(accepts_events=False)
+def test_clients_of_json_only_get_the_last_message_only() -> None:
+    reply = HttpReply(accepts_events=False)
     for attempt in (reply.open, lambda: reply.receive_send(Send(ONE, b"{}"))):
         with pytest.raises(LocalProtocolError):
             attempt()
-        assert reply.state is State.SILENT
+        assert reply.state is HttpReplyState.SILENT
     assert parse(reply.receive_send(Send(ONE, b"{}", is_last=True)))[2] == [b"{}"]
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-def test_several_messages_are_what_each_would_be(is_open: bool) -> None:
-    """They begin the stream too, if nobody did, and none of them is its end."""
-    together, apart = Reply(), Reply()
+def test_several_messages_are_sent_as_each_would_be(is_open: bool) -> None:
+    """Several messages begin the stream if it is not open, and none of them ends it."""
+    together, apart = HttpReply(), HttpReply()
     if is_open:
         assert together.open() == apart.open()
     outs = together.receive_events(SendEvents(ONE, (b"{}", b"[]"), ("1-1", "1-2")))
@@ -218,16 +221,16 @@ def test_several_messages_are_what_each_would_be(is_open: bool) -> None:
         together.receive_events(SendEvents(ONE, (b"{}",)))
 
 
-def test_only_json_clients_get_no_several_messages() -> None:
-    reply = Reply(accepts_events=False)
+def test_clients_of_json_only_get_no_several_messages() -> None:
+    reply = HttpReply(accepts_events=False)
     with pytest.raises(LocalProtocolError):
         reply.receive_events(SendEvents(ONE, (b"{}", b"[]")))
-    assert reply.state is State.SILENT
+    assert reply.state is HttpReplyState.SILENT
 
 
 @pytest.mark.parametrize("status, is_stream", list(itertools.product([200, 202, 204, 404, 405], [False, True])))
-def test_closing_in_silence(status: int, is_stream: bool) -> None:
-    outs = Reply(is_stream=is_stream).receive_close(Close(ONE, status=status))
+def test_closing_without_a_message(status: int, is_stream: bool) -> None:
+    outs = HttpReply(is_stream=is_stream).receive_close(Close(ONE, status=status))
     head = outs[0]
     assert isinstance(head, ReplyHead) and outs[1:] == [ReplyEnd()]
     headers = dict(head.headers)
@@ -239,21 +242,21 @@ def test_closing_in_silence(status: int, is_stream: bool) -> None:
         assert (b"allow" in headers) is (status == 405)
 
 
-def test_a_challenge_goes_into_a_head_that_is_still_to_be_written() -> None:
+def test_a_challenge_is_added_to_an_unwritten_head() -> None:
     order = Send(channel=ChannelId(1), message=b"{}", is_last=True, status=401, challenge="Bearer x")
-    for reply in (Reply(), Reply(accepts_json=False), Reply(accepts_events=False)):
+    for reply in (HttpReply(), HttpReply(accepts_json=False), HttpReply(accepts_events=False)):
         (head,) = reply.receive_send(order)
         assert isinstance(head, ReplyDocument)
         assert head.status == 401
         assert (b"www-authenticate", b"Bearer x") in head.headers
-    late = Reply()
+    late = HttpReply()
     late.open()
     assert [type(out) for out in late.receive_send(order)] == [ReplyBody, ReplyEnd]
 
 
-def test_a_long_silence_opens_the_stream_where_nothing_is_missing_from_the_head() -> None:
-    """Middle boxes cut what stays silent; but a reply that may still have to name a session waits."""
-    reply = Reply(may_commit=True)
+def test_a_keep_alive_opens_the_stream_if_its_head_is_complete() -> None:
+    """Middle boxes cut silent connections; but a reply that may still have to name a session waits."""
+    reply = HttpReply(may_commit=True)
     opened = reply.keep_alive()
     assert isinstance(opened[0], ReplyHead)
     assert opened[0].status == 200
@@ -261,8 +264,8 @@ def test_a_long_silence_opens_the_stream_where_nothing_is_missing_from_the_head(
     assert reply.keep_alive() == [ReplyBody(COMMENT)]
     last = reply.receive_send(Send(channel=ChannelId(1), message=b"{}", is_last=True))
     assert [type(out) for out in last] == [ReplyBody, ReplyEnd]
-    assert Reply().keep_alive() == []
-    assert Reply(may_commit=True, accepts_events=False).keep_alive() == []
+    assert HttpReply().keep_alive() == []
+    assert HttpReply(may_commit=True, accepts_events=False).keep_alive() == []
 
 
 PLAIN = ((b"content-type", b"application/json"),)
@@ -281,12 +284,12 @@ PLAIN = ((b"content-type", b"application/json"),)
     ],
 )
 def test_the_head_of_a_whole_reply(order: Send, headers: tuple[tuple[bytes, bytes], ...]) -> None:
-    """Line by line: nothing is said of a body where there is none."""
+    """The lines are exact; a reply without a body has no Content-Type."""
     if order.message:
         wanted: list[Out] = [ReplyDocument(headers, (order.message,), order.status)]
     else:
         wanted = [ReplyHead(order.status, headers), ReplyEnd()]
-    assert Reply().receive_send(order) == wanted
+    assert HttpReply().receive_send(order) == wanted
 
 
 @pytest.mark.parametrize(
@@ -299,21 +302,22 @@ def test_the_head_of_a_whole_reply(order: Send, headers: tuple[tuple[bytes, byte
     ],
 )
 def test_the_head_of_an_empty_reply(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> None:
-    assert Reply().receive_close(Close(ONE, status=status)) == [ReplyHead(status, headers), ReplyEnd()]
+    assert HttpReply().receive_close(Close(ONE, status=status)) == [ReplyHead(status, headers), ReplyEnd()]
 
 
 def test_the_head_of_an_event_stream() -> None:
-    """It is the same whether an event, a comment or nothing comes first; only an event can name a session."""
+    """The head does not depend on whether an event, a comment or nothing comes first; only an event can name a
+    session."""
     lines = (
         (b"content-type", b"text/event-stream"),
         (b"cache-control", b"no-cache, no-transform"),
         (b"x-accel-buffering", b"no"),
     )
-    assert Reply().open() == [ReplyHead(200, lines)]
-    assert Reply(may_commit=True).keep_alive() == [ReplyHead(200, lines), ReplyBody(COMMENT)]
-    head, _ = Reply().receive_send(Send(ONE, b"{}", session="s"))
+    assert HttpReply().open() == [ReplyHead(200, lines)]
+    assert HttpReply(may_commit=True).keep_alive() == [ReplyHead(200, lines), ReplyBody(COMMENT)]
+    head, _ = HttpReply().receive_send(Send(ONE, b"{}", session="s"))
     assert head == ReplyHead(200, (*lines, (b"mcp-session-id", b"s")))
-    refused = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=404))
+    refused = HttpReply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=404))
     assert refused == [ReplyHead(404, ((b"content-length", b"0"),)), ReplyEnd()]
-    ended = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=200))
+    ended = HttpReply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=200))
     assert ended == [ReplyHead(200, lines), ReplyEnd()]

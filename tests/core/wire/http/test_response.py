@@ -1,4 +1,4 @@
-"""What a request to an upstream looks like, and what each response to it means."""
+"""Requests to an upstream, and the meaning of each response."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Cause, Connected, Delete, End, Listen, Post
+from isthmus.core.base.effects import Delete, Listen, Post
 from isthmus.core.base.errors import OVERLOADED, LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES
 from isthmus.core.wire.http.request import EVENT_ID_MAX_BYTES, FRAMING_HEADERS, PROTOCOL_HEADERS, request_for
@@ -23,13 +24,13 @@ from isthmus.core.wire.http.response import (
     Begun,
     Dropped,
     Ended,
-    Input,
     Opened,
     Piece,
     Primed,
     ReplyEvent,
-    ReplyReader,
-    State,
+    ResponseInput,
+    ResponseReader,
+    ResponseState,
     promise_of,
 )
 
@@ -65,7 +66,7 @@ def test_each_target_has_its_method_headers_and_body(session: str | None, revisi
 
 
 @given(st.text().filter(lambda text: not text or not all("!" <= c <= "~" for c in text)))
-def test_what_no_header_can_carry_is_refused(text: str) -> None:
+def test_a_value_that_no_header_can_carry_is_refused(text: str) -> None:
     with pytest.raises(LocalProtocolError):
         request_for(Post("s", b"{}", session=text))
     with pytest.raises(LocalProtocolError):
@@ -99,7 +100,7 @@ TARGETS = [
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_carried_headers_go_with_every_request(target: Post | Listen | Delete) -> None:
-    """They come last, as they are, and repeated where they were."""
+    """Carried headers come last, unchanged, and repeated where they were."""
     plain = msgspec.structs.replace(target, headers=())
     method, headers, body = request_for(target)
     carried = [(b"x-a", b"1"), (b"x-b", b"\xe9"), (b"x-a", b"2")]
@@ -115,7 +116,7 @@ def test_a_carried_header_takes_the_place_of_none_of_the_servers_own() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROTOCOL_HEADERS | FRAMING_HEADERS))
-def test_what_is_not_the_clients_to_set_is_not_carried(name: bytes) -> None:
+def test_headers_of_the_protocol_are_not_carried(name: bytes) -> None:
     for spelled in (name.decode(), name.decode().title()):
         with pytest.raises(LocalProtocolError, match="expected others only"):
             request_for(Post("s", b"{}", headers=((spelled, "x"),)))
@@ -142,30 +143,30 @@ def test_a_carried_header_that_breaks_the_framing_is_refused(header: tuple[str, 
 
 # --- The table ------------------------------------------------------------------------------------------------------
 
-Act = Callable[[ReplyReader], list[ReplyEvent]]
-ACTS: dict[Input, Act] = {
-    Input.ACCEPTED: lambda reader: reader.receive_head(202, []),
-    Input.PROMISED_DOCUMENT: lambda reader: reader.receive_head(200, LARGE),
-    Input.PROMISED_EVENTS: lambda reader: reader.receive_head(200, EVENTS),
-    Input.PROMISED_OTHER: lambda reader: reader.receive_head(200, [(b"content-type", b"text/html")]),
-    Input.DENIED: lambda reader: reader.receive_head(404, JSON),
-    Input.FED: lambda reader: reader.receive_body(b"x" * EDGE_BYTES),
-    Input.WANTED: lambda reader: [Arrived(piece) for piece in reader.pass_on()],
-    Input.OVERFED: lambda reader: reader.receive_body(b"data: " + b"x" * PARTS_MIN_BYTES + b"\n\n"),
-    Input.FINISHED: lambda reader: reader.receive_eof(True),
-    Input.CUT: lambda reader: reader.receive_eof(False),
+Act = Callable[[ResponseReader], list[ReplyEvent]]
+ACTS: dict[ResponseInput, Act] = {
+    ResponseInput.ACCEPTED: lambda reader: reader.receive_head(202, []),
+    ResponseInput.PROMISED_DOCUMENT: lambda reader: reader.receive_head(200, LARGE),
+    ResponseInput.PROMISED_EVENTS: lambda reader: reader.receive_head(200, EVENTS),
+    ResponseInput.PROMISED_OTHER: lambda reader: reader.receive_head(200, [(b"content-type", b"text/html")]),
+    ResponseInput.DENIED: lambda reader: reader.receive_head(404, JSON),
+    ResponseInput.FED: lambda reader: reader.receive_body(b"x" * EDGE_BYTES),
+    ResponseInput.WANTED: lambda reader: [Arrived(piece) for piece in reader.pass_on()],
+    ResponseInput.OVERFED: lambda reader: reader.receive_body(b"data: " + b"x" * PARTS_MIN_BYTES + b"\n\n"),
+    ResponseInput.FINISHED: lambda reader: reader.receive_eof(True),
+    ResponseInput.CUT: lambda reader: reader.receive_eof(False),
 }
 
 
-def reader_in(state: State) -> ReplyReader:
-    reader = ReplyReader(POST, Limits(reply_size_max_bytes=PARTS_MIN_BYTES))
-    path: dict[State, list[Input]] = {
-        State.WAITING: [],
-        State.GATHERING: [Input.PROMISED_DOCUMENT, Input.FED],
-        State.PASSING: [Input.PROMISED_DOCUMENT, Input.FED, Input.WANTED],
-        State.STREAMING: [Input.PROMISED_EVENTS],
-        State.REFUSED: [Input.DENIED],
-        State.ENDED: [Input.ACCEPTED],
+def reader_in(state: ResponseState) -> ResponseReader:
+    reader = ResponseReader(POST, Limits(reply_size_max_bytes=PARTS_MIN_BYTES))
+    path: dict[ResponseState, list[ResponseInput]] = {
+        ResponseState.WAITING: [],
+        ResponseState.GATHERING: [ResponseInput.PROMISED_DOCUMENT, ResponseInput.FED],
+        ResponseState.PASSING: [ResponseInput.PROMISED_DOCUMENT, ResponseInput.FED, ResponseInput.WANTED],
+        ResponseState.STREAMING: [ResponseInput.PROMISED_EVENTS],
+        ResponseState.REFUSED: [ResponseInput.DENIED],
+        ResponseState.ENDED: [ResponseInput.ACCEPTED],
     }
     for given_input in path[state]:
         ACTS[given_input](reader)
@@ -175,16 +176,18 @@ def reader_in(state: State) -> ReplyReader:
 
 def test_the_table_is_total() -> None:
     """Each state has a row, each input a use, and each state but the first is reached."""
-    assert set(TRANSITIONS) == set(State)
-    assert {given_input for row in TRANSITIONS.values() for given_input in row} == set(Input)
-    assert {state for row in TRANSITIONS.values() for state in row.values()} >= set(State) - {State.WAITING}
+    assert set(TRANSITIONS) == set(ResponseState)
+    assert {given_input for row in TRANSITIONS.values() for given_input in row} == set(ResponseInput)
+    assert {state for row in TRANSITIONS.values() for state in row.values()} >= set(ResponseState) - {
+        ResponseState.WAITING
+    }
 
 
-@pytest.mark.parametrize("given_input", list(Input))
-@pytest.mark.parametrize("state", list(State))
-def test_the_reader_moves_along_the_table_only(state: State, given_input: Input) -> None:
+@pytest.mark.parametrize("given_input", list(ResponseInput))
+@pytest.mark.parametrize("state", list(ResponseState))
+def test_the_reader_moves_along_the_table_only(state: ResponseState, given_input: ResponseInput) -> None:
     reader = reader_in(state)
-    if (state, given_input) == (State.STREAMING, Input.OVERFED):
+    if (state, given_input) == (ResponseState.STREAMING, ResponseInput.OVERFED):
         return  # nothing overfeeds an event stream: events over the limit are dropped
     if given_input in TRANSITIONS[state]:
         events = ACTS[given_input](reader)
@@ -194,17 +197,17 @@ def test_the_reader_moves_along_the_table_only(state: State, given_input: Input)
     else:
         with pytest.raises(LocalProtocolError) as caught:
             ACTS[given_input](reader)
-        if (state, given_input) != (State.PASSING, Input.OVERFED):  # that is more than was promised
+        if (state, given_input) != (ResponseState.PASSING, ResponseInput.OVERFED):  # that is more than was promised
             assert f" while {state.name.lower()}" in str(caught.value)
         assert reader.state is state
 
 
 @pytest.mark.parametrize("status", [100, 101, 199])
 def test_an_interim_response_is_our_callers_mistake(status: int) -> None:
-    reader = ReplyReader(POST, SMALL)
+    reader = ResponseReader(POST, SMALL)
     with pytest.raises(LocalProtocolError):
         reader.receive_head(status, [])
-    assert reader.state is State.WAITING
+    assert reader.state is ResponseState.WAITING
 
 
 # --- Responses ------------------------------------------------------------------------------------------------------
@@ -219,7 +222,7 @@ def feed(
     limits: Limits = SMALL,
 ) -> list[ReplyEvent]:
     """Feed a whole response, as a driver does: nothing after `Ended`."""
-    reader = ReplyReader(target, limits)
+    reader = ResponseReader(target, limits)
     out = reader.receive_head(*head)
     for piece in pieces:
         if not reader.is_ended:
@@ -289,7 +292,7 @@ def test_an_empty_success_carries_no_message_whatever_its_type() -> None:
         ([(b"content-type", b"a\x1b\xff" + b"b" * 500)], "got Content-Type a??bbb"),
     ],
 )
-def test_a_body_nobody_can_read_is_said(headers: list[tuple[bytes, bytes]], seen: str) -> None:
+def test_an_unreadable_body_is_named(headers: list[tuple[bytes, bytes]], seen: str) -> None:
     [ended] = feed((200, headers), [b"<html>"])
     assert cause_of([ended]).end is End.BROKEN
     assert seen in cause_of([ended]).detail
@@ -339,19 +342,19 @@ def test_a_redirect_is_refused_with_the_origin_it_names(status: int, location: b
     assert "secret" not in cause.detail
 
 
-# --- Documents as they come -------------------------------------------------------------------------------------------
+# --- Documents in pieces ----------------------------------------------------------------------------------------------
 
 
 def passed(pieces: list[bytes], size_bytes: int, *, is_complete: bool = True) -> list[ReplyEvent]:
-    """What is told of a large document by somebody who wants it as it comes; what was gathered by then as one piece."""
-    reader = ReplyReader(POST, Limits())
+    """The events of a large document that is passed on in parts; the bytes gathered before that are one piece."""
+    reader = ResponseReader(POST, Limits())
     events = reader.receive_head(200, [*JSON, (b"content-length", b"%d" % size_bytes)])
     for piece in pieces:
-        told = reader.receive_body(piece)
-        events += told
-        if told and isinstance(told[0], Begun):
+        new = reader.receive_body(piece)
+        events += new
+        if new and isinstance(new[0], Begun):
             gathered = reader.pass_on()
-            assert gathered[0].startswith(told[0].beginning)
+            assert gathered[0].startswith(new[0].beginning)
             events.append(Piece(b"".join(gathered)))
     return events + reader.receive_eof(is_complete)
 
@@ -360,8 +363,9 @@ def passed(pieces: list[bytes], size_bytes: int, *, is_complete: bool = True) ->
     at=st.lists(st.integers(0, 3 * EDGE_BYTES) | st.integers(0, PARTS_MIN_BYTES), max_size=8),
     lost_bytes=st.none() | st.integers(1, PARTS_MIN_BYTES - 3 * EDGE_BYTES),
 )
-def test_a_document_as_it_comes_is_the_document(at: list[int], lost_bytes: int | None) -> None:
-    """However it is cut, all of it is told, once, and its end with the last; and what breaks off has no last piece."""
+def test_a_document_in_pieces_is_the_whole_document(at: list[int], lost_bytes: int | None) -> None:
+    """The document is passed on once, however it is cut, and its end comes with the last piece; a broken-off one has no
+    last piece."""
     document = bytes(range(256)) * (PARTS_MIN_BYTES // 256)
     places = sorted({0, *at, PARTS_MIN_BYTES - (lost_bytes or 0)})
     places = [place for place in places if place <= PARTS_MIN_BYTES - (lost_bytes or 0)]
@@ -371,15 +375,15 @@ def test_a_document_as_it_comes_is_the_document(at: list[int], lost_bytes: int |
     if events and isinstance(events[0], Arrived):
         assert events == [Arrived(document)] and ended == DONE
         return
-    told = [event for event in events if isinstance(event, Piece)]
-    assert [Begun(document[:EDGE_BYTES], PARTS_MIN_BYTES), *told] == events
-    assert len(told) <= len(pieces)
+    sent = [event for event in events if isinstance(event, Piece)]
+    assert [Begun(document[:EDGE_BYTES], PARTS_MIN_BYTES), *sent] == events
+    assert len(sent) <= len(pieces)
     if lost_bytes is None:
-        assert b"".join(piece.data for piece in told) == document
-        assert [piece.is_last for piece in told] == [False] * (len(told) - 1) + [True] and ended == DONE
+        assert b"".join(piece.data for piece in sent) == document
+        assert [piece.is_last for piece in sent] == [False] * (len(sent) - 1) + [True] and ended == DONE
     else:
-        assert document.startswith(b"".join(piece.data for piece in told))
-        assert not any(piece.is_last for piece in told)
+        assert document.startswith(b"".join(piece.data for piece in sent))
+        assert not any(piece.is_last for piece in sent)
         assert cause_of([ended]) == Cause(End.BROKEN, "the connection ended within the response")
 
 
@@ -394,22 +398,22 @@ def test_a_document_as_it_comes_is_the_document(at: list[int], lost_bytes: int |
         ([(b"content-type", b"text/event-stream"), LARGE[-1]], Limits()),
     ],
 )
-def test_what_is_not_known_to_be_large_is_gathered(headers: list[tuple[bytes, bytes]], limits: Limits) -> None:
-    reader = ReplyReader(POST, limits)
+def test_a_body_not_known_to_be_large_is_gathered(headers: list[tuple[bytes, bytes]], limits: Limits) -> None:
+    reader = ResponseReader(POST, limits)
     reader.receive_head(200, headers)
     assert reader.receive_body(b"x" * EDGE_BYTES) == []
     with pytest.raises(LocalProtocolError):
         reader.pass_on()
 
 
-def test_a_document_that_nobody_wants_as_it_comes_is_told_whole() -> None:
+def test_a_document_that_is_not_passed_on_arrives_whole() -> None:
     events = feed((200, LARGE), [b"x" * EDGE_BYTES, b"y" * (PARTS_MIN_BYTES - EDGE_BYTES)], limits=Limits())
     document = b"x" * EDGE_BYTES + b"y" * (PARTS_MIN_BYTES - EDGE_BYTES)
     assert events == [Opened(), Begun(b"x" * EDGE_BYTES, PARTS_MIN_BYTES), Arrived(document), DONE]
 
 
-def test_only_what_was_just_begun_can_be_wanted() -> None:
-    reader = ReplyReader(POST, Limits())
+def test_a_document_is_passed_on_from_its_beginning_only() -> None:
+    reader = ResponseReader(POST, Limits())
     reader.receive_head(200, LARGE)
     reader.receive_body(b"x" * EDGE_BYTES)
     reader.receive_body(b"x")
@@ -420,8 +424,8 @@ def test_only_what_was_just_begun_can_be_wanted() -> None:
 def test_sizes_at_and_over_the_limit() -> None:
     assert feed((200, JSON), [b"x" * 100]) == [Opened(), Arrived(b"x" * 100), DONE]
     for pieces in ([b"x" * 101], [b"x" * 100, b"x"]):
-        opened, told, ended = feed((200, JSON), pieces)
-        assert (opened, refused(told)) == (Opened(), (None, "the server's answer is over the limit of 100 bytes"))
+        opened, event, ended = feed((200, JSON), pieces)
+        assert (opened, refused(event)) == (Opened(), (None, "the server's answer is over the limit of 100 bytes"))
         assert cause_of([ended]) == Cause(End.BROKEN, "got a reply over the limit of 100 bytes")
     small = b"data: " + b"x" * 94 + b"\n\n"
     assert feed((200, EVENTS), [small, small]) == [Opened(), Arrived(b"x" * 94), Arrived(b"x" * 94), DONE]
@@ -431,7 +435,7 @@ def test_sizes_at_and_over_the_limit() -> None:
 
 
 def refused(event: ReplyEvent) -> tuple[object, str]:
-    """Whose answer was too large, and what they are told."""
+    """The id of the oversize answer, and the message of the error in its place."""
     assert isinstance(event, Arrived)
     answer = json.loads(event.message)
     assert answer["error"]["code"] == OVERLOADED
@@ -454,7 +458,7 @@ TOO_BIG = [
 def test_an_answer_over_the_limit_is_an_error_for_its_owner(
     target: Post | Listen, message: bytes, id: object, end: bytes
 ) -> None:
-    """And the stream goes on. Where it does not show whose it is, that is for whoever knows what the stream is for."""
+    """The stream goes on. An answer whose id is not found is left to the owner of the stream."""
     stream = b"id: a\ndata: 1\n\nid: b\ndata: %b\n\ndata: 2\n\n" % message
     opened, first, dropped, error, second, ended = feed((200, EVENTS), [stream.replace(b"\n", end)], target=target)
     assert (opened, first, second) == (Opened(), Arrived(b"1"), Arrived(b"2"))
@@ -467,8 +471,8 @@ def test_an_answer_over_the_limit_is_an_error_for_its_owner(
 @pytest.mark.parametrize(
     "message", [b'{"jsonrpc":"2.0","method":"m","params":%b}' % PAYLOAD, PAYLOAD, b"[%b]" % PAYLOAD]
 )
-def test_what_is_no_answer_for_certain_is_dropped(message: bytes) -> None:
-    """The end says so: if the answer never came, that may have been it."""
+def test_an_oversize_event_that_may_be_no_answer_is_dropped(message: bytes) -> None:
+    """The end reports it, in case it was the answer."""
     opened, dropped, arrived, ended = feed((200, EVENTS), [b"data: %b\n\ndata: 2\n\n" % message])
     assert (opened, arrived) == (Opened(), Arrived(b"2"))
     assert isinstance(dropped, Dropped)
@@ -480,7 +484,7 @@ def test_an_extensions_event_over_the_limit_is_ignored_like_any() -> None:
     assert feed((200, EVENTS), [stream]) == [Opened(), Primed(), Ended(Cause(End.DONE, last_event_id="a"))]
 
 
-def test_of_a_refusal_64_kib_are_kept() -> None:
+def test_64_kib_of_a_refusal_are_kept() -> None:
     body = bytes(range(256)) * 300
     assert cause_of(feed((500, []), [body])).body == body[:REFUSAL_BODY_MAX_BYTES]
     assert cause_of(feed((500, []), [body[:-1], body])).body == body[:REFUSAL_BODY_MAX_BYTES]
@@ -488,7 +492,7 @@ def test_of_a_refusal_64_kib_are_kept() -> None:
 
 
 def test_a_connection_that_ends_early_is_broken() -> None:
-    reader = ReplyReader(POST, SMALL)
+    reader = ResponseReader(POST, SMALL)
     assert cause_of(reader.receive_eof(False)).end is End.BROKEN
     assert feed((200, JSON), [b'{"a"'], is_complete=False)[1:] == [
         Ended(Cause(End.BROKEN, "the connection ended within the response"))
@@ -498,11 +502,11 @@ def test_a_connection_that_ends_early_is_broken() -> None:
     assert cause_of([ended]) == Cause(End.BROKEN, "the connection ended within the event stream")
 
 
-# --- Streams that can be taken up again -----------------------------------------------------------------------------
+# --- Resumption -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("stream", "told", "last_event_id", "retry_ms"),
+    ("stream", "expected", "last_event_id", "retry_ms"),
     [
         (b"data: 1\n\n", [Arrived(b"1")], None, None),
         (b"id: a\ndata:\n\ndata: 1\n\n", [Primed(), Arrived(b"1")], "a", None),
@@ -527,16 +531,16 @@ def test_a_connection_that_ends_early_is_broken() -> None:
     ],
 )
 @pytest.mark.parametrize("is_complete", [False, True])
-def test_the_end_says_where_a_stream_can_be_taken_up(
-    stream: bytes, told: list[ReplyEvent], last_event_id: str | None, retry_ms: int | None, is_complete: bool
+def test_the_end_has_the_resumption_point(
+    stream: bytes, expected: list[ReplyEvent], last_event_id: str | None, retry_ms: int | None, is_complete: bool
 ) -> None:
     opened, *events, ended = feed((200, EVENTS), [stream], is_complete=is_complete)
-    assert (opened, events) == (Opened(), told)
+    assert (opened, events) == (Opened(), expected)
     cause = cause_of([ended])
     assert cause.end is (End.DONE if is_complete else End.BROKEN)
     assert (cause.last_event_id, cause.retry_ms) == (last_event_id, retry_ms)
     events = feed((200, EVENTS), [stream], is_complete=is_complete, target=LISTEN)
-    assert events == [opened, *(event for event in told if event != Primed()), ended]  # only requests are primed
+    assert events == [opened, *(event for event in expected if event != Primed()), ended]  # only requests are primed
 
 
 def test_an_event_id_too_long_for_a_header_is_not_kept() -> None:
@@ -546,18 +550,18 @@ def test_an_event_id_too_long_for_a_header_is_not_kept() -> None:
         assert cause.last_event_id == ("x" * size if size == EVENT_ID_MAX_BYTES else "")
 
 
-def test_an_event_over_the_limit_is_not_asked_for_again() -> None:
-    """What counts is its own id, not that of what happened to arrive with it."""
+def test_an_event_over_the_limit_is_not_resumed_from_before() -> None:
+    """The event's own id counts, not that of an event that arrived with it."""
     stream = b"id: a\ndata: 1\n\nid: b\ndata: " + b"x" * 100 + b"\n\nid: c\ndata: 2\n\n"
     for cut in range(len(stream)):
-        reader = ReplyReader(POST, SMALL)
-        told = [*reader.receive_head(200, EVENTS), *reader.receive_body(stream[:cut]), *reader.receive_eof(False)]
-        assert cause_of(told).last_event_id == [None, "a", "b", "c"][stream[:cut].count(b"\n\n")]
+        reader = ResponseReader(POST, SMALL)
+        events = [*reader.receive_head(200, EVENTS), *reader.receive_body(stream[:cut]), *reader.receive_eof(False)]
+        assert cause_of(events).last_event_id == [None, "a", "b", "c"][stream[:cut].count(b"\n\n")]
     assert cause_of(feed((200, EVENTS), [stream])).last_event_id == "c"
 
 
-def test_what_cut_a_response_off_is_said() -> None:
-    reader = ReplyReader(POST, SMALL)
+def test_the_cause_of_a_broken_response_is_named() -> None:
+    reader = ResponseReader(POST, SMALL)
     reader.receive_head(200, EVENTS)
     reader.receive_body(b"id: a\n\n")
     assert reader.receive_eof(False, "got nonsense") == [Ended(Cause(End.BROKEN, "got nonsense", last_event_id="a"))]
@@ -592,7 +596,7 @@ def responses(draw: st.DrawFn) -> tuple[tuple[int, list[tuple[bytes, bytes]]], b
 
 
 @given(response=responses(), cuts=st.lists(st.integers(0, 500), max_size=12), is_complete=st.booleans())
-def test_cutting_never_shows(
+def test_the_events_do_not_depend_on_cuts(
     response: tuple[tuple[int, list[tuple[bytes, bytes]]], bytes], cuts: list[int], is_complete: bool
 ) -> None:
     """The events depend on the bytes, not on how they arrived."""
@@ -609,18 +613,18 @@ def test_each_message_of_a_stream_arrives_once_and_in_order(messages: list[dict[
     assert feed((200, EVENTS), [stream], limits=Limits()) == [Opened(), *(Arrived(message) for message in sent), DONE]
 
 
-@pytest.mark.parametrize(("digits", "is_told"), [(15, True), (16, False)])
-def test_a_length_of_more_digits_than_it_needs_is_read_up_to_a_bound(digits: int, is_told: bool) -> None:
-    """A number that no document has is not made."""
+@pytest.mark.parametrize(("digits", "is_large"), [(15, True), (16, False)])
+def test_a_length_with_leading_zeros_is_read_up_to_a_bound(digits: int, is_large: bool) -> None:
+    """A number of more digits is not computed."""
     head = [*JSON, (b"content-length", (b"%d" % PARTS_MIN_BYTES).zfill(digits))]
-    reader = ReplyReader(POST, Limits())
+    reader = ResponseReader(POST, Limits())
     reader.receive_head(200, head)
-    told = [Begun(b"x" * EDGE_BYTES, PARTS_MIN_BYTES)] if is_told else []
-    assert reader.receive_body(b"x" * EDGE_BYTES) == told
+    events = [Begun(b"x" * EDGE_BYTES, PARTS_MIN_BYTES)] if is_large else []
+    assert reader.receive_body(b"x" * EDGE_BYTES) == events
 
 
 @pytest.mark.parametrize(("seen", "shown"), [(b"~\x7f\x80", "~??"), (b"a \x1f!", "a ?!"), (b"a" * 101, "a" * 100)])
-def test_what_is_shown_of_a_header_is_short_and_visible(seen: bytes, shown: str) -> None:
+def test_a_quoted_header_is_short_and_visible(seen: bytes, shown: str) -> None:
     detail = cause_of(feed((200, [(b"content-type", seen)]), [])).detail
     assert detail == f"got Content-Type {shown}, expected application/json or text/event-stream; is this the MCP URL?"
 
@@ -642,12 +646,12 @@ OF_JSON, LENGTH = (b"content-type", b"application/json"), (b"content-length", b"
         [(b"content-type", b"text/plain"), OF_JSON, LENGTH],
     ],
 )
-def test_only_a_plain_document_of_a_known_length_is_a_promise(headers: list[tuple[bytes, bytes]]) -> None:
-    """All else has a reader that looks closer. Of a field that comes twice the first counts."""
+def test_only_a_plain_document_of_a_known_length_is_promised(headers: list[tuple[bytes, bytes]]) -> None:
+    """All other heads go to a reader. The first of a repeated field counts."""
     assert promise_of(200, headers, size_max_bytes=10) is None
 
 
-def test_a_promise_of_a_document_tells_its_session() -> None:
+def test_a_promise_of_a_document_names_its_session() -> None:
     plain = [OF_JSON, (b"content-length", b"10"), (b"mcp-session-id", b"S1")]
     assert promise_of(200, plain, size_max_bytes=10) == Connected(session="S1")
     assert promise_of(200, plain[:2], size_max_bytes=10) == Connected()
@@ -661,13 +665,13 @@ def test_a_promise_of_a_document_tells_its_session() -> None:
 def test_where_nothing_is_promised_the_message_was_taken(
     status: int, length: bytes | None, others: list[tuple[bytes, bytes]]
 ) -> None:
-    """A reader comes to the same, and says so at the head."""
+    """The reader comes to the same result at the head."""
     headers = others if length is None else [*others, (b"content-length", length)]
     promised = promise_of(status, headers, size_max_bytes=10)
-    told = ReplyReader(POST, Limits()).receive_head(status, headers)
+    events = ResponseReader(POST, Limits()).receive_head(status, headers)
     if length == b"0" and promised is not None:
-        assert told == [Opened(promised.session), DONE]
+        assert events == [Opened(promised.session), DONE]
     elif promised is not None:
-        assert told == [Opened(promised.session)]
+        assert events == [Opened(promised.session)]
     is_looked_at = others == [(b"set-cookie", b"a=b")]
     assert (promised is not None) >= (status in (200, 202) and length == b"0" and not is_looked_at)

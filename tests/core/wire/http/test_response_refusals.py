@@ -1,10 +1,11 @@
-"""What a refusal of a server is told as: its status in words, how much of it is kept, and what it wants shown."""
+"""Refusals of a server: the status in words, the part of the body that is kept, and the bounds of promises."""
 
 from __future__ import annotations
 
 import pytest
-from isthmus.core.base.effects import Cause, Connected, Delete, End, Listen, Post
+from isthmus.core.base.effects import Delete, Listen, Post
 from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES
 from isthmus.core.wire.http.response import (
@@ -14,8 +15,8 @@ from isthmus.core.wire.http.response import (
     Opened,
     Piece,
     Primed,
-    ReplyReader,
-    State,
+    ResponseReader,
+    ResponseState,
     promise_of,
 )
 
@@ -26,7 +27,7 @@ CREDENTIALS, PATH = "; does it want credentials in a header?", "; is the path of
 
 
 def refused(status: int, *headers: tuple[bytes, bytes], body: bytes = b"") -> Cause:
-    reader = ReplyReader(POST, Limits())
+    reader = ResponseReader(POST, Limits())
     assert reader.receive_head(status, headers) == []
     out = [] if not body else reader.receive_body(body)
     if not out:
@@ -56,45 +57,45 @@ def refused(status: int, *headers: tuple[bytes, bytes], body: bytes = b"") -> Ca
         (999, ""),
     ],
 )
-def test_every_status_is_said_with_what_may_be_the_matter(status: int, hint: str) -> None:
+def test_every_status_is_named_with_a_hint(status: int, hint: str) -> None:
     assert refused(status) == Cause(End.REFUSED, f"got HTTP status {status}, expected success{hint}", status)
 
 
 @pytest.mark.parametrize(("size", "kept"), [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536), (200_000, 65_536)])
-def test_so_much_of_a_refusal_is_kept(size: int, kept: int) -> None:
+def test_the_kept_part_of_a_refusal_is_bounded(size: int, kept: int) -> None:
     assert len(refused(500, body=b"x" * size).body) == kept
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 407])
 @pytest.mark.parametrize(("size", "is_kept"), [(4096, True), (4097, False)])
-def test_a_challenge_of_4_kib_is_told_where_credentials_are_wanted(status: int, size: int, is_kept: bool) -> None:
+def test_a_challenge_of_up_to_4_kib_is_kept_with_401_and_403(status: int, size: int, is_kept: bool) -> None:
     cause = refused(status, (b"www-authenticate", b"B" * size))
     assert cause.challenge == ("B" * size if is_kept and status in (401, 403) else "")
 
 
 @pytest.mark.parametrize("status", [-1, 0, 100, 199, 1000])
-def test_what_is_no_final_status_is_our_callers_mistake(status: int) -> None:
-    reader = ReplyReader(POST, Limits())
+def test_an_interim_status_is_the_callers_mistake(status: int) -> None:
+    reader = ResponseReader(POST, Limits())
     with pytest.raises(LocalProtocolError, match=f"got status {status}, expected a final one"):
         reader.receive_head(status, JSON)
-    assert reader.state is State.WAITING
+    assert reader.state is ResponseState.WAITING
     assert reader.receive_head(200, JSON) == [Opened()]
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 205, 299])
 def test_a_success_without_a_body_is_the_end(status: int) -> None:
-    """Some statuses have none whatever is said; others may say that theirs is empty. A DELETE is content with any."""
+    """Some statuses never have a body; others may declare an empty one. A DELETE accepts any."""
     is_empty = status in (202, 204, 205)
     for headers in (JSON, EVENTS, [*JSON, (b"content-length", b"5")]):
         ends = [Opened(), Ended(Cause(End.DONE))]
-        assert (ReplyReader(POST, Limits()).receive_head(status, headers) == ends) is is_empty
-        assert ReplyReader(DELETE, Limits()).receive_head(status, headers) == ends
-        assert ReplyReader(POST, Limits(), has_messages=False).receive_head(status, headers) == ends
-        assert ReplyReader(POST, Limits()).receive_head(status, [*headers[:1], (b"content-length", b"0")]) == ends
+        assert (ResponseReader(POST, Limits()).receive_head(status, headers) == ends) is is_empty
+        assert ResponseReader(DELETE, Limits()).receive_head(status, headers) == ends
+        assert ResponseReader(POST, Limits(), has_messages=False).receive_head(status, headers) == ends
+        assert ResponseReader(POST, Limits()).receive_head(status, [*headers[:1], (b"content-length", b"0")]) == ends
 
 
 def test_a_stream_that_shall_not_be_opened_again_is_refused_with_204() -> None:
-    (end,) = ReplyReader(LISTEN, Limits()).receive_head(204, [])
+    (end,) = ResponseReader(LISTEN, Limits()).receive_head(204, [])
     assert end == Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204))
 
 
@@ -109,30 +110,30 @@ def test_a_stream_that_shall_not_be_opened_again_is_refused_with_204() -> None:
         ([(b"content-type", b"a\x1fb\x7f\xe9 ~")], "Content-Type a?b?? ~"),
     ],
 )
-def test_a_body_that_nobody_can_read_is_told_with_what_was_expected(
+def test_an_unreadable_body_is_named_with_the_expected_type(
     target: Post | Listen, headers: list[tuple[bytes, bytes]], seen: str
 ) -> None:
-    (end,) = ReplyReader(target, Limits()).receive_head(200, headers)
+    (end,) = ResponseReader(target, Limits()).receive_head(200, headers)
     wanted = "text/event-stream" if target is LISTEN else "application/json or text/event-stream"
     assert end == Ended(Cause(End.BROKEN, f"got {seen}, expected {wanted}; is this the MCP URL?"))
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"", b"identity, gzip"])
-def test_a_coding_is_not_what_was_offered(coding: bytes) -> None:
+def test_a_content_coding_is_refused(coding: bytes) -> None:
     for headers in (JSON, EVENTS):
-        reader = ReplyReader(POST, Limits())
+        reader = ResponseReader(POST, Limits())
         (end,) = reader.receive_head(200, [*headers, (b"content-encoding", coding)])
-        why = f"got Content-Encoding {coding.decode()}, expected none: none was offered"
-        assert end == Ended(Cause(End.BROKEN, why))
+        detail = f"got Content-Encoding {coding.decode()}, expected none: none was offered"
+        assert end == Ended(Cause(End.BROKEN, detail))
         assert reader.is_ended
-        assert ReplyReader(POST, Limits()).receive_head(200, [*headers, (b"content-encoding", b"Identity")]) == [
+        assert ResponseReader(POST, Limits()).receive_head(200, [*headers, (b"content-encoding", b"Identity")]) == [
             Opened()
         ]
 
 
 @pytest.mark.parametrize("given", [b"APPLICATION/json", b"application/json;charset=utf-8", b" application/json ; x"])
-def test_a_type_is_known_in_any_case_and_with_anything_behind_it(given: bytes) -> None:
-    reader = ReplyReader(POST, Limits())
+def test_a_type_is_recognized_in_any_case_and_with_parameters(given: bytes) -> None:
+    reader = ResponseReader(POST, Limits())
     assert reader.receive_head(200, [(b"content-type", given), (b"mcp-session-id", b"s")]) == [Opened("s")]
     assert reader.is_gathering
     assert reader.receive_body(b"{}") == []
@@ -148,10 +149,10 @@ def test_a_type_is_known_in_any_case_and_with_anything_behind_it(given: bytes) -
     ],
 )
 @pytest.mark.parametrize("problem", ["", "too slow"])
-def test_a_response_that_is_cut_off_says_within_what(
+def test_a_broken_response_names_the_part_it_broke_in(
     headers: list[tuple[bytes, bytes]] | None, body: bytes, detail: str, problem: str
 ) -> None:
-    reader = ReplyReader(POST, Limits())
+    reader = ResponseReader(POST, Limits())
     if headers is not None:
         reader.receive_head(200, headers)
         assert reader.receive_body(body) == []
@@ -162,20 +163,20 @@ def test_a_response_that_is_cut_off_says_within_what(
 
 @pytest.mark.parametrize("digits", [15, 16])
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_a_document_is_told_of_where_its_length_is_known(digits: int, is_chunked: bool) -> None:
-    """A length of more digits than any has is not."""
+def test_a_document_of_a_known_length_is_announced(digits: int, is_chunked: bool) -> None:
+    """A length of more digits than any document has is ignored."""
     headers = [*JSON, (b"content-length", b"%0*d" % (digits, PARTS_MIN_BYTES))]
     if is_chunked:
         headers.append((b"transfer-encoding", b"chunked"))
-    reader = ReplyReader(POST, Limits())
+    reader = ResponseReader(POST, Limits())
     reader.receive_head(200, headers)
-    told = reader.receive_body(b"x" * 100_000)
-    assert bool(told) is (digits == 15 and not is_chunked)
-    assert reader.state is State.GATHERING
+    events = reader.receive_body(b"x" * 100_000)
+    assert bool(events) is (digits == 15 and not is_chunked)
+    assert reader.state is ResponseState.GATHERING
 
 
-def test_a_document_that_is_wanted_comes_in_pieces_and_no_more_of_it_than_was_said() -> None:
-    reader = ReplyReader(POST, Limits())
+def test_a_document_that_is_passed_on_comes_in_pieces_up_to_its_length() -> None:
+    reader = ResponseReader(POST, Limits())
     reader.receive_head(200, [*JSON, (b"content-length", b"%d" % PARTS_MIN_BYTES)])
     most = b"x" * (PARTS_MIN_BYTES - 10)
     (begun,) = reader.receive_body(most)
@@ -204,10 +205,10 @@ def test_a_document_that_is_wanted_comes_in_pieces_and_no_more_of_it_than_was_sa
     ],
 )
 def test_a_reply_is_primed_by_an_id_before_any_message(target: Post | Listen, stream: bytes, is_primed: bool) -> None:
-    reader = ReplyReader(target, Limits())
+    reader = ResponseReader(target, Limits())
     reader.receive_head(200, EVENTS)
-    told = reader.receive_body(stream + stream.replace(b": 1", b": 2"))
-    assert told.count(Primed()) == (is_primed and target is POST)
+    events = reader.receive_body(stream + stream.replace(b": 1", b": 2"))
+    assert events.count(Primed()) == (is_primed and target is POST)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_a_reply_is_primed_by_an_id_before_any_message(target: Post | Listen, st
         (200, [*JSON, (b"content-length", b"5"), (b"content-encoding", b"gzip")], 5, False),
     ],
 )
-def test_a_head_promises_a_document_or_none_where_nothing_else_is_to_be_looked_at(
+def test_the_heads_that_promise_a_document(
     status: int, headers: list[tuple[bytes, bytes]], size_max: int, is_promised: bool
 ) -> None:
     session = dict(headers).get(b"mcp-session-id", b"").decode() or None
@@ -242,7 +243,7 @@ def test_a_head_promises_a_document_or_none_where_nothing_else_is_to_be_looked_a
 
 
 def test_a_refusal_is_kept_up_to_its_bound_however_it_is_cut() -> None:
-    reader = ReplyReader(POST, Limits())
+    reader = ResponseReader(POST, Limits())
     reader.receive_head(500, [])
     assert reader.receive_body(b"x" * 60_000) == []
     (end,) = reader.receive_body(b"y" * 60_000)
@@ -251,32 +252,32 @@ def test_a_refusal_is_kept_up_to_its_bound_however_it_is_cut() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 200])
-def test_what_was_not_begun_cannot_be_wanted(size: int) -> None:
-    reader = ReplyReader(POST, Limits())
+def test_a_document_that_has_not_begun_cannot_be_passed_on(size: int) -> None:
+    reader = ResponseReader(POST, Limits())
     reader.receive_head(200, JSON)
     assert reader.receive_body(b"x" * size) == []
     with pytest.raises(LocalProtocolError, match="expected it right after the beginning"):
         reader.pass_on()
-    assert reader.state is State.GATHERING
+    assert reader.state is ResponseState.GATHERING
 
 
 @pytest.mark.parametrize("first", [b"data: 1\n\n", b"event: message\ndata: 1\n\n", b"data: " + b"x" * 101 + b"\n\n"])
 def test_a_reply_that_has_begun_is_not_primed(first: bytes) -> None:
-    """With a message, or with one that was over the limit."""
-    reader = ReplyReader(POST, Limits(reply_size_max_bytes=100))
+    """The reply may begin with a message, or with an event over the limit."""
+    reader = ResponseReader(POST, Limits(reply_size_max_bytes=100))
     reader.receive_head(200, EVENTS)
     assert reader.receive_body(first) != []
     assert reader.receive_body(b"id: 1\n\n") == []
 
 
 @pytest.mark.parametrize("types", [frozenset({"endpoint"}), frozenset({"endpoint", "message"})])
-def test_events_arrive_of_the_types_that_are_asked_for(types: frozenset[str]) -> None:
-    """Others are somebody's extension, plain ones too."""
+def test_only_events_of_the_requested_types_arrive(types: frozenset[str]) -> None:
+    """Other types are extensions, even the plain one."""
     for stream in (b"data: 1\n\n", b"event: message\ndata: 1\n\n", b"event: endpoint\ndata: 2\n\ndata: 1\n\n"):
-        reader = ReplyReader(LISTEN, Limits(), event_types=types)
+        reader = ResponseReader(LISTEN, Limits(), event_types=types)
         reader.receive_head(200, EVENTS)
-        told = [Arrived(b"2", "endpoint")] if b"endpoint" in stream else []
-        assert reader.receive_body(stream) == [*told, *([Arrived(b"1")] if "message" in types else [])]
+        events = [Arrived(b"2", "endpoint")] if b"endpoint" in stream else []
+        assert reader.receive_body(stream) == [*events, *([Arrived(b"1")] if "message" in types else [])]
 
 
 @pytest.mark.parametrize(
@@ -290,10 +291,10 @@ def test_events_arrive_of_the_types_that_are_asked_for(types: frozenset[str]) ->
         [(b"content-length", b"1" * 16)],
     ],
 )
-def test_a_document_of_which_nobody_said_how_large_it_is_is_not_told_of_before_it_is_there(
+def test_a_document_of_unknown_length_is_not_announced(
     framing: list[tuple[bytes, bytes]],
 ) -> None:
-    reader = ReplyReader(POST, Limits())
+    reader = ResponseReader(POST, Limits())
     reader.receive_head(200, [*JSON, *framing])
     for _ in range(4):
         assert reader.receive_body(b" " * EDGE_BYTES) == []

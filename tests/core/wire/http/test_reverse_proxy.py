@@ -1,4 +1,4 @@
-"""Where transparent requests go and which headers cross: the rules as tables, and as laws."""
+"""Transparent servers behind the reverse proxy: the targets of requests, and the headers that cross."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def surface(*servers: str, url: str = "http://up.example/base") -> Surface:
     return Surface(servers or ("far",), HOSTS, frozenset(), transparent={"far": target(url)})
 
 
-def ask(path: str, *, method: str = "POST", on: Surface | None = None, **headers: str) -> object:
+def routed(path: str, *, method: str = "POST", on: Surface | None = None, **headers: str) -> object:
     fields = {"host": "localhost"} | {name.replace("_", "-"): value for name, value in headers.items()}
     return judge(Head(method, path, tuple((n.encode(), v.encode()) for n, v in fields.items())), on or surface())
 
@@ -61,16 +61,16 @@ def ask(path: str, *, method: str = "POST", on: Surface | None = None, **headers
     ],
 )
 def test_every_method_is_passed_on(method: str, path: str, upstream: str) -> None:
-    assert ask(path, method=method) == ForwardRoute("far", upstream.encode(), "localhost")
+    assert routed(path, method=method) == ForwardRoute("far", upstream.encode(), "localhost")
 
 
 def test_required_headers_are_required_here_too() -> None:
     here = msgspec.structs.replace(surface(), required={"far": ("X-Tenant",)})
     for path in ("/mcp", "/mcp/far", "/mcp/far/rest"):
-        refused = ask(path, on=here)
+        refused = routed(path, on=here)
         assert isinstance(refused, Refused) and refused.status == 400
         assert b"X-Tenant" in refused.body
-        assert isinstance(ask(path, on=here, x_tenant="blue"), ForwardRoute)
+        assert isinstance(routed(path, on=here, x_tenant="blue"), ForwardRoute)
 
 
 @pytest.mark.parametrize(
@@ -91,36 +91,36 @@ def test_required_headers_are_required_here_too() -> None:
         ("/artifacts/far/s/a/f", 404),
     ],
 )
-def test_nothing_else_of_the_host_can_be_reached(path: str, status: int) -> None:
-    route = ask(path)
+def test_no_other_path_of_the_host_can_be_reached(path: str, status: int) -> None:
+    route = routed(path)
     assert isinstance(route, Refused) and route.status == status
 
 
-def test_the_other_servers_are_as_ever() -> None:
+def test_other_servers_are_not_affected() -> None:
     both = surface("far", "near")
-    assert isinstance(ask("/mcp/near", on=both, content_type="application/json"), McpRoute)
-    assert isinstance(ask("/upload/near", on=both), UploadRoute)
-    assert isinstance(ask("/artifacts/near/s/a/f", on=both, method="GET"), DownloadRoute)
-    assert isinstance(ask("/mcp/far", on=both), ForwardRoute)
-    refused = ask("/mcp", on=both, content_type="application/json")
+    assert isinstance(routed("/mcp/near", on=both, content_type="application/json"), McpRoute)
+    assert isinstance(routed("/upload/near", on=both), UploadRoute)
+    assert isinstance(routed("/artifacts/near/s/a/f", on=both, method="GET"), DownloadRoute)
+    assert isinstance(routed("/mcp/far", on=both), ForwardRoute)
+    refused = routed("/mcp", on=both, content_type="application/json")
     assert isinstance(refused, Refused) and refused.status == 404
     assert b'"/mcp/far", "/mcp/near", "/sse/near", "/ws/near", "/upload/near", "/healthz"' in not_found("/", both).body
-    assert ask("/healthz", method="GET") == PageRoute(Page.HEALTH)
+    assert routed("/healthz", method="GET") == PageRoute(Page.HEALTH)
 
 
 @pytest.mark.parametrize("method", ["CONNECT", "TRACE"])
-def test_what_makes_no_sense_is_not_passed_on(method: str) -> None:
-    refused = ask("/mcp/far", method=method)
+def test_methods_that_make_no_sense_are_not_passed_on(method: str) -> None:
+    refused = routed("/mcp/far", method=method)
     assert isinstance(refused, Refused) and refused.status == 405
 
 
-def test_pages_are_asked_about_here() -> None:
-    asked = {"origin": "http://localhost", "access_control_request_method": "PATCH"}
-    answer = ask("/mcp/far/x", method="OPTIONS", **asked)
+def test_preflights_are_answered_here() -> None:
+    preflight = {"origin": "http://localhost", "access_control_request_method": "PATCH"}
+    answer = routed("/mcp/far/x", method="OPTIONS", **preflight)
     assert isinstance(answer, Refused) and answer.status == 204
     assert dict(answer.headers)[b"access-control-allow-methods"] == ", ".join(FORWARD_METHODS).encode()
-    assert isinstance(ask("/mcp/far/x", method="OPTIONS"), ForwardRoute)
-    refused = ask("/mcp/far", origin="http://evil.example")
+    assert isinstance(routed("/mcp/far/x", method="OPTIONS"), ForwardRoute)
+    refused = routed("/mcp/far", origin="http://evil.example")
     assert isinstance(refused, Refused) and refused.status == 403
 
 
@@ -164,7 +164,7 @@ def test_the_rest_of_the_path_is_appended(url: str, rest: str, query: str, upstr
         ("http://h/BASE_Q", "/", "/BASE_/m", "/mcp/far/~/*/BASE_/m"),
     ],
 )
-def test_an_endpoint_leads_back_through_us(url: str, requested: str, uri: str, client: str) -> None:
+def test_an_endpoint_leads_back_through_the_proxy(url: str, requested: str, uri: str, client: str) -> None:
     found = target(url).to_client(uri, requested.encode())
     before, star, after = client.partition("*")
     assert found.startswith(before) and found.endswith(after) and (star == "*") == ("/~/" in found)
@@ -202,7 +202,7 @@ PATHS = st.text("abz~/.%25é-_"[:9], max_size=12).map(lambda text: "/" + text)
 
 @given(path=PATHS, query=st.text("ab=&%2", max_size=6), base=st.sampled_from(["", "/", "/base", "/base/", "/a/b?k=1"]))
 def test_there_and_back(path: str, query: str, base: str) -> None:
-    """What the server named is what it is asked for."""
+    """A request to a rewritten endpoint reaches the endpoint that the server named."""
     here = target("http://up.example" + base)
     uri = "http://up.example" + path + (f"?{query}" if query else "")
     client = here.to_client(uri, b"/")
@@ -245,7 +245,9 @@ def relocated(here: ForwardTarget, location: str, requested: str) -> str:
         ("https://h/base", "/", "https://h:443/base/m", "/mcp/far/m"),
     ],
 )
-def test_a_location_within_the_url_leads_back_through_us(url: str, requested: str, location: str, client: str) -> None:
+def test_a_location_within_the_url_leads_back_through_the_proxy(
+    url: str, requested: str, location: str, client: str
+) -> None:
     here = target(url)
     found = relocated(here, location, requested)
     before, star, after = client.partition("*")
@@ -257,7 +259,7 @@ def test_a_location_within_the_url_leads_back_through_us(url: str, requested: st
 
 
 @given(path=PATHS, query=st.text("ab=&%2", max_size=6), base=st.sampled_from(["", "/", "/base", "/base/", "/a/b?k=1"]))
-def test_whoever_follows_a_location_gets_there(path: str, query: str, base: str) -> None:
+def test_a_rewritten_location_leads_to_its_target(path: str, query: str, base: str) -> None:
     here = target("http://up.example" + base)
     location = base.partition("?")[0].rstrip("/") + path + (f"?{query}" if query else "")
     moved = relocated(here, location, "/")
@@ -295,15 +297,15 @@ def test_any_other_location_is_left_as_it_is(location: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["locations", "refresh", "link", "x-location"])
-def test_only_headers_that_say_where_something_is_are_looked_at(name: str) -> None:
+def test_only_headers_with_a_location_are_rewritten(name: str) -> None:
     headers = ((name.encode(), b"/base/y"), (b"vary", b"/base/y"))
     assert target().relocate(headers, b"/base/x") == headers
     both = (*headers, (b"location", b"/base/y"))
     assert target().relocate(both, b"/base/x") == (*headers, (b"location", b"/mcp/far/y"))
 
 
-def test_a_mark_is_a_signature_that_nobody_guesses() -> None:
-    """Half of a SHA-256, in hexadecimal."""
+def test_a_mark_is_a_signature() -> None:
+    """The mark is half of a SHA-256, in hexadecimal."""
     (mark,) = {target("http://h/sse").to_client("/m", b"/sse").split("/")[4]}
     assert len(mark) == 32
     assert set(mark) <= set("0123456789abcdef")
@@ -342,14 +344,14 @@ WITHHELD += ["x_forwarded_host", "x_forwarded_proto", "x_forwarded_anything"]
 
 
 @pytest.mark.parametrize("name", DROPPED)
-def test_what_concerns_one_connection_ends_here(name: str) -> None:
+def test_hop_by_hop_headers_are_not_forwarded(name: str) -> None:
     dashed = name.replace("_", "-")
     for rules in (HeaderRules(), HeaderRules(allow=("*", dashed))):
         assert dashed not in sent(rules, **{name: "x"})
 
 
 @pytest.mark.parametrize("name", WITHHELD)
-def test_what_was_meant_for_us_passes_by_name_only(name: str) -> None:
+def test_headers_meant_for_the_proxy_are_forwarded_by_name_only(name: str) -> None:
     dashed = name.replace("_", "-")
     for allow in (None, (), ("*",), (dashed[:-1] + "*",)):
         assert dashed not in sent(HeaderRules(allow=allow), **{name: "x"})
@@ -357,7 +359,7 @@ def test_what_was_meant_for_us_passes_by_name_only(name: str) -> None:
     assert dashed not in sent(HeaderRules(allow=(dashed,), deny=("*-*" if "-" in dashed else dashed,)), **{name: "x"})
 
 
-def test_what_connection_names_ends_here() -> None:
+def test_headers_named_by_connection_are_not_forwarded() -> None:
     found = sent(connection="close, X-Hop,content-length", x_hop="1", x_end="2", content_length="3")
     assert found == {"x-end": "2", "content-length": "3"}
 
@@ -387,12 +389,12 @@ def test_framing_is_that_of_the_request() -> None:
     assert sent(rules, content_length="5") == {"content-length": "5"}
 
 
-def test_what_is_set_replaces_what_clients_send() -> None:
+def test_configured_headers_replace_those_of_clients() -> None:
     rules = HeaderRules(set=((b"authorization", b"ours"), (b"x-mine", b"1")), allow=("authorization",))
     assert sent(rules, authorization="theirs", x_mine="2") == {"authorization": "ours", "x-mine": "1"}
 
 
-def test_event_streams_are_asked_for_as_they_are() -> None:
+def test_event_streams_are_requested_without_compression() -> None:
     gzip = {"accept_encoding": "gzip"}
     assert sent(method="GET", accept="text/event-stream", **gzip)["accept-encoding"] == "identity"
     assert sent(method="GET", accept="application/json", **gzip)["accept-encoding"] == "gzip"
@@ -408,7 +410,7 @@ def test_event_streams_are_asked_for_as_they_are() -> None:
         (Sender("/run/socket", "h", "http"), "unknown", None),
     ],
 )
-def test_who_asked_is_said_if_it_is_wanted(sender: Sender, node: str, address: str | None) -> None:
+def test_the_forwarded_header_names_the_sender_if_configured(sender: Sender, node: str, address: str | None) -> None:
     assert sent(sender=sender) == {}
     found = sent(HeaderRules(x_forwarded=True, forwarded=True), sender=sender, x_forwarded_for="1.1.1.1")
     assert found.get("x-forwarded-for") == address
@@ -416,7 +418,7 @@ def test_who_asked_is_said_if_it_is_wanted(sender: Sender, node: str, address: s
     assert found["forwarded"] == f'for={node};host="{sender.host}";proto={sender.scheme}'
 
 
-def test_earlier_proxies_are_believed_if_they_are_allowed() -> None:
+def test_earlier_proxies_are_named_if_their_headers_are_allowed() -> None:
     names = ("x-forwarded-for", "x-forwarded-proto", "forwarded")
     rules = HeaderRules(allow=names, x_forwarded=True, forwarded=True)
     found = sent(rules, x_forwarded_for="1.1.1.1", x_forwarded_proto="https", forwarded="for=1.1.1.1")
@@ -428,7 +430,7 @@ def test_earlier_proxies_are_believed_if_they_are_allowed() -> None:
 UPGRADE = {"connection": "keep-alive, Upgrade", "upgrade": "websocket", "sec-websocket-key": "k", "x": "y"}
 
 
-def test_an_upgrade_is_asked_for_anew() -> None:
+def test_an_upgrade_is_requested_anew() -> None:
     found = sent(method="GET", **{name.replace("-", "_"): value for name, value in UPGRADE.items()})
     assert found["connection"] == "Upgrade" and found["upgrade"] == "websocket"
     assert found["sec-websocket-key"] == "k"
@@ -456,7 +458,7 @@ def received(status: int = 200, rules: HeaderRules | None = None, **headers: str
     return {name.decode(): value.decode() for name, value in found}
 
 
-def test_what_comes_back() -> None:
+def test_the_headers_of_a_response() -> None:
     ends = {
         "keep_alive": "1",
         "upgrade": "h2c",

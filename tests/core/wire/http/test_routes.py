@@ -1,4 +1,4 @@
-"""The rules of the HTTP surface, enumerated: each request is routed, or refused with the status it deserves."""
+"""The rules of the HTTP surface, enumerated: each request is routed, or refused with the right status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import (
+from isthmus.core.base.events import (
     DeleteOpening,
     DownloadOpening,
     EventPipeOpening,
@@ -69,7 +69,7 @@ CONTENT_TYPES = {
 }
 
 
-def ask(
+def routed(
     target: str = "/mcp", *extra: tuple[str, str], method: str = "POST", surface: Surface = ONE, host: str = "localhost"
 ) -> Route:
     headers = [("host", host), *extra]
@@ -78,7 +78,7 @@ def ask(
 
 
 def post(*extra: tuple[str, str], target: str = "/mcp", **options: object) -> Route:
-    return ask(target, ("content-type", "application/json"), *extra, **options)  # type: ignore[arg-type]
+    return routed(target, ("content-type", "application/json"), *extra, **options)  # type: ignore[arg-type]
 
 
 def status_of(route: Route) -> int:
@@ -86,7 +86,7 @@ def status_of(route: Route) -> int:
 
 
 def expected(method: str, path: str, accept: str | None, content_type: str | None) -> tuple[int, type]:
-    """The rules once more, as a list to read."""
+    """States the rules once more, as a list."""
     json_ok, events_ok = ACCEPTS[accept]
     if path in ("/mcp", "/mcp/", "/mcp/files", "/mcp/files/"):
         if method == "DELETE":
@@ -120,12 +120,12 @@ def test_every_kind_of_request_is_routed_or_refused(method: str, path: str) -> N
         extra = [("accept", accept)] if accept is not None else []
         extra += [("content-type", content_type)] if content_type is not None else []
         for query in ("", "?x=1"):
-            route = ask(path + query, *extra, method=method)
+            route = routed(path + query, *extra, method=method)
             assert (status_of(route), type(route)) == expected(method, path, accept, content_type), (accept, extra)
 
 
 @pytest.mark.parametrize("accept", ACCEPTS)
-def test_accept_is_read_as_http_says(accept: str | None) -> None:
+def test_accept_is_read_as_http_requires(accept: str | None) -> None:
     assert (accepts(accept or "", "application/json"), accepts(accept or "", "text/event-stream")) == ACCEPTS[accept]
     if ACCEPTS[accept] != (False, False):
         route = post(*([("accept", accept)] if accept is not None else []))
@@ -139,7 +139,7 @@ def test_lines_of_accept_are_joined() -> None:
     assert route.opening.accepts_json and route.opening.accepts_events
 
 
-def test_the_openings_say_what_was_asked() -> None:
+def test_the_openings_hold_the_request() -> None:
     fields = (("mcp-session-id", "s!~"), ("mcp-protocol-version", "2025-06-18"))
     route = judge(
         Head(
@@ -157,19 +157,19 @@ def test_the_openings_say_what_was_asked() -> None:
     assert route == McpRoute(
         PostOpening("files", session="s!~", revision="2025-06-18", base_url="https://localhost:8932")
     )
-    got = ask("/mcp", *fields, ("last-event-id", "ü".encode().decode("latin-1")), method="GET")
+    got = routed("/mcp", *fields, ("last-event-id", "ü".encode().decode("latin-1")), method="GET")
     assert got == McpRoute(GetOpening("files", session="s!~", revision="2025-06-18", last_event_id="ü"))
-    unnamed = ask("/mcp", *fields, ("last-event-id", ""), method="GET")
+    unnamed = routed("/mcp", *fields, ("last-event-id", ""), method="GET")
     assert unnamed == McpRoute(GetOpening("files", session="s!~", revision="2025-06-18")), "it has seen no id"
-    deleted = ask("/mcp", *fields, method="DELETE")
+    deleted = routed("/mcp", *fields, method="DELETE")
     assert deleted == McpRoute(DeleteOpening("files", session="s!~", revision="2025-06-18"))
-    uploaded = ask("/upload/files?sig=a%2Bb&exp=", ("mcp-session-id", "s"), ("content-length", "12"))
+    uploaded = routed("/upload/files?sig=a%2Bb&exp=", ("mcp-session-id", "s"), ("content-length", "12"))
     assert uploaded == UploadRoute(UploadOpening("files", {"sig": "a+b", "exp": ""}, session="s", size_bytes=12), "")
-    chunked = ask("/upload/files", ("transfer-encoding", "chunked"), ("content-type", "multipart/form-data; b=x"))
+    chunked = routed("/upload/files", ("transfer-encoding", "chunked"), ("content-type", "multipart/form-data; b=x"))
     assert chunked == UploadRoute(UploadOpening("files", {}), "multipart/form-data; b=x")
-    download = ask("/artifacts/files/s/a/r%C3%A9%20x.png?sig=1", method="HEAD")
+    download = routed("/artifacts/files/s/a/r%C3%A9%20x.png?sig=1", method="HEAD")
     assert download == DownloadRoute(DownloadOpening("files", "s", "a", "ré x.png", {"sig": "1"}), head_only=True)
-    assert ask("/healthz?x", method="GET") == PageRoute(Page.HEALTH, query={"x": ""})
+    assert routed("/healthz?x", method="GET") == PageRoute(Page.HEALTH, query={"x": ""})
 
 
 def test_the_short_path_needs_a_single_server() -> None:
@@ -199,7 +199,7 @@ def test_the_short_path_needs_a_single_server() -> None:
     ],
 )
 def test_targets(path: str, status: int) -> None:
-    assert status_of(ask(path, method="GET")) == status
+    assert status_of(routed(path, method="GET")) == status
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_only_our_own_origins_are_served(origin: str | None, is_ours: bool) -> N
     extra = [] if origin is None else [("origin", origin)]
     for surface in (ONE, Surface(ONE.servers, HOSTS, ONE.origins, any_host=True)):
         assert status_of(post(*extra, surface=surface)) == (200 if is_ours else 403)
-        assert status_of(ask("/healthz", *extra, method="GET", surface=surface)) == (200 if is_ours else 403)
+        assert status_of(routed("/healthz", *extra, method="GET", surface=surface)) == (200 if is_ours else 403)
 
 
 def test_a_missing_host_is_refused() -> None:
@@ -262,7 +262,9 @@ def test_a_missing_host_is_refused() -> None:
 )
 def test_a_second_line_is_refused_even_if_it_agrees(name: str) -> None:
     value = "http://localhost" if name == "origin" else "localhost" if name == "host" else "1"
-    assert status_of(ask("/healthz", (name, value), *([] if name == "host" else [(name, value)]), method="GET")) == 400
+    assert (
+        status_of(routed("/healthz", (name, value), *([] if name == "host" else [(name, value)]), method="GET")) == 400
+    )
 
 
 @pytest.mark.parametrize(
@@ -297,10 +299,10 @@ def test_only_one_expectation_is_met(expectation: str, status: int) -> None:
     assert status_of(post(("expect", expectation))) == status
 
 
-def test_the_server_as_a_whole_says_what_it_knows() -> None:
-    route = ask("*", method="OPTIONS")
+def test_options_for_the_whole_server() -> None:
+    route = routed("*", method="OPTIONS")
     assert route == Refused(204, b"", ((b"allow", b"GET, HEAD, POST, DELETE, OPTIONS"),))
-    assert status_of(ask("*", method="OPTIONS", host="evil.example")) == 403
+    assert status_of(routed("*", method="OPTIONS", host="evil.example")) == 403
 
 
 def test_two_framings_are_refused() -> None:
@@ -321,25 +323,25 @@ def test_two_framings_are_refused() -> None:
 def test_session_ids_are_visible_ascii(session: str, is_well_formed: bool) -> None:
     status = 200 if is_well_formed else 400
     assert status_of(post(("mcp-session-id", session))) == status
-    assert status_of(ask("/mcp", ("mcp-session-id", session), method="DELETE")) == status
+    assert status_of(routed("/mcp", ("mcp-session-id", session), method="DELETE")) == status
     if len(session) <= SESSION_ID_MAX_CHARS:
         assert status_of(post(("mcp-protocol-version", session))) == status
 
 
-def test_refusals_are_json_and_say_what_would_be_right() -> None:
-    for route in (post(host="evil.example"), ask("/mcp", ("content-type", "text/plain")), ask("/mcp/none")):
+def test_refusals_are_json_and_name_the_expected_value() -> None:
+    for route in (post(host="evil.example"), routed("/mcp", ("content-type", "text/plain")), routed("/mcp/none")):
         assert isinstance(route, Refused)
         body = json.loads(route.body)
         assert body["id"] is None and body["error"]["code"] == -32600
         assert body["error"]["message"].startswith("got ") and "expected" in body["error"]["message"]
         assert dict(route.headers)[b"content-length"] == b"%d" % len(route.body)
-    refused = ask("/mcp", ("content-type", "text/plain"))
+    refused = routed("/mcp", ("content-type", "text/plain"))
     assert isinstance(refused, Refused)
     assert b"got Content-Type text/plain, expected application/json" in refused.body
     missing = not_found("/nothing", TWO)
     served = [f"/{area}/{server}" for server in ("a", "b c") for area in ("mcp", "sse", "ws", "upload")]
     assert json.loads(missing.body)["endpoints"] == [*served, "/healthz"]
-    not_allowed = ask("/mcp", method="PUT")
+    not_allowed = routed("/mcp", method="PUT")
     assert isinstance(not_allowed, Refused)
     assert dict(not_allowed.headers)[b"allow"] == b"GET, POST, DELETE"
     assert is_mcp("/mcp/x") and not is_mcp("/mcpx")
@@ -358,8 +360,8 @@ NAMES = st.sampled_from(
     ),
     headers=st.lists(st.tuples(NAMES, st.binary(max_size=20) | st.just(b"localhost"))),
 )
-def test_judging_is_total(method: str, target: str, headers: list[tuple[bytes, bytes]]) -> None:
-    """Whatever stands in a head, there is a route or a refusal, and a refusal is a well-formed error."""
+def test_every_head_is_routed_or_refused(method: str, target: str, headers: list[tuple[bytes, bytes]]) -> None:
+    """Any head has a route or a refusal, and a refusal is a well-formed error."""
     route = judge(Head(method, target, tuple(headers)), ONE)
     if isinstance(route, Refused) and (method, route.status) != ("OPTIONS", 204):
         assert 400 <= route.status < 500
@@ -369,8 +371,8 @@ def test_judging_is_total(method: str, target: str, headers: list[tuple[bytes, b
 @pytest.mark.parametrize("event_id", ["\xff", "a\xe9", "\xed\xa0\x80"], ids=ascii)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_an_event_id_is_utf_8(event_id: str, method: str) -> None:
-    """Whoever sent it has it from nowhere."""
-    assert status_of(ask("/mcp", ("last-event-id", event_id), method=method)) == 400
+    """The proxy's own event ids are UTF-8, so that any other comes from elsewhere."""
+    assert status_of(routed("/mcp", ("last-event-id", event_id), method=method)) == 400
 
 
 @pytest.mark.parametrize("weight", ["", "x", "1,5", "0x0", "high"])
@@ -386,10 +388,10 @@ def test_a_weight_that_cannot_be_read_counts_as_one(weight: str) -> None:
 
 @pytest.mark.parametrize("path", ["/sse", "/sse/", "/sse/files", "/sse/files/"])
 @pytest.mark.parametrize("accept", ACCEPTS)
-def test_an_event_pipe_is_a_get_that_takes_events(path: str, accept: str | None) -> None:
-    """2024-11-05: many clients, browsers among them, send no Accept."""
+def test_an_event_stream_of_2024_is_a_get_that_accepts_events(path: str, accept: str | None) -> None:
+    """Many clients of 2024-11-05, browsers among them, send no Accept."""
     extra = [] if accept is None else [("accept", accept)]
-    route = ask(path, *extra, method="GET")
+    route = routed(path, *extra, method="GET")
     assert status_of(route) == (200 if ACCEPTS[accept][1] else 406)
     if isinstance(route, McpRoute):
         endpoint = "/messages/files" if "files" in path else "/messages"
@@ -397,9 +399,9 @@ def test_an_event_pipe_is_a_get_that_takes_events(path: str, accept: str | None)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_event_pipe_has_one_method_and_so_has_its_address(method: str) -> None:
+def test_an_event_stream_of_2024_has_one_method_and_so_has_its_endpoint(method: str) -> None:
     for path, allowed in (("/sse", "GET"), ("/messages?sessionId=t", "POST")):
-        route = ask(path, ("content-type", "application/json"), method=method)
+        route = routed(path, ("content-type", "application/json"), method=method)
         if method == "OPTIONS":
             continue
         assert status_of(route) == (200 if method == allowed else 405)
@@ -407,10 +409,10 @@ def test_an_event_pipe_has_one_method_and_so_has_its_address(method: str) -> Non
             assert dict(route.headers)[b"allow"].split(b", ")[0] == allowed.encode()
 
 
-def test_a_message_names_its_event_pipe() -> None:
+def test_a_message_names_its_event_stream() -> None:
     assert post(target="/messages?sessionId=t%2B1") == McpRoute(MessageOpening("files", token="t+1"))
     assert post(target="/messages/files?sessionId=") == McpRoute(MessageOpening("files", token=""))
     for target in ("/messages", "/messages?session=t", "/messages/files?sessionid=t"):
         assert status_of(post(target=target)) == 400
-    assert status_of(ask("/messages?sessionId=t")) == 415
+    assert status_of(routed("/messages?sessionId=t")) == 415
     assert status_of(post(target="/messages/other?sessionId=t")) == 404

@@ -1,11 +1,11 @@
-"""Requests by their heads, area by area: what may be done there, where links begin, and what is said of a mistake."""
+"""Routing by heads, area by area: allowed methods, base URLs of links, and the words of refusals."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from isthmus.core.base.effects import (
+from isthmus.core.base.events import (
     DeleteOpening,
     EventPipeOpening,
     GetOpening,
@@ -15,7 +15,7 @@ from isthmus.core.base.effects import (
     UploadOpening,
 )
 from isthmus.core.wire.http.admin_routes import Management, Page
-from isthmus.core.wire.http.reply import Reply
+from isthmus.core.wire.http.reply import HttpReply
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import (
     ForwardRoute,
@@ -47,31 +47,31 @@ def head(method: str, target: str, headers: dict[str, str] | None = None, versio
     return Head(method, target, tuple((name.encode(), value.encode()) for name, value in fields.items()), version)
 
 
-def ask(
+def routed(
     method: str, target: str, headers: dict[str, str] | None = None, *, on: Surface = ONE, scheme: str = "http"
 ) -> Route:
     return judge(head(method, target, headers), on, scheme=scheme)
 
 
 def message(route: Route) -> tuple[int, str]:
-    """The status and the words of a refusal, whatever its clients expect."""
+    """Returns the status and the words of a refusal, whatever form its clients expect."""
     assert isinstance(route, Refused), route
     body = json.loads(route.body)
-    said = body.get("detail") or body["error"]
-    return route.status, said if isinstance(said, str) else said["message"]
+    text = body.get("detail") or body["error"]
+    return route.status, text if isinstance(text, str) else text["message"]
 
 
 def transparent() -> Surface:
-    ways = {"a": ForwardTarget("a", "http://up.example/base", b"key")}
-    return Surface(("a", "b"), HOSTS, frozenset({"https://page.example"}), transparent=ways)
+    rules = {"a": ForwardTarget("a", "http://up.example/base", b"key")}
+    return Surface(("a", "b"), HOSTS, frozenset({"https://page.example"}), transparent=rules)
 
 
-def shape(reply: Reply) -> dict[str, object]:
-    """All that a reply is, with nothing written yet."""
-    return {name: getattr(reply, name) for name in Reply.__slots__}
+def shape(reply: HttpReply) -> dict[str, object]:
+    """All attributes of a reply that has written nothing yet."""
+    return {name: getattr(reply, name) for name in HttpReply.__slots__}
 
 
-# --- What may be done -------------------------------------------------------------------------------------------------
+# --- Methods ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,33 +88,33 @@ def shape(reply: Reply) -> dict[str, object]:
         ("/artifacts", "GET, HEAD"),
     ],
 )
-def test_a_page_is_told_what_it_may_do_before_it_does(path: str, methods: str) -> None:
-    """Whether there is such a server it is told later."""
+def test_a_preflight_gets_the_methods_of_its_path(path: str, methods: str) -> None:
+    """A server that does not exist is reported later."""
     preflight = {"origin": "https://page.example", "access-control-request-method": "POST"}
-    route = ask("OPTIONS", path, preflight)
+    route = routed("OPTIONS", path, preflight)
     assert isinstance(route, Refused)
     assert (route.status, route.body) == (204, b"")
     assert dict(route.headers)[b"access-control-allow-methods"] == methods.encode()
 
 
 @pytest.mark.parametrize("path", ["/ws", "/ws/a", "/healthz", "/servers", "/none"])
-def test_elsewhere_pages_of_others_may_do_nothing(path: str) -> None:
+def test_foreign_pages_may_do_nothing_on_other_paths(path: str) -> None:
     preflight = {"origin": "https://page.example", "access-control-request-method": "POST"}
-    route = ask("OPTIONS", path, preflight)
+    route = routed("OPTIONS", path, preflight)
     assert isinstance(route, Refused)
     assert route.status in (404, 405)
 
 
-def test_a_transparent_server_is_its_own_to_say_what_may_be_done() -> None:
-    """What browsers are told is everything that has a name."""
+def test_a_transparent_server_decides_on_methods_itself() -> None:
+    """Browsers get every named method."""
     preflight = {"origin": "https://page.example", "access-control-request-method": "POST"}
-    route = ask("OPTIONS", "/mcp/a", preflight, on=transparent())
+    route = routed("OPTIONS", "/mcp/a", preflight, on=transparent())
     assert isinstance(route, Refused)
     assert dict(route.headers)[b"access-control-allow-methods"] == b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
     for method in ("OPTIONS", "BREW", "PATCH"):
-        assert ask(method, "/mcp/a", on=transparent()) == ForwardRoute("a", b"/base", "localhost:80")
+        assert routed(method, "/mcp/a", on=transparent()) == ForwardRoute("a", b"/base", "localhost:80")
     for method in ("CONNECT", "TRACE"):
-        refused = ask(method, "/mcp/a", on=transparent())
+        refused = routed(method, "/mcp/a", on=transparent())
         assert isinstance(refused, Refused)
         assert dict(refused.headers)[b"allow"] == b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
@@ -135,27 +135,27 @@ def test_a_transparent_server_is_its_own_to_say_what_may_be_done() -> None:
         ("/mcp/a/tools/call", "POST"),
     ],
 )
-def test_a_method_that_is_none_is_told_those_that_are(path: str, allowed: str) -> None:
+def test_a_refused_method_gets_the_allowed_ones(path: str, allowed: str) -> None:
     method = "X" * 40
-    route = ask(method, path)
+    route = routed(method, path)
     assert message(route) == (405, f"got method {'X' * 32}, expected one of {allowed}")
     assert isinstance(route, Refused)
     assert dict(route.headers)[b"allow"] == allowed.encode()
 
 
-# --- Where links begin ------------------------------------------------------------------------------------------------
+# --- Base URLs --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_links_begin_with_what_the_client_called_us(scheme: str) -> None:
+def test_links_begin_with_the_host_of_the_request(scheme: str) -> None:
     base_url = f"{scheme}://localhost:80"
     routes = [
-        ask("POST", "/mcp", JSON, scheme=scheme),
-        ask("GET", "/sse", scheme=scheme),
-        ask("GET", "/ws", UPGRADE, scheme=scheme),
+        routed("POST", "/mcp", JSON, scheme=scheme),
+        routed("GET", "/sse", scheme=scheme),
+        routed("GET", "/ws", UPGRADE, scheme=scheme),
     ]
     assert [route.opening.base_url for route in routes if isinstance(route, McpRoute | SocketRoute)] == [base_url] * 3
-    upload = ask("POST", "/upload/a", {"tus-resumable": "1.0.0", "upload-length": "1"}, scheme=scheme)
+    upload = routed("POST", "/upload/a", {"tus-resumable": "1.0.0", "upload-length": "1"}, scheme=scheme)
     assert isinstance(upload, UploadRoute) and not isinstance(upload.opening, UploadOpening)
     assert upload.opening.base_url == base_url
 
@@ -165,16 +165,16 @@ def test_links_begin_with_what_the_client_called_us(scheme: str) -> None:
     [("/sse", "/messages"), ("/sse/", "/messages"), ("/sse/a", "/messages/a"), ("/sse/a/", "/messages/a")],
 )
 @pytest.mark.parametrize("prefix", ["", "/pre"])
-def test_an_event_stream_names_where_messages_go(path: str, endpoint: str, prefix: str) -> None:
+def test_an_event_stream_names_its_endpoint(path: str, endpoint: str, prefix: str) -> None:
     surface = Surface(("a",), HOSTS, frozenset(), prefix=prefix)
-    route = ask("GET", path, on=surface)
+    route = routed("GET", path, on=surface)
     assert route == McpRoute(EventPipeOpening("a", base_url="http://localhost:80", endpoint=prefix + endpoint))
 
 
 @pytest.mark.parametrize("accept", [None, "", "*/*", "text/event-stream", "text/*", "application/json", "text/html"])
-def test_an_event_stream_is_for_who_takes_events(accept: str | None) -> None:
-    """Browsers' own reader says nothing of what it takes."""
-    route = ask("GET", "/sse", {} if accept is None else {"accept": accept})
+def test_an_event_stream_is_for_clients_that_accept_events(accept: str | None) -> None:
+    """A browser's own reader may send no Accept."""
+    route = routed("GET", "/sse", {} if accept is None else {"accept": accept})
     if accept in ("application/json", "text/html"):
         assert message(route) == (406, f"got Accept {accept!r}, expected text/event-stream")
     else:
@@ -182,31 +182,31 @@ def test_an_event_stream_is_for_who_takes_events(accept: str | None) -> None:
 
 
 def test_a_message_names_its_session_in_the_query() -> None:
-    assert ask("POST", "/messages?sessionId=t&x=1", JSON) == McpRoute(MessageOpening("a", token="t"))
-    assert ask("POST", "/messages/a?sessionId=", JSON) == McpRoute(MessageOpening("a", token=""))
-    why = "got no sessionId in the query, expected the address that the event stream named"
-    assert message(ask("POST", "/messages?session=t", JSON)) == (400, why)
-    assert message(ask("POST", "/messages?sessionId=t")) == (415, "got no Content-Type, expected application/json")
-    assert ask("GET", "/ws", UPGRADE) == SocketRoute(
+    assert routed("POST", "/messages?sessionId=t&x=1", JSON) == McpRoute(MessageOpening("a", token="t"))
+    assert routed("POST", "/messages/a?sessionId=", JSON) == McpRoute(MessageOpening("a", token=""))
+    reason = "got no sessionId in the query, expected the address that the event stream named"
+    assert message(routed("POST", "/messages?session=t", JSON)) == (400, reason)
+    assert message(routed("POST", "/messages?sessionId=t")) == (415, "got no Content-Type, expected application/json")
+    assert routed("GET", "/ws", UPGRADE) == SocketRoute(
         PipeOpening("a", base_url="http://localhost:80"),
-        ask("GET", "/ws/a", UPGRADE).upgrade,  # type: ignore[union-attr]
+        routed("GET", "/ws/a", UPGRADE).upgrade,  # type: ignore[union-attr]
     )
 
 
 @pytest.mark.parametrize("path", ["/old/Q", "/old/Q/", "/old/Q?x=1", "/"])
-def test_other_paths_stand_for_ours(path: str) -> None:
-    """With a slash at the end, or without."""
+def test_aliases_of_paths(path: str) -> None:
+    """A slash at the end makes no difference."""
     surface = Surface(("a",), HOSTS, frozenset(), aliases={"/old/Q": "/mcp/a", "": "/mcp"})
-    assert isinstance(ask("POST", path, JSON, on=surface), McpRoute)
-    assert message(ask("POST", "/old/QQ", JSON, on=surface))[0] == 404
-    assert message(ask("POST", "/old", JSON, on=surface))[0] == 404
+    assert isinstance(routed("POST", path, JSON, on=surface), McpRoute)
+    assert message(routed("POST", "/old/QQ", JSON, on=surface))[0] == 404
+    assert message(routed("POST", "/old", JSON, on=surface))[0] == 404
 
 
-# --- Mistakes ---------------------------------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "headers", "status", "said"),
+    ("method", "path", "headers", "status", "text"),
     [
         ("POST", "/mcp", {}, 415, "got no Content-Type, expected application/json"),
         ("POST", "/mcp", {"content-type": "x" * 201}, 415, f"got Content-Type {'x' * 200}, expected application/json"),
@@ -249,12 +249,12 @@ def test_other_paths_stand_for_ours(path: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(method: str, path: str, headers: dict[str, str], status: int, said: str) -> None:
-    assert message(ask(method, path, headers)) == (status, said)
+def test_the_words_of_refusals(method: str, path: str, headers: dict[str, str], status: int, text: str) -> None:
+    assert message(routed(method, path, headers)) == (status, text)
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.9", "2", "0.9", "", "11"])
-def test_the_version_is_one_of_the_first(version: str) -> None:
+def test_the_http_version_is_1(version: str) -> None:
     route = judge(head("GET", "/healthz", version=version), ONE)
     if version.startswith("1."):
         assert route == PageRoute(Page.HEALTH)
@@ -279,23 +279,23 @@ def test_a_header_that_is_required_is_required_everywhere(
     method: str, path: str, headers: dict[str, str], name: str
 ) -> None:
     surface = Surface(("a", "b"), HOSTS, frozenset(), required={"a": (name,)}, passes={"a": (("x-key", "x-sent"),)})
-    why = f"got no {name} header, expected one: this server's requests must have it"
-    assert message(ask(method, path, headers, on=surface)) == (400, why)
-    route = ask(method, path, {**headers, "x-key": "1"}, on=surface)
+    reason = f"got no {name} header, expected one: this server's requests must have it"
+    assert message(routed(method, path, headers, on=surface)) == (400, reason)
+    route = routed(method, path, {**headers, "x-key": "1"}, on=surface)
     assert not isinstance(route, Refused)
     if isinstance(route, McpRoute | SocketRoute):
         assert route.opening.headers == (("x-sent", "1"),)
-    other = ask(method, path.replace("/a", "/b"), headers, on=surface)
+    other = routed(method, path.replace("/a", "/b"), headers, on=surface)
     assert not isinstance(other, Refused)
 
 
 @pytest.mark.parametrize("revision", [None, "2025-06-18", "2026-07-28"])
 @pytest.mark.parametrize("session", [None, "s"])
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream", ""])
-def test_what_a_reply_may_be_is_told_by_its_request(accept: str, session: str | None, revision: str | None) -> None:
-    """Without a session it may have to name one, where there are such. A header that names one means nothing else."""
+def test_the_reply_that_a_request_allows(accept: str, session: str | None, revision: str | None) -> None:
+    """A POST without a session may have to name one, except in the stateless era, which ignores the session header."""
     headers = {**JSON, "accept": accept, "mcp-session-id": session or "", "mcp-protocol-version": revision or ""}
-    route = ask("POST", "/mcp", {name: value for name, value in headers.items() if value})
+    route = routed("POST", "/mcp", {name: value for name, value in headers.items() if value})
     assert isinstance(route, McpRoute) and isinstance(route.opening, PostOpening)
     is_stateless = revision == "2026-07-28"
     assert route.opening.session == (None if is_stateless else session)
@@ -304,7 +304,7 @@ def test_what_a_reply_may_be_is_told_by_its_request(accept: str, session: str | 
         accept != "application/json",
     )
     may_commit = session is not None or is_stateless
-    fitting = Reply(
+    fitting = HttpReply(
         accepts_json=accept != "text/event-stream",
         accepts_events=accept != "application/json",
         may_commit=may_commit,
@@ -312,26 +312,26 @@ def test_what_a_reply_may_be_is_told_by_its_request(accept: str, session: str | 
     assert shape(reply_to(route.opening)) == shape(fitting)
 
 
-def test_what_is_no_request_is_answered_with_a_stream_or_with_nothing_else() -> None:
-    """An event stream is one; a DELETE, and a message of the older transport, have a single answer."""
-    stream, single = shape(Reply(accepts_json=False, is_stream=True)), shape(Reply(accepts_events=False))
+def test_the_replies_to_other_openings() -> None:
+    """A GET is answered with an event stream; a DELETE, and a message of HTTP+SSE, with a single response."""
+    stream, single = shape(HttpReply(accepts_json=False, is_stream=True)), shape(HttpReply(accepts_events=False))
     assert shape(reply_to(GetOpening("a"))) == shape(reply_to(EventPipeOpening("a"))) == stream
     assert shape(reply_to(DeleteOpening("a"))) == shape(reply_to(MessageOpening("a", token="t"))) == single
 
 
 @pytest.mark.parametrize("management", [None, Management.with_token("t")])
-def test_who_may_not_look_after_servers_is_told_so_or_nothing(management: Management | None) -> None:
+def test_management_without_a_token_is_hidden_or_refused(management: Management | None) -> None:
     surface = Surface(("a",), HOSTS, frozenset(), management=management)
-    route = ask("GET", "/servers", on=surface)
+    route = routed("GET", "/servers", on=surface)
     assert isinstance(route, Refused)
     if management is None:
         assert route.status == 404
         assert json.loads(route.body)["code"] == "not_found"
         return
-    why = "got no token, or another one, expected Authorization: Bearer and the token of core.management"
-    assert message(route) == (401, why)
+    reason = "got no token, or another one, expected Authorization: Bearer and the token of core.management"
+    assert message(route) == (401, reason)
     assert dict(route.headers)[b"www-authenticate"] == b'Bearer realm="isthmus"'
-    assert isinstance(ask("GET", "/servers", {"authorization": "Bearer t"}, on=surface), PageRoute)
+    assert isinstance(routed("GET", "/servers", {"authorization": "Bearer t"}, on=surface), PageRoute)
 
 
 @pytest.mark.parametrize(
@@ -349,21 +349,21 @@ def test_who_may_not_look_after_servers_is_told_so_or_nothing(management: Manage
         ("/mcp/", None),
     ],
 )
-def test_what_is_passed_on_is_what_is_below_a_transparent_server(path: str, target: bytes | None) -> None:
-    """Of two servers, the short path is neither's."""
-    route = ask("PUT", path, on=transparent())
+def test_the_targets_of_a_transparent_server(path: str, target: bytes | None) -> None:
+    """The short path belongs to a server only if there is no other."""
+    route = routed("PUT", path, on=transparent())
     assert route == ForwardRoute("a", target, "localhost:80") if target else isinstance(route, Refused)
-    ways = transparent().transparent
-    alone = Surface(("a",), HOSTS, frozenset(), transparent=ways, required={"a": ("x-key",)})
+    rules = transparent().transparent
+    alone = Surface(("a",), HOSTS, frozenset(), transparent=rules, required={"a": ("x-key",)})
     for short in ("/mcp", "/mcp/", "/mcp/a"):
-        assert message(ask("PUT", short, on=alone))[0] == 400
-        assert ask("PUT", short, {"x-key": "1"}, on=alone) == ForwardRoute("a", b"/base", "localhost:80")
+        assert message(routed("PUT", short, on=alone))[0] == 400
+        assert routed("PUT", short, {"x-key": "1"}, on=alone) == ForwardRoute("a", b"/base", "localhost:80")
 
 
 @pytest.mark.parametrize(
     ("target", "is_file"), [("/upload/a", True), ("/artifacts/a/s/x/f", True), ("/mcp", False), ("/uploads", False)]
 )
-def test_pages_may_read_what_belongs_to_files_where_there_are_files(target: str, is_file: bool) -> None:
-    said = dict(shared_headers(head("GET", target, {"origin": "https://page.example"}), ONE))
-    assert (b"Upload-Offset" in said[b"access-control-expose-headers"]) is is_file
-    assert (b"Mcp-Session-Id" in said[b"access-control-expose-headers"]) is not is_file
+def test_pages_may_read_file_headers_on_file_paths(target: str, is_file: bool) -> None:
+    headers = dict(shared_headers(head("GET", target, {"origin": "https://page.example"}), ONE))
+    assert (b"Upload-Offset" in headers[b"access-control-expose-headers"]) is is_file
+    assert (b"Mcp-Session-Id" in headers[b"access-control-expose-headers"]) is not is_file

@@ -1,4 +1,4 @@
-"""The headers of resumable uploads: what is written is read again, and whatever comes is read or refused."""
+"""The headers of resumable uploads (tus): written ones are read again, and any input is read or refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import Checksum, RawFile
 from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.events import Checksum, RawFile
 from isthmus.core.wire.http.routes import Head, Refused, Surface, UploadRoute
 from isthmus.core.wire.http.server import judge, shared_headers
 from isthmus.core.wire.http.tus import (
@@ -51,7 +51,7 @@ def test_checksums_are_those_of_the_standard_library(algorithm: str, content: by
 
 
 @given(value=st.text(alphabet=st.characters(max_codepoint=255), max_size=60))
-def test_whatever_comes_is_read_or_refused(value: str) -> None:
+def test_any_input_is_read_or_refused(value: str) -> None:
     for read in (read_metadata, read_checksum, lambda text: read_number(text, "Upload-Length")):
         found: object = None
         with contextlib.suppress(RemoteProtocolError):
@@ -72,7 +72,7 @@ _OTHERS = ("content-length", "x-http-method-override")
     headers=st.lists(st.tuples(st.sampled_from(_NAMES + _OTHERS), _VALUES), max_size=6),
 )
 def test_every_head_has_one_answer(method: str, path: str, headers: list[tuple[str, str]]) -> None:
-    """A route or a refusal, and where the protocol is spoken the answer says so."""
+    """A head has a route or a refusal, and a tus response says which version it has."""
     fields = [("host", "localhost"), *headers]
     head = Head(method, path, tuple((name.encode(), value.encode()) for name, value in fields))
     route = judge(head, SURFACE)
@@ -97,7 +97,7 @@ def test_every_head_has_one_answer(method: str, path: str, headers: list[tuple[s
         ("sha256 " + "*" * 44, "no sha256 in base64"),
     ],
 )
-def test_a_checksum_that_is_none(value: str, problem: str) -> None:
+def test_a_malformed_checksum(value: str, problem: str) -> None:
     with pytest.raises(RemoteProtocolError, match=problem):
         read_checksum(value)
 
@@ -106,8 +106,8 @@ def test_no_checksum_need_be_given() -> None:
     assert read_checksum(None) is None
 
 
-def test_what_is_supported() -> None:
-    """A size only where there is one to name."""
+def test_the_supported_features() -> None:
+    """The size is named only if there is one."""
     lines = dict(supported(5))
     assert lines == dict(supported(None)) | {b"tus-max-size": b"5"}
     assert lines == {
@@ -132,12 +132,12 @@ def test_what_is_supported() -> None:
         (",".join(f"k{at}" for at in range(METADATA_PAIRS_MAX + 1)), f"expected {METADATA_PAIRS_MAX} at most"),
     ],
 )
-def test_metadata_that_is_none(value: str, problem: str) -> None:
+def test_malformed_metadata(value: str, problem: str) -> None:
     with pytest.raises(RemoteProtocolError, match=problem):
         read_metadata(value)
 
 
-def test_the_most_metadata_there_may_be() -> None:
+def test_the_largest_metadata() -> None:
     assert read_metadata("a".ljust(METADATA_MAX_BYTES)) == RawFile()
     assert read_metadata(",".join(f"k{at}" for at in range(METADATA_PAIRS_MAX))) == RawFile()
 
@@ -173,7 +173,7 @@ def test_a_number_of_bytes_is_digits(value: str | None, number: int | None) -> N
     assert refused.value.message == f"got {seen}, expected a number of bytes"
 
 
-def test_what_is_shown_of_a_header_is_its_beginning() -> None:
+def test_only_the_beginning_of_a_header_is_quoted() -> None:
     with pytest.raises(RemoteProtocolError, match=f"'{'a' * 32}'"):
         read_number("a" * 33, "Upload-Length")
     with pytest.raises(RemoteProtocolError, match=f"'{'a' * 32}'"):
@@ -206,7 +206,7 @@ def test_another_version_is_refused_by_its_own_status(version: str | None) -> No
         ({"!~-": "x"}, RawFile()),
     ],
 )
-def test_of_the_keys_some_are_understood(pairs: dict[str, str], found: RawFile) -> None:
+def test_the_metadata_keys_that_are_understood(pairs: dict[str, str], found: RawFile) -> None:
     assert read_metadata(format_metadata(pairs)) == found
 
 
@@ -226,7 +226,7 @@ def test_a_hash_in_metadata_is_whole(digits: str) -> None:
         read_metadata(format_metadata({"sha256": digits}))
 
 
-def test_the_bounds_and_what_a_body_is_called() -> None:
+def test_the_bounds_and_the_content_type() -> None:
     """Clients send some hundred bytes of metadata; the type is the protocol's own."""
     assert (METADATA_MAX_BYTES, METADATA_PAIRS_MAX) == (8192, 32)
     assert ALGORITHMS == {"sha1": 20, "sha256": 32, "md5": 16}

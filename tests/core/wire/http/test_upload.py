@@ -1,4 +1,4 @@
-"""What the head of an upload says: a form or a file, its name, its type, its hash."""
+"""Upload requests by their heads: a form or a file, its name, its type and its hash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.base.effects import DraftOpening, RawFile, UploadOpening
+from isthmus.core.base.events import DraftOpening, RawFile, UploadOpening
 from isthmus.core.wire.http.routes import Head, Refused, Route, Surface, UploadRoute
 from isthmus.core.wire.http.server import judge
 
@@ -19,21 +19,21 @@ HASH = hashlib.sha256(b"a").hexdigest()
 ENCODED = base64.b64encode(hashlib.sha256(b"a").digest()).decode()
 
 
-def ask(path: str, *extra: tuple[str, str | bytes], method: str = "PUT") -> Route:
+def routed(path: str, *extra: tuple[str, str | bytes], method: str = "PUT") -> Route:
     headers = [("host", "localhost"), *extra]
     coded = tuple((name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in headers)
     return judge(Head(method, path, coded), SURFACE)
 
 
 def raw(path: str, *extra: tuple[str, str | bytes]) -> RawFile:
-    route = ask(path, *extra)
+    route = routed(path, *extra)
     assert isinstance(route, UploadRoute) and isinstance(route.opening, UploadOpening)
     assert route.opening.raw is not None
     return route.opening.raw
 
 
 def test_a_put_is_one_file() -> None:
-    route = ask(
+    route = routed(
         "/upload/files?a=1",
         ("content-type", "image/png"),
         ("content-length", "3"),
@@ -79,7 +79,7 @@ def test_every_name_arrives_that_is_percent_encoded(name: str) -> None:
         ("digest", f"SHA-256={ENCODED},unixsum=30637"),
     ],
 )
-def test_the_hash_may_be_said_in_several_ways(name: str, value: str) -> None:
+def test_the_hash_may_stand_in_several_headers(name: str, value: str) -> None:
     assert raw(
         "/upload/files", (name, value), ("x-content-sha256", HASH) if name == "digest" else ("x", "y")
     ) == RawFile(sha256=HASH)
@@ -107,24 +107,24 @@ def test_the_hash_may_be_said_in_several_ways(name: str, value: str) -> None:
     ],
 )
 def test_digests_are_read_or_refused(name: str, value: str, is_read: bool | None) -> None:
-    """Those by other algorithms are nobody's, and one of ours is right or refused."""
+    """Digests of other algorithms are ignored, and one of ours is right or refused."""
     if is_read is not None:
         assert raw("/upload/files", (name, value)).sha256 == (HASH if is_read else "")
         return
-    refused = ask("/upload/files", (name, value))
+    refused = routed("/upload/files", (name, value))
     assert isinstance(refused, Refused) and refused.status == 400
 
 
 @pytest.mark.parametrize("hash", ["a" * 63, "a" * 65, "g" * 64, ""])
 def test_a_plain_hash_is_64_digits(hash: str) -> None:
-    refused = ask("/upload/files", ("x-content-sha256", hash))
+    refused = routed("/upload/files", ("x-content-sha256", hash))
     assert isinstance(refused, Refused) and refused.status == 400
     assert f"got X-Content-SHA256 {hash!r}" in json.loads(refused.body)["detail"]
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(8 * 1024, True), (8 * 1024 + 1, False)])
 def test_a_name_in_a_header_has_its_bound(size: int, is_read: bool) -> None:
-    route = ask("/upload/files", ("x-filename", "a" * size))
+    route = routed("/upload/files", ("x-filename", "a" * size))
     assert isinstance(route, UploadRoute) is is_read
     if isinstance(route, Refused):
         assert json.loads(route.body)["detail"] == "got a file name of 8193 bytes, expected 8192 at most"
@@ -133,7 +133,7 @@ def test_a_name_in_a_header_has_its_bound(size: int, is_read: bool) -> None:
 @pytest.mark.parametrize("coding", ["", "identity"])
 def test_a_body_that_is_not_coded_is_taken(coding: str) -> None:
     for method in ("PUT", "POST"):
-        assert isinstance(ask("/upload/files", ("content-encoding", coding), method=method), UploadRoute)
+        assert isinstance(routed("/upload/files", ("content-encoding", coding), method=method), UploadRoute)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_a_body_that_is_not_coded_is_taken(coding: str) -> None:
         ([("transfer-encoding", "chunked")], None),
     ],
 )
-def test_the_length_of_a_body_is_what_is_said(headers: list[tuple[str, str]], size: int | None) -> None:
+def test_the_declared_length_of_a_body(headers: list[tuple[str, str]], size: int | None) -> None:
     for method in ("PUT", "POST"):
-        route = ask("/upload/files", *headers, method=method)
+        route = routed("/upload/files", *headers, method=method)
         assert isinstance(route, UploadRoute) and route.opening.size_bytes == size
 
 
@@ -174,25 +174,23 @@ def test_the_length_of_a_body_is_what_is_said(headers: list[tuple[str, str]], si
         (415, "/upload/files", (("content-type", "multipart/form-data; boundary=x"),)),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_by_its_head(
-    status: int, path: str, extra: tuple[tuple[str, str], ...]
-) -> None:
-    route = ask(path, *extra)
+def test_a_wrong_file_is_refused_by_its_head(status: int, path: str, extra: tuple[tuple[str, str], ...]) -> None:
+    route = routed(path, *extra)
     assert isinstance(route, Refused) and route.status == status
     assert json.loads(route.body)["detail"]
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-def test_the_type_is_told_as_it_came(method: str) -> None:
-    for headers, told in (([], ""), ([("content-type", "A/b; c=D")], "A/b; c=D")):
-        route = ask("/upload/files", *headers, method=method)
-        assert isinstance(route, UploadRoute) and route.content_type == told
+def test_the_content_type_is_unchanged(method: str) -> None:
+    for headers, expected in (([], ""), ([("content-type", "A/b; c=D")], "A/b; c=D")):
+        route = routed("/upload/files", *headers, method=method)
+        assert isinstance(route, UploadRoute) and route.content_type == expected
 
 
 def test_a_form_is_posted_to_the_server_itself() -> None:
-    form = ask("/upload/files", ("content-type", "multipart/form-data; boundary=x"), method="POST")
+    form = routed("/upload/files", ("content-type", "multipart/form-data; boundary=x"), method="POST")
     assert isinstance(form, UploadRoute) and isinstance(form.opening, UploadOpening) and form.opening.raw is None
-    refused = ask("/upload/files/a.txt", method="POST")
+    refused = routed("/upload/files/a.txt", method="POST")
     assert isinstance(refused, Refused) and (refused.status, dict(refused.headers)[b"allow"]) == (405, b"PUT, OPTIONS")
 
 
@@ -205,8 +203,8 @@ def test_a_form_is_posted_to_the_server_itself() -> None:
         ({}, "Upload-Length"),
     ],
 )
-def test_a_file_in_parts_says_how_long_it_is(fields: dict[str, str], length: int | str) -> None:
-    route = ask("/upload/files", ("tus-resumable", "1.0.0"), ("content-length", "0"), *fields.items(), method="POST")
+def test_a_resumable_upload_declares_its_length(fields: dict[str, str], length: int | str) -> None:
+    route = routed("/upload/files", ("tus-resumable", "1.0.0"), ("content-length", "0"), *fields.items(), method="POST")
     if isinstance(length, int):
         assert isinstance(route, UploadRoute) and isinstance(route.opening, DraftOpening)
         assert route.opening.length == length

@@ -1,4 +1,4 @@
-"""What the head of a tus upload says: which of its orders it is, and what must be said with each."""
+"""Tus requests by their heads: the verb of each, and its required headers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import base64
 import json
 
 import pytest
-from isthmus.core.base.effects import Checksum, DraftOpening, RawFile, Verb
+from isthmus.core.base.events import Checksum, DraftOpening, RawFile, Verb
 from isthmus.core.wire.http.routes import Head, Refused, Route, Surface, UploadRoute
 from isthmus.core.wire.http.server import judge, shared_headers
 
 SURFACE = Surface(("files",), frozenset({"localhost"}), frozenset(), upload_size_max_bytes=99)
 ID = "0" * 32
-DRAFT = f"/upload/files/tus/{ID}"
+PATH = f"/upload/files/tus/{ID}"
 VERSION = {"tus-resumable": "1.0.0"}
 TYPE = {"content-type": "application/offset+octet-stream"}
 SHA1 = base64.b64encode(bytes(20)).decode()
@@ -32,12 +32,12 @@ def head(method: str, path: str, headers: dict[str, str]) -> Head:
     return Head(method, path, tuple((name.encode(), value.encode()) for name, value in fields.items()))
 
 
-def ask(method: str, path: str, *headers: dict[str, str]) -> Route:
+def routed(method: str, path: str, *headers: dict[str, str]) -> Route:
     return judge(head(method, path, {name: value for each in headers for name, value in each.items()}), SURFACE)
 
 
 def opened(method: str, path: str, *headers: dict[str, str]) -> DraftOpening:
-    route = ask(method, path, *headers)
+    route = routed(method, path, *headers)
     assert isinstance(route, UploadRoute), route
     assert isinstance(route.opening, DraftOpening)
     assert route.content_type == ""
@@ -45,13 +45,13 @@ def opened(method: str, path: str, *headers: dict[str, str]) -> DraftOpening:
 
 
 def refused(method: str, path: str, *headers: dict[str, str]) -> tuple[int, str]:
-    route = ask(method, path, *headers)
+    route = routed(method, path, *headers)
     assert isinstance(route, Refused), route
     return route.status, json.loads(route.body)["detail"]
 
 
-def test_the_beginning_of_one_says_how_long_it_will_be() -> None:
-    """With a body, that is its first part; without, nothing of a body is asked for."""
+def test_a_creation_declares_its_length() -> None:
+    """The body of a creation is the first part; without a body, the headers of one are ignored."""
     length, session = {"upload-length": "5"}, {"mcp-session-id": "s"}
     bare = DraftOpening("files", Verb.CREATE, {"sig": "x"}, session="s", length=5, base_url="http://localhost")
     assert opened("POST", "/upload/files?sig=x", VERSION, length, session) == bare
@@ -104,22 +104,22 @@ def test_the_beginning_of_one_says_how_long_it_will_be() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_beginning_is_said(headers: dict[str, str], status: int, detail: str) -> None:
+def test_a_wrong_creation_is_refused(headers: dict[str, str], status: int, detail: str) -> None:
     assert refused("POST", "/upload/files", VERSION, headers) == (status, detail)
 
 
 @pytest.mark.parametrize("type", ["application/offset+octet-stream", "Application/Offset+Octet-Stream ; x=y"])
-def test_a_part_says_where_it_belongs(type: str) -> None:
+def test_a_part_has_its_offset(type: str) -> None:
     offset = {"upload-offset": "7", "content-length": "3", "content-type": type}
     part = DraftOpening("files", Verb.APPEND, {}, draft=ID, session="s", size_bytes=3, offset=7)
-    assert opened("PATCH", DRAFT, VERSION, offset, {"mcp-session-id": "s"}) == part
+    assert opened("PATCH", PATH, VERSION, offset, {"mcp-session-id": "s"}) == part
     checked = DraftOpening(
         "files", Verb.APPEND, {"q": "1"}, draft=ID, size_bytes=3, offset=7, checksum=Checksum("sha1", "00" * 20)
     )
-    assert opened("PATCH", DRAFT + "?q=1", VERSION, offset, CHECKSUM) == checked
-    assert opened("POST", DRAFT + "?q=1", VERSION, offset, CHECKSUM, {"x-http-method-override": "PATCH"}) == checked
+    assert opened("PATCH", PATH + "?q=1", VERSION, offset, CHECKSUM) == checked
+    assert opened("POST", PATH + "?q=1", VERSION, offset, CHECKSUM, {"x-http-method-override": "PATCH"}) == checked
     empty = DraftOpening("files", Verb.APPEND, {}, draft=ID, size_bytes=0, offset=0)
-    assert opened("PATCH", DRAFT, VERSION, TYPE, {"upload-offset": "0"}) == empty
+    assert opened("PATCH", PATH, VERSION, TYPE, {"upload-offset": "0"}) == empty
 
 
 @pytest.mark.parametrize(
@@ -144,25 +144,25 @@ def test_a_part_says_where_it_belongs(type: str) -> None:
         ({"upload-offset": "0", "upload-checksum": "md5 x"}, 400, "got an Upload-Checksum that is no md5 in base64"),
     ],
 )
-def test_what_is_wrong_with_a_part_is_said(headers: dict[str, str], status: int, detail: str) -> None:
-    found, said = refused("PATCH", DRAFT, VERSION, TYPE, headers)
-    assert (found, said.startswith(detail)) == (status, True), said
+def test_a_wrong_part_is_refused(headers: dict[str, str], status: int, detail: str) -> None:
+    found, text = refused("PATCH", PATH, VERSION, TYPE, headers)
+    assert (found, text.startswith(detail)) == (status, True), text
 
 
 @pytest.mark.parametrize(
     ("method", "verb"), [("HEAD", Verb.RESUME), ("GET", Verb.LOOK), ("DELETE", Verb.END)], ids=lambda each: str(each)
 )
-def test_the_other_orders_have_no_body(method: str, verb: Verb) -> None:
-    """One of them may be given by anybody, the others by who speaks the protocol."""
+def test_the_other_verbs_have_no_body(method: str, verb: Verb) -> None:
+    """GET is open to any client; the others require the protocol's version."""
     order = DraftOpening("files", verb, {"q": "1"}, draft=ID, session="s")
     session = {"mcp-session-id": "s", "content-type": "text/plain"}
-    assert opened(method, DRAFT + "?q=1", VERSION, session) == order
+    assert opened(method, PATH + "?q=1", VERSION, session) == order
     if verb is Verb.LOOK:
-        assert opened(method, DRAFT + "?q=1", session) == order
+        assert opened(method, PATH + "?q=1", session) == order
     else:
-        route = ask(method, DRAFT, session)
+        route = routed(method, PATH, session)
         assert isinstance(route, Refused) and route.status == 412
-    overridden = ask("POST", DRAFT + "?q=1", VERSION, session, {"x-http-method-override": method})
+    overridden = routed("POST", PATH + "?q=1", VERSION, session, {"x-http-method-override": method})
     if verb is Verb.RESUME:
         assert isinstance(overridden, Refused), "its answer has no body, as the method says"
         assert overridden.status == 405
@@ -171,17 +171,17 @@ def test_the_other_orders_have_no_body(method: str, verb: Verb) -> None:
 
 
 @pytest.mark.parametrize("override", [None, "", "POST", "PUT", "patch", "OPTIONS"])
-def test_a_post_says_which_order_it_is(override: str | None) -> None:
+def test_a_post_without_a_known_override_is_refused(override: str | None) -> None:
     headers = {} if override is None else {"x-http-method-override": override}
-    route = ask("POST", DRAFT, VERSION, headers)
+    route = routed("POST", PATH, VERSION, headers)
     assert isinstance(route, Refused)
     assert (route.status, dict(route.headers)[b"allow"]) == (405, b"HEAD, GET, PATCH, DELETE, POST, OPTIONS")
     assert json.loads(route.body)["detail"].startswith(f"got method {override or 'POST'}, expected one of HEAD")
 
 
 @pytest.mark.parametrize("id", ["x", ID[:-1], ID + "0", "g" * 32])
-def test_an_id_that_we_did_not_mint_is_of_nothing(id: str) -> None:
-    """Whatever else is right or wrong with the request."""
+def test_an_id_that_was_not_minted_is_not_found(id: str) -> None:
+    """The id is checked before everything else in the request."""
     for headers in ({}, VERSION):
         assert refused("GET", f"/upload/files/tus/{id}", headers)[0] == 404
         assert refused("PATCH", f"/upload/files/tus/{id}", headers)[0] == 404
@@ -193,14 +193,14 @@ def test_an_id_that_we_did_not_mint_is_of_nothing(id: str) -> None:
         ("/upload/files", b"POST, PUT, OPTIONS"),
         ("/upload/files/a.txt", b"PUT, OPTIONS"),
         ("/upload/files/tus", b"PUT, OPTIONS"),
-        (DRAFT, b"HEAD, GET, PATCH, DELETE, POST, OPTIONS"),
+        (PATH, b"HEAD, GET, PATCH, DELETE, POST, OPTIONS"),
     ],
 )
-def test_what_may_be_done_where_is_told(path: str, allowed: bytes) -> None:
-    route = ask("OPTIONS", path)
+def test_the_methods_of_each_path(path: str, allowed: bytes) -> None:
+    route = routed("OPTIONS", path)
     assert route == Refused(204, b"", ((b"allow", allowed), *SUPPORTED.items()))
     for method in ("TRACE", "PATCH", "GET"):
-        found = ask(method, path, VERSION, TYPE, {"upload-offset": "0"})
+        found = routed(method, path, VERSION, TYPE, {"upload-offset": "0"})
         is_refused = isinstance(found, Refused) and found.status == 405
         assert is_refused is (method.encode() not in allowed.split(b", "))
     for deeper in ("/upload/files/a/b", "/upload/files/tus/a/b", "/upload/files/TUS/" + ID):
@@ -214,16 +214,14 @@ def test_what_may_be_done_where_is_told(path: str, allowed: bytes) -> None:
         ("POST", "/upload/files", {"tus-resumable": "x"}, True),
         ("POST", "/upload/files", {}, False),
         ("PUT", "/upload/files/a", {}, False),
-        ("GET", DRAFT, {}, True),
-        ("PATCH", DRAFT + "?x=1", {}, True),
-        ("OPTIONS", DRAFT, VERSION, False),
+        ("GET", PATH, {}, True),
+        ("PATCH", PATH + "?x=1", {}, True),
+        ("OPTIONS", PATH, VERSION, False),
         ("PUT", "/upload/files/a?b=/tus/", {}, False),
         ("GET", "/artifacts/files/tus/x", VERSION, False),
         ("GET", "/mcp/tus/x", VERSION, False),
     ],
 )
-def test_where_the_protocol_is_spoken_every_answer_says_so(
-    method: str, path: str, headers: dict[str, str], is_spoken: bool
-) -> None:
-    said = dict(shared_headers(head(method, path, headers), SURFACE))
-    assert {name: value for name, value in said.items() if name.startswith(b"tus")} == (SPOKEN if is_spoken else {})
+def test_every_tus_response_has_the_version(method: str, path: str, headers: dict[str, str], is_spoken: bool) -> None:
+    shared = dict(shared_headers(head(method, path, headers), SURFACE))
+    assert {name: value for name, value in shared.items() if name.startswith(b"tus")} == (SPOKEN if is_spoken else {})

@@ -1,4 +1,4 @@
-"""A URL is taken apart as it is written, or refused without being repeated."""
+"""URLs are taken apart as they are written, or refused without being repeated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_parts_of_a_url(url: str, address: Address) -> None:
         ("http://[h]/secret", "HOST or HOST:PORT"),
     ],
 )
-def test_what_cannot_be_used(url: str, problem: str) -> None:
+def test_an_unusable_url_is_refused(url: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem) as caught:
         parse_url(url)
     assert "secret" not in str(caught.value)
@@ -55,7 +55,7 @@ def test_an_origin_is_compared_in_lower_case() -> None:
 
 @pytest.mark.parametrize("host", ["[:1]", "[1]", "[127.0.0.1]", "[::g]", "[::1", "[::]]", "[]"])
 def test_brackets_hold_an_ipv6_address(host: str) -> None:
-    """What only looks like one is refused where it is read, not where somebody connects."""
+    """A malformed address is refused when it is read, not when it is dialled."""
     with pytest.raises(ValueError, match="expected HOST or HOST:PORT"):
         parse_url(f"http://{host}:80/mcp")
 

@@ -39,8 +39,8 @@ def written(head: PostHead, target: bytes, size_bytes: int) -> bytes:
 
 
 @pytest.mark.parametrize("more", [(), ((b"connection", b"close"),), ((b"connection", b"keep-alive"),)])
-def test_the_head_of_a_post_is_what_it_would_be_alone(more: tuple[tuple[bytes, bytes], ...]) -> None:
-    """For each target, whatever came before, and for any size."""
+def test_a_shared_head_equals_one_written_alone(more: tuple[tuple[bytes, bytes], ...]) -> None:
+    """The head is right for each target, after any other, and for any size."""
     head = PostHead((HOST, (b"x-a", b"1"), *more))
     for target in (b"/mcp", b"/mcp", b"/other?x=1", b"/mcp"):
         for size_bytes in (0, 7, 10**6):
@@ -64,8 +64,10 @@ def test_the_head_of_a_post_is_what_it_would_be_alone(more: tuple[tuple[bytes, b
         ((HOST, (b"transfer-encoding", b"chunked")), b"/mcp"),
     ],
 )
-def test_a_head_that_is_not_plain_is_not_written(headers: tuple[tuple[bytes, bytes], ...], target: bytes) -> None:
-    """It is left to whoever writes those; and is asked for again in vain."""
+def test_a_head_that_is_not_plain_is_left_to_the_encoder(
+    headers: tuple[tuple[bytes, bytes], ...], target: bytes
+) -> None:
+    """A second attempt gives the same result."""
     head = PostHead(headers)
     assert [head.start(target), head.start(target)] == [None, None]
 
@@ -83,17 +85,17 @@ def test_usual_methods_are_written(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["TRACE", "get", "", "GET "])
-def test_others_are_not(method: str) -> None:
+def test_other_methods_are_not_written(method: str) -> None:
     with pytest.raises(NotPlain):
         encode_request_head(method, b"/", (HOST,))
 
 
-# --- Posts that have a head in common ---------------------------------------------------------------------------------
+# --- Posts that share a head ------------------------------------------------------------------------------------------
 
 
 def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same head for the same session, revision and mirrored values from the second time on, until there are too
-    many of them."""
+    """Requests with equal session, revision and mirrored values share a head from the second one on, until there are
+    too many heads."""
     monkeypatch.setattr(request, "FORMS_MAX", 3)
     own = [HOST]
     forms = RequestForms(own)
@@ -106,7 +108,7 @@ def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [forms.post_head(post) for post in posts] == [None] * 3, "there is room again"
 
 
-def test_a_post_with_something_of_its_own_has_no_such_head() -> None:
+def test_a_post_with_headers_of_its_own_has_no_shared_head() -> None:
     forms = RequestForms([HOST])
     assert forms.post_head(Post("s", b"{}", headers=(("x-a", "1"),))) is None
     assert forms.post_head(Post("s", b"{}", cookies=(("a", "1"),))) is None

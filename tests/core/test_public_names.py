@@ -1,0 +1,51 @@
+"""Tests of the names that `core` offers to embedders. The list changes on purpose only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from isthmus import core
+
+LIST = """
+    Affinity Allocate Allocated Answer Append Appended ArtifactProducer AutoFiles Cause Cease ChannelId Checksum
+    Close Collect Collected CollectedFile Command Connected CookieChanges Cookies Deadline Delete DeleteOpening
+    Deliver Dial Difference Discard DownloadOpening DraftOpening Effect End Engine Entropy Era EventPipeOpening
+    Eviction Fact Fetch Fetched FileEnds FileSource FileStatus Forget ForgetAll GetOpening Halt Headers InlineSource
+    Join Kind Limits Listen Load Loaded LocalProtocolError LocatorMode Materialize Materialized MessageOpening
+    NameFilter Note Offer Opening OutputLocator Pass Pause PipeOpening Plan Post PostOpening Primed Queued RawFile
+    Receive Recorder RemoteProtocolError Remove Resume Save Saved SeenFile Send SendEvents Serve ServerPlan
+    SharedFolder Sharing Sighting Source Spawn Status StorageAnswer StorageFailed StorageOrder StoredArtifact
+    StoredFile StoredTask StoredUpload Survey Surveyed Sweep Target TaskRules TaskStatus Ticket UploadConsumer
+    UploadManifest UploadOpening Verb replay
+"""
+NAMES = LIST.split()
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(core.__all__) == sorted(NAMES)
+    assert dir(core) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_can_be_imported(name: str) -> None:
+    value = getattr(core, name)
+    assert not isinstance(value, type) or value.__name__ == name or name in ("Headers", "Cookies", "CookieChanges")
+
+
+def test_modules_are_loaded_on_first_use() -> None:
+    program = (
+        "import sys, isthmus.core\n"
+        "assert 'isthmus.core.engine' not in sys.modules\n"
+        "from isthmus.core import Limits\n"
+        "assert 'isthmus.core.engine' not in sys.modules\n"
+        "from isthmus.core import Engine\n"
+        "assert 'isthmus.core.engine' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'isthmus\.core' has no attribute 'Engines'$"):
+        core.Engines  # noqa: B018
