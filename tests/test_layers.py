@@ -169,6 +169,17 @@ def test_each_file_stands_in_a_room() -> None:
                 assert path.stem in LOOSE[part], f"{file} stands outside the rooms of {part}/"
 
 
+def test_every_room_is_packaged() -> None:
+    """`setup.py` finds the folders that are packages. What a package says of itself loads nothing."""
+    folders = {path.parent for part in PARTS for path in sources(part)}
+    for folder in sorted(folders):
+        file = folder / "__init__.py"
+        assert file.exists(), f"{folder.relative_to(ROOT)} has no __init__.py: it would not be installed"
+        name = folder.relative_to(ROOT).as_posix()
+        if name not in ("core", "core/oracle", "storage"):  # these offer public names
+            assert [type(node) for node in tree_of(file).body] == [ast.Expr], f"{name}/__init__.py is no docstring"
+
+
 def test_the_listing_of_a_room_fits_a_screen() -> None:
     for room in ROOMS:
         count = sum(1 for path in (ROOT / room).glob("*.py") if path.stem != "__init__")
