@@ -639,7 +639,7 @@ class Engine:
             "park": suspended_calls.handle_suspended_call,
             "tick": suspended_calls.handle_tick,
             # keyed by task
-            "task": local_tasks.handle_end,
+            "task": local_tasks.handle_expiry,
             "task-tick": lambda id: local_tasks.task_questions.handle_tick(id, router.tick),
             "task-look": router.task_requests.handle_look,
             # keyed by channel or ticket, or for all event streams

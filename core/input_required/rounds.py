@@ -3,6 +3,8 @@
 Each question is sent to the client as a server request, on the stream of the call it belongs to. Once all questions of
 a round are answered, the call is sent upstream again with the answers. The client waits for its response all the while.
 
+The opposite direction, questions of servers with sessions for stateless clients, is in `suspended_calls`.
+
 Source: 2026-07-28 basic/patterns/mrtr.
 """
 

@@ -5,6 +5,8 @@ The client's request is answered with `input_required`: the questions, and a sea
 which call they belong to. The token grants nothing else: whoever presents it must still be the same principal, with the
 same request. Upstream the call stays open all the while.
 
+The opposite direction, questions of stateless servers for clients with sessions, is in `rounds`.
+
 Source: 2026-07-28 basic/patterns/mrtr.
 """
 

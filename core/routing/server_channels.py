@@ -1,7 +1,7 @@
 """Handles the events of channels to servers: open, message, progress, and close.
 
-The close of a POST may mean that the server has forgotten the upstream session (404): `Failures` then heals it. The
-close of a GET stream has it opened again, from the event id that came last.
+The close of a POST, or of a GET stream, may mean that the server has forgotten the upstream session (404): `Failures`
+then heals it. Otherwise the close of a GET stream has it opened again, from the event id that came last.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ and its other notifications are kept, sent as task notifications, or dropped.
 The client gets the handle once the task's record is stored, and the outcome once that is stored: a restart takes away
 nothing that a client knows of.
 
-A task expires when its TTL is over: a timer calls `handle_end`, which removes the task and its record. `quota` chooses
-the TTL, within `Limits.task_ttl_max_s`.
+A task expires when its TTL is over: a timer calls `handle_expiry`, which removes the task and its record. `quota`
+chooses the TTL, within `Limits.task_ttl_max_s`.
 
 The requests about tasks (`tasks/get`, `tasks/result` and so on) are in `requests`.
 
@@ -417,7 +417,7 @@ class LocalTasks:
             self._responder.close(run.session, request, message)
             self._remove(task)
 
-    def handle_end(self, id: str) -> None:
+    def handle_expiry(self, id: str) -> None:
         """Removes a task whose time to live is over."""
         self._expire(self._tasks[id])
 

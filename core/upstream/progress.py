@@ -1,4 +1,5 @@
-"""The fast path for progress notifications: reads those of one call in one go, and passes them on with another token.
+"""The fast path for progress notifications of servers: reads those of one call in one go, and passes them on with the
+client's token. `UpstreamWriter.write` replaces that token on the way to the server.
 
 A call may bring hundreds of notifications a second, several with each read. Those of one call that follow one another
 are handled together: their exchange, its reply timeout and the room on its stream are looked up once. Skipped are the

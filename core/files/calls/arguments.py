@@ -1,8 +1,9 @@
 """Handles in the arguments that take files, and their replacement by what the tool can open.
 
-The handles are found and checked before anything is sent, then replaced where they stand; every other byte of the
-params stays. `arguments` with a key twice on the way to a handle are refused: the server might read the other one.
-Where no argument is known to take files, `mentions` finds handles anywhere.
+The handles are found and their form is checked before anything is sent; then they are replaced where they stand, and
+every other byte of the params stays. `inputs` resolves the handles, and refuses those that the client may not use.
+`arguments` with a key twice on the way to a handle are refused: the server might read the other one. Where no argument
+is known to take files, `mentions` finds handles anywhere.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Input files of one call: the handles in its arguments are found, the files placed for the server or read, and the
-handles replaced by what the tool takes."""
+"""Input files of one call: checks the handles in its arguments, and gives the tool the files.
+
+A handle that is unknown, expired or of another client is refused (`FileStore.find` decides). The file of a good one is
+placed for the server, or read, and the handle is replaced by what the tool takes.
+"""
 
 from __future__ import annotations
 

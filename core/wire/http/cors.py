@@ -1,7 +1,7 @@
 """The server's side of the CORS protocol, which lets web pages of acceptable origins call.
 
 A browser asks before a page's request (the *preflight*), and lets the page read a response only if the response names
-the origin of the page. `headers.allows_origin` decides whether an origin is acceptable. A request with another origin,
+the origin of the page. `origin.allows_origin` decides whether an origin is acceptable. A request with another origin,
 or with none, gets no CORS headers. Credentials that the browser keeps (cookies) are never requested.
 
 Source: WHATWG Fetch, "CORS protocol".

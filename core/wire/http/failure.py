@@ -1,4 +1,7 @@
-"""Reads the end of an upstream channel: the reason, whether the server lost the session, and the error in the body."""
+"""Reads the end of an upstream channel: the reason, whether the server lost the session, and the error in the body.
+
+`upstream/failures` decides what follows from that.
+"""
 
 from __future__ import annotations
 
