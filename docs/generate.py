@@ -229,7 +229,7 @@ def _attribute_docs(shape: type) -> Iterator[tuple[str, str]]:
 
 
 def _keys_of_limits() -> dict[str, str]:
-    """Which key of a configuration sets which limit: found by setting each key and looking what changes."""
+    """The key of a configuration that sets each limit, found by setting each key and looking what changes."""
     keys = {}
     plain = to_limits(Settings())
     for section in SECTIONS:

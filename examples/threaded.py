@@ -65,7 +65,7 @@ class Proxy:
         self.channels: dict[ChannelId, Channel] = {}
 
     def run(self) -> None:
-        """Until the client has gone, and the server after it."""
+        """Runs until the client has gone, and the server after it."""
         with self.moved:
             self.open(self.engine.new_channel(), self.keep_client)
             while self.channels:
@@ -134,7 +134,10 @@ class Proxy:
             del self.channels[channel.number]
 
     def read(self, channel: Channel, source: IO[bytes], size_max: int, is_client: bool) -> None:
-        """Until it ends. What is too long is a client's request, and refused, or a server's answer, and replaced."""
+        """Reads from a peer until it ends.
+
+        A client's request that is too long is refused, and a server's response that is too long is replaced.
+        """
         lines = LineReader(line_size_max_bytes=size_max)
         while channel.may_read.wait() and (data := os.read(source.fileno(), self.limits.read_size_bytes)):
             for line in lines.receive_bytes(data):

@@ -173,7 +173,7 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
     "storage": (),
     "app": ("core", "transports", "storage"),
 }
-"""What is installed under `isthmus`, and which other parts each may import."""
+"""The parts that are installed under `isthmus`, and which other parts each may import."""
 
 ROOMS: Final[dict[str, tuple[str, ...]]] = {**CORE, **TRANSPORTS, **STORAGE, **APP}
 

@@ -144,7 +144,7 @@ def arrows(room: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_rooms_import_only_the_rooms_that_their_row_names(room: str) -> None:
-    """And each room that a row names is imported: an arrow that nothing needs goes."""
+    """A row also names no room that its files do not import: an arrow that nothing needs goes."""
     found = arrows(room)
     wrong = {target: places for target, places in found.items() if target not in ROOMS[room]}
     assert not wrong, f"{room} imports rooms that tests/rooms.py does not allow it: {wrong}"
@@ -188,7 +188,7 @@ def test_the_listing_of_a_room_fits_a_screen() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_parts_name_each_other_relatively(part: str) -> None:
-    """So that a part can be copied under another name."""
+    """A part can be copied under another name."""
     for path in sources(part):
         for line, name in imports(path, absolute_only=True):
             assert name.split(".")[0] != "isthmus", f"{path.relative_to(ROOT)}:{line} imports {name}"
@@ -206,7 +206,7 @@ CLOCKS_AND_FILES = {"open", "print", "input", "exec", "eval", "__import__", "bre
 
 
 def test_the_core_asks_nobody_anything() -> None:
-    """It opens no file and asks no clock, whatever its imports would allow."""
+    """The core opens no file and asks no clock, whatever its imports would allow."""
     for path in sources("core"):
         for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.Call):
@@ -255,7 +255,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def loaded(folder: Path, *modules: str) -> set[str]:
-    """What a fresh interpreter, without site packages, has loaded after msgspec and `modules`."""
+    """The modules that a fresh interpreter, without site packages, has loaded after msgspec and `modules`."""
     program = [sys.executable, "-I", "-S", "-B", "-c", LOAD, json.dumps([str(folder)]), *modules]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

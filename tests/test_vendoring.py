@@ -104,7 +104,7 @@ def test_a_copy_under_another_name_holds_a_conversation(vendored: Path) -> None:
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Path:
-    """The same with links, which need not be compiled again: for what a copy is not needed for."""
+    """A folder like `vendored`, of links instead of copies: they need not be compiled again."""
     (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
     package = tmp_path / "acme_gateway"
     package.mkdir()
@@ -127,14 +127,14 @@ def run_alone(folder: Path, text: str) -> bytes:
 
 
 def test_the_page_s_gateway_works(linked: Path) -> None:
-    """As `docs/vendoring.md` has it: another name, a server that is a function, and msgspec alone."""
+    """The gateway of `docs/vendoring.md` has another name, a server that is a function, and msgspec alone."""
     page = (ROOT / "docs" / "vendoring.md").read_text(encoding="utf-8")
     (gateway,) = re.findall(r"^```python gateway\.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert run_alone(linked, gateway) == b""
 
 
 def test_every_module_of_a_copy_can_be_imported(linked: Path) -> None:
-    """Not only those that the engine needs."""
+    """Every module loads, not only those that the engine needs."""
     paths = sorted(path.relative_to(ROOT / "core").with_suffix("") for path in (ROOT / "core").rglob("*.py"))
     names = [".".join(("acme_gateway.proxy", *path.parts)).removesuffix(".__init__") for path in paths]
     assert len(names) > 100
@@ -142,7 +142,7 @@ def test_every_module_of_a_copy_can_be_imported(linked: Path) -> None:
 
 
 def test_two_copies_do_not_meet(linked: Path) -> None:
-    """In one process each does what it would do alone, and replays it."""
+    """Two copies in one process do what each would do alone, and replay it."""
     both = run_alone(linked, CONVERSATION + CONVERSATION.replace("acme_gateway.proxy", "acme_gateway.older"))
     half = len(both) // 2
     assert both[:half] == both[half:] != b""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("core", "transports", "storage", "app")
+PARTS = ("core", "transports", "storage", "app", "tests", "fuzz", "bench", "docs", "examples")
 
 NO_SUBJECT = re.compile(
     r"(It|Its|Who|Whose|Whom|Whoever|What|Whatever|Which|Where|When|Whenever|How|Why|Whether|They|Them|Their|This|That|"
@@ -38,7 +38,7 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
                         yield after.lineno, after.value.value
 
 
-@pytest.mark.parametrize("part", PRODUCT)
+@pytest.mark.parametrize("part", PARTS)
 def test_docstrings_begin_with_their_subject(part: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
