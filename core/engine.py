@@ -83,7 +83,7 @@ from .upstream.warm_pool import WarmProcessRole
 from .wire.websocket import GOING_AWAY
 
 LINK_KEY_MIN_BYTES: Final = 16
-"""A signed link is a whole credential: whoever guesses the key can make one."""
+"""The least size of the key that signs links. A client that guesses the key can make links of its own."""
 
 STATE_KEY_BYTES: Final = 32
 """The size of the key that is made for one run, as many bytes as its hash has."""

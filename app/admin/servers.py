@@ -1,4 +1,4 @@
-"""Operator pages of the servers: show how they fare, start, stop and restart them.
+"""Operator pages of the servers: show their status, and start, stop and restart them.
 
 A response tells the state reached, not the order given. A start is answered when the server has answered `initialize`
 or has failed to, a stop when its processes are gone. The session that a start opens stays open, so a started server

@@ -18,7 +18,7 @@ from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
 class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pages under /servers and /tasks, which show how these fare, start, stop and cancel them, and /metrics."""
+    """The pages under /servers and /tasks, which show their status, start, stop and cancel them, and /metrics."""
 
     enabled: Annotated[
         bool,

@@ -2,7 +2,7 @@
 
 A server may leave any tree behind: deeper than a stack or a path can be, wider than memory should be, with folders that
 not even their owner may list. So nothing here recurses, and no path is walked twice: each inner folder is moved up into
-the topmost one, under an unguessable name, and is emptied there in its turn.
+the topmost one, under a random name, and is emptied there later.
 """
 
 from __future__ import annotations

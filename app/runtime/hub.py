@@ -93,7 +93,7 @@ class Hub:
         self._alarm_at = float("inf")
         self._alarm = anyio.Event()
         self._all_done = anyio.Event()
-        self._change: anyio.Event | None = None  # somebody waits for things to change
+        self._change: anyio.Event | None = None  # set once a task waits for a change
         self._now: Callable[[], float]
         self._unix_at_zero: float
         self._engine: Engine

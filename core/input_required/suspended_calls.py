@@ -2,8 +2,8 @@
 retries with the answers.
 
 The client's request is answered with `input_required`: the questions, and a sealed token (`requestState`) that says
-which call they belong to. The token grants nothing else: whoever presents it must still be the same principal, with the
-same request. Upstream the call stays open all the while.
+which call they belong to. The token grants nothing else: the client that presents it must still be the same
+principal, with the same request. Upstream the call stays open all the while.
 
 The opposite direction, questions of stateless servers for clients with sessions, is in `rounds`.
 

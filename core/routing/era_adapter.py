@@ -363,8 +363,11 @@ class EraAdapter:
     def _finish_lacking(
         self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None
     ) -> bool:
-        """Finishes a call whose server had asked for a capability in vain. True if that was the reason of its failure,
-        as far as can be told: the client then gets an error that names the capability."""
+        """Finishes a call whose server asked for a capability that the client lacks.
+
+        True if that was the reason of the call's failure, as far as can be told. The client then gets an error that
+        names the capability.
+        """
         assert exchange.lacking is not None
         instead = errors.to_missing_capability(exchange.lacking, error=error, result=result)
         if instead is None:

@@ -173,7 +173,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         may_have_run: an earlier attempt may have reached the server.
         request: the client's description of itself in the request's `_meta` (2026-07-28).
         suspended_call: the questions of a server with sessions to a client without, once it asks.
-        lacking: a capability that the server asked for in vain, as the JSON of `requiredCapabilities`.
+        lacking: a capability that the server asked for and the client lacks, as the JSON of `requiredCapabilities`.
         round: the questions of a stateless server to a client with a session, once it asks.
         mirrored: the `Mcp-Param-…` headers that the client sent with the request.
         known: answers that the client gave before the call was lost, by digests of the questions.

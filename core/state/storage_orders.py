@@ -33,7 +33,7 @@ class StorageOrders:
         Args:
             make: builds the order for its ticket.
             then: takes the answer, or a failure after the time limit.
-            late: takes an answer that comes after that, to undo work done in vain.
+            late: takes an answer that comes after that, to undo work that nobody waits for any more.
         """
         ticket = self._context.new_ticket()
         self._thens[ticket] = then, late

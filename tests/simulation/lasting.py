@@ -13,15 +13,12 @@ from typing import Final
 
 import masks
 import msgspec
-from checked_engine import CheckedEngine
 from filing_clients import FILING_KINDS, LINK_TTL_S, TASK_TTL_S, UNKNOWN, UPLOAD_TTL_S, Filing, FilingHttp, FilingPipe
 from filing_servers import FilingServer, filing_plan
 from isthmus.core.base.effects import Dial
 from isthmus.core.base.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
 from isthmus.core.base.revisions import Era
 from isthmus.core.engine import Engine
-from isthmus.core.oracle import Violation
-from isthmus.core.oracle.wires import Wire
 from lasting_network import DYING, LastingNetwork
 from promises import Promises
 from simulated_clients import KINDS as PLAIN_KINDS
@@ -29,7 +26,7 @@ from simulated_clients import Client
 from simulated_disk import WEATHER, Left
 from simulated_network import FAULTS, Channel, Wrong
 from simulated_servers import Server
-from simulation import CALM_S, EMPTY_S, NARROW, ROOMY, STORM_S, TRIES, World
+from simulation import CALM_S, EMPTY_S, NARROW, ROOMY, STORM_S, TRIES, LenientEngine, World
 
 LASTING_FAULTS: Final = (*FAULTS, *WEATHER, "vanishes", *DYING)
 
@@ -66,14 +63,6 @@ FAIR_S: Final = 60.0
 USER: Final = 2000
 """The number of the first client that comes to use stored files. It is above those of all other clients."""
 KINDS_OF_USERS: Final = (FilingPipe, FilingHttp)
-
-
-class LenientEngine(CheckedEngine):
-    """An engine with an oracle that does not insist on the server's name in results. An answer that the proxy gives
-    before the session's server has started has no name, though earlier sessions may have learned one."""
-
-    def _note(self, wire: Wire, found: list[Violation]) -> None:
-        super()._note(wire, [each for each in found if each.rule != "server-info" or each.who is not wire.proxy])
 
 
 class LastingWorld(World):

@@ -102,8 +102,11 @@ class Report:
 
 
 class LenientEngine(CheckedEngine):
-    """An engine with an oracle that does not insist on the server's name. With many sessions a server may have named
-    itself in one of them, and not yet in another."""
+    """An engine with an oracle that does not insist on the server's name in results.
+
+    A server may have named itself in one session, and not yet in another. A response that the proxy gives before the
+    session's server has started has no name, though an earlier session may have learned one.
+    """
 
     def _note(self, wire: Wire, found: list[Violation]) -> None:
         super()._note(wire, [each for each in found if each.rule != "server-info" or each.who is not wire.proxy])

@@ -1,7 +1,8 @@
 """Handles (`upload://`), artifact URIs (`artifact://`), and signed links to either.
 
-A handle grants nothing by itself: `FileStore.find` decides who may use its file. A link is a capability: whoever holds
-it may do the one thing it names until it expires. So links are signed and short-lived, and an upload link works once.
+A handle grants nothing by itself: `FileStore.find` decides who may use its file. A link is a capability: a client that
+has it may do the one thing it names until it expires. So links are signed and short-lived, and an upload link works
+once.
 """
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ class Grant(NamedTuple):
     Attributes:
         expires_at: deadline on the caller's monotonic clock.
         principal: owner of the uploads, for a client without sessions; else the session's principal counts.
-        is_bearer: the link is valid whether or not the session is alive: whoever holds it may upload, and use the file.
+        is_bearer: the link is valid whether or not the session is alive; any client that has it may upload, and use
+            the file.
     """
 
     server: str

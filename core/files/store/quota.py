@@ -13,7 +13,7 @@ from .records import FileKind, StoredArtifact
 
 
 class Reservation:
-    """Room reserved for files that are not stored yet. Whoever holds it releases it, once.
+    """Room reserved for files that are not stored yet. Its owner releases it, once.
 
     Attributes:
         uploads, artifacts: number of files of each kind.

@@ -309,7 +309,7 @@ class FileStore:
         return entry.record
 
     def has(self, kind: FileKind, sid: str, id: str) -> bool:
-        """True if there is such a file, whoever owns it. Does not count as use."""
+        """True if there is such a file, of any owner. Does not count as use."""
         entry = self._quota.find(kind, sid, id)
         return entry is not None and not entry.is_over(self._context.now)
 

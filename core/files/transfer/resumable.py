@@ -442,7 +442,7 @@ class ResumableUploads:
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def close_session(self, sid: str) -> None:
-        """Ends the session's uploads, except those that are for whoever holds their link (`Grant.is_bearer`)."""
+        """Ends the session's uploads, except those that any client with their link may use (`Grant.is_bearer`)."""
         for upload in [upload for upload in self._uploads.values() if upload.sid == sid]:
             if not upload.permit.grant.is_bearer:
                 self._end(upload)
