@@ -23,8 +23,8 @@ from anyio import to_thread
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
 from ..core.base.storage import Serve
+from ..core.bulk import BulkEngine
 from ..core.downstream import event_store
-from ..core.engine import Engine
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.error_responses import page_answer
 from ..core.wire.http.routes import PageRoute, Refused
@@ -257,8 +257,8 @@ def _make_engine(
     restored: Restored,
     trace: Trace | None,
     unix_at_zero: float,
-) -> Engine:
-    make: Callable[..., Engine] = Engine
+) -> BulkEngine:
+    make: Callable[..., BulkEngine] = BulkEngine
     if trace is not None:
         from ..core.trace import Recorder  # late: its decoder takes time to build
 

@@ -1,8 +1,8 @@
 """The engine of a proxy for the Model Context Protocol, without IO.
 
-What an embedder needs can be imported from here: `Engine`, the `Plan`, the events that a driver reports, the effects
-that the engine orders, the storage orders and their answers, and `Recorder` with `replay`. A name is loaded when it is
-first asked for. Codecs and HTTP rules for drivers stand in `wire`; everything else is private.
+What an embedder needs can be imported from here: `Engine` or `BulkEngine`, the `Plan`, the events that a driver
+reports, the effects that the engine orders, the storage orders and their answers, and `Recorder` with `replay`. A name
+is loaded when it is first asked for. Codecs and HTTP rules for drivers stand in `wire`; everything else is private.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .base.revisions import Era as Era
     from .base.storage import *
     from .base.timers import Deadline as Deadline
+    from .bulk import BulkEngine as BulkEngine
     from .engine import Engine as Engine
     from .files.store.records import FileEnds as FileEnds
     from .files.store.records import FileStatus as FileStatus
@@ -60,6 +61,7 @@ _NAMES: Final = {
         "Sweep UploadManifest"
     ),
     "base.timers": "Deadline",
+    "bulk": "BulkEngine",
     "engine": "Engine",
     "files.store.records": "FileEnds FileStatus StoredArtifact StoredUpload",
     "status": "Command Status",

@@ -8,10 +8,12 @@ from collections import Counter
 import msgspec
 
 from .base.revisions import Era
-from .routing.router import Router
+from .routing.links import Links
+from .state.context import Context
 from .state.exchange import Exchange
 from .state.link import Link
 from .state.upstream_session import UpstreamSessionState
+from .upstream.handshake import Handshaker
 
 
 class Command(enum.Enum):
@@ -59,22 +61,22 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ready_at: float | None
 
 
-def report(router: Router, sessions: Counter[str]) -> tuple[Status, ...]:
+def report(context: Context, handshaker: Handshaker, links: Links, sessions: Counter[str]) -> tuple[Status, ...]:
     """Returns the status of every server, in the order of the plan.
 
     Args:
         sessions: the number of client sessions of each server.
     """
-    links: dict[str, list[Link]] = {id: [] for id in router.handshaker.health}
-    for link in router.links.values():
-        links[link.plan.id].append(link)
-    return tuple(_status(router, id, links[id], sessions[id]) for id in links)
+    by_server: dict[str, list[Link]] = {id: [] for id in context.servers}
+    for link in links.links.values():
+        by_server[link.plan.id].append(link)
+    return tuple(_status(context, handshaker, id, by_server[id], sessions[id]) for id in by_server)
 
 
-def _status(router: Router, id: str, links: list[Link], sessions: int) -> Status:
-    health, warm_pool = router.handshaker.health[id], router.handshaker.warm_pool
+def _status(context: Context, handshaker: Handshaker, id: str, links: list[Link], sessions: int) -> Status:
+    health, warm_pool = handshaker.health[id], handshaker.warm_pool
     states = {link.upstream.state for link in links}
-    spoken = router.handshaker.server_eras[id].spoken
+    spoken = handshaker.server_eras[id].spoken
     now = {link.era for link in links if link.upstream.state is UpstreamSessionState.READY}
     known = next((link.upstream for link in reversed(links) if link.upstream.revision is not None), None)
     if UpstreamSessionState.READY in states:
@@ -89,7 +91,7 @@ def _status(router: Router, id: str, links: list[Link], sessions: int) -> Status
         state = "failed" if health.is_failing else "idle"
     return Status(
         id=id,
-        kind=router.kind_of(id),
+        kind=context.servers[id].kind.value,
         state=state,
         sessions=sessions,
         in_flight=sum(isinstance(entry, Exchange) for link in links for entry in link.pending.values()),

@@ -22,7 +22,7 @@ from .base.ids import ChannelId, Entropy
 from .base.limits import Limits
 from .base.plan import Plan
 from .base.storage import StorageAnswer
-from .engine import Engine
+from .bulk import BulkEngine
 from .files.store.records import StoredArtifact, StoredUpload
 from .status import Command
 from .tasks.record import StoredTask
@@ -89,7 +89,7 @@ INPUTS: Final[dict[str, Input]] = {
 """Every input that returns effects. `Recorder` writes by this table and `replay` reads by it."""
 
 
-class Recorder(Engine):
+class Recorder(BulkEngine):
     """An engine that writes a trace of itself.
 
     Args:
@@ -150,8 +150,8 @@ class Recorder(Engine):
 
 
 def _recorded(name: str, parameters: Input) -> Callable[..., list[Effect]]:
-    """The input of `Engine` of that name, which also writes a line."""
-    method: Callable[..., list[Effect]] = getattr(Engine, name)
+    """The input of `BulkEngine` of that name, which also writes a line."""
+    method: Callable[..., list[Effect]] = getattr(BulkEngine, name)
 
     def record(self: Recorder, *given: Any, **named: Any) -> list[Effect]:
         if self._is_within_input:  # an input may be made of others
@@ -199,7 +199,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
     Raises:
         ValueError: it is no trace: a line cannot be read, or the first is not `begin`.
     """
-    engine: Engine | None = None
+    engine: BulkEngine | None = None
     pool: list[bytes] = []
 
     def draw(size: int) -> bytes:
@@ -215,7 +215,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
             if line.plan is None:
                 raise ValueError(f"line {number} begins a trace without a plan")
             pool.extend(line.drawn)
-            engine = Engine(
+            engine = BulkEngine(
                 line.plan,
                 entropy=draw,
                 unix_at_zero=line.unix_at_zero,
@@ -237,7 +237,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
             yield Difference(number, bytes(line.effects), replayed)
 
 
-def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
+def _feed(engine: BulkEngine, line: Line, number: int) -> list[Effect]:
     if line.input == "new_channel":
         engine.new_channel()
         return []

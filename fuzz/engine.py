@@ -75,7 +75,7 @@ from isthmus.core.base.storage import (
     Survey,
     Surveyed,
 )
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.jsonrpc import envelope
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES
 from isthmus.core.routing import passthrough
@@ -251,7 +251,7 @@ class Delivered:
 
 class World:
     def __init__(self) -> None:
-        self.engine = Engine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=1e9, limits=LIMITS)
+        self.engine = BulkEngine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=1e9, limits=LIMITS)
         self.now = 0.0
         self.clients: list[Client] = []
         self.owners: dict[ChannelId, Client] = {}

@@ -15,7 +15,7 @@ from isthmus.core.base.effects import Send
 from isthmus.core.base.events import Cause, DownloadOpening, End
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Load, Loaded, Serve
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.files.store.handles import sign_download
 from isthmus.storage.memory import MemoryRecords
 
@@ -44,7 +44,7 @@ def check_start(kind: str, value: bytes) -> None:
     left = LOOP.run_until_complete(restore(records, now_unix=NOW_UNIX, upload_ttl_s=60.0))
     count = sum(map(len, left))
     assert count == (LOOP.run_until_complete(records.load(f"{kind}/{SID}")) is not None)
-    engine = Engine(
+    engine = BulkEngine(
         PLAN,
         entropy=random.Random(1).randbytes,
         unix_at_zero=NOW_UNIX,
@@ -67,7 +67,7 @@ def check_start(kind: str, value: bytes) -> None:
 
 def check_download(value: bytes) -> None:
     """Checks a record that is loaded because of a signed link to its artifact."""
-    engine = Engine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=NOW_UNIX)
+    engine = BulkEngine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=NOW_UNIX)
     query = sign_download(KEY, server="ops", sid=SID, artifact=AID, filename="a", expires_at_unix=int(NOW_UNIX) + 9)
     channel = engine.new_channel()
     (load,) = engine.receive_open(channel, DownloadOpening("ops", SID, AID, "a", query), 0.0)

@@ -35,7 +35,7 @@ from ...core.base.storage import (
     StorageOrder,
     Sweep,
 )
-from ...core.engine import Engine
+from ...core.bulk import BulkEngine
 from ...core.files.store.records import FileStatus
 from ...core.status import Command
 from ...core.tasks.record import TaskStatus
@@ -69,7 +69,7 @@ class Hub:
 
     def __init__(
         self,
-        make_engine: Callable[[float], Engine],
+        make_engine: Callable[[float], BulkEngine],
         plan: Plan,
         upstreams: Mapping[str, UpstreamAddress],
         workspaces: Workspaces,
@@ -96,12 +96,12 @@ class Hub:
         self._change: anyio.Event | None = None  # set once a task waits for a change
         self._now: Callable[[], float]
         self._unix_at_zero: float
-        self._engine: Engine
+        self._engine: BulkEngine
         self._tasks: TaskGroup
         self._servers: Upstreams
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> BulkEngine:
         return self._engine
 
     @property

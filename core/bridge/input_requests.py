@@ -17,7 +17,7 @@ import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.revisions import Features
-from ..jsonrpc.envelope import member_of, text_of
+from ..jsonrpc.envelope import Frame, member_of, text_of
 from ..jsonrpc.splice import build_object, insert_members, members, remove_members, set_member, take
 from .capabilities import declared, elicitation_mode
 from .elicitation import full_content, plain_form
@@ -43,6 +43,11 @@ REFUSALS: Final[dict[str, Answer]] = {
 }
 """Responses to a server whose client has not declared the capability: what that client would send itself."""
 
+NOT_ASKED: Final = msgspec.json.encode(
+    {"code": METHOD_NOT_FOUND, "message": "the client cannot be asked: it does not offer that"}
+)
+"""The error for a server whose question has no form that its client could be asked in."""
+
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
 _REQUEST_BOUND: Final = frozenset({"task", "elicitationId"})
@@ -60,6 +65,19 @@ class Question(msgspec.Struct, frozen=True):
 
 
 # --- Requests of a handshake-era server, for a stateless-era client -------------------------------------------------
+
+
+def fallback(method: str) -> Frame:
+    """Returns the answer that a server gets to a question that reaches no user: an elicitation is cancelled, as by a
+    user who closes the form, and any other question gets an error."""
+    kind, body = FALLBACKS.get(method, ("error", NOT_ASKED))
+    return Frame(result=body) if kind == "result" else Frame(error=body)
+
+
+def refusal_of(method: str) -> Frame:
+    """Returns the answer that a server gets if the client has not declared the capability that its question needs."""
+    _, error = REFUSALS[method]
+    return Frame(error=error)
 
 
 def embed(method: str, params: bytes | None, *, capabilities: bytes | None = None) -> bytes:

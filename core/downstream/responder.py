@@ -5,8 +5,7 @@ A server message for which no stream is open waits in the session, within bounds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import msgspec
 
@@ -18,104 +17,18 @@ from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Context
-from ..state.exchange import NO_TASK_OPTIONS, Exchange, ExchangeInput, Reply
+from ..state.exchange import Exchange, ExchangeInput, Reply
 from ..state.session import Held, PendingQuestion, Session, SessionState
 from ..state.stream import Stream
 from .event_streams import Streams
 
 
-class SessionRouter(Protocol):
-    """The routing of what sessions send to their servers."""
-
-    def begin(self, session: Session, initialize: bytes) -> None:
-        """Opens the link of a new session; `initialize` is the JSON of its params."""
-
-    def has_room(self, session: Session) -> bool:
-        """True if the server can take more from a client that cannot be paused."""
-
-    def begin_stateless(self, session: Session) -> None:
-        """Opens the link of a session whose client has none; the server is not dialled before it is needed."""
-
-    def request(self, session: Session, exchange: Exchange) -> None: ...
-
-    def expect_reply(self, session: Session, exchange: Exchange) -> None:
-        """Restarts the reply timeout of the server, after it waited for the client."""
-
-    def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
-        """Drops a request, and tells the server if it works on it.
-
-        Args:
-            params: those of the client's `notifications/cancelled`, an object with each member once.
-            headers: those of the client's request that caused the message, or the session's latest; so in all methods
-                here.
-        """
-
-    def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None: ...
-
-    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None:
-        """Sends the response to a server request."""
-
-    def end(self, session: Session, questions: list[PendingQuestion]) -> None:
-        """Ends the link of a session that is over; `questions` are the server requests that it has not answered."""
-
-
-class StatelessReplies(Protocol):
-    """Responses, server requests and notifications for clients without sessions."""
-
-    def holds(self, session: Session) -> bool: ...
-
-    def keeps(self, session: Session, exchange: Exchange, message: bytes) -> bool: ...
-
-    def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes: ...
-
-    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None: ...
-
-    def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
-
-    def ask(
-        self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None
-    ) -> None: ...
-
-    def cancel_question(self, session: Session, number: int) -> None: ...
-
-    def cancel(self, session: Session, exchange: Exchange) -> None: ...
-
-
-class Tasks(Protocol):
-    """Calls that became tasks, for which no request of a client waits."""
-
-    def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Takes the response to a call that was to become a task, and did not."""
-
-    def receive_settled(self, session: Session, exchange: Exchange, message: bytes | None) -> None: ...
-
-    def receive_progress(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
-
-    def release(self, session: Session, exchange: Exchange) -> None:
-        """Drops what is kept for a request that is over."""
-
-
-class TaskQuestions(Protocol):
-    """Server requests in the course of such calls."""
-
-    def receive_settled_question(self, exchange: Exchange, number: int) -> None: ...
-
-    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, exchange: Exchange) -> None: ...
-
-    def withdraw(self, session: Session, number: int) -> bool: ...
-
-
 class Responder:
     """Sends responses and server messages to the clients of all sessions."""
 
-    def __init__(self, context: Context, streams: Streams, stateless_responder: StatelessReplies) -> None:
-        self.up: SessionRouter
-        self.over: Callable[[Session], None]
-        self.tasks: Tasks
-        self.task_questions: TaskQuestions
+    def __init__(self, context: Context, streams: Streams) -> None:
         self._context = context
         self._streams = streams
-        self._stateless_responder = stateless_responder
 
     def touch(self, session: Session) -> None:
         """Restarts the idle time of a session."""
@@ -124,20 +37,20 @@ class Responder:
 
     def keeps(self, session: Session) -> bool:
         """True if something is kept for the session that its client may fetch later."""
-        return session.is_stateless and self._stateless_responder.holds(session)
+        return session.replies is not None and session.replies.holds(session)
 
     # --- Responses ----------------------------------------------------------------------------------------------
 
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Gives an exchange its one response."""
-        if exchange.task_options.is_asked and exchange.task is None:
-            self.tasks.receive_answer(session, exchange, message)
+        if exchange.keeper is not None:
+            exchange.keeper.receive_answer(session, exchange, message)
         exchange.step(ExchangeInput.ANSWER)
         self._settle(session, exchange, message)
 
     def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         """Answers with an error of the proxy's own, and cancels the request at the server if it works on it."""
-        self.up.withdraw(session, exchange, None, session.headers)
+        session.router.withdraw(session, exchange, None, session.headers)
         exchange.is_native = True  # the error needs no translation to the client's era
         self.answer(session, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
 
@@ -148,9 +61,9 @@ class Responder:
         A stream that has sent an event id gets an error in its place: if it only ended, its client would come back for
         the rest.
         """
-        if session.is_stateless:
-            self._stateless_responder.cancel(session, exchange)
-        self.up.withdraw(session, exchange, params, headers)
+        if session.replies is not None:
+            session.replies.cancel(session, exchange)
+        session.router.withdraw(session, exchange, params, headers)
         exchange.step(ExchangeInput.CANCEL)
         message = None
         if exchange.reply.stream.number is not None and exchange.reply.ends_channel:
@@ -172,26 +85,20 @@ class Responder:
     def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         del session.exchanges[exchange.key]
         self.touch(session)
-        if exchange.task is not None:
-            self._settle_task(session, exchange, message)
-            return
-        if exchange.task_options is not NO_TASK_OPTIONS or exchange.awaits is not None:
-            self.tasks.release(session, exchange)
-        if session.affinity is None:
-            self.close(session, exchange.reply, message)
-            return
-        if message is None or not self._stateless_responder.keeps(session, exchange, message):
-            shown = None if message is None else self._stateless_responder.shown(session, exchange, message)
-            self.close_reply(session, exchange, shown)
-        self.over(session)
-
-    def _settle_task(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
-        if not session.is_stateless:
-            self.tasks.receive_settled(session, exchange, message)
-            return
-        shown = None if message is None else self._stateless_responder.shown(session, exchange, message)
-        self.tasks.receive_settled(session, exchange, shown)
-        self.over(session)
+        keeper, replies = exchange.keeper, session.replies
+        if keeper is not None and exchange.task is not None:
+            shown = message if message is None or replies is None else replies.shown(session, exchange, message)
+            keeper.receive_settled(session, exchange, shown)
+        else:
+            if keeper is not None:
+                keeper.release(session, exchange)
+            if replies is None:
+                self.close(session, exchange.reply, message)
+            elif message is None or not replies.keeps(session, exchange, message):
+                shown = None if message is None else replies.shown(session, exchange, message)
+                self.close(session, exchange.reply, shown)
+        if replies is not None:
+            replies.receive_settled(session)
 
     def can_pass(self, exchange: Exchange) -> bool:
         """True if the response may be passed on as bytes that are not decoded.
@@ -207,9 +114,7 @@ class Responder:
             and reply.status == 200
             and reply.session is None
             and reply.stream.number is None
-            and exchange.task is None
-            and exchange.task_options is NO_TASK_OPTIONS
-            and exchange.awaits is None
+            and exchange.keeper is None
             and self._context.is_open(reply.stream.channel)
         )
 
@@ -242,10 +147,6 @@ class Responder:
         """Answers a request that has no exchange."""
         assert reply.stream.channel is not None
         self._context.send(reply.stream.channel, message, is_last=reply.ends_channel, status=reply.status)
-
-    def close_reply(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
-        """Ends the request with a response, or without one."""
-        self.close(session, exchange.reply, message)
 
     def close(self, session: Session, reply: Reply, message: bytes | None) -> None:
         """Ends one request of a reply, with a response or without one. The reply to a batch is sent with its last
@@ -288,8 +189,8 @@ class Responder:
         """
         if about:
             session.held = type(session.held)(held for held in session.held if held.about != about)
-        if session.is_stateless:
-            self._stateless_responder.deliver(session, method, message, related)
+        if session.replies is not None:
+            session.replies.deliver(session, method, message, related)
             return
         stream = self._stream_for(session, method, related)
         if stream is not None:
@@ -297,13 +198,18 @@ class Responder:
         else:
             self._hold(session, Held(message, method, None, about))
 
+    def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Sends a notification on the stream of a request, or drops it."""
+        if exchange.reply.can_stream:
+            self._streams.put(session, exchange.reply.stream, message)
+
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Sends progress of a request on that request's own stream, or drops it; progress of a task may go on other
         streams."""
-        if exchange.task is not None:
-            self.tasks.receive_progress(session, exchange, message)
-        elif session.is_stateless:
-            self._stateless_responder.tell_progress(session, exchange, message)
+        if exchange.task is not None and exchange.keeper is not None:
+            exchange.keeper.receive_progress(session, exchange, message)
+        elif session.replies is not None:
+            session.replies.tell_progress(session, exchange, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
 
@@ -331,11 +237,11 @@ class Responder:
 
     def ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
         """Sends the client a server request, under an id of ours."""
-        if related is not None and related.task is not None:
-            self.task_questions.ask(session, question, params, related)
+        if related is not None and related.task is not None and related.keeper is not None:
+            related.keeper.ask(session, question, params, related)
             return
-        if session.is_stateless:
-            self._stateless_responder.ask(session, question, params, related)
+        if session.replies is not None:
+            session.replies.ask(session, question, params, related)
             return
         number = session.record_question(question)
         id_raw = b"%d" % number
@@ -414,8 +320,8 @@ class Responder:
         question = session.questions.pop(number, None)
         self._context.timers.cancel(("ask", (session.sid, number)))
         self._unhold(session, number)
-        if question is not None and question.of_task is not None:
-            self.task_questions.receive_settled_question(question.of_task, number)
+        if question is not None and question.of_task is not None and question.of_task.keeper is not None:
+            question.of_task.keeper.receive_settled_question(question.of_task, number)
         return question
 
     def _unhold(self, session: Session, number: int) -> None:
@@ -437,11 +343,13 @@ class Responder:
         Args:
             params: those of the server's `notifications/cancelled`, an object with each member once.
         """
-        if session.is_stateless:
-            if not self.task_questions.withdraw(session, number):
-                self._stateless_responder.cancel_question(session, number)
+        question = session.questions.get(number)
+        if session.replies is not None and (question is None or question.of_task is None):
+            session.replies.cancel_question(session, number)
             return
-        question = self._drop_question(session, number)
+        self._drop_question(session, number)
+        if session.replies is not None:
+            return  # the client sees the questions of a task in the task
         if question is None or question.stream is None:
             return
         params = set_member(params or b"{}", "requestId", b"%d" % number)
@@ -464,7 +372,7 @@ class Responder:
 
     def _refuse_question(self, session: Session, question: PendingQuestion, code: int, text: str) -> None:
         error = msgspec.json.encode({"code": code, "message": text})
-        self.up.reply(session, question, Frame(error=error), session.headers)
+        session.router.reply(session, question, Frame(error=error), session.headers)
 
     def _stream_for(self, session: Session, method: str, related: Exchange | None) -> Stream | None:
         """Returns the stream for a server message; None if the client has none open.

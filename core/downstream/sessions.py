@@ -6,7 +6,7 @@ The rules of each transport are in `streamable_http` and `pipes`. Responses and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..base.errors import INVALID_REQUEST, OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
@@ -17,6 +17,7 @@ from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
+from ..state.ports import SessionRouter, StatelessReplies
 from ..state.session import Affinities, Session, SessionInput, SessionState
 from ..state.stream import Stream
 from .event_streams import Streams
@@ -38,16 +39,10 @@ class Sessions:
 
     Attributes:
         sessions: the sessions by `Session.id`, the secret of their clients.
-        forget: called with each session that is about to end.
-        end_tasks: called before that, to end the session's tasks.
-        receives: returns whether files are being uploaded for the session of that public name.
     """
 
     def __init__(self, context: Context, responder: Responder, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
-        self.forget: Callable[[Session], None]
-        self.end_tasks: Callable[[Session], None]
-        self.receives: Callable[[str], bool]
         self._by_sid: dict[str, Session] = {}
         self._context = context
         self._responder = responder
@@ -59,6 +54,15 @@ class Sessions:
     def has_workspace(self, workspace: str) -> bool:
         """True if a session has that workspace. All sessions are searched."""
         return any(session.workspace == workspace for session in self.sessions.values())
+
+    def while_open(self, handle: Callable[[Session, Any], None]) -> Callable[[str, Any], None]:
+        """Returns a timer handler that calls `handle` with the session, and does nothing once that is over."""
+
+        def handle_if_open(sid: str, key: Any) -> None:
+            if (session := self._by_sid.get(sid)) is not None:
+                handle(session, key)
+
+        return handle_if_open
 
     # --- Messages -----------------------------------------------------------------------------------------------
 
@@ -179,7 +183,7 @@ class Sessions:
             except RemoteProtocolError as error:
                 self._responder.fail(session, exchange, error.rpc_code, error.message)
                 return
-            self._responder.up.request(session, exchange)
+            session.router.request(session, exchange)
 
     def _receive_notification(self, session: Session, frame: Frame, headers: Headers) -> None:
         assert frame.method is not None
@@ -188,7 +192,7 @@ class Sessions:
         elif frame.method == "notifications/cancelled":
             self._receive_cancel(session, frame.params, headers)
         else:
-            self._responder.up.notify(session, frame.method, frame.params, headers)
+            session.router.notify(session, frame.method, frame.params, headers)
 
     def _receive_cancel(self, session: Session, params: bytes | None, headers: Headers) -> None:
         """Cancels a request.
@@ -211,7 +215,7 @@ class Sessions:
         request."""
         question = self._responder.take_question(session, frame.id_raw)
         if question is not None:
-            self._responder.up.reply(session, question, frame, headers)
+            session.router.reply(session, question, frame, headers)
 
     # --- Sessions -----------------------------------------------------------------------------------------------
 
@@ -233,9 +237,10 @@ class Sessions:
         *,
         is_pipe: bool,
         headers: Headers,
+        router: SessionRouter,
     ) -> Session:
         """Opens a session for a client's `initialize`, which came with `headers`."""
-        session = self._new_session(opening, pipe=channel if is_pipe else None)
+        session = self._new_session(opening, router, pipe=channel if is_pipe else None)
         session.receive_headers(opening.headers)
         session.receive_headers(headers)
         session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
@@ -260,7 +265,13 @@ class Sessions:
         return None if sid in self._by_sid else sid
 
     def _new_session(
-        self, opening: PostOpening | PipeOpening | EventPipeOpening, *, pipe: ChannelId | None, sid: str | None = None
+        self,
+        opening: PostOpening | PipeOpening | EventPipeOpening,
+        router: SessionRouter,
+        *,
+        pipe: ChannelId | None,
+        sid: str | None = None,
+        replies: StatelessReplies | None = None,
     ) -> Session:
         session = Session(
             id=self._context.mint(),
@@ -270,6 +281,8 @@ class Sessions:
             principal=opening.principal,
             pipe=pipe,
             base_url=opening.base_url,
+            router=router,
+            replies=replies,
         )
         self.sessions[session.id] = session
         self._by_sid[session.sid] = session
@@ -280,13 +293,19 @@ class Sessions:
         assert exchange is not None
         session.opener = exchange
         session.exchanges[key] = exchange
-        self._responder.up.begin(session, frame.params or b"{}")
+        session.router.begin(session, frame.params or b"{}")
 
     def open_stateless(
-        self, opening: PostOpening | PipeOpening | EventPipeOpening, affinity: Affinities, request: RequestMeta
+        self,
+        opening: PostOpening | PipeOpening | EventPipeOpening,
+        affinity: Affinities,
+        request: RequestMeta,
+        *,
+        router: SessionRouter,
+        replies: StatelessReplies,
     ) -> Session:
         """Opens a session for requests of a client without sessions."""
-        session = self._new_session(opening, pipe=None, sid=self._lasting_sid(affinity))
+        session = self._new_session(opening, router, pipe=None, sid=self._lasting_sid(affinity), replies=replies)
         session.affinity, session.is_stateless = affinity, True
         session.client = request
         session.features = MODERN[LATEST_MODERN]
@@ -330,8 +349,9 @@ class Sessions:
         """
         if session.state is SessionState.CLOSED:
             return
-        self.end_tasks(session)
-        self.forget(session)
+        session.router.close_session(session)
+        if session.replies is not None:
+            session.replies.close_session(session)
         for exchange in list(session.exchanges.values()):
             if cut_off_code is None:
                 self._responder.fail(session, exchange, INVALID_REQUEST, why)
@@ -355,11 +375,11 @@ class Sessions:
         del self.sessions[session.id]
         del self._by_sid[session.sid]
         self._context.timers.cancel(("idle", session.sid))
-        self._responder.up.end(session, questions)
+        session.router.end(session, questions)
 
     def handle_idle(self, sid: str) -> None:
         session = self._by_sid[sid]
-        if session.is_busy or self._responder.keeps(session) or self.receives(sid):
+        if session.is_busy or self._responder.keeps(session) or session.router.is_used(session):
             self._responder.touch(session)
         else:
             self._context.note("info", "session ended: idle", session.server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..base.errors import LocalProtocolError
 from ..base.events import EventPipeOpening, MessageOpening, PipeOpening, PostOpening
 from ..base.ids import ChannelId
 from ..state.context import ChannelRole
@@ -75,3 +76,8 @@ class RefusedRole(ChannelRole):
     """A channel that was answered at once, and handles nothing more."""
 
     __slots__ = ()
+
+
+def unknown_server(server: str) -> LocalProtocolError:
+    """Returns the error of an opening that names no server of the plan."""
+    return LocalProtocolError(f"there is no server {server!r} in the plan")

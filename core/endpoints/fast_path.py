@@ -15,21 +15,20 @@ from ..base.errors import RemoteProtocolError
 from ..base.events import Cause, Connected, End, PostOpening
 from ..base.ids import ChannelId
 from ..bridge.content import TRACE
-from ..downstream.event_streams import Streams
-from ..downstream.responder import Responder
-from ..downstream.sessions import Sessions
+from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import compact_members
 from ..routing.fast_path_rules import METHODS
 from ..routing.router import Router
 from ..state.context import Context
-from ..state.exchange import NO_TASK_OPTIONS, Exchange, ExchangeInput, ExchangeKey, Reply
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, Reply
 from ..state.link import Link, StatelessParams, TranslatedParams
 from ..state.session import Session, SessionState
 from ..state.stream import Stream
 from ..state.upstream_channels import DuplexRole, UpstreamPostRole
 from ..state.upstream_session import UpstreamSessionState
+from ..upstream.upstream import Upstream
 from ..wire.http.mcp_headers import named
 from .channels import PostRole
 from .known_clients import KnownClient, KnownClients
@@ -48,20 +47,19 @@ class FastPath:
     def __init__(
         self,
         context: Context,
-        sessions: Sessions,
-        responder: Responder,
-        streams: Streams,
-        known: KnownClients,
+        downstream: Downstream,
+        upstream: Upstream,
         router: Router,
+        known: KnownClients | None,
     ) -> None:
         self._context = context
-        self._sessions = sessions.sessions
-        self._responder = responder
-        self._streams = streams
+        self._sessions = downstream.sessions.sessions
+        self._responder = downstream.responder
+        self._streams = downstream.streams
         self._known = known
-        self._writer = router.writer
-        self._links = router.by_sid
-        self._health = router.handshaker.health
+        self._writer = upstream.writer
+        self._links = router.links.by_sid
+        self._health = upstream.handshaker.health
         self._passing = router.passthrough
 
     # --- Up ---------------------------------------------------------------------------------------------------------
@@ -100,7 +98,7 @@ class FastPath:
 
     def _receive_stateless(self, role: PostRole, channel: ChannelId, frame: Frame, params: bytes) -> bool:
         opening = role.opening
-        known, said = self._look_at(opening, frame, params)
+        known, said = (None, None) if self._known is None else self._look_at(self._known, opening, frame, params)
         if known is None or said is None:
             return False
         session = known.session
@@ -118,19 +116,19 @@ class FastPath:
         return True
 
     def _look_at(
-        self, opening: PostOpening, frame: Frame, params: bytes
+        self, clients: KnownClients, opening: PostOpening, frame: Frame, params: bytes
     ) -> tuple[KnownClient, StatelessParams] | tuple[None, None]:
         """Returns the known client that sent a request, and its parsed params; (None, None) if the client is not known,
         the request is unusual, or its headers do not agree with it."""
         spans = None if _goes_on(params) else compact_members(params)
         if spans is None or "_meta" not in spans:
             return None, None
-        known = self._known.find(opening, params[spans["_meta"]])
+        known = clients.find(opening, params[spans["_meta"]])
         if known is None or opening.revision != known.request.revision:
             return None, None
         assert frame.method is not None
         what = named(frame.method, params, spans)
-        if what is None or opening.mirrored != what.headers or self._known.has_mirrors(known, what.name):
+        if what is None or opening.mirrored != what.headers or clients.has_mirrors(known, what.name):
             return None, None
         return known, StatelessParams(params, spans, what, known.rest)
 
@@ -277,10 +275,8 @@ def _may_come_down(link: Link, exchange: Exchange) -> bool:
         and exchange.suspended_call is None
         and exchange.lacking is None
         and exchange.round is None
-        and exchange.task is None
+        and exchange.keeper is None
         and exchange.upstream_task is None
-        and exchange.awaits is None
-        and exchange.task_options is NO_TASK_OPTIONS
         and not exchange.is_augmented
     )
 

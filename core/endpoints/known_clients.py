@@ -9,19 +9,22 @@ long as the session exists, the server's era is unchanged and no deferred questi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.revisions import Era
 from ..bridge import request_meta, task_support
 from ..bridge.request_meta import RequestMeta
-from ..input_required.deferred_questions import DeferredQuestions
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, remove_members
 from ..state.context import Context
-from ..state.session import Affinities, Audience, Session
+from ..state.session import Audience, Session
 from ..upstream.era_detection import ServerEra
 from ..wire.http.param_headers import Mirror
+from .affinity_table import AffinityTable
+
+if TYPE_CHECKING:
+    from ..input_required.deferred_questions import DeferredQuestions
 
 KNOWN_CLIENTS_MAX: Final = 256
 """Clients that are remembered, about a KiB each. Clients of one kind, with the same headers, count as one."""
@@ -60,7 +63,7 @@ class KnownClients:
         server_eras: Mapping[str, ServerEra],
         mirrors: Mapping[Audience, Mapping[str, tuple[Mirror, ...]]],
         deferred_questions: DeferredQuestions,
-        by_affinity: Mapping[Affinities, Session],
+        by_affinity: AffinityTable,
     ) -> None:
         self._context = context
         self._server_eras = server_eras
@@ -94,7 +97,7 @@ class KnownClients:
         if known is None:
             return None
         session, affinity = known.session, known.session.affinity
-        if affinity is None or self._by_affinity.get(affinity) is not session:
+        if affinity is None or not self._by_affinity.is_current(session):
             del self._known[key]
             return None
         if self.says_all(opening.server) == bool(affinity.fingerprint) or self._deferring.is_asking(session):

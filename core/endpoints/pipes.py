@@ -9,32 +9,47 @@ Source: 2024-11-05 basic/transports, "stdio" and "HTTP with SSE".
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, RemoteProtocolError
-from ..base.events import EventPipeOpening, Headers, MessageOpening, PipeOpening
+from ..base.events import Cause, EventPipeOpening, Headers, MessageOpening, PipeOpening
 from ..base.ids import ChannelId
 from ..bridge.request_meta import revision_of
-from ..downstream.responder import Responder
-from ..downstream.sessions import Body, Sessions
+from ..downstream.downstream import Downstream
+from ..downstream.sessions import Body
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import ExchangeKey, Reply
+from ..state.feature import ChannelHandler
+from ..state.ports import SessionRouter
 from ..state.session import SessionState
 from ..state.stream import Stream
-from .channels import MessageRole, PipeRole, RefusedRole
-from .stateless import Stateless
+from ..wire.websocket import GOING_AWAY
+from .channels import MessageRole, PipeRole, RefusedRole, unknown_server
+from .revisions import unsupported
 from .streamable_http import NO_ROOM, is_work_for_server
 
+if TYPE_CHECKING:
+    from .stateless import Stateless
 
-class Pipes:
-    """The clients on two-way streams."""
 
-    def __init__(self, context: Context, responder: Responder, sessions: Sessions, stateless: Stateless) -> None:
+class Pipes(ChannelHandler):
+    """The clients on two-way streams.
+
+    Args:
+        stateless: handles requests of clients without sessions; None: they are refused.
+    """
+
+    def __init__(
+        self, context: Context, downstream: Downstream, router: SessionRouter, stateless: Stateless | None
+    ) -> None:
         self._context = context
-        self._responder = responder
-        self._sessions = sessions
+        self._responder = downstream.responder
+        self._sessions = downstream.sessions
+        self._router = router
         self._stateless = stateless
         self._by_token: dict[str, ChannelId] = {}
 
@@ -42,11 +57,13 @@ class Pipes:
 
     def open_pipe(self, channel: ChannelId, opening: PipeOpening) -> None:
         """Handles a new two-way stream."""
+        self._check_server(opening.server)
         self._context.register(channel, PipeRole(opening))
 
     def open_event_pipe(self, channel: ChannelId, opening: EventPipeOpening) -> None:
         """Handles a new event pipe: sends the address for the client's messages, and waits for `initialize` for at most
         `Limits.greeting_timeout_s`."""
+        self._check_server(opening.server)
         token = self._context.mint()
         self._context.register(channel, PipeRole(opening, token))
         self._by_token[token] = channel
@@ -60,6 +77,7 @@ class Pipes:
     def open_message(self, channel: ChannelId, opening: MessageOpening) -> None:
         """Handles a new POST for an event pipe. An unknown pipe is refused with 404; another client's pipe is answered
         exactly as an unknown one."""
+        self._check_server(opening.server)
         pipe = self._by_token.get(opening.token)
         role = None if pipe is None else self._context.role_of(pipe)
         if pipe is not None and isinstance(role, PipeRole) and self._context.is_open(pipe):
@@ -69,14 +87,23 @@ class Pipes:
         self._context.register(channel, RefusedRole())
         self._refuse(channel, 404, INVALID_REQUEST, "Session not found: its event stream has ended, or never was")
 
-    def receive_close(self, role: PipeRole, channel: ChannelId) -> None:
+    def receive_close(self, role: PipeRole, channel: ChannelId, cause: Cause) -> None:
         """Handles the end of a pipe: its session ends with it."""
         if role.token is not None:
             del self._by_token[role.token]
             self._context.timers.cancel(("greeting", channel))
         if role.session is not None:
             self._sessions.close_session(role.session, "client hung up")
-        self._stateless.close_pipe(channel, role.pipe_requests)
+        if self._stateless is not None:
+            self._stateless.close_pipe(channel, role.pipe_requests)
+
+    def stop(self, role: PipeRole, channel: ChannelId) -> None:
+        """Closes a pipe as the proxy is shutting down."""
+        self._context.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
+
+    def _check_server(self, server: str) -> None:
+        if server not in self._context.servers:
+            raise unknown_server(server)
 
     def handle_greeting(self, channel: ChannelId) -> None:
         """Closes an event pipe on which `initialize` did not come in time."""
@@ -121,9 +148,9 @@ class Pipes:
         if is_answered and self._context.unsent_bytes(channel) > self._context.limits.outbox_max_bytes:
             return False
         session = pipe.session
-        return session is None or not any(is_work_for_server(f) for f in frames) or self._responder.up.has_room(session)
+        return session is None or not any(is_work_for_server(f) for f in frames) or self._router.has_room(session)
 
-    def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
+    def receive_message(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
         """Handles one line of a pipe, or one message of a socket."""
         parsed = self._sessions.read(channel, message, is_pipe=True)
         if parsed is not None:
@@ -166,7 +193,8 @@ class Pipes:
             if frame.method is None:
                 return False
             if frame.is_notification:
-                if frame.method == "notifications/cancelled" and self._is_of_request(role, frame):
+                is_cancel = frame.method == "notifications/cancelled" and self._is_of_request(role, frame)
+                if is_cancel and self._stateless is not None:
                     self._stateless.receive_cancel(role.pipe_requests, frame, headers)
                     return True
                 return revision_of(frame.params) is not None
@@ -183,6 +211,8 @@ class Pipes:
         if role.token is not None:
             self._expect_greeting(channel)
         try:
+            if self._stateless is None:
+                raise unsupported(revision_of(frame.params) or "")
             self._stateless.receive_request(role.opening, key, frame, reply, headers, pipe_requests=role.pipe_requests)
         except RemoteProtocolError as error:
             message = envelope.encode_error(frame.id_raw, error.rpc_code, error.message, error.data)
@@ -206,7 +236,7 @@ class Pipes:
         if session is not None and question is not None:
             text = f"the client's answer could not be read: {error.message}"
             message = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
-            self._responder.up.reply(session, question, Frame(error=message), headers)
+            self._router.reply(session, question, Frame(error=message), headers)
 
     def _open_session(self, role: PipeRole, channel: ChannelId, frame: Frame, headers: Headers) -> None:
         role.last_ordinal += 1
@@ -224,7 +254,7 @@ class Pipes:
             if role.token is not None:
                 self._expect_greeting(channel)
             role.session = self._sessions.open_session(
-                role.opening, channel, role.last_ordinal, frame, is_pipe=True, headers=headers
+                role.opening, channel, role.last_ordinal, frame, is_pipe=True, headers=headers, router=self._router
             )
 
     def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:

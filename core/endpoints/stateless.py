@@ -11,34 +11,38 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from ..base.errors import METHOD_NOT_FOUND, OVERLOADED, UNSUPPORTED_VERSION, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.errors import METHOD_NOT_FOUND, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.ids import ChannelId
 from ..base.methods import MAY_ASK
 from ..base.plan import Affinity
-from ..base.revisions import MODERN, Era, is_known_modern
+from ..base.revisions import Era
 from ..bridge import input_requests, request_meta
 from ..bridge.capabilities import fingerprint
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
 from ..bridge.request_meta import RequestMeta
-from ..bridge.request_state import Claims, ClaimsKind, InvalidRequestState, RequestStateSigner, is_ours
+from ..bridge.request_state import Claims, ClaimsKind, InvalidRequestState, is_ours
 from ..bridge.results import named
-from ..downstream.responder import Responder
-from ..downstream.sessions import Sessions
-from ..input_required.replay import Replays, answers
+from ..downstream.downstream import Downstream
+from ..input_required.questions import Questions
+from ..input_required.replay import answers
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import remove_members
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
-from ..state.session import Affinities, Audience, Session
-from ..upstream.era_detection import ServerEra
+from ..state.ports import SessionRouter
+from ..state.session import Affinities, Session
+from ..subscriptions.subscriptions import Subscriptions
+from ..upstream.upstream import Upstream
 from ..wire.http.param_headers import Mirror
+from .affinity_table import AffinityTable, merged_affinity
 from .known_clients import KnownClients, audience_of
 from .pipe_requests import PipeRequests
+from .revisions import read_request
 from .stateless_responder import StatelessResponder
 
 REMOVED: Final = frozenset(
@@ -58,47 +62,37 @@ RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """Members of a request's params that only a retry has, which carries answers."""
 
 
-class TaskHangUps(Protocol):
-    """The handler of hang-ups on calls that have become tasks."""
-
-    def hang_up(self, session: Session, exchange: Exchange, reply: Reply) -> None:
-        """Handles the loss of the connection on which the client waits for the task's handle."""
-
-
 class Stateless:
     """All requests of clients without sessions.
 
     Attributes:
-        tasks: handles hang-ups on calls that have become tasks.
         known: the clients that have sent requests before.
     """
 
     def __init__(
         self,
         context: Context,
-        responder: Responder,
-        sessions: Sessions,
-        stateless_responder: StatelessResponder,
-        signer: RequestStateSigner,
-        server_eras: dict[str, ServerEra],
-        mirrors: Mapping[Audience, Mapping[str, tuple[Mirror, ...]]],
-        replays: Replays,
+        downstream: Downstream,
+        upstream: Upstream,
+        subscriptions: Subscriptions,
+        questions: Questions,
+        router: SessionRouter,
     ) -> None:
         self._context = context
-        self._responder = responder
-        self._sessions = sessions
-        self._suspended_calls = stateless_responder.suspended_calls
-        self._stateless_responder = stateless_responder
-        self._visits = stateless_responder.url_elicitation
-        self._deferring = stateless_responder.deferred_questions
-        self._signer = signer
-        self._server_eras = server_eras
-        self._mirrors = mirrors
-        self._replays = replays
-        self.tasks: TaskHangUps
-        self._by_affinity: dict[Affinities, Session] = {}
+        self._responder = downstream.responder
+        self._sessions = downstream.sessions
+        self._router = router
+        self._signer = questions.signer
+        self._replays = questions.replays
+        self._suspended_calls = questions.suspended_calls
+        self._url_elicitation = questions.url_elicitation
+        self._deferred_questions = questions.deferred_questions
+        self._server_eras = upstream.handshaker.server_eras
+        self._mirrors = upstream.tool_discovery.advertised
+        self._by_affinity = by_affinity = AffinityTable()
+        self._replies = StatelessResponder(context, downstream, subscriptions.client_listens, questions, by_affinity)
         self.known = KnownClients(
-            context, server_eras, mirrors, stateless_responder.deferred_questions, self._by_affinity
+            context, self._server_eras, self._mirrors, questions.deferred_questions, self._by_affinity
         )
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -147,7 +141,7 @@ class Stateless:
         if claims is not None and claims.kind is ClaimsKind.PARK:
             found = self._suspended_calls.find(claims)
             if found is None and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
-                session = self._by_affinity.get(self._affinity_of(opening, key, request))
+                session = self._find_session(self._affinity_of(opening, key, request), opening.server)
                 self._answer_lost(frame, reply, None if session is None else session.greeting)
                 return None
         else:
@@ -228,10 +222,10 @@ class Stateless:
             raise
         self._responder.touch(session)
         if outcome is not None:
-            self._stateless_responder.answer_request(session, exchange, outcome)
-            self.receive_settled(session)
+            self._replies.answer_request(session, exchange, outcome)
+            self._replies.receive_settled(session)
             return
-        self._responder.up.expect_reply(session, exchange)
+        session.router.expect_reply(session, exchange)
         self._suspended_calls.go_on(session, exchange)
 
     def _begin(
@@ -263,7 +257,7 @@ class Stateless:
         if session.in_flight >= limit:
             text = f"{limit} requests are open, the most a client may have"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
-        if isinstance(opening, PostOpening) and not self._responder.up.has_room(session):
+        if isinstance(opening, PostOpening) and not session.router.has_room(session):
             text = "too much was sent that is not taken yet: wait, and try again"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
         exchange = Exchange(
@@ -287,7 +281,7 @@ class Stateless:
             self._send_on(session, exchange, claims, responses)
         except RemoteProtocolError:  # refused: the exchange must leave no trace
             session.exchanges.pop(key, None)
-            self.receive_settled(session)
+            self._replies.receive_settled(session)
             raise
         if isinstance(opening, PostOpening) and claims is None:
             self.known.add(opening, session, request, frame.params)
@@ -297,13 +291,13 @@ class Stateless:
         self, session: Session, exchange: Exchange, claims: Claims | None, responses: Mapping[str, bytes]
     ) -> None:
         if claims is not None and claims.kind is ClaimsKind.URL:
-            self._visits.resume(session, exchange, claims, responses)
+            self._url_elicitation.resume(session, exchange, claims, responses)
             return
         if claims is not None and claims.kind is ClaimsKind.DEFER:
-            self._deferring.resume(session, claims, responses)
-        elif self._deferring.ask_first(session, exchange):
+            self._deferred_questions.resume(session, claims, responses)
+        elif self._deferred_questions.ask_first(session, exchange):
             return
-        self._responder.up.request(session, exchange)
+        session.router.request(session, exchange)
 
     def mirrors_for(self, opening: PostOpening, frame: Frame) -> Sequence[Mirror] | None:
         """Returns the arguments of the called tool that must be repeated in headers; None if the client was not told of
@@ -321,8 +315,8 @@ class Stateless:
         if exchange.reply is reply and not exchange.is_over:
             reason = b'{"requestId":0,"reason":"the client closed the stream"}'
             self._responder.cancel(session, exchange, reason, session.headers)
-        elif exchange.task is not None:
-            self.tasks.hang_up(session, exchange, reply)
+        elif exchange.keeper is not None:
+            exchange.keeper.hang_up(session, exchange, reply)
 
     def receive_cancel(self, pipe_requests: PipeRequests, frame: Frame, headers: Headers) -> None:
         """Handles `notifications/cancelled` on a pipe. Unknown and ended requests are ignored."""
@@ -346,10 +340,9 @@ class Stateless:
         for session, exchange in pipe_requests.take_all():
             if exchange.reply.stream.channel == channel:
                 self.hang_up(session, exchange, exchange.reply)
-        for affinity, session in list(self._by_affinity.items()):
-            if affinity.group == channel and session.affinity is affinity:
-                why = "the connection that the call began on is gone"
-                self._sessions.close_session(session, why, cut_off_code=UPSTREAM_UNAVAILABLE)
+        for session in self._by_affinity.of_group(channel):
+            why = "the connection that the call began on is gone"
+            self._sessions.close_session(session, why, cut_off_code=UPSTREAM_UNAVAILABLE)
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
@@ -357,16 +350,22 @@ class Stateless:
         self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, request: RequestMeta
     ) -> Session:
         affinity = self._affinity_of(opening, key, request)
-        session = self._by_affinity.get(affinity)
+        session = self._find_session(affinity, opening.server)
         if session is not None:
             return session
         fault = self._sessions.no_room()
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
-        session = self._sessions.open_stateless(opening, affinity, request)
-        self._by_affinity[affinity] = session
-        self._responder.up.begin_stateless(session)
+        affinity = merged_affinity(affinity) if self.known.says_all(opening.server) else affinity
+        session = self._sessions.open_stateless(opening, affinity, request, router=self._router, replies=self._replies)
+        self._by_affinity.add(session)
+        self._router.begin_stateless(session)
         return session
+
+    def _find_session(self, affinity: Affinities, server: str) -> Session | None:
+        if self.known.says_all(server):
+            return self._by_affinity.find_merged(affinity)
+        return self._by_affinity.find(affinity)
 
     def _affinity_of(
         self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, request: RequestMeta
@@ -376,59 +375,7 @@ class Stateless:
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
         abilities = fingerprint(request.capabilities)  # raises if no handshake could be made with them
         audience = audience_of(opening)
-        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
-        return self._merged(affinity) if self.known.says_all(opening.server) else affinity
-
-    def _merged(self, affinity: Affinities) -> Affinities:
-        """Returns the affinity that stands for clients of all capabilities.
-
-        The first request came before it was known that the server is told the capabilities with each request. The
-        session that it began becomes the one for all.
-        """
-        merged = affinity._replace(fingerprint="")
-        if merged not in self._by_affinity and (first := self._by_affinity.pop(affinity, None)) is not None:
-            first.affinity = merged
-            self._by_affinity[merged] = first
-        return merged
-
-    def receive_settled(self, session: Session) -> None:
-        """Handles the end of a request: a session that was for it alone ends, too."""
-        affinity = session.affinity
-        if affinity is None or not affinity.is_for_one or self._by_affinity.get(affinity) is not session:
-            return
-        if not session.exchanges and not self._suspended_calls.holds(session):
-            self._sessions.close_session(session, "its request is over")
-
-    def forget(self, session: Session) -> None:
-        """Handles the end of a session."""
-        if session.affinity is not None:
-            self._by_affinity.pop(session.affinity, None)
-            self._stateless_responder.forget(session)
-
-
-def read_request(frame: Frame) -> RequestMeta:
-    """Returns a request's description of its client.
-
-    Raises:
-        RemoteProtocolError: something is missing (-32602), or its revision is not supported (-32022).
-    """
-    revision = request_meta.revision_of(frame.params)
-    if revision is not None and revision != "" and not is_known_modern(revision):
-        raise unsupported(revision)
-    return request_meta.read(frame.params)
-
-
-def unsupported(revision: str) -> RemoteProtocolError:
-    """Returns the error for an unsupported revision: -32022 with the supported ones.
-
-    Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
-    """
-    return RemoteProtocolError(
-        "Unsupported protocol version",
-        rpc_code=UNSUPPORTED_VERSION,
-        http_status=400,
-        data={"supported": list(MODERN), "requested": revision[:64]},
-    )
+        return Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
 
 
 def complete(result: bytes) -> bytes:

@@ -9,59 +9,51 @@ Source: 2026-07-28 basic/transports/streamable-http, server/utilities/logging.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
 from ..base.methods import CHANGE_NOTIFICATIONS
 from ..bridge import errors, results
 from ..bridge.discovery import server_info_of
-from ..downstream.event_streams import Streams
-from ..input_required.deferred_questions import DeferredQuestions
-from ..input_required.suspended_calls import SuspendedCalls, detached, wants
-from ..input_required.url_elicitation import UrlElicitation
+from ..downstream.downstream import Downstream
+from ..input_required.questions import Questions
+from ..input_required.suspended_calls import wants
 from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.session import PendingQuestion, Session
 from ..subscriptions.client_listens import ClientListens
-
-
-class ReplyCloser(Protocol):
-    """Ends replies. Implemented by `Responder`."""
-
-    def close_reply(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
-        """Sends the response of an exchange as the last message of its reply; None ends the reply without one."""
+from .affinity_table import AffinityTable
 
 
 class StatelessResponder:
-    """The responder for clients without sessions.
+    """The responder for clients without sessions, as their `StatelessReplies`."""
 
-    Attributes:
-        suspended_calls: the calls whose questions clients answer by retries.
-        url_elicitation: the calls that wait for a visit to a page.
-        deferring: the questions that wait for a client's next request.
-        client_listens: the subscriptions of clients.
-        sender: ends replies.
-    """
-
-    def __init__(self, context: Context, streams: Streams) -> None:
-        self.suspended_calls: SuspendedCalls
-        self.url_elicitation: UrlElicitation
-        self.deferred_questions: DeferredQuestions
-        self.client_listens: ClientListens
-        self.sender: ReplyCloser
+    def __init__(
+        self,
+        context: Context,
+        downstream: Downstream,
+        client_listens: ClientListens,
+        questions: Questions,
+        by_affinity: AffinityTable,
+    ) -> None:
         self._context = context
-        self._streams = streams
+        self._streams = downstream.streams
+        self._responder = downstream.responder
+        self._sessions = downstream.sessions
+        self._client_listens = client_listens
+        self._suspended_calls = questions.suspended_calls
+        self._url_elicitation = questions.url_elicitation
+        self._deferred_questions = questions.deferred_questions
+        self._by_affinity = by_affinity
 
     # --- Answers ----------------------------------------------------------------------------------------------------
 
     def holds(self, session: Session) -> bool:
         """True if anything is kept here that a client may come back for."""
-        return self.suspended_calls.holds(session)
+        return self._suspended_calls.holds(session)
 
     def keeps(self, session: Session, exchange: Exchange, message: bytes) -> bool:
         """Handles the response to a call. True if the client is away, and gets it when it comes back."""
-        return self.suspended_calls.settle(session, exchange, message)
+        return self._suspended_calls.settle(session, exchange, message)
 
     def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
         """Returns a response in the client's era, under the id of the request that waits for it. Sets the HTTP status
@@ -86,21 +78,11 @@ class StatelessResponder:
             reply.status = errors.http_status(error)
         return envelope.encode_error_raw(exchange.id_raw, error)
 
-    def end_request(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Answers the current request of a call that goes on."""
-        self.sender.close_reply(session, exchange, message)
-        exchange.reply = detached()
-
     def answer_request(self, session: Session, exchange: Exchange, outcome: bytes) -> None:
         """Answers a retry with the response that has waited for it."""
-        self.sender.close_reply(session, exchange, self.shown(session, exchange, outcome))
+        self._responder.close(session, exchange.reply, self.shown(session, exchange, outcome))
 
     # --- Notifications ----------------------------------------------------------------------------------------------
-
-    def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Sends a notification on the stream of a request."""
-        if exchange.reply.can_stream:
-            self._streams.put(session, exchange.reply.stream, message)
 
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         """Delivers a notification of the server. One that cannot be read is dropped."""
@@ -111,13 +93,13 @@ class StatelessResponder:
 
     def _deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         if method in CHANGE_NOTIFICATIONS:
-            self.client_listens.deliver(session, method, message)
+            self._client_listens.deliver(session, method, message)
         elif method == "notifications/message":
             self._deliver_log(session, message, related)
         elif method == "notifications/elicitation/complete":
             visit = envelope.text_of(envelope.member_of(envelope.decode(message).params, "elicitationId"))
             if visit is not None:
-                self.url_elicitation.receive_done(session, visit)
+                self._url_elicitation.receive_done(session, visit)
         elif related is not None:
             self._tell_or_keep(session, related, method, message)
         else:
@@ -138,7 +120,7 @@ class StatelessResponder:
 
     def _tell_or_keep(self, session: Session, exchange: Exchange, method: str, message: bytes) -> None:
         if exchange.suspended_call is not None and not exchange.suspended_call.has_request:
-            self.suspended_calls.keep(exchange, method, message)
+            self._suspended_calls.keep(exchange, method, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
 
@@ -146,22 +128,32 @@ class StatelessResponder:
 
     def ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
         """Asks a question of the server in the response to a call."""
-        self.suspended_calls.ask(session, question, params, related)
+        self._suspended_calls.ask(session, question, params, related)
 
     def cancel_question(self, session: Session, number: int) -> None:
         """Withdraws a question."""
-        if not self.deferred_questions.withdraw(session, number):
-            self.suspended_calls.withdraw(session, number)
+        if not self._deferred_questions.withdraw(session, number):
+            self._suspended_calls.withdraw(session, number)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def cancel(self, session: Session, exchange: Exchange) -> None:
         """Handles a client's cancellation of a call: open questions of its server are answered in the client's
         place."""
-        self.suspended_calls.cancel(session, exchange)
+        self._suspended_calls.cancel(session, exchange)
 
-    def forget(self, session: Session) -> None:
-        """Handles the end of a session."""
-        self.url_elicitation.close_session(session)
-        self.deferred_questions.close_session(session)
-        self.suspended_calls.close_session(session)
+    def release(self, exchange: Exchange) -> None:
+        """Handles a call that becomes a task: from now on its questions are those of the task."""
+        self._suspended_calls.release(exchange)
+
+    def receive_settled(self, session: Session) -> None:
+        """Handles the end of a request: a session that was for it alone ends, too."""
+        if self._by_affinity.is_for_one(session) and not session.exchanges and not self._suspended_calls.holds(session):
+            self._sessions.close_session(session, "its request is over")
+
+    def close_session(self, session: Session) -> None:
+        """Handles the coming end of a session."""
+        self._by_affinity.remove(session)
+        self._url_elicitation.close_session(session)
+        self._deferred_questions.close_session(session)
+        self._suspended_calls.close_session(session)

@@ -5,50 +5,64 @@ Source: 2025-03-26, 2025-06-18 and 2025-11-25 basic/transports, "Streamable HTTP
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..base.errors import HEADER_MISMATCH, INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
 from ..base.events import Cause, DeleteOpening, End, GetOpening, PostOpening
 from ..base.ids import ChannelId
 from ..base.revisions import is_known_legacy, is_known_modern
 from ..bridge.request_meta import may_name_sender, revision_of
-from ..downstream.event_streams import Streams
-from ..downstream.responder import Responder
-from ..downstream.sessions import Sessions
+from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import ExchangeKey, Reply
+from ..state.feature import ChannelHandler
+from ..state.ports import SessionRouter
 from ..state.session import Session, SessionState
 from ..state.stream import Stream
 from ..wire.http.mcp_headers import check, check_revision
-from .channels import PostRole, RefusedRole, StreamRole
+from .channels import PostRole, RefusedRole, StreamRole, unknown_server
 from .fast_path import FastPath
-from .stateless import Stateless, read_request, unsupported
+from .revisions import read_request, unsupported
+
+if TYPE_CHECKING:
+    from .stateless import Stateless
 
 NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 """The error text for a message that a server cannot take now."""
 
 
-class StreamableHttp:
+class StreamableHttp(ChannelHandler):
     """The clients on Streamable HTTP.
 
-    Attributes:
-        fast_path: handles their plain calls; None takes the ordinary way for all.
+    Args:
+        stateless: handles requests of clients without sessions; None: they are refused.
+        fast_path: handles plain calls.
     """
 
     def __init__(
-        self, context: Context, responder: Responder, sessions: Sessions, streams: Streams, stateless: Stateless
+        self,
+        context: Context,
+        downstream: Downstream,
+        router: SessionRouter,
+        stateless: Stateless | None,
+        fast_path: FastPath,
     ) -> None:
-        self.fast_path: FastPath | None = None
         self._context = context
-        self._responder = responder
-        self._sessions = sessions
-        self._streams = streams
+        self._responder = downstream.responder
+        self._sessions = downstream.sessions
+        self._streams = downstream.streams
+        self._router = router
         self._stateless = stateless
+        self._fast_path = fast_path
 
     # --- Channels open and close ------------------------------------------------------------------------------------
 
     def open_post(self, channel: ChannelId, opening: PostOpening) -> None:
         """Handles a new POST, whose body is yet to come."""
+        if opening.server not in self._context.servers:
+            raise unknown_server(opening.server)
         self._context.register(channel, PostRole(opening))
 
     def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
@@ -58,6 +72,8 @@ class StreamableHttp:
         A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections"). A
         client that reconnects often has a dead stream that was not noticed yet.
         """
+        if opening.server not in self._context.servers:
+            raise unknown_server(opening.server)
         session = self._session_for(channel, opening)
         if session is None:
             return
@@ -105,6 +121,8 @@ class StreamableHttp:
 
     def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
         """Handles a DELETE: ends the session."""
+        if opening.server not in self._context.servers:
+            raise unknown_server(opening.server)
         session = self._session_for(channel, opening)
         if session is None:
             return
@@ -112,14 +130,14 @@ class StreamableHttp:
         self._sessions.close_session(session, "session terminated")
         self._context.close(channel, status=204)
 
-    def receive_post_close(self, role: PostRole, channel: ChannelId, cause: Cause) -> None:
+    def receive_close(self, role: PostRole, channel: ChannelId, cause: Cause) -> None:
         """Handles the end of a POST.
 
         A client that hangs up cancels nothing (2025-03-26 basic/transports, "Sending Messages": a disconnection "SHOULD
         NOT be interpreted as the client cancelling its request"), except a handshake: the client does not know the id
         of that session. Without sessions, hanging up cancels (2026-07-28 basic/patterns/cancellation).
         """
-        if role.request is not None and cause.end is not End.DONE:
+        if role.request is not None and self._stateless is not None and cause.end is not End.DONE:
             self._stateless.hang_up(*role.request)
         if role.stream is not None:
             self._streams.detach(role.stream, channel)
@@ -141,7 +159,7 @@ class StreamableHttp:
 
     # --- Messages ---------------------------------------------------------------------------------------------------
 
-    def receive_post(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
+    def receive_message(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
         """Handles the body of a POST.
 
         Raises:
@@ -158,7 +176,7 @@ class StreamableHttp:
         except RemoteProtocolError as fault:
             self._context.send(channel, envelope.parse_failure(fault), is_last=True, status=fault.http_status)
             return
-        if self.fast_path is not None and self.fast_path.receive_call(role, channel, frame):
+        if self._fast_path.receive_call(role, channel, frame):
             return
         opening = role.opening
         if not _is_of_session(frame, opening.revision) and self._receive_stateless(role, channel, frame):
@@ -175,7 +193,7 @@ class StreamableHttp:
             channel, session, opening.revision
         ):
             return
-        if is_work_for_server(frame) and not self._responder.up.has_room(session):
+        if is_work_for_server(frame) and not self._router.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if is_request else None)
             return
         reply = self._begin_reply(role, channel, session, has_request=is_request)
@@ -221,7 +239,7 @@ class StreamableHttp:
             return
         if not self._check_batch(channel, session, frames):
             return
-        if any(is_work_for_server(frame) for frame in frames) and not self._responder.up.has_room(session):
+        if any(is_work_for_server(frame) for frame in frames) and not self._router.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
         has_request = any(frame.is_request for frame in frames)
@@ -282,6 +300,8 @@ class StreamableHttp:
         if opening.revision is not None and revision:
             check_revision(opening.revision, revision)  # whether or not what the body names is served
         request = read_request(frame)
+        if self._stateless is None:
+            raise unsupported(revision)
         mirrors = self._stateless.mirrors_for(opening, frame)
         check(frame.method, frame.params, request.revision, opening.mirrored, mirrors, header_revision=opening.revision)
         if frame.method == "subscriptions/listen" and not opening.accepts_events:
@@ -308,7 +328,7 @@ class StreamableHttp:
             self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
         else:
             role.session = self._sessions.open_session(
-                opening, channel, 0, frame, is_pipe=False, headers=opening.headers
+                opening, channel, 0, frame, is_pipe=False, headers=opening.headers, router=self._router
             )
 
     # --- Refusals -----------------------------------------------------------------------------------------------

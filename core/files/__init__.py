@@ -1,3 +1,4 @@
-"""The file plane: `FilePlane` is the face that the engine gives to the router, and `ArtifactResources` lists artifacts
-as MCP resources. The work is done in `files/store`, `files/calls` and `files/transfer`, in this order. It rests on
-`base`, `bridge`, `jsonrpc`, `state`, `files/store` and `files/calls`."""
+"""The file plane: `FilePlane` is its interceptor, and `ArtifactResources` lists artifacts as MCP resources. The work is
+done in `files/store`, `files/calls` and `files/transfer`, in this order. `feature` constructs the rooms, which a copy
+may leave out. It rests on `base`, `bridge`, `downstream`, `jsonrpc`, `state`, `upstream`, `files/store`, `files/calls`
+and `files/transfer`."""

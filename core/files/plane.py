@@ -6,10 +6,8 @@ session's own folders. Tool calls that carry files are handled in `calls`. Every
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
-from urllib.parse import quote, urlencode
-
-import msgspec
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.plan import ServerPlan
@@ -17,16 +15,16 @@ from ..bridge.content import tool_error
 from ..jsonrpc import envelope as rpc
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeKey
+from ..state.exchange import Exchange, ExchangeInput, ExchangeState
+from ..state.interceptor import Interceptor
 from ..state.link import Link, OwnRequest
 from ..state.listen_filter import ListenFilter
 from ..state.session import Session
 from ..state.tool_hints import Hints
 from .calls import offers
 from .calls.calls import Calls
-from .calls.calls import Onward as CallsOnward
+from .calls.linked_resources import PURPOSE as LINKED
 from .calls.linked_resources import LinkedResources
-from .calls.path_mapping import to_there
 from .calls.tool_hints import read_hints
 from .calls.uris import base_url
 from .resources import ArtifactResources, is_own
@@ -34,10 +32,6 @@ from .store import handles
 from .store.store import FileStore
 
 SUBSCRIPTIONS: Final = ("resources/subscribe", "resources/unsubscribe")
-
-
-class Onward(CallsOnward, Protocol):
-    """The rest of the engine, which sends requests and finishes exchanges for the file plane."""
 
 
 class EmptyList(NamedTuple):
@@ -54,8 +48,11 @@ EMPTY_LISTS: Final = {
 }
 
 
-class FilePlane:
-    """Handles requests and results of servers with files. Its interface is `router.FileRules`."""
+class FilePlane(Interceptor):
+    """Handles requests and results of servers with files."""
+
+    name = "files"
+    purposes = frozenset({LINKED})
 
     def __init__(
         self,
@@ -66,19 +63,21 @@ class FilePlane:
         resources: ArtifactResources,
         linked_resources: LinkedResources,
     ) -> None:
-        self.onward: Onward
         self._context = context
         self._file_store = file_store
         self._nonces = nonces
         self._calls = calls
         self._resources = resources
-        self._linked_resources = calls.outputs.reader = linked_resources
+        self._linked_resources = linked_resources
+
+    def is_for(self, plan: ServerPlan) -> bool:
+        return plan.has_files
 
     def offers_uploads(self, server: ServerPlan) -> bool:
         """True if clients of the server are offered uploads."""
         return server.takes_uploads and self._context.plan.uploads_enabled
 
-    # --- Handshake and roots ----------------------------------------------------------------------------------------
+    # --- Handshake --------------------------------------------------------------------------------------------------
 
     def adapt_handshake(self, link: Link, result: bytes) -> bytes:
         """Returns the initialize result with the capabilities that the file plane adds."""
@@ -86,20 +85,9 @@ class FilePlane:
         uploads, artifacts = self.offers_uploads(server), self._resources.are_offered(server)
         return offers.extend_capabilities(result, server, offers_uploads=uploads, offers_artifacts=artifacts)
 
-    def roots_of(self, session: Session) -> bytes:
-        """Returns the result of `roots/list`: the session's own folders, the working one first, because some servers
-        take the first root as theirs."""
-        base = f"{self._context.plan.workspaces_path}/{session.workspace}"
-        shared = self._context.servers[session.server].shared
-        roots = [
-            {"uri": "file://" + quote(to_there(f"{base}/{name}", shared)), "name": name} for name in ("ws", "in", "out")
-        ]
-        return msgspec.json.encode({"roots": roots})
-
     # --- Requests ---------------------------------------------------------------------------------------------------
 
-    def receive_call(self, link: Link, exchange: Exchange) -> bool:
-        """True if a request is handled here: it is answered, or waits."""
+    def receive_request(self, link: Link, exchange: Exchange) -> bool:
         try:
             if exchange.method == "tools/call":
                 return self._receive_tool_call(link, exchange)
@@ -129,24 +117,28 @@ class FilePlane:
         """True if a request waits, or is answered. Called when it is about to be written to a server that is ready."""
         return exchange.method == "tools/call" and self._calls.prepare(link, exchange)
 
-    def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """True if the request is to be sent once more (`Calls.wants_again`)."""
-        return exchange.method == "tools/call" and self._calls.wants_again(link, exchange, result)
+    def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
+        """Sends a call once more if its tool wants its files in another form (`Calls.wants_again`)."""
+        if frame.result is None or exchange.method != "tools/call" or exchange.state is not ExchangeState.SENT:
+            return False
+        if not self._calls.wants_again(link, exchange, frame.result):
+            return False
+        exchange.step(ExchangeInput.REQUEUE)
+        link.router.resend(link, exchange)
+        return True
 
-    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """True if the result is answered here, now or later."""
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
         extended = self._extended(link, exchange, result)
         if extended is not None:
-            self._finish(link, exchange, extended)
-            return True
-        return self._calls.receive_result(exchange, result)
+            return extended
+        return None if self._calls.receive_result(exchange, result) else result
 
     def _extended(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
         """Returns a list result with the entries of the proxy added; None if there is nothing to add."""
         server = link.plan
         if exchange.method == "tools/list":
             is_first = rpc.member_of(exchange.params, "cursor") in (None, b"null")
-            self.learn(link, result, is_first=is_first)
+            self.read_tools(link, result, is_first=is_first)
             if not server.takes_uploads:
                 return None
             uploads = self.offers_uploads(server)
@@ -156,7 +148,7 @@ class FilePlane:
             return self._resources.extend(link, exchange, result, entries)
         return None
 
-    def learn(self, link: Link, result: bytes, *, is_first: bool) -> None:
+    def read_tools(self, link: Link, result: bytes, *, is_first: bool) -> None:
         """Reads a page of the server's list of tools for what the tools take. Beyond `tools_known_max` tools, a page is
         ignored.
 
@@ -189,7 +181,7 @@ class FilePlane:
         self._resources.receive_subscription(link, exchange, uri)
         return True
 
-    def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter:
+    def grant(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter:
         """Returns the part of a subscription that the proxy itself serves."""
         return self._resources.granted(link, session, wanted)
 
@@ -245,31 +237,26 @@ class FilePlane:
 
     # --- Resources that results link to -----------------------------------------------------------------------------
 
-    def receive_own_response(self, own_request: OwnRequest, frame: Frame) -> None:
+    def receive_own_response(self, link: Link, own_request: OwnRequest, frame: Frame) -> None:
         self._linked_resources.receive_own_response(own_request, frame)
-
-    def handle_linked(self, key: ExchangeKey) -> None:
-        self._linked_resources.handle_timeout(key)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
-    def forget(self, exchange: Exchange) -> None:
+    def cancel(self, link: Link, exchange: Exchange) -> None:
+        """Frees the files of a call before its server is told."""
+        self.forget(link, link.session_of(exchange), exchange)
+
+    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         self._linked_resources.forget(exchange)
         self._resources.forget(exchange)
         self._calls.forget(exchange)
 
-    def close_session(self, session: Session) -> None:
-        if self._context.servers[session.server].has_files:
-            self._file_store.close_session(session.sid)
-            self._resources.close_session(session)
-
-    def sweep(self, session: Session) -> None:
-        """Removes the session's folders, in which no server process works any more."""
-        if self._context.servers[session.server].has_files:
-            self._calls.sweep(session.workspace)
+    def sweep(self, workspace: str) -> None:
+        """Removes the folders of a session in which no server process works any more."""
+        self._calls.sweep(workspace)
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
-        self.onward.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))
+        link.router.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))
 
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
-        self.onward.finish(link, exchange, rpc.encode_error(exchange.id_raw, code, text))
+        link.router.finish(link, exchange, rpc.encode_error(exchange.id_raw, code, text))

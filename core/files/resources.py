@@ -9,14 +9,14 @@ Source: 2025-11-25 server/resources, server/utilities/pagination.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RESOURCE_NOT_FOUND
 from ..base.plan import ServerPlan
 from ..base.storage import Fetch, Fetched, StorageAnswer
+from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope as rpc
 from ..jsonrpc.splice import set_member
 from ..state.context import Context
@@ -28,7 +28,7 @@ from ..state.storage_orders import StorageOrders, reason_of
 from .calls import offers
 from .calls.uris import describe
 from .store import handles
-from .store.store import FileChange, FileStore, StoredArtifact
+from .store.store import FileStore, StoredArtifact
 
 CURSOR: Final = "isthmus-artifact:"
 """Prefix of the cursors that the proxy gives out. Any other cursor goes to the server."""
@@ -36,38 +36,19 @@ LIST_CHANGED: Final = "notifications/resources/list_changed"
 UPDATED: Final = "notifications/resources/updated"
 
 
-class Finish(Protocol):
-    """The part of the engine that answers exchanges."""
-
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
-
-
 class ArtifactResources:
-    """Answers requests for artifacts, and announces their changes.
-
-    Args:
-        session_by: returns the live session of a public name.
-        tell: sends a client a notification, as if its server had.
-    """
+    """Answers requests for artifacts, and announces their changes."""
 
     def __init__(
-        self,
-        context: Context,
-        file_store: FileStore,
-        storage_orders: StorageOrders,
-        *,
-        session_by: Callable[[str], Session | None],
-        tell: Callable[[Session, str, bytes], None],
+        self, context: Context, downstream: Downstream, file_store: FileStore, storage_orders: StorageOrders
     ) -> None:
-        self.onward: Finish
         self._context = context
+        self._responder = downstream.responder
+        self._sessions = downstream.sessions
         self._file_store = file_store
         self._storage_orders = storage_orders
-        self._session_by = session_by
-        self._tell = tell
         self._reads: set[ExchangeKey] = set()
         self._subscribed: dict[str, set[str]] = {}  # URIs, by session
-        self._gone: dict[str, list[str]] = {}  # URIs that are yet to be announced as gone, by session
 
     def are_offered(self, server: ServerPlan) -> bool:
         """True if any artifact of the server's tools may be listed as a resource."""
@@ -158,7 +139,7 @@ class ArtifactResources:
         """Answers that a resource was not found. `why` says what became of it."""
         message = f"Resource not found: {uri}" + (f": {why}" if why else "")
         error = rpc.encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, message, {"uri": uri})
-        self.onward.finish(link, exchange, error)
+        link.router.finish(link, exchange, error)
 
     # --- Subscriptions ----------------------------------------------------------------------------------------------
 
@@ -192,29 +173,18 @@ class ArtifactResources:
 
     # --- Changes ----------------------------------------------------------------------------------------------------
 
-    def receive_change(self, change: FileChange) -> None:
-        """Schedules the notifications about an artifact that came or went. All changes of one moment are announced
-        together."""
-        record = change.record
-        if not record.is_exposed or not self._context.plan.expose_as_resources:
-            return
-        if self._session_by(record.sid) is None:
-            return
-        gone = self._gone.setdefault(record.sid, [])
-        if not change.is_there:
-            gone.append(handles.format_artifact(record.sid, record.aid, record.filename))
-        self._context.timers.set(("resources", record.sid), self._context.now, "change of resources")
-
     def handle_change(self, sid: str) -> None:
-        """Notifies a session of the changes that were scheduled."""
-        gone = self._gone.pop(sid, [])
-        session = self._session_by(sid)
-        assert session is not None
-        for uri in gone:
+        """Notifies a session of its artifacts that came and went. All changes of one moment are announced together."""
+        session = self._sessions.by_sid(sid)
+        gone = self._file_store.take_gone(sid)
+        if session is None:
+            return
+        for record in gone:
+            uri = handles.format_artifact(record.sid, record.aid, record.filename)
             message = rpc.encode_notification(UPDATED, msgspec.json.encode({"uri": uri}))
             if session.is_stateless or uri in self._subscribed.get(sid, ()):
-                self._tell(session, UPDATED, message)
-        self._tell(session, LIST_CHANGED, rpc.encode_notification(LIST_CHANGED, None))
+                self._responder.deliver(session, UPDATED, message, None)
+        self._responder.deliver(session, LIST_CHANGED, rpc.encode_notification(LIST_CHANGED, None), None)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
@@ -223,14 +193,14 @@ class ArtifactResources:
 
     def close_session(self, session: Session) -> None:
         self._subscribed.pop(session.sid, None)
-        self._gone.pop(session.sid, None)
+        self._file_store.take_gone(session.sid)
         self._context.timers.cancel(("resources", session.sid))
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
-        self.onward.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))
+        link.router.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))
 
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
-        self.onward.finish(link, exchange, rpc.encode_error(exchange.id_raw, code, text))
+        link.router.finish(link, exchange, rpc.encode_error(exchange.id_raw, code, text))
 
 
 def is_own(uri: str) -> bool:

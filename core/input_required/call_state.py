@@ -1,10 +1,14 @@
-"""The `requestState` tokens that questions are sent with: one form of claims, whatever a call waits for."""
+"""The results that clients are asked with, and the `requestState` tokens in them: one form of claims, whatever a call
+waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from ..bridge.request_state import Claims, ClaimsKind, RequestStateSigner, digest_of, target_of
+from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.session import Session
@@ -54,3 +58,18 @@ class CallState:
             questions=dict(questions or {}),
         )
         return self._signer.mint(claims)
+
+
+def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str, server_info: bytes | None) -> bytes:
+    """Returns a response with an `InputRequiredResult`. Like every result it says who the server is, if that is known
+    (2026-07-28 basic, "`_meta`").
+
+    Args:
+        entries: the JSON of each `InputRequest`, by its key.
+        state: the `requestState`.
+        server_info: the JSON of the server's `Implementation`.
+    """
+    listed = b",".join(msgspec.json.encode(key) + b":" + entry for key, entry in entries.items())
+    result = b'{"resultType":"input_required","inputRequests":{' + listed + b'},"requestState":'
+    meta = b"" if server_info is None else b',"_meta":{"io.modelcontextprotocol/serverInfo":' + server_info + b"}"
+    return envelope.encode_result(id_raw, result + msgspec.json.encode(state) + meta + b"}")

@@ -22,16 +22,13 @@ from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.session import PendingQuestion, Session
-from .call_state import CallState
-from .suspended_calls import ReplySender, SuspendedCalls, asking, fallback
+from .call_state import CallState, asking
 
 
 class DeferredQuestions:
     """The questions of all sessions that wait for a call."""
 
     def __init__(self, context: Context, call_state: CallState, responder: Responder) -> None:
-        self.up: ReplySender
-        self.suspended_calls: SuspendedCalls
         self._context = context
         self._call_state = call_state
         self._responder = responder
@@ -88,23 +85,24 @@ class DeferredQuestions:
         for number in list(waiting):
             response = responses.get(f"r{number}")
             if response is not None:
-                self.up.reply(session, self._drop(session, number), Frame(result=response), session.headers)
+                session.router.reply(session, self._drop(session, number), Frame(result=response), session.headers)
 
-    def receive_sent(self, session: Session, exchange: Exchange) -> None:
-        """Asks the questions that wait in the course of a call that has just been sent upstream.
+    def take_waiting(self, session: Session, exchange: Exchange) -> list[tuple[PendingQuestion, bytes | None]]:
+        """Removes and returns the questions that wait, with their params, if they can be asked in the course of a call
+        that has just been sent upstream.
 
         `ask_first` did not see them: the call came before them, and waited itself. The server may need the answers
         before it responds to the call, so the questions belong to that call from now on.
         """
         waiting = self._waiting.get(session.sid)
         if not waiting or exchange.method not in MAY_ASK or exchange.request is None:
-            return
+            return []
         if missing(exchange.request.capabilities, "roots/list", None) is not None:
-            return
-        for number, entry in list(waiting.items()):
-            self.suspended_calls.ask(
-                session, self._drop(session, number), envelope.member_of(entry, "params"), exchange
-            )
+            return []
+        return [
+            (self._drop(session, number), envelope.member_of(entry, "params"))
+            for number, entry in list(waiting.items())
+        ]
 
     def withdraw(self, session: Session, number: int) -> bool:
         """Drops a question that the server withdrew. False if it did not wait here."""
@@ -117,7 +115,7 @@ class DeferredQuestions:
         """Answers a question with its fallback: no call came within `Limits.held_timeout_s`."""
         question = self._drop(session, number)
         self._context.note("info", f"{question.method} came, and no call after it to ask with", session.server)
-        self.up.reply(session, question, fallback(question.method), session.headers)
+        session.router.reply(session, question, input_requests.fallback(question.method), session.headers)
 
     def _drop(self, session: Session, number: int) -> PendingQuestion:
         """Removes a question and its timer. A question that waits here is always in `session.questions` too: nothing

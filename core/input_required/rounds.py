@@ -10,9 +10,6 @@ Source: 2026-07-28 basic/patterns/mrtr.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 import msgspec
 
 from ..base.errors import INPUT_REFUSED, INTERNAL_ERROR, TOO_MANY_ROUNDS, RemoteProtocolError
@@ -28,30 +25,17 @@ from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
 from ..state.input_round import InputRound
 from ..state.link import Link
 from ..state.session import PendingQuestion, Session
+from ..upstream.roots import roots_of
 
 CANCELLED_FORM = b'{"action":"cancel"}'
 
 
-class RequestSender(Protocol):
-    """Sends a client's request to its server again, or answers it."""
-
-    def resend(self, link: Link, exchange: Exchange) -> None: ...
-
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
-
-
 class Rounds:
-    """The rounds of questions of all requests.
+    """The rounds of questions of all requests."""
 
-    Args:
-        roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
-    """
-
-    def __init__(self, context: Context, responder: Responder, *, roots_of: Callable[[Session], bytes]) -> None:
-        self.onward: RequestSender
+    def __init__(self, context: Context, responder: Responder) -> None:
         self._context = context
         self._responder = responder
-        self._roots_of = roots_of
 
     # --- From the server --------------------------------------------------------------------------------------------
 
@@ -104,7 +88,7 @@ class Rounds:
 
     def _ask(self, link: Link, session: Session, exchange: Exchange, round: InputRound, question: Question) -> None:
         if question.method == "roots/list" and link.plan.owns_roots:
-            round.answers[question.key] = self._roots_of(session)
+            round.answers[question.key] = roots_of(self._context, session)
             return
         elicitation_id = self._context.mint()
         params = question.params
@@ -133,9 +117,10 @@ class Rounds:
             ("round", (session.sid, exchange.key)), self._context.now + pause_s, "request to be repeated"
         )
 
-    def handle_pause(self, link: Link, key: ExchangeKey) -> None:
-        exchange = next((s.exchanges[key] for s in link.sessions.values() if key in s.exchanges), None)
-        if exchange is not None:
+    def handle_pause(self, session: Session, key: ExchangeKey) -> None:
+        exchange = session.exchanges.get(key)
+        link = None if exchange is None else session.router.link_of(exchange)
+        if exchange is not None and link is not None:
             self._resend_if_answered(link, exchange)
 
     # --- From the client --------------------------------------------------------------------------------------------
@@ -185,7 +170,7 @@ class Rounds:
         if round is None or round.open or exchange.state is not ExchangeState.ASKING:
             return
         exchange.params = input_requests.retried(round.base, round.answers, round.state_raw)
-        self.onward.resend(link, exchange)
+        link.router.resend(link, exchange)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
@@ -225,7 +210,7 @@ class Rounds:
             self._finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text))
 
     def _finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
-        self.onward.finish(link, exchange, message)
+        link.router.finish(link, exchange, message)
 
 
 def _error(code: int, text: str) -> bytes:

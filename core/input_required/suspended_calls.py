@@ -13,11 +13,10 @@ Source: 2026-07-28 basic/patterns/mrtr.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
 
 import msgspec
 
-from ..base.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, OVERLOADED, RemoteProtocolError
+from ..base.errors import INTERNAL_ERROR, OVERLOADED, RemoteProtocolError
 from ..base.events import Headers
 from ..base.log_levels import LEVELS
 from ..base.methods import MAY_ASK
@@ -34,40 +33,10 @@ from ..jsonrpc.splice import set_member
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeState, Reply
 from ..state.session import PendingQuestion, Session
-from ..state.stream import Stream
 from ..state.suspended_call import SuspendedCall, SuspendedCallState, SuspendedQuestion, invalid_state
-from .call_state import CallState
+from .call_state import CallState, asking
+from .deferred_questions import DeferredQuestions
 from .replay import digests, take_answer
-
-NOT_ASKED: Final = msgspec.json.encode(
-    {"code": METHOD_NOT_FOUND, "message": "the client cannot be asked: it does not offer that"}
-)
-
-
-class ReplySender(Protocol):
-    """Sends clients' answers to the servers that asked."""
-
-    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None: ...
-
-    def tick(self, session: Session, question: PendingQuestion, count: int) -> None:
-        """Sends progress of a question that the client has not answered yet, as number `count`."""
-
-
-class QuestionQueue(Protocol):
-    """Keeps questions that can wait for the next call."""
-
-    def take(self, session: Session, question: PendingQuestion, params: bytes | None) -> bool:
-        """Keeps a question. False if it cannot wait. Raises RemoteProtocolError if it cannot be read."""
-
-
-class RequestReplies(Protocol):
-    """Answers the requests that calls of stateless clients came with."""
-
-    def end_request(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Answers the request that a call currently goes on with; the call itself goes on."""
-
-    def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Sends a notification on the stream of a call's current request."""
 
 
 class SuspendedCalls:
@@ -76,13 +45,13 @@ class SuspendedCalls:
     Bounded by `Limits.suspended_calls_max` and `Limits.suspended_calls_per_session_max`.
     """
 
-    def __init__(self, context: Context, call_state: CallState, requests: RequestReplies, responder: Responder) -> None:
-        self.up: ReplySender
-        self.deferred_questions: QuestionQueue
+    def __init__(
+        self, context: Context, call_state: CallState, responder: Responder, deferred_questions: DeferredQuestions
+    ) -> None:
         self._context = context
         self._call_state = call_state
-        self._requests = requests
         self._responder = responder
+        self._deferred_questions = deferred_questions
         self._by_id: dict[str, tuple[Session, Exchange]] = {}
 
     # --- From the server --------------------------------------------------------------------------------------------
@@ -97,7 +66,7 @@ class SuspendedCalls:
             self._ask(session, question, params, related)
         except RemoteProtocolError as fault:
             refusal = envelope.error_object(fault.rpc_code, fault.message)
-            self.up.reply(session, question, Frame(error=refusal), session.headers)
+            session.router.reply(session, question, Frame(error=refusal), session.headers)
 
     def _ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
         """Raises RemoteProtocolError if the question cannot be read. Nothing has changed then."""
@@ -106,24 +75,26 @@ class SuspendedCalls:
             self._defer_or_answer(session, question, params)
             return
         if question.method not in METHODS:
-            self.up.reply(session, question, Frame(error=NOT_ASKED), session.headers)
+            session.router.reply(session, question, Frame(error=input_requests.NOT_ASKED), session.headers)
             return
         lacking = None if exchange.request is None else missing(exchange.request.capabilities, question.method, params)
         if lacking is not None:
             if related is not None or len(self._open_calls(session)) == 1:
                 exchange.lacking = lacking
-            self.up.reply(session, question, refusal_of(question.method), session.headers)
+            session.router.reply(session, question, input_requests.refusal_of(question.method), session.headers)
             return
         abilities = None if exchange.request is None else exchange.request.capabilities
         entry = input_requests.embed(question.method, params, capabilities=abilities)
         known = take_answer(exchange.known, entry)
         if known is not None:
-            self.up.reply(session, question, Frame(result=known), session.headers)
+            session.router.reply(session, question, Frame(result=known), session.headers)
             return
         suspended_call = exchange.suspended_call or self._begin(session, exchange)
         if suspended_call is None:
             text = "too many calls wait for answers of their clients: try again later"
-            self.up.reply(session, question, Frame(error=envelope.error_object(INTERNAL_ERROR, text)), session.headers)
+            session.router.reply(
+                session, question, Frame(error=envelope.error_object(INTERNAL_ERROR, text)), session.headers
+            )
             return
         number = session.record_question(question._replace(exchange=exchange))
         suspended_call.receive_question(SuspendedQuestion(number, question.method, entry))
@@ -151,10 +122,10 @@ class SuspendedCalls:
 
     def _defer_or_answer(self, session: Session, question: PendingQuestion, params: bytes | None) -> None:
         """Keeps a question for the next call, or answers it with its fallback: no open call can carry it."""
-        if self.deferred_questions.take(session, question, params):
+        if self._deferred_questions.take(session, question, params):
             return
         self._context.note("info", f"{question.method} came while the client could not be asked", session.server)
-        self.up.reply(session, question, fallback(question.method), session.headers)
+        session.router.reply(session, question, input_requests.fallback(question.method), session.headers)
 
     def _begin(self, session: Session, exchange: Exchange) -> SuspendedCall | None:
         limits = self._context.limits
@@ -203,9 +174,9 @@ class SuspendedCalls:
             question.token_raw is not None for question in session.questions.values() if question.exchange is exchange
         ):
             self._tick_later(suspended_call)
-        self._requests.end_request(
-            session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
-        )
+        message = asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
+        self._responder.close(session, exchange.reply, message)
+        exchange.reply = Reply.detached()
 
     # --- From the client --------------------------------------------------------------------------------------------
 
@@ -260,7 +231,7 @@ class SuspendedCalls:
             return outcome or b""
         self._context.timers.cancel(("park", suspended_call.id))
         for wanted, response in answered:
-            self.up.reply(session, session.questions.pop(wanted.number), Frame(result=response), headers)
+            session.router.reply(session, session.questions.pop(wanted.number), Frame(result=response), headers)
         return None
 
     def go_on(self, session: Session, exchange: Exchange) -> None:
@@ -273,7 +244,7 @@ class SuspendedCalls:
             if exchange.request is not None and self._is_unable(exchange.request, wanted):
                 del suspended_call.open[key]
                 question = session.questions.pop(wanted.number)
-                self.up.reply(session, question, refusal_of(question.method), session.headers)
+                session.router.reply(session, question, input_requests.refusal_of(question.method), session.headers)
         if suspended_call.state is SuspendedCallState.COLLECT:
             if suspended_call.open:
                 self._issue(session, exchange, suspended_call)
@@ -287,11 +258,11 @@ class SuspendedCalls:
         missed, suspended_call.missed = suspended_call.missed, []
         for message in missed:
             if wants(exchange, message):
-                self._requests.tell(session, exchange, message)
+                self._responder.tell(session, exchange, message)
         progress, suspended_call.progress = suspended_call.progress, None
         if progress is not None and exchange.token_raw is not None:
             params = set_member(progress, "progressToken", exchange.token_raw)
-            self._requests.tell(session, exchange, envelope.encode_notification("notifications/progress", params))
+            self._responder.tell(session, exchange, envelope.encode_notification("notifications/progress", params))
 
     def _is_unable(self, request: RequestMeta, question: SuspendedQuestion) -> bool:
         return missing(request.capabilities, question.method, envelope.member_of(question.entry, "params")) is not None
@@ -310,7 +281,7 @@ class SuspendedCalls:
         for number, question in [(n, a) for n, a in session.questions.items() if a.exchange is exchange]:
             del session.questions[number]
             # The server responded to the call without waiting for these answers.
-            self.up.reply(session, question, fallback(question.method), session.headers)
+            session.router.reply(session, question, input_requests.fallback(question.method), session.headers)
         self._context.timers.cancel(("collect", suspended_call.id))
         held_bytes = sum(
             len(e.suspended_call.outcome or b"") for _, e in self._by_id.values() if e.suspended_call is not None
@@ -335,7 +306,7 @@ class SuspendedCalls:
         suspended_call.ticks += 1
         for question in session.questions.values():
             if question.exchange is exchange and question.token_raw is not None:
-                self.up.tick(session, question, suspended_call.ticks)
+                session.router.tick(session, question, suspended_call.ticks)
         self._tick_later(suspended_call)
 
     def _tick_later(self, suspended_call: SuspendedCall) -> None:
@@ -375,7 +346,8 @@ class SuspendedCalls:
         if exchange.suspended_call.state is SuspendedCallState.HELD:
             exchange.suspended_call.end()
             self._forget(exchange.suspended_call)
-            self._responder.over(session)
+            assert session.replies is not None
+            session.replies.receive_settled(session)
         else:
             reason = msgspec.json.encode({"requestId": 0, "reason": "the client did not come back"})
             self._responder.cancel(session, exchange, reason, session.headers)
@@ -388,7 +360,7 @@ class SuspendedCalls:
             return
         for number, question in [(n, a) for n, a in session.questions.items() if a.exchange is exchange]:
             del session.questions[number]
-            self.up.reply(session, question, fallback(question.method), session.headers)
+            session.router.reply(session, question, input_requests.fallback(question.method), session.headers)
         suspended_call.end()
         self._forget(suspended_call)
 
@@ -427,38 +399,3 @@ def wants(exchange: Exchange, message: bytes) -> bool:
         return False
     level = envelope.text_of(envelope.member_of(frame.params, "level"))
     return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
-
-
-def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str, server_info: bytes | None) -> bytes:
-    """Returns a response with an `InputRequiredResult`. Like every result it says who the server is, if that is known
-    (2026-07-28 basic, "`_meta`").
-
-    Args:
-        entries: the JSON of each `InputRequest`, by its key.
-        state: the `requestState`.
-        server_info: the JSON of the server's `Implementation`.
-    """
-    listed = b",".join(msgspec.json.encode(key) + b":" + entry for key, entry in entries.items())
-    result = b'{"resultType":"input_required","inputRequests":{' + listed + b'},"requestState":'
-    meta = b"" if server_info is None else b',"_meta":{"io.modelcontextprotocol/serverInfo":' + server_info + b"}"
-    return envelope.encode_result(id_raw, result + msgspec.json.encode(state) + meta + b"}")
-
-
-def fallback(method: str) -> Frame:
-    """Returns the answer that a server gets to a question that reaches no user: an elicitation is cancelled, as by a
-    user who closes the form, and any other question gets an error."""
-    kind, body = input_requests.FALLBACKS.get(method, ("error", NOT_ASKED))
-    return Frame(result=body) if kind == "result" else Frame(error=body)
-
-
-def refusal_of(method: str) -> Frame:
-    """Returns the answer that a server gets if the client has not declared the capability that its question needs."""
-    _, error = input_requests.REFUSALS[method]
-    return Frame(error=error)
-
-
-def detached() -> Reply:
-    """Returns the reply of a call that no client request waits for: nothing can be sent on it."""
-    reply = Reply(Stream(None), ends_channel=True, can_stream=False)
-    reply.remaining = 1
-    return reply

@@ -10,7 +10,7 @@ Source: 2025-11-25 client/elicitation, "URL Elicitation Required Error"; 2026-07
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -27,8 +27,7 @@ from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
 from ..state.link import Link
 from ..state.session import Session
-from .call_state import CallState
-from .suspended_calls import asking
+from .call_state import CallState, asking
 
 DONE_MAX: Final = 64
 """The most visits of a session that are remembered as complete before a call waits for them."""
@@ -41,20 +40,10 @@ NAME_MAX: Final = 64
 is replaced by its digest."""
 
 
-class RequestSender(Protocol):
-    """Sends client requests to their server."""
-
-    def request(self, session: Session, exchange: Exchange) -> None: ...
-
-    def repeat(self, session: Session, exchange: Exchange) -> None:
-        """Sends a request again that the server refused for now."""
-
-
 class UrlElicitation:
     """The calls of all sessions that wait until a page was visited."""
 
     def __init__(self, context: Context, call_state: CallState, responder: Responder) -> None:
-        self.up: RequestSender
         self._context = context
         self._call_state = call_state
         self._responder = responder
@@ -108,7 +97,7 @@ class UrlElicitation:
             self._responder.answer(session, exchange, message)
             return
         exchange.visited = frozenset(visit for visit in claims.questions.values() if visit)
-        self.up.request(session, exchange)
+        session.router.request(session, exchange)
 
     def _wait(self, session: Session, exchange: Exchange) -> None:
         """Waits until the user has visited the pages, all of which the client accepted before. A call waits once only:
@@ -118,7 +107,7 @@ class UrlElicitation:
         exchange.visited = frozenset()
         self._waiting[session.sid, exchange.key] = session, exchange, open_visits
         if not open_visits:
-            self.handle_visit(session.sid, exchange.key)
+            self.handle_visit(session, exchange.key)
             return
         at = self._context.now + self._context.limits.url_elicitation_wait_s
         self._context.timers.set(("visit", (session.sid, exchange.key)), at, "visit to a page")
@@ -137,13 +126,13 @@ class UrlElicitation:
             if sid == session.sid:
                 open_visits.discard(visit)
                 if not open_visits:
-                    self.handle_visit(sid, key)
+                    self.handle_visit(session, key)
 
-    def handle_visit(self, sid: str, key: ExchangeKey) -> None:
+    def handle_visit(self, session: Session, key: ExchangeKey) -> None:
         """Sends a call to the server again: its pages are visited, or it waited long enough for that."""
-        session, exchange, _ = self._waiting[sid, key]
+        _, exchange, _ = self._waiting[session.sid, key]
         self.forget(session, exchange)
-        self.up.repeat(session, exchange)
+        session.router.repeat(session, exchange)
 
     def forget(self, session: Session, exchange: Exchange) -> None:
         if self._waiting.pop((session.sid, exchange.key), None) is not None:

@@ -3,32 +3,23 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.ids import ChannelId
-from ..files.calls.linked_resources import PURPOSE as LINKED
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeState
+from ..state.exchange import Exchange, ExchangeInput
 from ..state.link import SUBSCRIPTION, Link, OwnRequest
 from ..state.upstream_channels import DuplexRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
-from ..subscriptions.client_listens import ClientListens
-from ..subscriptions.server_listens import ServerListens
-from ..tasks.upstream_tasks import PURPOSES, UpstreamTasks
-from ..upstream import filtering
-from ..upstream.failures import Failures
-from ..upstream.handshake import Handshaker
-from ..upstream.resumption import Resumption
-from ..upstream.server_messages import ServerMessages
-from ..upstream.writer import UpstreamWriter
+from ..subscriptions.subscriptions import Subscriptions
+from ..upstream.upstream import Upstream
 from ..wire.oversize import owner_of
 from . import fast_path_rules
-from .era_adapter import EraAdapter
 
 UpRole = DuplexRole | UpstreamPostRole | UpstreamStreamRole
 
@@ -46,46 +37,19 @@ TAIL_BYTES: Final = 4096
 """Bytes at the end of an unreadable message that are searched for its id."""
 
 
-class FileResults(Protocol):
-    """The file plane's decisions about results."""
-
-    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """Handles a result. True if the file plane answers the exchange, now or later."""
-
-    def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """True if the request is to be sent once more, with its files passed in another way."""
-
-    def receive_own_response(self, own_request: OwnRequest, frame: Frame) -> None:
-        """Handles the response to a `resources/read` of ours."""
-
-
 class Dispatcher:
     """The dispatcher of all messages that come from servers."""
 
-    def __init__(
-        self,
-        context: Context,
-        writer: UpstreamWriter,
-        resumption: Resumption,
-        server_messages: ServerMessages,
-        handshaker: Handshaker,
-        failures: Failures,
-        era_adapter: EraAdapter,
-        server_listens: ServerListens,
-        client_listens: ClientListens,
-        upstream_tasks: UpstreamTasks,
-    ) -> None:
-        self.files: FileResults
-        self._era_adapter = era_adapter
-        self._server_listens = server_listens
-        self._client_listens = client_listens
-        self._upstream_tasks = upstream_tasks
+    def __init__(self, context: Context, upstream: Upstream, subscriptions: Subscriptions) -> None:
         self._context = context
-        self._writer = writer
-        self._resumption = resumption
-        self._server_messages = server_messages
-        self._handshaker = handshaker
-        self._failures = failures
+        self._writer = upstream.writer
+        self._resumption = upstream.resumption
+        self._server_messages = upstream.server_messages
+        self._tool_discovery = upstream.tool_discovery
+        self._handshaker = upstream.handshaker
+        self._failures = upstream.failures
+        self._server_listens = subscriptions.server_listens
+        self._client_listens = subscriptions.client_listens
 
     def receive_message(self, role: UpRole, channel: ChannelId, message: bytes) -> None:
         """Handles one message, or a batch."""
@@ -173,10 +137,11 @@ class Dispatcher:
 
     def _receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
         if frame.method == "notifications/tools/list_changed":
-            self._era_adapter.tool_discovery.forget(link)
+            self._tool_discovery.forget(link)
         try:
-            if self._upstream_tasks.receive_notification(link, frame):
-                return
+            for receive_notification in link.interceptors.receive_notification:
+                if receive_notification(link, frame, related):
+                    return
         except RemoteProtocolError as error:
             self._context.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
@@ -194,10 +159,10 @@ class Dispatcher:
         if isinstance(role, UpstreamPostRole) and role.number == number:
             self._writer.receive_settled(role)
         if entry is None:
-            self._upstream_tasks.receive_orphan(link, number, frame)
-            shared_process = self._handshaker.shared_processes.get(link.id)
-            if shared_process is not None:
-                shared_process.forget_cancelled(number)
+            for receive_unexpected in link.interceptors.receive_unexpected:
+                receive_unexpected(link, number, frame)
+            if link.shared_process is not None:
+                link.shared_process.forget_cancelled(number)
             self._context.note("debug", "server answered what nobody waits for: dropped", link.plan.id)
         elif isinstance(entry, OwnRequest):
             self._receive_own_response(link, role, entry, frame, number)
@@ -232,13 +197,9 @@ class Dispatcher:
             is_refused = frame.error is not None and envelope.error_code(frame.error) in REFUSALS
             self._server_listens.receive_end(link, number, is_refused=is_refused)
         elif own_request.purpose == "schemas":
-            self._era_adapter.tool_discovery.receive_page(link, frame)
-        elif own_request.purpose == "level":
-            self._era_adapter.receive_levelled(link, is_done=is_done)
-        elif own_request.purpose in PURPOSES:
-            self._upstream_tasks.receive_own_response(link, own_request, frame)
-        elif own_request.purpose == LINKED:
-            self.files.receive_own_response(own_request, frame)
+            self._tool_discovery.receive_page(link, frame)
+        elif (owner := link.interceptors.by_purpose.get(own_request.purpose)) is not None:
+            owner.receive_own_response(link, own_request, frame)
         elif own_request.purpose == "subscribe":
             self._client_listens.receive_subscribed(link, own_request.about, is_done=is_done)
         elif own_request.purpose == "unsubscribe":
@@ -248,8 +209,8 @@ class Dispatcher:
         return True
 
     def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
-        """Handles the response to a client's request: repeats the request, has the file plane answer it, or translates
-        the response and finishes the exchange."""
+        """Handles the response to a client's request: gives it to the interceptors of the link, and what they make of
+        it to the client."""
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()
         self._handshaker.health[link.plan.id].receive_proof()
@@ -259,42 +220,31 @@ class Dispatcher:
             self._failures.finish(link, exchange, envelope.encode_result(exchange.id_raw, frame.result))
             return
         try:
-            if self._era_adapter.receive_answer(link, exchange, frame):
-                return
+            for receive_response in link.interceptors.receive_response:
+                if receive_response(link, exchange, frame):
+                    return
         except RemoteProtocolError as fault:
             frame = Frame(
                 error=envelope.error_object(INTERNAL_ERROR, f"the server's answer is broken: {fault.message}")
             )
-        if link.has_files and exchange.state is ExchangeState.SENT and self._must_repeat(link, exchange, frame):
-            return
         exchange.step(ExchangeInput.REPLY)
         if frame.error is not None:
-            error = self._era_adapter.error_down(link, exchange, envelope.usable_error(frame.error))
+            error = envelope.usable_error(frame.error)
+            for receive_error in link.interceptors.receive_error:
+                error = receive_error(link, exchange, error)
             self._failures.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, error))
             return
-        assert frame.result is not None
+        result = frame.result
         try:
-            if not link.upstream.remember(exchange.method, exchange.params):
-                text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
-                self._context.note("warning", text, link.plan.id)
-            self._era_adapter.receive_set(link, exchange)
-            result = self._era_adapter.result_down(link, exchange, frame.result)
-            if link.is_filtered:
-                result = filtering.shown(link, exchange, result)
-            if link.has_files and self.files.receive_result(link, exchange, result):
-                return
+            for receive_result in link.interceptors.receive_result:
+                if result is not None:
+                    result = receive_result(link, exchange, result)
         except RemoteProtocolError as fault:
             text = f"the server's answer could not be read: {fault.message}"
             self._failures.finish(link, exchange, envelope.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
-        self._failures.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
-
-    def _must_repeat(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
-        if frame.result is None or not self.files.wants_again(link, exchange, frame.result):
-            return False
-        exchange.step(ExchangeInput.REQUEUE)
-        self._era_adapter.onward.resend(link, exchange)
-        return True
+        if result is not None:
+            self._failures.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
 
 
 def is_current(role: UpstreamPostRole | UpstreamStreamRole) -> bool:

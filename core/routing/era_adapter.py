@@ -8,8 +8,7 @@ metadata only, for which `bridge` has the rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -19,111 +18,53 @@ from ..base.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     UNSUPPORTED_VERSION,
-    URL_REQUIRED,
     RemoteProtocolError,
 )
 from ..base.events import Headers
 from ..base.log_levels import LEVELS
-from ..base.methods import MAY_ASK
 from ..base.revisions import features_of
 from ..bridge import errors, request_meta, results
-from ..bridge.input_requests import is_input_required
-from ..input_required.replay import Replays
-from ..input_required.rounds import Rounds
+from ..bridge.results import is_older
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import remove_member
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeState
-from ..state.link import Link
+from ..state.interceptor import Interceptor
+from ..state.link import Link, OwnRequest
 from ..state.session import Session
 from ..state.upstream_session import REMEMBERED
-from ..subscriptions.client_listens import ClientListens
-from ..subscriptions.server_listens import ServerListens
-from ..tasks.upstream_tasks import UpstreamTasks
-from ..upstream.shared_process import SharedProcess
-from ..upstream.task_offers import shown_tools
-from ..upstream.tool_discovery import ToolDiscovery
-from ..upstream.writer import UpstreamWriter
+from ..subscriptions.subscriptions import Subscriptions
+from ..upstream.task_offers import capabilities_up, params_to_legacy, shown_tools
+from ..upstream.upstream import Upstream
 from ..wire.http.mcp_headers import headers_for
 
 ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen"})
 """Requests of the stateless era, which are unknown to a client with a session."""
 
 
-class UrlElicitor(Protocol):
-    """Asks clients without sessions to visit pages (URL elicitation)."""
+class EraAdapter(Interceptor):
+    """The adaptation of all requests and responses."""
 
-    def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """Handles a call that was refused until pages are visited. False if its client cannot be asked to."""
+    name = "eras"
+    purposes = frozenset({"level"})
 
-    def forget(self, session: Session, exchange: Exchange) -> None:
-        """Handles the end of a call."""
-
-
-class Augmentation(Protocol):
-    """The offers of tasks to servers. Implemented by `TaskAugmentation`."""
-
-    def params_to_legacy(self, exchange: Exchange, params: bytes | None) -> bytes | None:
-        """Returns the params of a call for a server with sessions, with or without the member `task`."""
-
-    def capabilities_up(self, exchange: Exchange, capabilities: bytes) -> bytes:
-        """Returns the capabilities for a stateless server, with or without the tasks extension."""
-
-    def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """True if the error means that the call must be sent again as a task."""
-
-
-class RequestControl(Protocol):
-    """Finishes and repeats requests. Implemented by `Router`."""
-
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
-        """Gives an exchange its response."""
-
-    def resend(self, link: Link, exchange: Exchange) -> None:
-        """Sends a requeued exchange again."""
-
-    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
-        """Determines the server's revision anew, then sends the exchange again."""
-
-
-class EraAdapter:
-    """The adaptation of all requests and responses.
-
-    Args:
-        shared_processes: of links that several sessions share, by the links' ids.
-        write: sends a request up that has waited here.
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        writer: UpstreamWriter,
-        rounds: Rounds,
-        server_listens: ServerListens,
-        client_listens: ClientListens,
-        upstream_tasks: UpstreamTasks,
-        shared_processes: Mapping[str, SharedProcess],
-        *,
-        write: Callable[[Link, Exchange], None],
-    ) -> None:
-        self.onward: RequestControl
-        self.visits: UrlElicitor
-        self.augmentation: Augmentation
-        self.tool_discovery = ToolDiscovery(context, writer, write)
-        self.replays = Replays(context.limits)
+    def __init__(self, context: Context, upstream: Upstream, subscriptions: Subscriptions) -> None:
+        self._tool_discovery = upstream.tool_discovery
         self._context = context
-        self._writer = writer
-        self._rounds = rounds
-        self._server_listens = server_listens
-        self._client_listens = client_listens
-        self._upstream_tasks = upstream_tasks
-        self._shared_processes = shared_processes
-        self._write = write
+        self._writer = upstream.writer
+        self._server_listens = subscriptions.server_listens
+        self._client_listens = subscriptions.client_listens
+
+    def has_say(self, link: Link) -> bool:
+        return link.is_stateless or any(
+            session.is_stateless or is_older(session.features, features_of(link.upstream.revision))
+            for session in link.sessions.values()
+        )
 
     # --- Up ---------------------------------------------------------------------------------------------------------
 
-    def receive_request(self, link: Link, exchange: Exchange) -> bool:
+    def prepare(self, link: Link, exchange: Exchange) -> bool:
         """Handles a request that is about to be sent to its server. True if it is answered here, or waits."""
         session = link.session_of(exchange)
         if session.is_stateless:
@@ -180,9 +121,8 @@ class EraAdapter:
                 link.upstream.remember(exchange.method, exchange.params)
             self._finish(link, exchange, b"{}")
 
-    def receive_set(self, link: Link, exchange: Exchange) -> None:
+    def _receive_set(self, link: Link, session: Session, exchange: Exchange) -> None:
         """Records a setting that a server with sessions accepted, in case the server comes back without sessions."""
-        session = link.session_of(exchange)
         if link.is_shared or session.is_stateless or exchange.method not in REMEMBERED:
             return
         name = "level" if exchange.method == "logging/setLevel" else "uri"
@@ -197,9 +137,9 @@ class EraAdapter:
             session.subscriptions[value] = None
 
     def _must_read_tools(self, link: Link, session: Session, exchange: Exchange) -> bool:
-        if not self.tool_discovery.wants(link, session, exchange):
+        if not self._tool_discovery.wants(link, session, exchange):
             return False
-        self.tool_discovery.begin(link, exchange)
+        self._tool_discovery.begin(link, exchange)
         return True
 
     def _must_set_level(self, link: Link, session: Session, exchange: Exchange) -> bool:
@@ -214,15 +154,17 @@ class EraAdapter:
         if link.levelling is not None:
             link.levelling[1].append(exchange)
             return True
-        shared_process = self._shared_processes.get(link.id)
-        if shared_process is not None:
-            wanted = shared_process.want_level(session, wanted)
+        if link.shared_process is not None:
+            wanted = link.shared_process.want_level(session, wanted)
         link.levelling = (wanted, [exchange])
         self._writer.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
         self._context.timers.set(("level", link.id), self._context.now + self._context.limits.lookup_s, "log level")
         return True
 
-    def receive_levelled(self, link: Link, *, is_done: bool) -> None:
+    def receive_own_response(self, link: Link, own_request: OwnRequest, frame: Frame) -> None:
+        self._receive_levelled(link, is_done=frame.error is None)
+
+    def _receive_levelled(self, link: Link, *, is_done: bool) -> None:
         """Handles the outcome of `logging/setLevel`, and sends the requests that waited for it."""
         assert link.levelling is not None
         self._context.timers.cancel(("level", link.id))
@@ -234,12 +176,12 @@ class EraAdapter:
             link.upstream.remember("logging/setLevel", msgspec.json.encode({"level": level}))
         for exchange in waiting:
             if not exchange.is_over:
-                self._write(link, exchange)
+                link.router.send(link, exchange)
 
     def handle_level(self, link: Link) -> None:
         """Gives up on `logging/setLevel` after a time limit: the clients get their responses without the log."""
         self._writer.give_up(link, "level")
-        self.receive_levelled(link, is_done=False)
+        self._receive_levelled(link, is_done=False)
 
     def params_up(self, link: Link, exchange: Exchange) -> bytes | None:
         """Returns the params of a request for its server.
@@ -250,7 +192,7 @@ class EraAdapter:
         session = link.session_of(exchange)
         if not link.is_stateless:
             params = request_meta.strip_retry(exchange.params) if session.is_stateless else exchange.params
-            return self.augmentation.params_to_legacy(exchange, params)
+            return params_to_legacy(exchange, params, self._context.limits)
         revision = link.upstream.revision
         assert revision is not None
         if session.is_stateless:
@@ -259,14 +201,14 @@ class EraAdapter:
             able = exchange.request.capabilities
             if link.plan.owns_roots:
                 able = remove_member(able, "roots")  # they are paths of another machine
-            able = self.augmentation.capabilities_up(exchange, able)
+            able = capabilities_up(exchange, able)
             if able is exchange.request.capabilities:
                 return exchange.params
             return request_meta.add(exchange.params, msgspec.structs.replace(exchange.request, capabilities=able))
         params = exchange.params
         if params is not None and b'"task"' in params:
             params = remove_member(params, "task")  # the stateless era declares an extension instead
-        able = self.augmentation.capabilities_up(exchange, session.client.capabilities)
+        able = capabilities_up(exchange, session.client.capabilities)
         who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
         return request_meta.add(params, who)
 
@@ -287,43 +229,13 @@ class EraAdapter:
 
     # --- Down -------------------------------------------------------------------------------------------------------
 
-    def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
-        """Handles the response to a request. True if the request is not over with it, or was finished here."""
-        session = link.session_of(exchange)
-        if frame.result is not None and self._upstream_tasks.receive_created(link, exchange, frame.result):
-            return True
-        if frame.error is not None:
-            return self._receive_error(link, session, exchange, envelope.usable_error(frame.error))
-        if not link.is_stateless:
-            return exchange.lacking is not None and self._finish_lacking(link, exchange, result=frame.result)
-        if frame.result is None or not is_input_required(frame.result):
+    def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
+        """Handles an error of a stateless server. True if the request is sent once more, or was finished here."""
+        if not link.is_stateless or frame.error is None:
             return False
-        if exchange.method not in MAY_ASK:
-            text = f"got input_required for {exchange.method}, expected it for {', '.join(sorted(MAY_ASK))} only"
-            raise RemoteProtocolError(text, clause="2026-07-28 basic/patterns/mrtr, Supported Requests")
-        if exchange.state is ExchangeState.TASKED:
-            text = "got input_required for what a task came to, expected its result"
-            raise RemoteProtocolError(text, clause="extension io.modelcontextprotocol/tasks, Task Creation")
-        if not session.is_stateless or exchange.task is not None:
-            self._rounds.receive_questions(link, exchange, frame.result)
-            return True
-        exchange.is_native = True
-        exchange.step(ExchangeInput.REPLY)
-        self._finish(link, exchange, frame.result)
-        return True
-
-    def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
+        session, error = link.session_of(exchange), envelope.usable_error(frame.error)
         code = envelope.error_code(error)
-        if not link.is_stateless:
-            if self.augmentation.must_repeat(link, exchange, error):
-                exchange.step(ExchangeInput.REQUEUE)
-                self.onward.renegotiate(link, exchange, for_tasks=True)
-                return True
-            if exchange.lacking is not None:
-                return self._finish_lacking(link, exchange, error=error)
-            may_ask = session.is_stateless and exchange.task is None
-            return may_ask and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
-        if exchange.state is ExchangeState.SENT and self._repeat(link, exchange, code, error):
+        if exchange.state is ExchangeState.SENT and self._repeat(link, exchange, code):
             return True  # the error of a finished task (state TASKED) does not concern the way it was called
         if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
             exchange.step(ExchangeInput.REPLY)
@@ -340,51 +252,30 @@ class EraAdapter:
         self._finish(link, exchange, result)
         return True
 
-    def _repeat(self, link: Link, exchange: Exchange, code: int | None, error: bytes) -> bool:
+    def _repeat(self, link: Link, exchange: Exchange, code: int | None) -> bool:
         """Handles a refusal that concerns the form of a request. True if the request is sent once more, in another
         form."""
         if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
             # Its tools may have changed since they were listed.
-            self.tool_discovery.forget(link)
+            self._tool_discovery.forget(link)
             exchange.mirrored = ()
             exchange.step(ExchangeInput.REQUEUE)
-            self.onward.resend(link, exchange)
+            link.router.resend(link, exchange)
             return True
         if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
             exchange.step(ExchangeInput.REQUEUE)
-            self.onward.renegotiate(link, exchange)
-            return True
-        if self.augmentation.must_repeat(link, exchange, error):
-            exchange.step(ExchangeInput.REQUEUE)
-            self.onward.resend(link, exchange)
+            link.router.renegotiate(link, exchange)
             return True
         return False
 
-    def _finish_lacking(
-        self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None
-    ) -> bool:
-        """Finishes a call whose server asked for a capability that the client lacks.
-
-        True if that was the reason of the call's failure, as far as can be told. The client then gets an error that
-        names the capability.
-        """
-        assert exchange.lacking is not None
-        instead = errors.to_missing_capability(exchange.lacking, error=error, result=result)
-        if instead is None:
-            return False
-        exchange.is_native = True
-        exchange.step(ExchangeInput.REPLY)
-        self.onward.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, instead))
-        return True
-
-    def error_down(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
+    def receive_error(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
         """Returns a server's error for a client with a session. Clients without sessions get theirs translated in
         `StatelessResponder`."""
         if link.is_stateless and not link.session_of(exchange).is_stateless:
             return errors.to_legacy(exchange.method, exchange.params, error)
         return error
 
-    def result_down(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
         """Returns a server's result for a client with a session. Clients without sessions get theirs translated in
         `StatelessResponder`.
 
@@ -392,6 +283,10 @@ class EraAdapter:
             RemoteProtocolError: it cannot be read.
         """
         session = link.session_of(exchange)
+        if not link.upstream.remember(exchange.method, exchange.params):
+            text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
+            self._context.note("warning", text, link.plan.id)
+        self._receive_set(link, session, exchange)
         if exchange.method == "tools/list":
             result = self._learn_listed(link, session, exchange, result)
         if session.is_stateless:
@@ -409,33 +304,32 @@ class EraAdapter:
     def _learn_listed(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes:
         """Records what a page of `tools/list` says about the way tools are called. Returns the page for the client."""
         is_first = envelope.member_of(exchange.params, "cursor") in (None, b"null")
-        self.tool_discovery.learn_support(link, result, is_first=is_first)
+        self._tool_discovery.learn_support(link, result, is_first=is_first)
         if link.is_stateless and not link.is_pipe:
-            result = self.tool_discovery.learn(link, session, result, is_first=is_first)
+            result = self._tool_discovery.learn(link, session, result, is_first=is_first)
         elif session.is_stateless:
-            self.tool_discovery.advertise(link, session, result, is_first=is_first)
+            self._tool_discovery.advertise(link, session, result, is_first=is_first)
         if link.is_stateless:
             wrapped = results.wrapped_tools(result)
             has_room = len(link.wrapped) + len(wrapped) <= self._context.limits.tools_known_max
             link.wrapped = link.wrapped | wrapped if has_room and not is_first else wrapped
-        elif session.affinity is not None:
-            self.replays.learn(session.affinity.audience, result, is_first=is_first)
         return result
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
-        """Handles the end of a request, however it ended."""
-        if link is not None and exchange.upstream_task is not None:
-            self._upstream_tasks.forget(link, exchange)
-        if session.is_stateless:
-            self.visits.forget(session, exchange)
-        if exchange.round is not None:
-            self._rounds.forget(session, exchange)
         if exchange.key in session.listens:
             self._client_listens.forget(link, session, exchange)
 
-    def let_go(self, link: Link) -> list[Exchange]:
+    def receive_ready(self, link: Link) -> None:
+        self._client_listens.receive_ready(link)
+
+    def receive_lost(self, link: Link, reason: str) -> None:
+        for exchange in self._let_go(link):
+            link.enqueue(exchange)
+        self._client_listens.receive_lost(link)
+
+    def _let_go(self, link: Link) -> list[Exchange]:
         """Handles the loss of a server. Returns the requests that waited here and were not sent."""
         waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
         for exchange in link.subscribing:
@@ -449,7 +343,7 @@ class EraAdapter:
         return [exchange for exchange in waiting if not exchange.is_over]
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
-        self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
+        link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str, data: object = None) -> None:
-        self.onward.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
+        link.router.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text, data))

@@ -30,7 +30,7 @@ _info_of = remembered(server_info_of)
 def translation_for(link: Link) -> PlainTranslation | None:
     """Returns the translation for a link that is ready; None if client and server are of the same era, or if files,
     filters, tasks, roots or sharing have a say in each call."""
-    if link.is_shared or link.has_files or link.is_filtered or link.abilities.calls or link.plan.owns_roots:
+    if link.is_shared or any(each.has_say(link) for each in link.interceptors.ordered if each.name != "eras"):
         return None
     if link.session.affinity is None:
         return LegacyToModern() if link.is_stateless else None

@@ -1,9 +1,9 @@
 """The rules for plain calls: requests that are sent to the server unchanged, and whose results are returned unchanged.
 
 Most servers use the era and the features of their client, have no adapters, no filter and no tasks, and are not shared.
-That is determined once for each upstream session, when the first call meets a server that is ready. A plain call then
-skips the file plane, the filter, the task rules and the era adapter, none of which would change it. Only what differs
-from call to call is checked each time: the method, and words in the params or the result that could mean a task or need
+That no interceptor has a say (`Interceptor.has_say`) is determined once for each upstream session, when the first call
+meets a server that is ready. A plain call then skips all of them, as none would change it. Only what differs from call
+to call is checked each time: the method, and words in the params or the result that could mean a task or need
 translation. `tests/core/routing/test_fast_path_rules.py` tests which calls are plain, and
 `tests/core/engine/test_passthrough.py` that their messages pass byte for byte.
 """
@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..base.revisions import features_of
 from ..bridge.content import TRACE
-from ..bridge.results import is_older
 from ..jsonrpc.envelope import Frame
 from ..state.exchange import Exchange
 from ..state.link import Link
@@ -49,7 +47,4 @@ def may_come_down(link: Link, exchange: Exchange, frame: Frame) -> bool:
 
 
 def _is_plain(link: Link) -> bool:
-    if link.is_stateless or link.is_shared or link.has_files or link.is_filtered or link.abilities.calls:
-        return False
-    client, server = link.session.features, features_of(link.upstream.revision)
-    return link.session.affinity is None and not is_older(client, server)
+    return not link.is_shared and not any(each.has_say(link) for each in link.interceptors.ordered)

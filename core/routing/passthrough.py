@@ -24,30 +24,18 @@ from ..state.exchange import Exchange, ExchangeInput, ExchangeState
 from ..state.link import Link
 from ..state.upstream_channels import DuplexRole, PartialAnswer, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
-from ..upstream.failures import Failures
-from ..upstream.handshake import Handshaker
-from ..upstream.resumption import Resumption
-from ..upstream.writer import UpstreamWriter
+from ..upstream.upstream import Upstream
 
 
 class Passthrough:
     """The transfers of large results."""
 
-    def __init__(
-        self,
-        context: Context,
-        responder: Responder,
-        writer: UpstreamWriter,
-        resumption: Resumption,
-        handshaker: Handshaker,
-        failures: Failures,
-    ) -> None:
+    def __init__(self, context: Context, responder: Responder, upstream: Upstream) -> None:
         self._context = context
         self._responder = responder
-        self._writer = writer
-        self._resumption = resumption
-        self._handshaker = handshaker
-        self._failures = failures
+        self._writer = upstream.writer
+        self._resumption = upstream.resumption
+        self._health = upstream.handshaker.health
 
     def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
         """True if a message of so many bytes with this beginning is to be given in parts. It must come on a POST of
@@ -182,6 +170,8 @@ class Passthrough:
         self._resumption.forget(link, number)
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()
-        self._handshaker.health[link.plan.id].receive_proof()
+        self._health[link.plan.id].receive_proof()
         exchange.step(ExchangeInput.REPLY)
-        self._failures.forget(link, exchange)
+        session = link.session_of(exchange)
+        for forget in link.interceptors.forget:
+            forget(link, session, exchange)

@@ -6,7 +6,7 @@ then heals it. Otherwise the close of a GET stream has it opened again, from the
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
 
 from ..base.errors import INTERNAL_ERROR
 from ..base.events import Cause, Connected, CookieChanges, End, Primed, Queued
@@ -18,60 +18,43 @@ from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange
-from ..state.link import Link, OwnRequest
-from ..state.session import Session
+from ..state.feature import ChannelHandler, Feature
+from ..state.link import TASK_PURPOSES, Link, OwnRequest
 from ..state.upstream_channels import DeleteRole, DuplexRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
-from ..subscriptions.server_listens import ServerListens
-from ..tasks.upstream_tasks import PURPOSES, UpstreamTasks
 from ..upstream.auth_errors import handshake_error_of, is_denied
 from ..upstream.era_detection import lacks_revision, lacks_session
-from ..upstream.failures import Failures
-from ..upstream.handshake import Handshaker
 from ..upstream.progress import Progress, Row
-from ..upstream.resumption import Resumption
+from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
-from ..upstream.writer import UpstreamWriter
 from ..wire.http.failure import NO_CONTENT, denies_session, describe, error_in
+from ..wire.websocket import GOING_AWAY
 from .dispatcher import Dispatcher, UpRole, is_current, related_of
 from .passthrough import Passthrough
 
 
-class WorkspaceSweeper(Protocol):
-    """Removes the folders of sessions that are over. Implemented by the file plane."""
-
-    def sweep(self, session: Session) -> None:
-        """Handles the end of a session whose process, if it had one, is gone."""
-
-
-class ServerChannels:
+class ServerChannels(ChannelHandler):
     """The handlers of channels to servers. The state of each channel is in its role."""
 
     def __init__(
         self,
         context: Context,
         responder: Responder,
-        writer: UpstreamWriter,
-        resumption: Resumption,
-        handshaker: Handshaker,
-        failures: Failures,
+        upstream: Upstream,
         dispatcher: Dispatcher,
-        server_listens: ServerListens,
-        upstream_tasks: UpstreamTasks,
         passthrough: Passthrough,
+        features: Sequence[Feature],
     ) -> None:
-        self.files: WorkspaceSweeper
         self._context = context
         self._responder = responder
-        self._writer = writer
-        self._resumption = resumption
-        self._handshaker = handshaker
-        self._failures = failures
+        self._writer = upstream.writer
+        self._resumption = upstream.resumption
+        self._handshaker = upstream.handshaker
+        self._failures = upstream.failures
         self._dispatcher = dispatcher
-        self._server_listens = server_listens
-        self._upstream_tasks = upstream_tasks
-        self._progress = Progress(writer, responder)
+        self._progress = Progress(upstream.writer, responder)
         self._passthrough = passthrough
+        self._features = features
 
     def receive_open(self, role: UpRole | WarmProcessRole, opening: Connected | Primed | Queued) -> None:
         """Handles a channel that is open, can be resumed, or must wait."""
@@ -154,13 +137,21 @@ class ServerChannels:
             if link.upstream.state is not UpstreamSessionState.CLOSED:
                 self._receive_post_close(link, role, cause)
 
+    def stop(self, role: UpRole | WarmProcessRole | UpstreamPostRole | DeleteRole, channel: ChannelId) -> None:
+        """Closes a channel as the proxy is shutting down. Requests under way end by themselves, and so does a server
+        that still has to answer cancellations."""
+        is_left_slowly = isinstance(role, DuplexRole) and bool(role.link.leaving)
+        if isinstance(role, DuplexRole | WarmProcessRole | UpstreamStreamRole) and not is_left_slowly:
+            self._context.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
+
     def _receive_child_close(self, link: Link, role: DuplexRole, channel: ChannelId, cause: Cause) -> None:
         link.children -= role.is_process
         self._context.timers.cancel(("grace", channel))
         self._handshaker.warm_pool.children -= role.is_process
         if link.upstream.state is UpstreamSessionState.CLOSED:
-            if role.is_process and link.children == 0 and link.has_files:
-                self.files.sweep(link.session)
+            if role.is_process and link.children == 0 and not link.is_shared:
+                for feature in self._features:
+                    feature.receive_left(link.session)
         elif link.channel == channel:
             link.channel = None
             if cause.stale and link.upstream.state is UpstreamSessionState.DIALING and not role.is_repeated:
@@ -248,7 +239,7 @@ class ServerChannels:
                     UpstreamSessionState.READY,
                     UpstreamSessionState.REPLAYING,
                 )  # the next upstream session will be asked
-                if not is_forgotten or entry.purpose in PURPOSES:
+                if not is_forgotten or entry.purpose in TASK_PURPOSES:
                     self._receive_own_request_close(link, entry, cause, role.number)
                 if is_forgotten and link.upstream.state is not UpstreamSessionState.CLOSED:
                     self._failures.lose(link, "it forgot the session", is_forgotten=True)
@@ -281,14 +272,15 @@ class ServerChannels:
         return is_other
 
     def _receive_own_request_close(self, link: Link, own_request: OwnRequest, cause: Cause, number: int) -> None:
+        owner = link.interceptors.by_purpose.get(own_request.purpose)
         if own_request.purpose == "replay":
             self._dispatcher.receive_replay(link, own_request, is_done=False)
         elif own_request.purpose in ("initialize", "discover"):
             if not self._handshaker.receive_refusal(link, own_request.purpose, cause):
                 error = handshake_error_of(link, cause)
                 self._failures.lose(link, describe(cause), error=link.refused or error)
-        elif own_request.purpose in PURPOSES and error_in(cause) is None:
-            self._upstream_tasks.receive_failure(link, own_request, cause)
+        elif owner is not None and owner.receive_own_failure(link, own_request, cause):
+            return
         elif link.upstream.state is not UpstreamSessionState.CLOSED:
             text = error_in(cause) or envelope.error_object(INTERNAL_ERROR, describe(cause))
             self._dispatcher.receive_own_response(link, own_request, Frame(error=text), number)

@@ -52,7 +52,7 @@ class ChannelRole:
 
 
 class Context:
-    """The shared state of one engine. Only the engine's public methods set `now`, `source` and `out`.
+    """The shared state of one engine.
 
     Attributes:
         now: the time of the current input, in seconds on the driver's monotonic clock.
@@ -78,6 +78,40 @@ class Context:
         self._paused: dict[ChannelId, int] = {}
         self._last_channel = 0
         self._last_ticket = 0
+
+    # --- Inputs -------------------------------------------------------------------------------------------------
+
+    def begin(self, now: float, source: ChannelId | None, *, ends_source: bool = False) -> None:
+        """Begins an input.
+
+        Args:
+            source: the channel that it came on, if that may be paused.
+            ends_source: it is the last on that channel.
+
+        Raises:
+            LocalProtocolError: time runs backwards. Nothing has changed.
+        """
+        if now < self.now:
+            raise LocalProtocolError(f"time runs backwards: {now} after {self.now}")
+        self.now = now
+        self.source = source
+        self.ends_source = ends_source
+
+    def end_source(self) -> None:
+        """Marks what follows in this input as caused by no channel."""
+        self.source = None
+        self.ends_source = False
+
+    def take_effects(self) -> list[Effect]:
+        """Ends an input. Returns its effects."""
+        out, self.out = self.out, []
+        return out
+
+    def drain(self) -> None:
+        """Refuses new work from now on."""
+        self.is_draining = True
+
+    # --- Names --------------------------------------------------------------------------------------------------
 
     @property
     def now_unix(self) -> float:

@@ -28,6 +28,7 @@ from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
 from .input_round import InputRound
+from .ports import TaskKeeper
 from .stream import Stream
 from .suspended_call import SuspendedCall
 from .task import Task
@@ -152,6 +153,13 @@ class Reply:
         self.can_stream = can_stream
         self.remaining = 0
 
+    @classmethod
+    def detached(cls) -> Reply:
+        """Returns the reply of a call that no client request waits for: nothing can be sent on it."""
+        reply = cls(Stream(None), ends_channel=True, can_stream=False)
+        reply.remaining = 1
+        return reply
+
 
 class Exchange(Machine[ExchangeState, ExchangeInput]):
     """One client request.
@@ -188,6 +196,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         link: the id of the link it goes by, if that is not its session's.
         task: the task that the client was given for it. The outcome of the exchange becomes the outcome of the task.
         awaits: the id of the task whose outcome it waits for.
+        keeper: keeps it, if it may become a task or waits for one.
     """
 
     TRANSITIONS = TRANSITIONS
@@ -215,6 +224,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     link: str | None = None
     task: Task | None = None
     awaits: str | None = None
+    keeper: TaskKeeper | None = None
 
     def __init__(
         self,

@@ -23,16 +23,24 @@ from ..wire.http.cookies import CookieStore
 from ..wire.http.mcp_headers import Named
 from ..wire.http.param_headers import Mirror
 from .exchange import Exchange
+from .interceptor import Interceptors
 from .listen_filter import ListenFilter
+from .ports import LinkRouter
 from .session import Session
 from .tool_hints import Hints
 from .upstream_session import UpstreamSession, UpstreamSessionState
 
 if TYPE_CHECKING:
+    from .shared_process import SharedProcess
     from .upstream_channels import UpstreamPostRole
 
+LOOK: Final = "task-get"
+FETCH: Final = "task-result"
+UPDATE: Final = "task-update"
 CANCEL: Final = "task-cancel"
-"""The purpose of our `tasks/cancel` requests."""
+"""The purposes of our `tasks/get`, `tasks/result`, `tasks/update` and `tasks/cancel` requests."""
+TASK_PURPOSES: Final = frozenset({LOOK, FETCH, UPDATE, CANCEL})
+"""The purposes of our own requests that are about tasks."""
 SUBSCRIPTION: Final = "listen"
 """The purpose of our `subscriptions/listen` requests, which are answered when the subscription ends."""
 
@@ -117,8 +125,8 @@ class Link:
         "has_listened",
         "hints",
         "id",
+        "interceptors",
         "is_asked_again",
-        "is_filtered",
         "is_furnished",
         "is_left",
         "is_lent",
@@ -148,7 +156,9 @@ class Link:
         "refusal",
         "refused",
         "replaying",
+        "router",
         "sessions",
+        "shared_process",
         "stream",
         "subscribing",
         "supports",
@@ -162,16 +172,30 @@ class Link:
         "wrapped",
     )
 
-    def __init__(self, id: str, plan: ServerPlan, workspace: str, initialize: bytes, limits: Limits) -> None:
+    def __init__(
+        self,
+        id: str,
+        plan: ServerPlan,
+        workspace: str,
+        initialize: bytes,
+        limits: Limits,
+        *,
+        router: LinkRouter,
+        interceptors: Interceptors,
+        shared_process: SharedProcess | None = None,
+        is_lent: bool = False,
+    ) -> None:
         # Identity
         self.id = id  # unique among all links; that of a link of one session is the session's public name
         self.plan = plan
         self.has_files = plan.has_files  # the file plane handles its messages
-        self.is_filtered = bool(plan.tools or plan.prompts or plan.resources)  # some names are hidden from clients
         self.sessions: dict[str, Session] = {}  # the sessions whose requests it carries, by their public names
         self.workspace = workspace  # the name of the folders that its process gets
         self.is_furnished = False  # files may lie in the workspace, or be on their way there, before the process starts
-        self.is_lent = False  # it uses a session that an earlier run began: others may use that, so it is not ended
+        self.router = router
+        self.interceptors = interceptors  # those of its server
+        self.shared_process = shared_process  # what its sessions want of the one process, if they share it
+        self.is_lent = is_lent  # it uses a session that an earlier run began: others may use that, so it is not ended
 
         # Connection and open requests
         self.upstream = UpstreamSession(initialize, limits)  # the state machine of the connection

@@ -29,6 +29,7 @@ from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
 from .exchange import Exchange, ExchangeKey
+from .ports import SessionRouter, StatelessReplies
 from .stream import Stream
 from .subscription import Subscription
 
@@ -148,6 +149,8 @@ class Session(Machine[SessionState, SessionInput]):
         sid: the public name used in handles and links; knowing it gives no access.
         workspace: the name of its folders.
         server: the id of its server.
+        router: routes its requests to its server.
+        replies: replies to its client, if that has no sessions.
         pipe: its channel, if it is a pipe; None on HTTP.
         features: the features of its revision.
         streams: its connected GET streams, the newest last; for a pipe, its only stream.
@@ -197,7 +200,9 @@ class Session(Machine[SessionState, SessionInput]):
         "pipe",
         "principal",
         "questions",
+        "replies",
         "resumable",
+        "router",
         "sees_hidden",
         "server",
         "sid",
@@ -210,7 +215,17 @@ class Session(Machine[SessionState, SessionInput]):
     TRANSITIONS = TRANSITIONS
 
     def __init__(
-        self, *, id: str, sid: str, workspace: str, server: str, principal: str, pipe: ChannelId | None, base_url: str
+        self,
+        *,
+        id: str,
+        sid: str,
+        workspace: str,
+        server: str,
+        principal: str,
+        pipe: ChannelId | None,
+        base_url: str,
+        router: SessionRouter,
+        replies: StatelessReplies | None = None,
     ) -> None:
         super().__init__(SessionState.OPENING)
         self.id = id
@@ -220,6 +235,8 @@ class Session(Machine[SessionState, SessionInput]):
         self.principal = principal
         self.pipe = pipe
         self.base_url = base_url
+        self.router = router
+        self.replies = replies
         self.headers: Headers = ()
         self.sees_hidden = False
         self.is_own = False

@@ -1,3 +1,3 @@
 """Subscriptions (`subscriptions/listen`): `ClientListens` for those of clients, `ServerListens` for ours with stateless
-servers. The two classes are used by `tasks`, `routing` and `endpoints`. It rests on `base`, `bridge`, `jsonrpc`,
-`state` and `upstream`."""
+servers, constructed by `Subscriptions`. Used by `tasks`, `routing`, `endpoints` and the engine. It rests on `base`,
+`bridge`, `downstream`, `jsonrpc`, `state` and `upstream`."""

@@ -9,8 +9,6 @@ Source: 2026-07-28 basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
 from ..base.empty import without
@@ -18,6 +16,7 @@ from ..base.errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
 from ..bridge.task_support import declares
+from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
@@ -27,60 +26,19 @@ from ..state.listen_filter import TASK, Change, ListenFilter, parse_filter
 from ..state.session import Session
 from ..state.subscription import Subscription
 from ..state.upstream_session import UpstreamSessionState as UpstreamState
-from ..upstream.shared_process import SharedProcess
 from ..upstream.task_offers import NEEDED
 from ..upstream.writer import UpstreamWriter
-from .server_listens import ServerListens
-
-
-class NotificationSender(Protocol):
-    """Sends notifications on the stream of a client's request."""
-
-    def tell(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
-
-
-class ResponseSender(Protocol):
-    """Answers clients' requests."""
-
-    def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
-
-
-class TaskStates(Protocol):
-    """Sends the state of tasks to those who may know of them."""
-
-    def visible(self, session: Session, ids: frozenset[str]) -> frozenset[str]:
-        """Returns those of these tasks that the session's client may know of."""
-
-    def tell_state(self, id: str) -> None:
-        """Notifies the subscriptions to a task of its present state: one of them is new."""
-
-
-class OwnNotifications(Protocol):
-    """Grants the part of a subscription that the proxy notifies of itself, whatever its server offers."""
-
-    def granted(self, link: Link, session: Session, wanted: ListenFilter) -> ListenFilter: ...
+from . import filters
 
 
 class ClientListens:
     """The subscriptions of all stateless clients."""
 
-    def __init__(
-        self,
-        context: Context,
-        writer: UpstreamWriter,
-        notifications: NotificationSender,
-        responses: ResponseSender,
-        shared_processes: dict[str, SharedProcess],
-    ) -> None:
-        self.files: OwnNotifications
-        self.server_listens: ServerListens
-        self.tasks: TaskStates
+    def __init__(self, context: Context, writer: UpstreamWriter, responder: Responder) -> None:
         self._by_task: dict[str, list[tuple[Session, Subscription]]] = {}
         self._context = context
         self._writer = writer
-        self._notifications = notifications
-        self._responses = responses
-        self._shared_processes = shared_processes
+        self._responder = responder
 
     # --- Begin --------------------------------------------------------------------------------------------------------
 
@@ -102,19 +60,20 @@ class ClientListens:
         except RemoteProtocolError as error:
             exchange.is_native = True
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
-            self._responses.answer(session, exchange, message)
+            self._responder.answer(session, exchange, message)
             return
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
         subscription = Subscription(exchange, machine)
         session.listens = {**session.listens, exchange.key: subscription}
-        if link.has_files:
-            subscription.own = self.files.granted(link, session, wanted)
+        for grant in link.interceptors.grant:
+            subscription.own |= grant(link, session, wanted)
         at = self._context.now + limits.listen_ack_s
         self._context.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
         if link.is_stateless:
-            self._join(link, session, wanted.uris)
-            subscription.is_asked = bool(wanted & self.server_listens.offered(link))
-            self.server_listens.receive_change(link)
+            if link.shared_process is not None:
+                link.shared_process.subscribe(session, wanted.uris)
+            subscription.is_asked = bool(wanted & filters.offered(link))
+            filters.renew_later(self._context, link)
         else:
             self._subscribe(link, session, subscription)
         self._acknowledge_if_complete(link, session, subscription)
@@ -124,14 +83,13 @@ class ClientListens:
         if not self._offered(session).uris_any:
             return
         held = self._confirmed_by_others(session, subscription)
-        shared_process = self._shared_processes.get(link.id)
         own = subscription.own.uris
         for uri in sorted(subscription.wanted.uris - own):
             if uri in held:
                 subscription.confirmed.add(uri)
                 continue
-            if shared_process is not None:
-                shared_process.members[session.sid].subscriptions[uri] = None
+            if link.shared_process is not None:
+                link.shared_process.subscribe(session, (uri,))
             subscription.awaited.add(uri)
             link.upstream.remember("resources/subscribe", msgspec.json.encode({"uri": uri}))
             # Over HTTP the two requests may overtake one another: `receive_unsubscribed` sends this one later.
@@ -165,10 +123,9 @@ class ClientListens:
                     self._acknowledge_if_complete(link, session, subscription)
         if not is_done:
             link.upstream.forget_subscription(uri)
-            shared_process = self._shared_processes.get(link.id)
             for session in link.sessions.values():
-                if shared_process is not None and session.is_stateless:
-                    shared_process.members[session.sid].subscriptions.pop(uri, None)
+                if link.shared_process is not None and session.is_stateless:
+                    link.shared_process.unsubscribe(session, uri)
 
     def receive_unsubscribed(self, link: Link, uri: str) -> None:
         """Handles the response to a `resources/unsubscribe`: subscribes again if the resource is wanted by now."""
@@ -189,20 +146,23 @@ class ClientListens:
                     continue
                 subscription.granted = granted & subscription.wanted
                 # If not, this subscription came after the request: a larger one will follow, and its acknowledgment.
-                if subscription.wanted & asked == subscription.wanted & self.server_listens.offered(link):
+                if subscription.wanted & asked == subscription.wanted & filters.offered(link):
                     subscription.is_asked = False
                     self._acknowledge_if_complete(link, session, subscription)
 
     def _acknowledge_if_complete(self, link: Link, session: Session, subscription: Subscription) -> None:
         if subscription.awaited or subscription.is_asked or subscription.machine.state is not ListenState.OPENING:
             return
-        self._acknowledge(session, subscription)
+        self._acknowledge(link, session, subscription)
 
     def handle_ack(self, session: Session, key: ExchangeKey) -> None:
         """Acknowledges a subscription after `Limits.listen_ack_s`: what the server has not confirmed is left out."""
-        self._acknowledge(session, session.listens[key])
+        subscription = session.listens[key]
+        link = session.router.link_of(subscription.exchange)
+        assert link is not None
+        self._acknowledge(link, session, subscription)
 
-    def _acknowledge(self, session: Session, subscription: Subscription) -> None:
+    def _acknowledge(self, link: Link, session: Session, subscription: Subscription) -> None:
         self._context.timers.cancel(("ack", (session.sid, subscription.exchange.key)))
         granted = subscription.granted
         if granted is None:
@@ -210,27 +170,26 @@ class ClientListens:
             granted = ListenFilter(offered.tools, offered.prompts, offered.resources, frozenset(subscription.confirmed))
         granted |= subscription.own
         if subscription.wanted.tasks:
-            granted |= ListenFilter(tasks=self.tasks.visible(session, subscription.wanted.tasks))
+            for grant_tasks in link.interceptors.grant_tasks:
+                granted |= grant_tasks(session, subscription.wanted)
         self._tell(session, subscription, subscription.machine.receive_acknowledged(granted))
         for id in sorted(granted.tasks):
             self._by_task.setdefault(id, []).append((session, subscription))
-            self.tasks.tell_state(id)
+            for receive_watched in link.interceptors.receive_watched:
+                receive_watched(id)
 
     def _offered(self, session: Session) -> ListenOffer:
         """Returns the notifications that the server declared, in the capabilities that the client was shown."""
 
-        def declares(name: str, ability: str) -> bool:
-            try:
-                declared = envelope.member_of(session.greeting, "capabilities")
-                return envelope.member_of(envelope.member_of(declared, name), ability) == b"true"
-            except RemoteProtocolError:
-                return False
-
+        try:
+            declared = envelope.member_of(session.greeting, "capabilities")
+        except RemoteProtocolError:
+            declared = None
         return ListenOffer(
-            tools=declares("tools", "listChanged"),
-            prompts=declares("prompts", "listChanged"),
-            resources=declares("resources", "listChanged"),
-            uris_any=declares("resources", "subscribe"),
+            tools=filters.declares(declared, "tools", "listChanged"),
+            prompts=filters.declares(declared, "prompts", "listChanged"),
+            resources=filters.declares(declared, "resources", "listChanged"),
+            uris_any=filters.declares(declared, "resources", "subscribe"),
         )
 
     # --- Notifications ------------------------------------------------------------------------------------------------
@@ -249,7 +208,7 @@ class ClientListens:
     def _tell(self, session: Session, subscription: Subscription, changes: list[Change]) -> None:
         for change in changes:
             message = envelope.encode_notification(change.method, change.params)
-            self._notifications.tell(session, subscription.exchange, message)
+            self._responder.tell(session, subscription.exchange, message)
 
     def is_watched(self, task: str) -> bool:
         return task in self._by_task
@@ -299,33 +258,19 @@ class ClientListens:
         if link is None:
             return
         if link.is_stateless:
-            self._leave(link, session, subscription.wanted.uris)
-            self.server_listens.receive_change(link)
+            if link.shared_process is not None:
+                held = {uri for other in session.listens.values() for uri in other.wanted.uris}
+                for uri in subscription.wanted.uris - held:
+                    link.shared_process.unsubscribe(session, uri)
+            filters.renew_later(self._context, link)
             return
-        shared_process = self._shared_processes.get(link.id)
         held = {uri for other in session.listens.values() for uri in other.confirmed | other.awaited}
         for uri in sorted((subscription.confirmed | subscription.awaited) - held):
-            if shared_process is not None:
-                shared_process.members[session.sid].subscriptions.pop(uri, None)
-                if any(uri in member.subscriptions for member in shared_process.members.values()):
-                    continue
+            if link.shared_process is not None and not link.shared_process.unsubscribe(session, uri):
+                continue
             link.upstream.forget_subscription(uri)
             if link.upstream.state is UpstreamState.READY:
                 self._ask(link, "unsubscribe", uri)
-
-    def _join(self, link: Link, session: Session, uris: frozenset[str]) -> None:
-        """Adds resources to those that a session is notified of by a shared process."""
-        shared_process = self._shared_processes.get(link.id)
-        member = None if shared_process is None else shared_process.members.get(session.sid)
-        if member is not None:
-            member.subscriptions.update(dict.fromkeys(uris))
-
-    def _leave(self, link: Link, session: Session, uris: frozenset[str]) -> None:
-        shared_process = self._shared_processes.get(link.id)
-        member = None if shared_process is None else shared_process.members.get(session.sid)
-        if member is not None:
-            for uri in uris.difference(*(other.wanted.uris for other in session.listens.values())):
-                member.subscriptions.pop(uri, None)
 
     def _forget_tasks(self, subscription: Subscription) -> None:
         for id in subscription.wanted.tasks:
@@ -346,12 +291,10 @@ class ClientListens:
             exchange = subscription.exchange
             result = named(subscription.machine.receive_close(), server_info_of(session.greeting))
             self.forget(None, session, exchange)
-            self._responses.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
+            self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
             if not exchange.reply.ends_channel:
                 params = b'{"requestId":%b}' % exchange.id_raw
-                self._notifications.tell(
-                    session, exchange, envelope.encode_notification("notifications/cancelled", params)
-                )
+                self._responder.tell(session, exchange, envelope.encode_notification("notifications/cancelled", params))
 
 
 def _is_awaited(link: Link, uri: str) -> bool:

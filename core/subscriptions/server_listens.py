@@ -9,7 +9,7 @@ Source: 2026-07-28 basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.link import SUBSCRIPTION, Link, UpstreamListen
-from ..state.listen_filter import ACKNOWLEDGED, LISTS, ListenFilter, format_filter, parse_filter, untagged
+from ..state.listen_filter import ACKNOWLEDGED, ListenFilter, format_filter, parse_filter, untagged
 from ..state.session import Session
 from ..state.upstream_channels import UpstreamPostRole
 from ..state.upstream_session import UpstreamSessionState
@@ -29,62 +29,30 @@ from ..upstream.handshake import Handshaker
 from ..upstream.resumption import Resumption
 from ..upstream.server_messages import ServerMessages
 from ..upstream.writer import UpstreamWriter
+from . import filters
+from .client_listens import ClientListens
 
 ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
-
-
-class GrantReceiver(Protocol):
-    """Passes what a server acknowledged on to the subscriptions of clients."""
-
-    def receive_granted(self, link: Link, asked: ListenFilter, granted: ListenFilter) -> None: ...
-
-
-class RequestFinisher(Protocol):
-    """Answers clients' requests."""
-
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
 
 class ServerListens:
     """The subscriptions of all links to stateless servers."""
 
     def __init__(
-        self, context: Context, writer: UpstreamWriter, resumption: Resumption, server_messages: ServerMessages
+        self,
+        context: Context,
+        writer: UpstreamWriter,
+        resumption: Resumption,
+        server_messages: ServerMessages,
+        handshaker: Handshaker,
+        client_listens: ClientListens,
     ) -> None:
-        self.readiness: Handshaker
-        self.onward: RequestFinisher
-        self.listens: GrantReceiver
         self._context = context
         self._writer = writer
         self._resumption = resumption
         self._server_messages = server_messages
-
-    # --- Filters ------------------------------------------------------------------------------------------------------
-
-    def wanted(self, link: Link) -> ListenFilter:
-        """Returns what the sessions of a link want to be notified of, as far as the server offers it."""
-        wanted = ListenFilter()
-        for session in link.sessions.values():
-            if session.is_stateless:
-                for listening in session.listens.values():
-                    wanted |= listening.wanted
-            else:
-                wanted |= ListenFilter(tools=True, prompts=True, resources=True, uris=frozenset(session.subscriptions))
-        return wanted & self.offered(link)
-
-    def offered(self, link: Link) -> ListenFilter:
-        """Returns what the server declares that it notifies of. If it has resource subscriptions, that is each resource
-        that a session wants: its acknowledgment says which of them it grants."""
-        assert link.handshake is not None
-        declared = envelope.member_of(link.handshake, "capabilities")
-        tools, prompts, resources = (_declares(declared, name, "listChanged") for name in LISTS.values())
-        every_uri = frozenset(
-            uri
-            for session in link.sessions.values()
-            for uri in {*session.subscriptions, *(u for each in session.listens.values() for u in each.wanted.uris)}
-        )
-        uris = every_uri if _declares(declared, "resources", "subscribe") else frozenset()
-        return ListenFilter(tools, prompts, resources, uris)
+        self._handshaker = handshaker
+        self._client_listens = client_listens
 
     # --- Opening ----------------------------------------------------------------------------------------------------
 
@@ -94,7 +62,7 @@ class ServerListens:
         for upstream_listen in link.upstream_listens.values():
             link.missed |= upstream_listen.granted or ListenFilter()
         link.upstream_listens.clear()
-        wanted = self.wanted(link)
+        wanted = filters.wanted(link)
         if not wanted:
             return True
         self._listen(link, wanted)
@@ -102,23 +70,15 @@ class ServerListens:
         self._context.timers.set(("listening", link.id), at, "upstream subscription")
         return False
 
-    def receive_change(self, link: Link) -> None:
-        """Schedules a new subscription after `Limits.listen_pause_s`: what is wanted has changed, and may change again
-        at once."""
-        if link.is_stateless and link.upstream.state in (UpstreamSessionState.READY, UpstreamSessionState.REPLAYING):
-            self._context.timers.set(
-                ("news", link.id), self._context.now + self._context.limits.listen_pause_s, "subscriptions"
-            )
-
     def handle_change(self, link: Link) -> None:
         assert link.is_stateless
         assert link.upstream.state in (UpstreamSessionState.READY, UpstreamSessionState.REPLAYING)
-        wanted = self.wanted(link)
+        wanted = filters.wanted(link)
         newest = self._newest(link)
         if newest is not None and newest.wanted == wanted:
             self._settle_subscribing(link)
             if newest.granted is not None:
-                self.listens.receive_granted(link, newest.wanted, newest.granted)
+                self._client_listens.receive_granted(link, newest.wanted, newest.granted)
         elif wanted:
             self._listen(link, wanted)
         else:
@@ -190,13 +150,13 @@ class ServerListens:
         if upstream_listen.granted is not None:
             return
         upstream_listen.granted = granted & upstream_listen.wanted
-        self.listens.receive_granted(link, upstream_listen.wanted, upstream_listen.granted)
+        self._client_listens.receive_granted(link, upstream_listen.wanted, upstream_listen.granted)
         link.listen_failures = 0
         for older in [older for older in link.upstream_listens.values() if older.number < upstream_listen.number]:
             self._close(link, older)
         self._settle_subscribing(link)
         self._context.timers.cancel(("listening", link.id))
-        self.readiness.receive_listen_open(link)
+        self._handshaker.receive_listen_open(link)
         missed, link.missed = link.missed & upstream_listen.granted, ListenFilter()
         self.tell_all(link, missed)
 
@@ -231,7 +191,7 @@ class ServerListens:
             link.listen_failures += 1
             self._context.timers.set(("news", link.id), at, "subscription to be had again")
         self._settle_subscribing(link, is_lost=True)
-        self.readiness.receive_listen_open(link)
+        self._handshaker.receive_listen_open(link)
 
     def receive_close(self, link: Link, number: int, cause: Cause) -> None:
         """Handles the end of a subscription's stream without a response."""
@@ -249,7 +209,7 @@ class ServerListens:
             self._refuse(link, exchange, error.rpc_code, error.message)
             return
         assert link.handshake is not None
-        if not _declares(envelope.member_of(link.handshake, "capabilities"), "resources", "subscribe"):
+        if not filters.declares(envelope.member_of(link.handshake, "capabilities"), "resources", "subscribe"):
             self._refuse(link, exchange, METHOD_NOT_FOUND, "the server does not tell of changed resources")
         elif uri is None:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
@@ -258,8 +218,8 @@ class ServerListens:
             self._settle_dropped(link, session, uri)
             if not any(uri in other.subscriptions for other in link.sessions.values()):
                 link.upstream.forget_subscription(uri)
-            self.receive_change(link)
-            self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
+            filters.renew_later(self._context, link)
+            link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
         elif len(session.subscriptions) >= self._context.limits.subscriptions_per_session_max:
             limit = self._context.limits.subscriptions_per_session_max
             self._refuse(link, exchange, INVALID_PARAMS, f"{limit} resources are subscribed, the most allowed")
@@ -267,7 +227,7 @@ class ServerListens:
             session.subscriptions[uri] = None
             link.subscribing.append(exchange)
             self._writer.expect_reply(link, exchange)
-            self.receive_change(link)
+            filters.renew_later(self._context, link)
 
     def _settle_dropped(self, link: Link, session: Session, uri: str) -> None:
         """Answers the `resources/subscribe` requests that still wait for a resource from which their session has
@@ -276,7 +236,7 @@ class ServerListens:
             if exchange.sid == session.sid and not exchange.is_over and _uri_of(exchange) == uri:
                 link.subscribing.remove(exchange)
                 self._writer.expect_none(exchange)
-                self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
+                link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
 
     def _settle_subscribing(self, link: Link, *, is_lost: bool = False) -> None:
         """Answers the `resources/subscribe` requests that wait, once the newest subscription is acknowledged or ended.
@@ -300,21 +260,14 @@ class ServerListens:
             if uri in granted:
                 # The server may come back in the handshake era.
                 link.upstream.remember(exchange.method, exchange.params)
-                self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
+                link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
             else:
                 link.session_of(exchange).subscriptions.pop(uri, None)
                 self._refuse(link, exchange, INVALID_PARAMS, f"the server does not tell of changes of {uri}")
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
-        self.onward.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text))
+        link.router.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text))
 
 
 def _uri_of(exchange: Exchange) -> str:
     return envelope.text_of(envelope.member_of(exchange.params, "uri")) or ""
-
-
-def _declares(capabilities: bytes | None, name: str, ability: str) -> bool:
-    try:
-        return envelope.member_of(envelope.member_of(capabilities, name), ability) == b"true"
-    except RemoteProtocolError:
-        return False

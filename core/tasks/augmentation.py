@@ -6,16 +6,16 @@ Source: 2025-11-25 basic/utilities/tasks, "Task Support and Handling"; the tasks
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ..base.errors import METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
 from ..base.plan import Offer
 from ..bridge import task_support, tasks
 from ..bridge.task_support import Support
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Context
-from ..state.exchange import NO_TASK_OPTIONS, Exchange, TaskOptions
+from ..state.exchange import NO_TASK_OPTIONS, Exchange, ExchangeInput, ExchangeState, TaskOptions
+from ..state.interceptor import Interceptor
 from ..state.link import Link
 from ..state.session import Session
 from ..upstream import task_offers
@@ -24,32 +24,26 @@ from ..upstream.tool_discovery import ToolDiscovery
 from .local_tasks import LocalTasks
 
 
-class RequestFinisher(Protocol):
-    """Answers clients' requests."""
+class TaskWishes(Interceptor):
+    """Reads from calls of clients with sessions whether they want a task."""
 
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
+    name = "task wishes"
 
-
-class TaskAugmentation:
-    """The task augmentation of all tool calls."""
-
-    def __init__(
-        self, context: Context, responder: Responder, local_tasks: LocalTasks, tool_discovery: ToolDiscovery
-    ) -> None:
-        self.onward: RequestFinisher
+    def __init__(self, context: Context, responder: Responder, local_tasks: LocalTasks) -> None:
         self._context = context
         self._responder = responder
         self._local_tasks = local_tasks
-        self._tool_discovery = tool_discovery
 
-    # --- From the client --------------------------------------------------------------------------------------------
+    def has_say(self, link: Link) -> bool:
+        return False
 
-    def receive_request(self, link: Link, session: Session, exchange: Exchange) -> bool:
+    def receive_request(self, link: Link, exchange: Exchange) -> bool:
         """Handles a call of a client with a session, which may ask for a task. True if the call is refused.
 
         A `task` param that was not offered is ignored: "Receivers that do not declare the task capability for a request
         type MUST process requests of that type normally" (2025-11-25 basic/utilities/tasks).
         """
+        session = link.session_of(exchange)
         if exchange.method != "tools/call" or session.is_stateless or not exchange.params:
             return False
         if b"task" not in exchange.params and b"\\u" not in exchange.params:
@@ -62,9 +56,9 @@ class TaskAugmentation:
                 return False
             if task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
                 raise _forbidden(tool_of(exchange))
-            exchange.task_options = TaskOptions(is_asked=True, ttl_ms=ttl_ms)
+            exchange.task_options, exchange.keeper = TaskOptions(is_asked=True, ttl_ms=ttl_ms), self._local_tasks
             exchange.params = tasks.without_task(exchange.params)
-            self._local_tasks.task_quota.reserve(session, exchange)
+            self._local_tasks.reserve(session, exchange)
         except RemoteProtocolError as error:
             exchange.task_options = NO_TASK_OPTIONS
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message)
@@ -72,6 +66,20 @@ class TaskAugmentation:
             return True
         self._local_tasks.adopt_later(session, exchange, self._context.limits.task_grace_s)
         return False
+
+
+class TaskAugmentation(Interceptor):
+    """The task augmentation of all tool calls."""
+
+    name = "task augmentation"
+
+    def __init__(self, context: Context, local_tasks: LocalTasks, tool_discovery: ToolDiscovery) -> None:
+        self._context = context
+        self._local_tasks = local_tasks
+        self._tool_discovery = tool_discovery
+
+    def has_say(self, link: Link) -> bool:
+        return link.abilities.calls
 
     # --- To the server ------------------------------------------------------------------------------------------------
 
@@ -86,6 +94,7 @@ class TaskAugmentation:
             knows = knows and self._may_be_task(link, session, exchange)
             if knows is not exchange.task_options.knows_tasks:
                 exchange.task_options = exchange.task_options._replace(knows_tasks=knows)
+                exchange.keeper = self._local_tasks
         if not (link.abilities.calls or exchange.task_options.is_asked or exchange.task_options.knows_tasks):
             exchange.is_augmented = False
             return False
@@ -98,7 +107,7 @@ class TaskAugmentation:
         except RemoteProtocolError as error:
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
             exchange.is_native = True
-            self.onward.finish(link, exchange, message)
+            link.router.finish(link, exchange, message)
             return True
         if exchange.task is None and exchange.task_options.knows_tasks:
             self._begin_later(link, session, exchange, tool)
@@ -132,7 +141,7 @@ class TaskAugmentation:
         if exchange.task is not None or task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
             return exchange.task is not None
         try:
-            self._local_tasks.task_quota.reserve(session, exchange)
+            self._local_tasks.reserve(session, exchange)
         except RemoteProtocolError as fault:
             self._context.note("warning", f"a call can be no task: {fault.message}", session.server)
             return False
@@ -147,33 +156,21 @@ class TaskAugmentation:
         elif offer in OURS and not link.abilities.calls and exchange.token_raw is None:
             self._local_tasks.adopt_later(session, exchange, self._context.limits.task_after_s)
 
-    def params_to_legacy(self, exchange: Exchange, params: bytes | None) -> bytes | None:
-        """Returns the params of a request for a server with sessions, with or without `task`.
-
-        Raises:
-            RemoteProtocolError: they are no object, or have a member twice.
-        """
-        if exchange.method != "tools/call":
-            return params
-        if exchange.is_augmented:
-            wanted_ms = exchange.task_options.ttl_ms
-            limits = self._context.limits
-            ttl_ms = tasks.clamp_ttl(wanted_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000))
-            return tasks.augmented(params, ttl_ms)
-        return tasks.without_task(params) if params is not None and b"task" in params else params
-
-    def capabilities_up(self, exchange: Exchange, capabilities: bytes) -> bytes:
-        """Returns the client capabilities to send to a stateless server with a request: they include the tasks
-        extension if the server may make a task of it."""
-        if exchange.method != "tools/call":
-            return capabilities
-        if exchange.is_augmented:
-            return capabilities if task_support.declares(capabilities) else task_support.declare_modern(capabilities)
-        return task_offers.without_extension(capabilities)
-
     # --- From the server ----------------------------------------------------------------------------------------------
 
-    def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool:
+    def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
+        if frame.error is None or exchange.state is not ExchangeState.SENT:
+            return False
+        if not self._must_repeat(link, exchange, envelope.usable_error(frame.error)):
+            return False
+        exchange.step(ExchangeInput.REQUEUE)
+        if link.is_stateless:
+            link.router.resend(link, exchange)
+        else:
+            link.router.renegotiate(link, exchange, for_tasks=True)
+        return True
+
+    def _must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool:
         """True if a server refused a call because it needs tasks: the call is sent again, as one that may become a
         task.
 

@@ -17,24 +17,25 @@ Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
-from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
 from ..base.ids import ChannelId
+from ..base.plan import Kind
 from ..base.timestamps import format_time
 from ..bridge import related_task, tasks
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
 from ..downstream.responder import Responder
-from ..input_required.suspended_calls import SuspendedCalls, detached
 from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
-from ..state.session import Session, SessionState
+from ..state.session import PendingQuestion, Session, SessionState
 from ..state.task import Outcome, Task, TaskInput, TaskState
+from .answers import CANCELLED, TaskAnswers
 from .notifications import TaskNotifications
 from .questions import TaskQuestions
 from .quota import TaskQuota
@@ -49,41 +50,30 @@ NO_CHANNEL: Final = ChannelId(0)
 """The channel of exchanges that no client request began."""
 
 STOPPED: Final = "the proxy was stopped while the call ran: what became of it is not known"
-CANCELLED: Final = "the task was cancelled"
-
-
-class ServerSessions(Protocol):
-    """Describes the sessions with servers, and lets calls outlive them."""
-
-    def is_http(self, server: str) -> bool: ...
-
-    def session_with(self, session: Session) -> tuple[str, str]:
-        """Returns the `Mcp-Session-Id` of the session with the server, and its revision; "" where there is none."""
-
-    def leave(self, session: Session, exchange: Exchange) -> None:
-        """Leaves a call to its server, which goes on with it though its session ends."""
 
 
 class LocalTasks:
-    """The tasks of all clients.
+    """The tasks of all clients. It is the `TaskKeeper` of their calls.
 
     Attributes:
         task_quota: counts tasks, and reserves room for more.
         task_notifications: formats tasks, and sends their status.
         task_questions: the questions of servers in the course of tasks.
-        tell_waiters: answers the requests that wait for a change of a task.
-        forget_waiter: removes a request from those that wait.
+        answers: answers requests about tasks.
     """
 
-    def __init__(self, context: Context, responder: Responder, store: TaskStore, table: TaskTable) -> None:
-        self.suspended_calls: SuspendedCalls
-        self.upstream_tasks: ServerSessions
-        self.tell_waiters: Callable[[Task], None]
-        self.forget_waiter: Callable[[Exchange], None]
-        self.task_notifications = TaskNotifications(context, responder, table)
-        self.task_questions = TaskQuestions(context, responder, table, self.task_notifications)
+    def __init__(
+        self,
+        context: Context,
+        responder: Responder,
+        store: TaskStore,
+        table: TaskTable,
+        task_notifications: TaskNotifications,
+    ) -> None:
+        self.task_notifications = task_notifications
+        self.task_questions = TaskQuestions(context, responder, table, task_notifications)
         self.task_quota = TaskQuota(context, table)
-        self.task_quota.expire = self._expire
+        self.answers = TaskAnswers(context, responder, store, table, task_notifications)
         self._context = context
         self._responder = responder
         self._store = store
@@ -119,6 +109,17 @@ class LocalTasks:
 
     # --- Calls become tasks -------------------------------------------------------------------------------------------
 
+    def reserve(self, session: Session, exchange: Exchange) -> None:
+        """Reserves a place for the task that a call may become. If none is left, tasks whose time is over make room.
+
+        Raises:
+            RemoteProtocolError: no place is left (OVERLOADED).
+        """
+        if not self.task_quota.holds(exchange) and self.task_quota.full(session) is not None:
+            for task in [task for task in self._tasks.values() if task.expires_at_unix <= self._context.now_unix]:
+                self._expire(task)
+        self.task_quota.reserve(session, exchange)
+
     def adopt(self, session: Session, exchange: Exchange) -> bool:
         """Makes a call a task. Its client gets the handle once the record is stored. False if it stays a call.
 
@@ -130,7 +131,7 @@ class LocalTasks:
         if _waits_for_client(exchange):
             return False
         try:
-            self.task_quota.reserve(session, exchange)
+            self.reserve(session, exchange)
         except RemoteProtocolError as fault:
             self._context.note("warning", f"a call goes on as one: {fault.message}", session.server)
             return False
@@ -138,10 +139,11 @@ class LocalTasks:
         task.begin(format_time(self._context.now_unix), self._context.now_unix)
         run = Run(session, exchange)
         self._tasks[task.id], self._runs[task.id] = task, run
-        exchange.task = task
-        exchange.reply, exchange.id_key = detached(), ("task", task.id)
+        exchange.task, exchange.keeper = task, self
+        exchange.reply, exchange.id_key = Reply.detached(), ("task", task.id)
         session.adopted += 1
-        self.suspended_calls.release(exchange)
+        if session.replies is not None:
+            session.replies.release(exchange)
         self._context.timers.cancel(("adopt", (session.sid, exchange.key)))
         self._context.timers.cancel(("reply", (session.sid, exchange.key)))
         self._expect_end(task)
@@ -156,7 +158,7 @@ class LocalTasks:
     def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Handles the response to a call that was to become a task and has not: a result makes it one, an error answers
         the call."""
-        if envelope.decode(message).error is None:
+        if exchange.task_options.is_asked and exchange.task is None and envelope.decode(message).error is None:
             self.adopt(session, exchange)
 
     def adopt_later(self, session: Session, exchange: Exchange, pause_s: float) -> None:
@@ -232,9 +234,10 @@ class LocalTasks:
         task.ttl_ms = ttl_max_ms if created.ttl_ms is None else min(elapsed_ms + created.ttl_ms, ttl_max_ms)
         task.expires_at_unix = task.created_at_unix + task.ttl_ms / 1000
         self._expect_end(task)
-        task.upstream_task, task.is_remote = created.id, self.upstream_tasks.is_http(session.server)
+        task.upstream_task = created.id
+        task.is_remote = self._context.servers[session.server].kind is Kind.HTTP
         if task.is_remote:
-            task.upstream_session = self.upstream_tasks.session_with(session)
+            task.upstream_session = session.router.session_with(session)
         if created.poll_ms is not None:
             task.poll_ms = created.poll_ms
         task.message = "" if created.status in tasks.TERMINAL else created.message or ""
@@ -277,14 +280,12 @@ class LocalTasks:
     def is_awaited(self, exchange: Exchange) -> bool:
         """True if a request or a subscription of a client waits for a change of the task."""
         task = exchange.task
-        return task is not None and (
-            bool(self._table.waiters.get(task.id)) or self.task_notifications.watched.is_watched(task.id)
-        )
+        return task is not None and (bool(self._table.waiters.get(task.id)) or self.task_notifications.is_watched(task))
 
     def receive_look(self, exchange: Exchange) -> None:
         """Answers the requests that waited for a poll of the task's server: it had a response, or failed."""
         if exchange.task is not None:
-            self.tell_waiters(exchange.task)
+            self.answer_waiting(exchange.task)
 
     # --- The outcome ------------------------------------------------------------------------------------------------
 
@@ -385,7 +386,7 @@ class LocalTasks:
         self._context.timers.cancel(("task-tick", task.id))
         if is_told:
             self.task_notifications.tell(task)
-        self.tell_waiters(task)
+        self.answer_waiting(task)
         if task.blob is not None:
             task.outcome = None  # it is read from the blob from now on
 
@@ -432,13 +433,46 @@ class LocalTasks:
         self.task_quota.count(task, task.counted_for, -1)
         for purpose in ("task", "task-tick"):
             self._context.timers.cancel((purpose, task.id))
-        self.tell_waiters(task)
+        self.answer_waiting(task)
         self._store.forget(task)
+
+    def cancel_for(self, session: Session, exchange: Exchange, task: Task) -> None:
+        """Carries out a `tasks/cancel`."""
+        if task.is_over and not session.is_stateless:
+            text = f"Cannot cancel task: it is {task.state.value} already"
+            self.answers.refuse(session, exchange, INVALID_PARAMS, text)
+            return
+        if not task.is_over:
+            self.cancel(task, "its client cancelled it")
+        self.answers.acknowledge_cancel(session, exchange, task)
+
+    def answer_waiting(self, task: Task) -> None:
+        """Answers the requests that wait for a task: its state is known, or it is over, or it was removed."""
+        for session, exchange in self.answers.waiting(task):
+            if exchange.is_over:
+                continue
+            self.answers.forget(exchange)
+            if exchange.method == "tasks/cancel" and self._tasks.get(task.id) is task:
+                self.cancel_for(session, exchange, task)
+            else:
+                self.answers.answer(session, exchange, task)
+
+    # --- Questions --------------------------------------------------------------------------------------------------
+
+    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, exchange: Exchange) -> None:
+        """Handles a question of the server in the course of a task."""
+        self.task_questions.ask(session, question, params, exchange)
+
+    def receive_settled_question(self, exchange: Exchange, number: int) -> None:
+        """Handles the end of such a question: it was answered or withdrawn."""
+        self.task_questions.receive_settled_question(exchange, number)
+
+    # --- Ends of requests -------------------------------------------------------------------------------------------
 
     def release(self, session: Session, exchange: Exchange) -> None:
         """Handles the end of a request: a call that did not become a task, or a request that waited for one."""
         if exchange.awaits is not None:
-            self.forget_waiter(exchange)
+            self.answers.forget(exchange)
         self._context.timers.cancel(("adopt", (session.sid, exchange.key)))
         self.task_quota.release(exchange)
 
@@ -463,7 +497,7 @@ class LocalTasks:
             if run.exchange.is_over:
                 continue  # its outcome is being stored
             if task.is_remote and run.exchange.upstream_task is not None:
-                self.upstream_tasks.leave(run.session, run.exchange)
+                run.session.router.leave(run.session, run.exchange)
                 del self._runs[task.id]
                 self.task_questions.leave_all(run.session, run.exchange)
                 self._responder.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
@@ -504,7 +538,7 @@ class LocalTasks:
         self.task_quota.last_ordinal += 1
         exchange = Exchange(
             ExchangeKey(NO_CHANNEL, self.task_quota.last_ordinal),
-            detached(),
+            Reply.detached(),
             sid=session.sid,
             id_raw=b"0",
             id_key=("task", task.id),
@@ -515,7 +549,7 @@ class LocalTasks:
         )
         self.task_quota.count(task, task.counted_for, -1)
         self.task_quota.count(task, session.sid, 1)
-        exchange.task, exchange.is_augmented = task, True
+        exchange.task, exchange.keeper, exchange.is_augmented = task, self, True
         exchange.request = session.client if session.is_stateless else None
         session.exchanges[exchange.key] = exchange
         session.adopted += 1

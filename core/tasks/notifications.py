@@ -5,42 +5,33 @@ Source: 2025-11-25 basic/utilities/tasks, "Task Status Notification"; the tasks 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 from ..base.errors import RemoteProtocolError
 from ..base.timestamps import format_time
 from ..bridge import tasks
-from ..downstream.responder import Responder
+from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..state.context import Context
-from ..state.session import Session, SessionState
+from ..state.session import SessionState
 from ..state.task import Outcome, Task, TaskState
+from ..subscriptions.client_listens import ClientListens
 from .table import TaskTable
 
 
-class TaskSubscriptions(Protocol):
-    """The subscriptions of stateless clients to tasks."""
-
-    def tell_task(self, task: str, message: bytes) -> None: ...
-
-    def is_watched(self, task: str) -> bool: ...
-
-
 class TaskNotifications:
-    """Formats tasks for clients, and notifies them of changes.
+    """Formats tasks for clients, and notifies them of changes."""
 
-    Attributes:
-        watched: the subscriptions of stateless clients.
-        session_by: returns the session of a public name, if it still lasts.
-    """
-
-    def __init__(self, context: Context, responder: Responder, table: TaskTable) -> None:
-        self.watched: TaskSubscriptions
-        self.session_by: Callable[[str], Session | None]
+    def __init__(
+        self, context: Context, downstream: Downstream, client_listens: ClientListens, table: TaskTable
+    ) -> None:
         self._context = context
-        self._responder = responder
+        self._responder = downstream.responder
+        self._sessions = downstream.sessions
+        self._client_listens = client_listens
         self._table = table
+
+    def is_watched(self, task: Task) -> bool:
+        """True if a subscription of a stateless client names the task."""
+        return self._client_listens.is_watched(task.id)
 
     def touch(self, task: Task, *, at_unix: float | None = None) -> None:
         """Sets the time of the last change, by our own clock: the server's may differ, and the times to live that
@@ -84,13 +75,13 @@ class TaskNotifications:
         or nothing is sent."""
         if task.state in (TaskState.COMPLETED, TaskState.FAILED) and outcome is None:
             return
-        if self.watched.is_watched(task.id):
+        if self.is_watched(task):
             try:
                 params = self.detailed(task, outcome, is_result=False)
             except RemoteProtocolError as fault:
                 self._context.note("warning", f"how a task ended cannot be told: {fault.message}", task.server)
                 return
-            self.watched.tell_task(task.id, envelope.encode_notification("notifications/tasks", params))
+            self._client_listens.tell_task(task.id, envelope.encode_notification("notifications/tasks", params))
 
     def tell(self, task: Task) -> None:
         """Notifies the client of a change in a task's status or status message."""
@@ -100,7 +91,7 @@ class TaskNotifications:
         if not task.is_legacy:
             self.tell_now(task, task.outcome)
             return
-        session = self.session_by(task.counted_for)
+        session = self._sessions.by_sid(task.counted_for)
         if session is not None and session.state is SessionState.READY:
             method = "notifications/tasks/status"
             message = envelope.encode_notification(method, self.shown(task))

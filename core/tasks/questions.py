@@ -9,8 +9,7 @@ Source: 2025-11-25 basic/utilities/tasks, "Input Required Status"; the tasks ext
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 import msgspec
 
@@ -20,7 +19,6 @@ from ..bridge import input_requests, related_task
 from ..bridge.capabilities import missing
 from ..bridge.input_shapes import METHODS
 from ..downstream.responder import Responder
-from ..input_required.suspended_calls import NOT_ASKED, fallback, refusal_of
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
@@ -31,22 +29,12 @@ from .notifications import TaskNotifications
 from .table import TaskTable
 
 
-class ReplySender(Protocol):
-    """Sends clients' answers to the servers that asked."""
-
-    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None: ...
-
-    def expect_reply(self, session: Session, exchange: Exchange) -> None:
-        """Starts the server's time to respond anew, after it waited for the client."""
-
-
 class TaskQuestions:
     """The open questions of all tasks."""
 
     def __init__(
         self, context: Context, responder: Responder, table: TaskTable, task_notifications: TaskNotifications
     ) -> None:
-        self.up: ReplySender
         self._context = context
         self._responder = responder
         self._table = table
@@ -63,7 +51,7 @@ class TaskQuestions:
         if refused is not None:
             number = session.record_question(question)
             del session.questions[number]
-            self.up.reply(session, question._replace(number=number), refused, session.headers)
+            session.router.reply(session, question._replace(number=number), refused, session.headers)
 
     def _ask(
         self, session: Session, question: PendingQuestion, params: bytes | None, exchange: Exchange, task: Task
@@ -75,10 +63,10 @@ class TaskQuestions:
         bare = related_task.without_related(params)
         if session.is_stateless:
             if question.method not in METHODS:
-                return Frame(error=NOT_ASKED)
+                return Frame(error=input_requests.NOT_ASKED)
             capabilities = b"{}" if exchange.request is None else exchange.request.capabilities
             if missing(capabilities, question.method, params) is not None:
-                return refusal_of(question.method)
+                return input_requests.refusal_of(question.method)
             entry = input_requests.embed(question.method, bare, capabilities=capabilities)
         else:
             entry = related_task.with_related(bare, task.id)
@@ -127,7 +115,7 @@ class TaskQuestions:
             self._task_notifications.tell(task)
             run = self._table.runs.get(task.id)
             if run is not None:
-                self.up.expect_reply(run.session, exchange)
+                run.session.router.expect_reply(run.session, exchange)
 
     def answer_questions(self, task: Task, responses: Mapping[str, bytes], headers: Headers) -> None:
         """Sends the answers of a `tasks/update` to the server. Unknown keys are ignored.
@@ -144,22 +132,13 @@ class TaskQuestions:
             if question is None or run is None:
                 continue
             self.receive_settled_question(run.exchange, wanted.number)
-            self.up.reply(run.session, question, Frame(result=response), headers or run.session.headers)
-
-    def withdraw(self, session: Session, number: int) -> bool:
-        """Drops a question to a stateless client that the server withdrew. False if it belongs to no task."""
-        question = session.questions.get(number)
-        if question is None or question.of_task is None:
-            return False
-        del session.questions[number]
-        self.receive_settled_question(question.of_task, number)
-        return True
+            run.session.router.reply(run.session, question, Frame(result=response), headers or run.session.headers)
 
     def _tick_later(self, task: Task) -> None:
         at = self._context.now + self._context.limits.suspended_call_tick_s
         self._context.timers.set(("task-tick", task.id), at, "sign of life")
 
-    def handle_tick(self, id: str, tick: Callable[[Session, PendingQuestion, int], None]) -> None:
+    def handle_tick(self, id: str) -> None:
         """Sends progress for the open questions of a task: servers give up on a question after a minute or so without
         it."""
         task, run = self._table.tasks.get(id), self._table.runs.get(id)
@@ -169,7 +148,7 @@ class TaskQuestions:
             question = run.session.questions.get(wanted.number)
             if question is not None and question.token_raw is not None:
                 task.ticks += 1
-                tick(run.session, question, task.ticks)
+                run.session.router.tick(run.session, question, task.ticks)
         self._tick_later(task)
 
     def leave_all(self, session: Session, exchange: Exchange) -> None:
@@ -186,4 +165,4 @@ class TaskQuestions:
             )
             # A question with an exchange came from `UpstreamQuestions` or `Rounds`, which end it with the call.
             if question.exchange is None:
-                self.up.reply(session, question, fallback(question.method), session.headers)
+                session.router.reply(session, question, input_requests.fallback(question.method), session.headers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 from ..base.errors import OVERLOADED, RemoteProtocolError
@@ -27,12 +26,10 @@ class TaskQuota:
     A reserved place counts as a task.
 
     Attributes:
-        expire: removes a task whose time to live is over.
         last_ordinal: the number of tasks that there ever were.
     """
 
     def __init__(self, context: Context, table: TaskTable) -> None:
-        self.expire: Callable[[Task], None]
         self.last_ordinal = 0
         self._context = context
         self._table = table
@@ -47,16 +44,21 @@ class TaskQuota:
         """Reserves a place for the task that a call may become, unless it has one.
 
         Raises:
-            RemoteProtocolError: no place is left (OVERLOADED). Nothing has changed but that expired tasks are removed.
+            RemoteProtocolError: no place is left (OVERLOADED). Nothing has changed.
         """
-        if exchange.key in self._reserved:
+        if self.holds(exchange):
             return
-        fault = self._full(session)
+        fault = self.full(session)
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED)
         self._reserved[exchange.key] = self._new(session, exchange)
 
-    def _full(self, session: Session) -> str | None:
+    def holds(self, exchange: Exchange) -> bool:
+        """True if a call has a reserved place."""
+        return exchange.key in self._reserved
+
+    def full(self, session: Session) -> str | None:
+        """Returns why a call of the session can become no task; None if it can."""
         limits = self._context.limits
         payer = ownership.payer_of(session.principal)
         for name, limit in (
@@ -64,10 +66,6 @@ class TaskQuota:
             ("tasks_per_principal_max", limits.tasks_per_principal_max),
             ("tasks_per_session_max", limits.tasks_per_session_max),
         ):
-            if self._used(name, payer, session.sid) < limit:
-                continue
-            for task in [task for task in self._table.tasks.values() if task.expires_at_unix <= self._context.now_unix]:
-                self.expire(task)
             if (count := self._used(name, payer, session.sid)) >= limit:
                 return f"there are {count} tasks, the most allowed ({name}): wait until some are over their time"
         return None

@@ -8,8 +8,7 @@ Source: the tasks extension, "Task Update Requests".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -21,40 +20,23 @@ from ..downstream.responder import Responder
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeState
-from ..state.link import Link
-from ..state.session import PendingQuestion, Session
+from ..state.link import UPDATE, Link
+from ..state.session import PendingQuestion
 from ..state.upstream_session import UpstreamSessionState
 from ..state.upstream_task import UpstreamTask
+from ..upstream.roots import roots_of
+from .polling import TaskPolling
 
 OVER: Final = msgspec.json.encode({"requestId": 0, "reason": "what asked is over"})
 
-UPDATE: Final = "task-update"
-
-
-class TaskPoller(Protocol):
-    """Polls tasks of servers, and sends other requests about them."""
-
-    def poll_later(self, link: Link, exchange: Exchange) -> None: ...
-
-    def run(
-        self, link: Link, exchange: Exchange, purpose: str, method: str, params: object, about: str = ""
-    ) -> int: ...
-
 
 class UpstreamQuestions:
-    """The questions of all tasks of stateless servers.
+    """The questions of all tasks of stateless servers."""
 
-    Args:
-        roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
-    """
-
-    def __init__(
-        self, context: Context, responder: Responder, poller: TaskPoller, *, roots_of: Callable[[Session], bytes]
-    ) -> None:
-        self._poller = poller
+    def __init__(self, context: Context, responder: Responder, polling: TaskPolling) -> None:
         self._context = context
         self._responder = responder
-        self._roots_of = roots_of
+        self._polling = polling
 
     def ask_new(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, asked: tuple[Question, ...]) -> None:
         """Asks those of a task's open questions that were not asked before, and withdraws those that are not open any
@@ -96,7 +78,7 @@ class UpstreamQuestions:
     def _ask(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, question: Question) -> None:
         session = link.session_of(exchange)
         if question.method == "roots/list" and link.plan.owns_roots:
-            self._answer(link, exchange, upstream_task, question.key, self._roots_of(session))
+            self._answer(link, exchange, upstream_task, question.key, roots_of(self._context, session))
             return
         client = exchange.request or session.client
         if missing(client.capabilities, question.method, question.params) is not None:
@@ -145,7 +127,7 @@ class UpstreamQuestions:
         upstream_task.pause_s = upstream_task.poll_s
         self.send(link, exchange)
         if not upstream_task.is_looked_at:
-            self._poller.poll_later(link, exchange)
+            self._polling.poll_later(exchange)
 
     def send(self, link: Link, exchange: Exchange) -> None:
         """Sends each answer that is not on its way in a `tasks/update` of its own, if the server is ready. An answer
@@ -158,4 +140,4 @@ class UpstreamQuestions:
             if key not in upstream_task.sending:
                 upstream_task.sending.add(key)
                 params = {"taskId": upstream_task.id, "inputResponses": {key: msgspec.Raw(result)}}
-                self._poller.run(link, exchange, UPDATE, "tasks/update", params, about=key)
+                self._polling.run(link, exchange, UPDATE, "tasks/update", params, about=key)

@@ -13,8 +13,7 @@ Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -23,28 +22,24 @@ from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, Remot
 from ..base.events import Cause
 from ..base.ids import ChannelId
 from ..base.plan import Kind
-from ..bridge import related_task, task_support, tasks
-from ..bridge.request_meta import RequestMeta, add, own_envelope
+from ..bridge import related_task, tasks
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeState
-from ..state.link import CANCEL, Link, OwnRequest
-from ..state.session import Session
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
+from ..state.interceptor import Interceptor
+from ..state.link import CANCEL, FETCH, LOOK, TASK_PURPOSES, UPDATE, Link, OwnRequest
+from ..state.session import PendingQuestion, Session
 from ..state.upstream_channels import UpstreamPostRole
 from ..state.upstream_session import UpstreamSessionState
 from ..state.upstream_task import UpstreamTask
-from ..upstream.failures import Failures
+from ..upstream.handshake import Handshaker
 from ..upstream.writer import UpstreamWriter
-from ..wire.http.failure import describe
+from ..wire.http.failure import describe, error_in
 from .local_tasks import LocalTasks
-from .upstream_questions import UPDATE, UpstreamQuestions
-
-LOOK: Final = "task-get"
-FETCH: Final = "task-result"
-PURPOSES: Final = frozenset({LOOK, FETCH, UPDATE, CANCEL})
-"""The purposes of our own requests that are about tasks."""
+from .polling import TaskPolling
+from .upstream_questions import UpstreamQuestions
 
 FETCHES_MAX: Final = 64
 """The most `tasks/result` requests that are open with one server, as each may be a connection. Further tasks are polled
@@ -57,57 +52,45 @@ are tasks."""
 PAUSE_MIN_S: Final = 0.05
 """The shortest pause between two polls of a task, whatever interval its server names."""
 
-PAUSE_GROWTH: Final = 1.5
-
 CANCELLED: Final = msgspec.json.encode({"code": INTERNAL_ERROR, "message": "the server cancelled the task"})
 
 
-class ResponseDispatcher(Protocol):
-    """Delivers the outcome of a task as a server's response to the call."""
+class UpstreamTasks(Interceptor):
+    """The tasks of all servers. A call here may be a task of the proxy too, if its client was given one."""
 
-    def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None: ...
-
-
-class UpstreamTasks:
-    """The tasks of all servers.
-
-    Attributes:
-        adopted: the proxy's own tasks. A call here may be one of them too, if its client was given a task.
-        asking: the questions of tasks of stateless servers.
-
-    Args:
-        roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
-        need: dials a server.
-    """
+    name = "server tasks"
+    purposes = TASK_PURPOSES
 
     def __init__(
         self,
         context: Context,
         writer: UpstreamWriter,
         responder: Responder,
-        *,
-        roots_of: Callable[[Session], bytes],
-        need: Callable[[Link], None],
+        handshaker: Handshaker,
+        local_tasks: LocalTasks,
     ) -> None:
-        self.adopted: LocalTasks
-        self.answers: ResponseDispatcher
-        self.ends: Failures
         self._context = context
         self._writer = writer
         self._responder = responder
-        self.asking = UpstreamQuestions(context, responder, self, roots_of=roots_of)
-        self._need = need
+        self._handshaker = handshaker
+        self._local_tasks = local_tasks
+        self._polling = polling = TaskPolling(context, writer, local_tasks)
+        self._questions = UpstreamQuestions(context, responder, polling)
+
+    def has_say(self, link: Link) -> bool:
+        return link.abilities.calls
 
     # --- Calls become tasks -------------------------------------------------------------------------------------------
 
-    def receive_created(self, link: Link, exchange: Exchange, result: bytes) -> bool:
-        """Handles a result of a server. True if it is a task: the call goes on, with the task polled. False if it is
-        the result of the call.
+    def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
+        """Handles a response of a server. True if it is a task: the call goes on, with the task polled. False if it is
+        the outcome of the call.
 
         Raises:
             RemoteProtocolError: it is a task that is malformed, was not allowed, or has an id that is in use.
         """
-        if exchange.upstream_task is not None or exchange.method != "tools/call":
+        result = frame.result
+        if result is None or exchange.upstream_task is not None or exchange.method != "tools/call":
             return False
         if not exchange.is_augmented:
             if link.is_stateless and tasks.is_task(result):
@@ -123,7 +106,7 @@ class UpstreamTasks:
         if number is not None and exchange.token_raw is not None:
             upstream_task.number = number
             link.tokens = {**link.tokens, number: exchange}
-        self.adopted.receive_handle(link.session_of(exchange), exchange, created, result)
+        self._local_tasks.receive_handle(link.session_of(exchange), exchange, created, result)
         self._look_first(link, exchange, created.status)
         return True
 
@@ -143,7 +126,7 @@ class UpstreamTasks:
         if link.upstream.state is UpstreamSessionState.READY:
             self._look(link, exchange)
         else:
-            self._need(link)
+            self._handshaker.need(link)
 
     def _begin(self, link: Link, exchange: Exchange, created: tasks.TaskFields) -> UpstreamTask:
         exchange.step(ExchangeInput.TASKED)
@@ -162,7 +145,7 @@ class UpstreamTasks:
             return  # the call was cancelled meanwhile
         if link.is_stateless:
             if status == "working":
-                self.poll_later(link, exchange)
+                self._polling.poll_later(exchange)
             else:
                 self._look(link, exchange)
             return
@@ -170,8 +153,8 @@ class UpstreamTasks:
             self._look(link, exchange)
             return
         if len(link.upstream_tasks) <= FETCHES_MAX or status != "working":
-            self._fetch(link, exchange)
-        self.poll_later(link, exchange)
+            self._polling.fetch(link, exchange)
+        self._polling.poll_later(exchange)
 
     # --- Polling ------------------------------------------------------------------------------------------------------
 
@@ -186,13 +169,15 @@ class UpstreamTasks:
             self._look(link, exchange)
         return upstream_task.is_looked_at
 
-    def handle_look(self, link: Link, exchange: Exchange) -> None:
+    def handle_look(self, session: Session, key: ExchangeKey) -> None:
         """Handles the timer of a task: it is time to poll, or the poll under way takes too long."""
-        upstream_task = exchange.upstream_task
-        if upstream_task is None or exchange.state is not ExchangeState.TASKED:
+        exchange = session.exchanges.get(key)
+        link = None if exchange is None else session.router.link_of(exchange)
+        upstream_task = None if exchange is None else exchange.upstream_task
+        if exchange is None or link is None or upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return
         if upstream_task.is_looked_at:
-            self._drop(link, exchange, LOOK)
+            self._polling.drop(link, exchange, LOOK)
             upstream_task.is_looked_at = False
             self._receive_failure(link, exchange, "it does not say how its task fares")
             return
@@ -202,51 +187,13 @@ class UpstreamTasks:
         upstream_task = exchange.upstream_task
         assert upstream_task is not None
         if link.upstream.state is not UpstreamSessionState.READY:
-            self.poll_later(link, exchange)
-            self._need(link)
+            self._polling.poll_later(exchange)
+            self._handshaker.need(link)
             return
         upstream_task.is_looked_at = True
-        self.run(link, exchange, LOOK, "tasks/get", {"taskId": upstream_task.id})
-        self._set_timer(exchange, self._context.limits.notification_timeout_s)
-        self.asking.send(link, exchange)
-
-    def poll_later(self, link: Link, exchange: Exchange) -> None:
-        """Schedules the next poll of a task. While no client waits, the pauses grow up to `Limits.task_poll_max_s`."""
-        upstream_task, limits = exchange.upstream_task, self._context.limits
-        assert upstream_task is not None
-        is_hurried = exchange.task is None or self.adopted.is_awaited(exchange)
-        if upstream_task.is_fetched and not (is_hurried and exchange.token_raw is not None):
-            upstream_task.pause_s = limits.task_poll_max_s  # `tasks/result` is answered when it is over
-        elif is_hurried:
-            upstream_task.pause_s = upstream_task.poll_s
-        self._set_timer(exchange, upstream_task.pause_s)
-        upstream_task.pause_s = min(upstream_task.pause_s * PAUSE_GROWTH, limits.task_poll_max_s)
-
-    def _set_timer(self, exchange: Exchange, pause_s: float) -> None:
-        self._context.timers.set(
-            ("look", (exchange.sid, exchange.key)), self._context.now + pause_s, "task of the server's"
-        )
-
-    def _fetch(self, link: Link, exchange: Exchange) -> None:
-        upstream_task = exchange.upstream_task
-        assert upstream_task is not None
-        upstream_task.is_fetched = True
-        self.run(link, exchange, FETCH, "tasks/result", {"taskId": upstream_task.id})
-
-    def run(self, link: Link, exchange: Exchange, purpose: str, method: str, params: object, about: str = "") -> int:
-        """Sends a request about a task. A stateless server gets the metadata of the call's client with it. Returns the
-        number of the request."""
-        encoded = msgspec.json.encode(params)
-        if link.is_stateless:
-            encoded = add(encoded, self._envelope(link, exchange))
-        return self._writer.run(link, purpose, method, encoded, about=about, exchange=exchange)
-
-    def _envelope(self, link: Link, exchange: Exchange) -> RequestMeta:
-        session = link.sessions.get(exchange.sid)  # None: on a shared process a session may end before its call does
-        meta = exchange.request or (own_envelope("", self._context.plan.version) if session is None else session.client)
-        assert link.upstream.revision is not None
-        capabilities = task_support.declare_modern(meta.capabilities)
-        return msgspec.structs.replace(meta, revision=link.upstream.revision, capabilities=capabilities, log_level=None)
+        self._polling.run(link, exchange, LOOK, "tasks/get", {"taskId": upstream_task.id})
+        self._polling.set_timer(exchange, self._context.limits.notification_timeout_s)
+        self._questions.send(link, exchange)
 
     # --- From the server ----------------------------------------------------------------------------------------------
 
@@ -273,10 +220,16 @@ class UpstreamTasks:
                 self._receive_seen(link, exchange, upstream_task, frame)
             except RemoteProtocolError as fault:
                 self._receive_failure(link, exchange, fault.message)
-            self.adopted.receive_look(exchange)
+            self._local_tasks.receive_look(exchange)
 
-    def receive_failure(self, link: Link, own_request: OwnRequest, cause: Cause) -> None:
+    def receive_own_failure(self, link: Link, own_request: OwnRequest, cause: Cause) -> bool:
         """Handles the loss of one of our own requests about a task: it will have no response."""
+        if error_in(cause) is not None:
+            return False
+        self._receive_own_failure(link, own_request, cause)
+        return True
+
+    def _receive_own_failure(self, link: Link, own_request: OwnRequest, cause: Cause) -> None:
         exchange = own_request.exchange
         assert exchange is not None
         upstream_task = exchange.upstream_task
@@ -290,13 +243,13 @@ class UpstreamTasks:
         elif own_request.purpose == FETCH:
             upstream_task.is_fetched = False
             upstream_task.pause_s = upstream_task.poll_s
-            self.poll_later(link, exchange)
+            self._polling.poll_later(exchange)
         elif upstream_task.is_looked_at:
             upstream_task.is_looked_at = False
             self._receive_failure(link, exchange, describe(cause))
-            self.adopted.receive_look(exchange)
+            self._local_tasks.receive_look(exchange)
 
-    def receive_notification(self, link: Link, frame: Frame) -> bool:
+    def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> bool:
         """Handles `notifications/tasks/status` and `notifications/tasks`. True if it is one of them, even of an unknown
         task.
 
@@ -337,7 +290,7 @@ class UpstreamTasks:
             return
         self._context.note("info", f"a task could not be looked at: {reason}", link.plan.id)
         upstream_task.pause_s = max(upstream_task.pause_s, self._context.limits.task_poll_s)
-        self._set_timer(exchange, upstream_task.pause_s)
+        self._polling.set_timer(exchange, upstream_task.pause_s)
         upstream_task.pause_s = min(upstream_task.pause_s * 2, self._context.limits.task_poll_max_s)
 
     def _receive_state(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, data: bytes) -> None:
@@ -366,17 +319,17 @@ class UpstreamTasks:
         elif seen.status not in tasks.TERMINAL:
             upstream_task.fault = None  # `tasks/result` had that error because it came too early
             if seen.status == "input_required" and not upstream_task.is_fetched:
-                self._fetch(link, exchange)  # its questions come on the stream of `tasks/result`
-            self.poll_later(link, exchange)
+                self._polling.fetch(link, exchange)  # its questions come on the stream of `tasks/result`
+            self._polling.poll_later(exchange)
         else:
             # The task was seen to be over before, and `tasks/result` has no response yet: it is sent again.
             if upstream_task.is_fetched and upstream_task.is_overdue:
-                self._drop(link, exchange, FETCH)
+                self._polling.drop(link, exchange, FETCH)
                 upstream_task.is_fetched = False
             if not upstream_task.is_fetched:
-                self._fetch(link, exchange)
+                self._polling.fetch(link, exchange)
             upstream_task.is_overdue = True
-            self._set_timer(exchange, max(upstream_task.poll_s, self._context.limits.task_poll_s))
+            self._polling.set_timer(exchange, max(upstream_task.poll_s, self._context.limits.task_poll_s))
 
     def _receive_detailed(
         self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, detailed: tasks.Detailed
@@ -390,9 +343,9 @@ class UpstreamTasks:
         if detailed.error is not None:
             self._deliver(link, exchange, Frame(error=detailed.error))
             return
-        self.asking.ask_new(link, exchange, upstream_task, detailed.questions)
+        self._questions.ask_new(link, exchange, upstream_task, detailed.questions)
         if exchange.state is ExchangeState.TASKED:
-            self.poll_later(link, exchange)
+            self._polling.poll_later(exchange)
 
     def _receive_outcome(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, frame: Frame) -> None:
         if frame.result is not None:
@@ -420,7 +373,7 @@ class UpstreamTasks:
 
     def _tell(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, seen: tasks.TaskFields) -> None:
         session = link.session_of(exchange)
-        self.adopted.receive_status(session, exchange, seen)
+        self._local_tasks.receive_status(session, exchange, seen)
         if exchange.task is None and exchange.token_raw is not None and seen.message:
             upstream_task.looks += 1
             if upstream_task.looks <= exchange.told:
@@ -434,9 +387,9 @@ class UpstreamTasks:
     def _deliver(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         """Ends the task, and delivers its outcome as the response to the call."""
         if exchange.upstream_task is not None:
-            self.asking.settle(link, exchange, exchange.upstream_task)
-        self.forget(link, exchange)
-        self.answers.receive_answer(link, exchange, frame)
+            self._questions.settle(link, exchange, exchange.upstream_task)
+        self._forget(link, exchange)
+        link.router.receive_response(link, exchange, frame)
 
     # --- Loss and recovery of the server ------------------------------------------------------------------------------
 
@@ -449,11 +402,11 @@ class UpstreamTasks:
             upstream_task.is_looked_at = upstream_task.is_fetched = False
             upstream_task.sending.clear()
             if link.plan.kind is not Kind.PIPE:
-                self._set_timer(exchange, max(upstream_task.poll_s, self._context.limits.restart_backoff_s))
+                self._polling.set_timer(exchange, max(upstream_task.poll_s, self._context.limits.restart_backoff_s))
                 continue
             text = f"the server was lost before its task was over: {reason}. The call may have run; it is not repeated"
             error = envelope.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
-            self.ends.finish(link, exchange, error)
+            link.router.finish(link, exchange, error)
         link.orphans = NONE
 
     def receive_ready(self, link: Link) -> None:
@@ -464,6 +417,13 @@ class UpstreamTasks:
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
+    def receive_client_answer(self, link: Link, session: Session, question: PendingQuestion, answer: Frame) -> bool:
+        asker = question.exchange
+        if asker is None or asker.upstream_task is None or question.number not in asker.upstream_task.open:
+            return False
+        self._questions.receive_answer(link, question.number, asker, answer)
+        return True
+
     def cancel(self, link: Link, exchange: Exchange) -> None:
         """Handles the cancellation of a call: sends `tasks/cancel`, unless the task is left to its server, and forgets
         the task without waiting for a response."""
@@ -472,13 +432,13 @@ class UpstreamTasks:
             return
         if not upstream_task.is_left:
             self._send_cancel(link, exchange, upstream_task)
-        self.forget(link, exchange)
+        self._forget(link, exchange)
 
     def _send_cancel(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask) -> None:
         if not link.abilities.cancels:
             self._context.note("info", "a task goes on though nobody wants it: its server cannot cancel", link.plan.id)
         elif link.upstream.state is UpstreamSessionState.READY:
-            number = self.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": upstream_task.id})
+            number = self._polling.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": upstream_task.id})
             channel = self._channel_of(link, number)
             if channel is not None:
                 link.parting |= {channel}
@@ -487,15 +447,16 @@ class UpstreamTasks:
         else:
             self._context.note("warning", "a task could not be cancelled: its server cannot be reached", link.plan.id)
 
-    def expect_orphan(self, link: Link, exchange: Exchange) -> None:
+    def receive_withdrawn(self, link: Link, exchange: Exchange) -> None:
         """Remembers a cancelled call whose server may still answer with a task. The oldest of more than `ORPHANS_MAX`
         is forgotten."""
-        assert exchange.upstream_id is not None
+        if not exchange.is_augmented or exchange.upstream_id is None:
+            return
         link.orphans = {**link.orphans, exchange.upstream_id: exchange}
         if len(link.orphans) > ORPHANS_MAX:
             link.orphans = without(link.orphans, next(iter(link.orphans)))
 
-    def receive_orphan(self, link: Link, number: int, frame: Frame) -> None:
+    def receive_unexpected(self, link: Link, number: int, frame: Frame) -> None:
         """Handles the response to a cancelled call: cancels the task if it is one."""
         exchange = link.orphans.get(number)
         link.orphans = without(link.orphans, number)
@@ -506,7 +467,7 @@ class UpstreamTasks:
         except RemoteProtocolError:
             return
         if created is not None and created.status not in tasks.TERMINAL and link.abilities.cancels:
-            self.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": created.id})
+            self._polling.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": created.id})
 
     def _channel_of(self, link: Link, number: int) -> ChannelId | None:
         for channel in link.posts:
@@ -515,7 +476,11 @@ class UpstreamTasks:
                 return channel
         return None
 
-    def forget(self, link: Link, exchange: Exchange) -> None:
+    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
+        if link is not None:
+            self._forget(link, exchange)
+
+    def _forget(self, link: Link, exchange: Exchange) -> None:
         """Forgets a task that is over, however it ended: it is not polled any more, and its requests are given up."""
         upstream_task = exchange.upstream_task
         if upstream_task is None:
@@ -526,16 +491,10 @@ class UpstreamTasks:
             link.tokens = without(link.tokens, upstream_task.number)
         self._context.timers.cancel(("look", (exchange.sid, exchange.key)))
         for purpose in (LOOK, FETCH):
-            self._drop(link, exchange, purpose)
+            self._polling.drop(link, exchange, purpose)
         upstream_task.is_looked_at = upstream_task.is_fetched = False
         upstream_task.open.clear()
         upstream_task.answers.clear()
-
-    def _drop(self, link: Link, exchange: Exchange, purpose: str) -> None:
-        assert exchange.upstream_task is not None
-        number = exchange.upstream_task.requests.pop(purpose, None)
-        if number is not None and number in link.pending:
-            self._writer.give_up_numbers(link, [number])
 
 
 def _unreadable(fault: RemoteProtocolError) -> Frame:

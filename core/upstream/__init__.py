@@ -1,3 +1,3 @@
-"""Connections to servers: dialling, the handshake, writing, failures, resumption, and shared processes. Other rooms use
-`UpstreamWriter`, `Handshaker`, `Failures`, `Resumption`, `ServerMessages`, `ToolDiscovery`, `SharedProcess` and
+"""Connections to servers: dialling, the handshake, writing, failures and resumption. `Upstream` constructs its parts;
+other rooms use `UpstreamWriter`, `Handshaker`, `Failures`, `Resumption`, `ServerMessages`, `ToolDiscovery` and
 `ServerEra`. It rests on `base`, `bridge`, `downstream`, `jsonrpc`, `state` and `wire/http`."""

@@ -13,7 +13,7 @@ after the cancellations that are still to be sent.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput
 from ..state.link import CANCEL, NO_QUEUE, NOTHING, Link, OwnRequest
-from ..state.session import PendingQuestion, Session
+from ..state.session import PendingQuestion
 from ..state.upstream_channels import DeleteRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
 from ..wire.http.failure import describe, error_in, may_have_run
@@ -39,32 +39,6 @@ from .writer import UpstreamWriter
 
 TIMERS: Final = ("start", "probe", "listening", "relisten", "level", "schemas", "news", "restart", "linger", "rest")
 """Purposes of all timers of a link."""
-
-
-class EraExchanges(Protocol):
-    """Exchanges that wait in the era adapter, or are translated by it."""
-
-    def let_go(self, link: Link) -> list[Exchange]: ...
-
-    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None: ...
-
-
-class LossListener(Protocol):
-    """A listener to the loss of links: subscriptions of clients, whose changes are not reported meanwhile."""
-
-    def receive_lost(self, link: Link) -> None: ...
-
-
-class ExchangeRecords(Protocol):
-    """Records that are kept for an exchange, and dropped when it is over."""
-
-    def forget(self, exchange: Exchange) -> None: ...
-
-
-class TaskLossListener(Protocol):
-    """A listener to the loss of links: tasks of servers."""
-
-    def receive_lost(self, link: Link, reason: str) -> None: ...
 
 
 class Failures:
@@ -79,10 +53,6 @@ class Failures:
         resumption: Resumption,
         handshaker: Handshaker,
     ) -> None:
-        self.files: ExchangeRecords
-        self.era_adapter: EraExchanges
-        self.listens: LossListener
-        self.upstream_tasks: TaskLossListener
         self._context = context
         self._sessions = sessions
         self._responder = responder
@@ -161,10 +131,8 @@ class Failures:
     def _release(self, link: Link, reason: str) -> None:
         """Closes the channels of a lost upstream session, and settles all that waits on it."""
         self.cancel_timers(link)
-        for exchange in self.era_adapter.let_go(link):
-            link.enqueue(exchange)
-        self.listens.receive_lost(link)
-        self.upstream_tasks.receive_lost(link, reason)
+        for receive_lost in link.interceptors.receive_lost:
+            receive_lost(link, reason)
         if link.upstream.is_over:
             return  # the link was kept for one of those tasks only
         for session in link.sessions.values():
@@ -180,12 +148,8 @@ class Failures:
         stream, link.stream = link.stream, None
         self._context.close(child, reason=reason)
         self._context.close(stream, reason=reason)
-        shared_process = self._handshaker.shared_processes.get(link.id)
-        if shared_process is not None:
-            shared_process.forget_all_cancelled()
-            shared_process.turn = None
-            link.queue = deque([*shared_process.waiting, *link.queue])
-            shared_process.waiting.clear()
+        if link.shared_process is not None:
+            link.queue = deque([*link.shared_process.receive_lost(), *link.queue])
         for number, entry in list(link.pending.items()):
             if isinstance(entry, OwnRequest):
                 link.pending.pop(number, None)
@@ -375,14 +339,9 @@ class Failures:
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Answers an exchange, and drops what was kept for it."""
         session = link.session_of(exchange)
-        if link.has_files:
-            self.files.forget(exchange)
-        self.era_adapter.forget(link, session, exchange)
+        for forget in link.interceptors.forget:
+            forget(link, session, exchange)
         self._responder.answer(session, exchange, message)
-
-    def forget(self, link: Link, exchange: Exchange) -> None:
-        """Drops what the era adapter keeps for an exchange, without an answer."""
-        self.era_adapter.forget(link, link.session_of(exchange), exchange)
 
 
 def _outlives_session(question: PendingQuestion, number: int) -> bool:

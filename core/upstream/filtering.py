@@ -20,6 +20,7 @@ from ..base.plan import ServerPlan
 from ..jsonrpc.envelope import Frame, encode_error, text_of
 from ..jsonrpc.splice import elements, members, set_member, take
 from ..state.exchange import Exchange
+from ..state.interceptor import Interceptor
 from ..state.link import Link
 
 
@@ -54,6 +55,24 @@ REFERENCES: Final = {"ref/prompt": ("prompts", "name"), "ref/resource": ("resour
 
 _CLIMBS: Final = re.compile(r"(?:^|[/\\:])\.\.(?:[/\\?#]|$)")
 """A step to the parent folder, by which a pattern for one folder would admit what lies in another."""
+
+
+class NameFiltering(Interceptor):
+    """Refuses requests for hidden entries, and leaves these out of lists."""
+
+    name = "name filter"
+
+    def is_for(self, plan: ServerPlan) -> bool:
+        return bool(plan.tools or plan.prompts or plan.resources)
+
+    def receive_request(self, link: Link, exchange: Exchange) -> bool:
+        refused = refusal(link, exchange)
+        if refused is not None:
+            link.router.finish(link, exchange, refused)
+        return refused is not None
+
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
+        return shown(link, exchange, result)
 
 
 def refusal(link: Link, exchange: Exchange) -> bytes | None:

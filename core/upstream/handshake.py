@@ -10,9 +10,6 @@ No step keeps state of its own: `UpstreamSession` holds it, and each step begins
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 import msgspec
 
 from ..base.effects import Listen
@@ -38,37 +35,7 @@ from .dialer import Dialer
 from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_modern
 from .health import Health
 from .introduction import NOTHING_KNOWN, discovery_of, handshake_for
-from .shared_process import SharedProcess
 from .writer import UpstreamWriter
-
-
-class HandshakeAdapter(Protocol):
-    """Changes to the handshake results of servers: the file plane's."""
-
-    def adapt_handshake(self, link: Link, result: bytes) -> bytes:
-        """Returns the `initialize` result that the client is shown."""
-
-
-class LinkFailures(Protocol):
-    """The handling of links that fail."""
-
-    def lose(self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False) -> None: ...
-
-    def give_up(self, link: Link, reason: str) -> None: ...
-
-
-class SubscriptionOpener(Protocol):
-    """Subscriptions with servers without sessions."""
-
-    def open(self, link: Link) -> bool:
-        """Subscribes with a server that can now be reached. True if there is nothing to subscribe before requests may
-        pass."""
-
-
-class ReadyListener(Protocol):
-    """A listener to servers that become ready: subscriptions of clients, tasks of servers."""
-
-    def receive_ready(self, link: Link) -> None: ...
 
 
 class Handshaker:
@@ -77,20 +44,12 @@ class Handshaker:
     Attributes:
         health: the failure counts of each server, by its id.
         server_eras: the eras that each server speaks, by its id.
-        shared_processes: the sessions of each shared link, by its id.
         warm_pool: the spare processes, and the count of all processes.
     """
 
     def __init__(self, context: Context, sessions: Sessions, writer: UpstreamWriter) -> None:
-        self.files: HandshakeAdapter
-        self.failures: LinkFailures
-        self.server_listens: SubscriptionOpener
-        self.listens: ReadyListener
-        self.upstream_tasks: ReadyListener
-        self.forward: Callable[[Link, Exchange], None]
         self.health = {id: Health(context.limits) for id in context.servers}
         self.server_eras = {id: ServerEra(plan.era, context.limits) for id, plan in context.servers.items()}
-        self.shared_processes: dict[str, SharedProcess] = {}
         self._dialer = Dialer(context, self.health, self._begin)
         self.warm_pool = self._dialer.warm_pool
         self._context = context
@@ -106,7 +65,7 @@ class Handshaker:
             return
         pause = link.pause_left(self._context.now)
         if pause > 0:
-            self.failures.give_up(link, f"{link.upstream.failure}; it is tried again in {pause:.1f} s at the earliest")
+            link.router.give_up(link, f"{link.upstream.failure}; it is tried again in {pause:.1f} s at the earliest")
         else:
             self.dial(link)
         pause = max(pause, self.health[link.plan.id].pause_left(self._context.now))
@@ -117,7 +76,7 @@ class Handshaker:
         """Begins a handshake, if the server may be started now; else fails all that waits for it."""
         fault = self._dialer.why_not(link)
         if fault is not None:
-            self.failures.give_up(link, fault)
+            link.router.give_up(link, fault)
             return
         link.upstream.receive_need()
         link.denial, link.dialled_with = None, link.headers
@@ -272,7 +231,7 @@ class Handshaker:
             revisions = [revision for revision in served_revisions(frame.result) if is_known_modern(revision)]
             if not revisions:
                 raise RemoteProtocolError("it serves no revision without sessions that is known here")
-            shown = self.files.adapt_handshake(link, frame.result) if link.has_files else frame.result
+            shown = _adapted(link, frame.result)
             # Raises if the result cannot be translated for a client with a session, which may come later.
             to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
             link.upstream.receive_discovered(frame.result, max(revisions))
@@ -282,7 +241,7 @@ class Handshaker:
                 or self._accept_answered(link, is_denied=True)
                 or self.turn(link, error)
             ):
-                self.failures.lose(link, str(fault), error=link.refused or error)
+                link.router.lose(link, str(fault), error=link.refused or error)
             return
         link.handshake, link.refusal, link.refused = shown, None, None
         _learn_abilities(link, frame.result)
@@ -294,7 +253,7 @@ class Handshaker:
         self._record_eras(link)
         self.accept_all(link)
         link.replaying = 0
-        if self.server_listens.open(link):
+        if link.router.open_listen(link):
             self._receive_ready(link)
 
     def _discover_again(self, link: Link, error: bytes | None) -> bool:
@@ -324,7 +283,7 @@ class Handshaker:
         is_known = self.server_eras[link.plan.id].speaks(Era.STATELESS, self._context.now) is True
         if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
             text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
-            self.failures.lose(link, text, error=link.refused)
+            link.router.lose(link, text, error=link.refused)
 
     def receive_head(self, link: Link, number: int | None, session: str | None) -> None:
         """Handles the head of the response to a POST, which may be that to `initialize`."""
@@ -342,7 +301,7 @@ class Handshaker:
         if frame.error is not None:
             error = envelope.usable_error(frame.error)
             if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
-                self.failures.lose(link, "it refused to initialize", error=link.refused or error)
+                link.router.lose(link, "it refused to initialize", error=link.refused or error)
             return
         if not self._must_probe(link):
             self._accept_handshake(link, frame)
@@ -383,9 +342,9 @@ class Handshaker:
         assert frame.result is not None
         try:
             link.upstream.receive_initialized(frame.result)
-            shown = self.files.adapt_handshake(link, frame.result) if link.has_files else frame.result
+            shown = _adapted(link, frame.result)
         except (RemoteProtocolError, msgspec.DecodeError) as error:
-            self.failures.lose(link, f"its answer to initialize is unusable: {error}")
+            link.router.lose(link, f"its answer to initialize is unusable: {error}")
             return
         link.handshake, link.refusal, link.refused = shown, None, None
         _learn_abilities(link, frame.result)
@@ -483,8 +442,8 @@ class Handshaker:
         link.is_plain = link.translation = None
         self._context.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
-        self.listens.receive_ready(link)
-        self.upstream_tasks.receive_ready(link)
+        for receive_ready in link.interceptors.receive_ready:
+            receive_ready(link)
         self.flush(link)
         self.warm_pool.refill(link.plan, self.health[link.plan.id])
 
@@ -495,17 +454,14 @@ class Handshaker:
             if isinstance(entry, QueuedNotification):
                 self._writer.tell(link, *entry)
             else:
-                self.forward(link, entry)
+                link.router.send(link, entry)
 
     def advance(self, link: Link, done: Exchange) -> None:
         """Starts the next request of a serially shared process, after `done`."""
-        shared_process = self.shared_processes.get(link.id)
-        if shared_process is None or shared_process.turn is not done:
+        if link.shared_process is None or not link.shared_process.end_turn(done):
             return
-        shared_process.turn = None
-        while shared_process.waiting and shared_process.turn is None:
-            following, _ = shared_process.waiting.popitem(last=False)
-            self.forward(link, following)
+        while (following := link.shared_process.next_waiting()) is not None:
+            link.router.send(link, following)
 
     # --- Timeouts ---------------------------------------------------------------------------------------------------
 
@@ -513,7 +469,7 @@ class Handshaker:
         return link.plan.start_timeout_s or self._context.limits.start_timeout_s
 
     def handle_start_timeout(self, link: Link) -> None:
-        self.failures.lose(link, f"it did not answer within {self.start_timeout_s(link):g} s of being started")
+        link.router.lose(link, f"it did not answer within {self.start_timeout_s(link):g} s of being started")
 
     def receive_refusal(self, link: Link, purpose: str, cause: Cause) -> bool:
         """Handles the end of a handshake's POST without a response in it. True if the handshake continues in another
@@ -538,6 +494,13 @@ class Handshaker:
     def handle_relisten(self, link: Link) -> None:
         if link.stream is None and link.upstream.state in (UpstreamSessionState.REPLAYING, UpstreamSessionState.READY):
             self.listen(link)
+
+
+def _adapted(link: Link, handshake: bytes) -> bytes:
+    """Returns the handshake result that clients are shown."""
+    for adapt in link.interceptors.adapt_handshake:
+        handshake = adapt(link, handshake)
+    return handshake
 
 
 def _is_for_stateless(link: Link) -> bool:

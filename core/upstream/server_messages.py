@@ -8,8 +8,6 @@ passed on under the client's token, in place of the number that `UpstreamWriter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
@@ -29,32 +27,17 @@ from ..state.session import PendingQuestion, Session
 from ..state.upstream_session import UpstreamSessionState
 from .filtering import hides
 from .progress import further
-from .shared_process import SharedProcess
+from .roots import roots_of
 from .writer import UpstreamWriter
 
 
 class ServerMessages:
-    """Passes server requests, their cancellation, progress and other notifications on to clients, and responses back.
+    """Passes server requests, progress and other notifications on to clients, and responses back."""
 
-    Args:
-        shared_processes: the sessions of each shared link, by the link's id.
-        roots_of: returns the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        responder: Responder,
-        writer: UpstreamWriter,
-        shared_processes: Mapping[str, SharedProcess],
-        *,
-        roots_of: Callable[[Session], bytes],
-    ) -> None:
+    def __init__(self, context: Context, responder: Responder, writer: UpstreamWriter) -> None:
         self._context = context
-        self._shared_processes = shared_processes
         self._responder = responder
         self._writer = writer
-        self._roots_of = roots_of
 
     # --- From the server ------------------------------------------------------------------------------------------
 
@@ -74,7 +57,7 @@ class ServerMessages:
         if session is None:
             return
         if frame.method == "roots/list" and link.plan.owns_roots:
-            self._writer.tell(link, envelope.encode_result(frame.id_raw, self._roots_of(session)))
+            self._writer.tell(link, envelope.encode_result(frame.id_raw, roots_of(self._context, session)))
         elif len(session.questions) >= self._context.limits.questions_per_session_max:
             text = f"{len(session.questions)} requests to this client are open, the most allowed"
             self._writer.tell(link, envelope.encode_error(frame.id_raw, INTERNAL_ERROR, text))
@@ -149,15 +132,15 @@ class ServerMessages:
             self._context.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
         message = envelope.encode_notification(frame.method, params)
-        shared_process = self._shared_processes.get(link.id)
+        shared_process = link.shared_process
         if shared_process is None:
             self._responder.deliver(link.session, frame.method, message, related)
             return
         try:
             named = related_id(frame.params)
-            asker = shared_process.asker(self._context.now) if named is None else _session_of_task(link, named)
+            asker = shared_process.asker(link, self._context.now) if named is None else _session_of_task(link, named)
             recipients = shared_process.hearers(
-                frame.method, params, asker, is_anyones=named is None and shared_process.is_quiet
+                frame.method, params, asker, is_anyones=named is None and shared_process.is_quiet(link)
             )
         except RemoteProtocolError as error:
             self._context.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
@@ -167,14 +150,14 @@ class ServerMessages:
 
     def _session_for(self, link: Link, frame: Frame) -> Session | None:
         """Returns the session that a server request is for; None, and the server gets an error, if there is none."""
-        shared_process = self._shared_processes.get(link.id)
+        shared_process = link.shared_process
         if shared_process is None:
             return link.session
         id_raw, method = frame.id_raw, frame.method
         assert id_raw is not None
         assert method is not None
         named = related_id(frame.params)
-        session = shared_process.asker(self._context.now) if named is None else _session_of_task(link, named)
+        session = shared_process.asker(link, self._context.now) if named is None else _session_of_task(link, named)
         if session is not None and shared_process.can_be_asked(session, method):
             return session
         if session is None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from ..base.errors import RemoteProtocolError
+from ..base.limits import Limits
 from ..base.plan import Offer
-from ..bridge import task_support
+from ..bridge import task_support, tasks
 from ..bridge.task_support import Support
 from ..bridge.tasks import TASKS
 from ..jsonrpc import envelope
@@ -109,3 +110,29 @@ def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
         return None if found is Support.FORBIDDEN else found
 
     return task_support.show_support(result, decide)
+
+
+def params_to_legacy(exchange: Exchange, params: bytes | None, limits: Limits) -> bytes | None:
+    """Returns the params of a request for a server with sessions: a call has the member `task` if the server may make a
+    task of it.
+
+    Raises:
+        RemoteProtocolError: they are no object, or have a member twice.
+    """
+    if exchange.method != "tools/call":
+        return params
+    if exchange.is_augmented:
+        wanted_ms = exchange.task_options.ttl_ms
+        ttl_ms = tasks.clamp_ttl(wanted_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000))
+        return tasks.augmented(params, ttl_ms)
+    return tasks.without_task(params) if params is not None and b"task" in params else params
+
+
+def capabilities_up(exchange: Exchange, capabilities: bytes) -> bytes:
+    """Returns the client capabilities to send to a stateless server with a request: those of a call include the tasks
+    extension if the server may make a task of it."""
+    if exchange.method != "tools/call":
+        return capabilities
+    if exchange.is_augmented:
+        return capabilities if task_support.declares(capabilities) else task_support.declare_modern(capabilities)
+    return without_extension(capabilities)

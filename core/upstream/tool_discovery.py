@@ -9,8 +9,7 @@ Source: 2026-07-28 server/tools, "x-mcp-header", and basic/transports/streamable
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -31,28 +30,17 @@ NOTED_MAX: Final = 8
 """The bound on notes for each list about tools that are left out."""
 
 
-class ToolListener(Protocol):
-    """A reader of the tool lists that servers send."""
-
-    def learn(self, link: Link, result: bytes, *, is_first: bool) -> None: ...
-
-
 class ToolDiscovery:
     """The tool lists of all links.
-
-    Args:
-        write: sends a request up that waited for the list.
 
     Attributes:
         advertised: the marked arguments of tools that HTTP clients were shown, by audience and tool: their headers must
             agree with the arguments. The audience that was shown a list longest ago is forgotten first.
     """
 
-    def __init__(self, context: Context, writer: UpstreamWriter, write: Callable[[Link, Exchange], None]) -> None:
-        self.files: ToolListener
+    def __init__(self, context: Context, writer: UpstreamWriter) -> None:
         self._context = context
         self._writer = writer
-        self._write = write
         self.advertised: dict[Audience, dict[str, tuple[Mirror, ...]]] = {}
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
@@ -93,8 +81,8 @@ class ToolDiscovery:
                 self.learn_support(link, frame.result, is_first=is_first)
                 if link.is_stateless:
                     self.learn(link, None, frame.result, is_first=is_first)
-                if link.has_files:
-                    self.files.learn(link, frame.result, is_first=is_first)
+                for read_tools in link.interceptors.read_tools:
+                    read_tools(link, frame.result, is_first=is_first)
                 cursor = envelope.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:
                 self._context.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
@@ -118,7 +106,7 @@ class ToolDiscovery:
         waiting, link.learning = link.learning, []
         for exchange in waiting:
             if not exchange.is_over:
-                self._write(link, exchange)
+                link.router.send(link, exchange)
 
     def learn_support(self, link: Link, result: bytes, *, is_first: bool) -> None:
         """Reads the task support of tools from a list, or from a page of one.

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.errors import LocalProtocolError
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.tasks.record import StoredTask, TaskStatus
 
 OVER = ("completed", "failed", "cancelled")
 
 
-class TaskEngine(Engine):
+class TaskEngine(BulkEngine):
     """An engine with given tasks.
 
     Attributes:

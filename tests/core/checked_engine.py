@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.events import Cause, Connected, Opening
 from isthmus.core.base.ids import ChannelId
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.oracle import AnyObservation, Ended, Role, Said, Violation
 from isthmus.core.oracle.wires import Wire, Wires
 from isthmus.core.state.upstream_session import UpstreamSessionState
@@ -75,7 +75,7 @@ class Blame:
         return bool(alike & self.by_peers) or (found.rule, found.who) in self.left_out
 
 
-class CheckedEngine(Engine):
+class CheckedEngine(BulkEngine):
     """An engine whose inputs and effects are given to the oracles.
 
     Attributes:
@@ -195,11 +195,11 @@ class CheckedEngine(Engine):
     @property
     def is_at_rest(self) -> bool:
         """True if no request, question or storage order is open, in either direction."""
-        links = self._router.links.values()
+        links = self._router.links.links.values()
         return not (
             self.exchange_count
             or self._storage_orders._thens
-            or any(session.questions for session in self._sessions.sessions.values())
+            or any(session.questions for session in self._downstream.sessions.sessions.values())
             or any(link.pending or link.queue for link in links)
         )
 
@@ -218,7 +218,9 @@ class CheckedEngine(Engine):
 
     def _servers_there(self) -> set[Wire]:
         """Returns the wires to servers that can still be reached."""
-        links = [link for link in self._router.links.values() if link.upstream.state is UpstreamSessionState.READY]
+        links = [
+            link for link in self._router.links.links.values() if link.upstream.state is UpstreamSessionState.READY
+        ]
         found = [self.wires._wires.get(("up", link.plan.id, link.id, link.upstream.session or "")) for link in links]
         pipes = [self.wires._channels.get(link.channel) for link in links if link.channel is not None]
         return {wire for wire in found if wire is not None} | {pipe.wire for pipe in pipes if pipe is not None}

@@ -32,7 +32,7 @@ from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Save, Saved, SeenFile, Serve, Sighting, StorageAnswer, Survey, Surveyed
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 
 LINK_KEY = b"0123456789abcdef"
@@ -97,7 +97,7 @@ class Driver:
         children: channels to server processes and sockets.
     """
 
-    engine: Engine
+    engine: BulkEngine
     now: float = 100.0
     log: list[Effect] = field(default_factory=list)
     sent: dict[ChannelId, list[Send]] = field(default_factory=lambda: defaultdict(list))
@@ -382,7 +382,7 @@ def driver(
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    kind = CheckedEngine if is_checked else Engine
+    kind = CheckedEngine if is_checked else BulkEngine
     engine = kind(
         whole,
         entropy=entropy,

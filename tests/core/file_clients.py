@@ -33,7 +33,7 @@ from isthmus.core.base.storage import (
     StorageFailed,
     Survey,
 )
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from stateless_driving import Modern, settle
 
@@ -228,9 +228,9 @@ class Scene:
         self.world = Driver(self._engine([], []))
         self.disk = FailingDisk(self.world)
 
-    def _engine(self, artifacts: Sequence[StoredArtifact], uploads: Sequence[StoredUpload]) -> Engine:
+    def _engine(self, artifacts: Sequence[StoredArtifact], uploads: Sequence[StoredUpload]) -> BulkEngine:
         self._seed += 1
-        return Engine(
+        return BulkEngine(
             self._plan,
             entropy=random.Random(self._seed).randbytes,
             unix_at_zero=UNIX_AT_ZERO,

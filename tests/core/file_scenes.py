@@ -7,6 +7,7 @@ from typing import Any
 
 from disk import Disk
 from driving import Client, Driver, SentMessage, connect, driver, upload
+from inside import Inside
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
@@ -96,7 +97,7 @@ class Scene:
     @property
     def base(self) -> str:
         """The path of the session's own folder."""
-        (session,) = self.world.engine._sessions.sessions.values()
+        (session,) = Inside(self.world.engine).sessions.sessions.values()
         return f"/w/{session.workspace}"
 
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from driving import Client, Driver, ask_link, connect, driver
+from inside import Inside
 from isthmus.core.base.effects import Send
 from isthmus.core.base.events import DraftOpening, RawFile, Verb
 from isthmus.core.base.ids import ChannelId
@@ -41,7 +42,7 @@ class ResumableClient:
         self.link = query
         self.upload = ""
         self.query: dict[str, str] = {}
-        self.sid = next((session.sid for session in world.engine._sessions.sessions.values()), "")
+        self.sid = next((session.sid for session in Inside(world.engine).sessions.sessions.values()), "")
 
     def open(self, verb: Verb, **more: Any) -> ChannelId:
         given: dict[str, Any] = {"server": "f", "query": self.query, "draft": self.upload, "verb": verb, **more}
@@ -96,7 +97,7 @@ class ResumableClient:
 
 
 def room(world: Driver, sid: str) -> int:
-    return world.engine._file_store.room(sid)
+    return Inside(world.engine).file_store.room(sid)
 
 
 def resumable_world(**more: Any) -> tuple[Driver, Client, ResumableClient]:
@@ -106,4 +107,4 @@ def resumable_world(**more: Any) -> tuple[Driver, Client, ResumableClient]:
 
 def upload_count(world: Driver) -> int:
     """The number of resumable uploads that the engine keeps."""
-    return len(world.engine._resumable_uploads)
+    return len(Inside(world.engine).resumable_uploads)

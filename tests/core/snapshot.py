@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 
 FOLDER: Final = Path(__file__).with_name("snapshots")
 INPUTS: Final = (
@@ -105,7 +105,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._engines: list[Engine] = []
+        self._engines: list[BulkEngine] = []
         self._due: dict[int, object] = {}
         self._depth = 0
 
@@ -113,7 +113,7 @@ class Recording:
         """Wraps a method of engines so that its calls are recorded."""
 
         @functools.wraps(method)
-        def recording(engine: Engine, *given: Any, **named: Any) -> Any:
+        def recording(engine: BulkEngine, *given: Any, **named: Any) -> Any:
             self._depth += 1
             try:
                 effects = method(engine, *given, **named)
@@ -139,7 +139,7 @@ class Recording:
                 if found := getattr(engine, name)():
                     self._write({"at rest": name, **({"engine": number} if number > 1 else {}), "is": shown(found)})
 
-    def _note(self, engine: Engine, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _note(self, engine: BulkEngine, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         if not any(engine is known for known in self._engines):
             self._engines.append(engine)
         number = next(at for at, known in enumerate(self._engines, 1) if known is engine)
@@ -149,7 +149,7 @@ class Recording:
         arguments = [shown(each) for each in given] + [{name: shown(each)} for name, each in named.items()]
         self._write({**line, "told": arguments})
 
-    def _note_due(self, engine: Engine) -> None:
+    def _note_due(self, engine: BulkEngine) -> None:
         due = engine.next_timeout()
         shown_due = None if due is None else [round(due.at, 6), due.why]
         if self._due.get(id(engine)) != shown_due:
@@ -208,14 +208,14 @@ def _cut(text: str, value: bytes) -> str:
 def recorded() -> Iterator[Recording]:
     """Records the inputs and effects of every engine in the block."""
     found = Recording()
-    before = {name: getattr(Engine, name) for name in INPUTS}
+    before = {name: getattr(BulkEngine, name) for name in INPUTS}
     try:
         for name, method in before.items():
-            setattr(Engine, name, found.wrap(name, method))
+            setattr(BulkEngine, name, found.wrap(name, method))
         yield found
     finally:
         for name, method in before.items():
-            setattr(Engine, name, method)
+            setattr(BulkEngine, name, method)
     found.end()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driving import GONE, LATEST, Client, Driver, SentMessage, driver, notification, request, result
+from inside import Inside
 from isthmus.core.base.effects import Join, Spawn
 from isthmus.core.base.effects import Listen as Get
 from isthmus.core.base.events import Connected, Headers, PipeOpening, PostOpening
@@ -255,7 +256,7 @@ def send_during(world: Driver, received: SentMessage, message: bytes) -> None:
 
 def collect(world: Driver) -> None:
     """Waits until the time for collecting further questions is over."""
-    world.wait(world.engine._context.limits.collect_s)
+    world.wait(Inside(world.engine).context.limits.collect_s)
 
 
 def rounds(client: Modern, channel: ChannelId, id: Any = None) -> tuple[dict[str, Any], str]:
@@ -306,7 +307,7 @@ def respond(world: Driver, received: SentMessage, text: str = '{"content":[]}') 
 
 def settle(world: Driver) -> None:
     """Closes every channel that the engine has ended, and accepts every POST that needs no response."""
-    context: Context = world.engine._context
+    context: Context = Inside(world.engine).context
     while found := [
         channel for channel, role in context.channels() if not context.is_open(channel) or _ends_by_itself(role)
     ]:
@@ -323,28 +324,26 @@ def _ends_by_itself(role: object) -> bool:
 
 def tables(engine: Any) -> dict[str, Any]:
     """Returns everything that an engine holds of calls, clients and servers, by the name of its table."""
-    router, stateless_responder = engine._router, engine._stateless_responder
-    links = list(router.links.values())
+    inside = Inside(engine)
+    questions, links = inside.questions, list(inside.links.links.values())
     return {
-        "sessions": engine._sessions.sessions,
-        "by_sid": engine._sessions._by_sid,
-        "by_affinity": engine._stateless._by_affinity,
-        "suspended calls": stateless_responder.suspended_calls._by_id,
-        "url elicitations": stateless_responder.url_elicitation._waiting,
-        "url elicitations done": stateless_responder.url_elicitation._done,
-        "deferred": {
-            sid: waiting for sid, waiting in stateless_responder.deferred_questions._waiting.items() if waiting
-        },
-        "rounds": [e for s in engine._sessions.sessions.values() for e in s.exchanges.values() if e.round is not None],
+        "sessions": inside.sessions.sessions,
+        "by_sid": inside.sessions._by_sid,
+        "by_affinity": inside.by_affinity,
+        "suspended calls": questions.suspended_calls._by_id,
+        "url elicitations": questions.url_elicitation._waiting,
+        "url elicitations done": questions.url_elicitation._done,
+        "deferred": {sid: waiting for sid, waiting in questions.deferred_questions._waiting.items() if waiting},
+        "rounds": [e for s in inside.sessions.sessions.values() for e in s.exchanges.values() if e.round is not None],
         "links": links,
-        "links by session": router.by_sid,
-        "timers": engine._context.timers._live,
+        "links by session": inside.links.by_sid,
+        "timers": inside.context.timers._live,
         "pending": [entry for link in links for entry in link.pending.values()],
         "queues": [entry for link in links for entry in link.queue],
         "learning": [entry for link in links for entry in link.learning + link.subscribing],
-        "streams": [*engine._streams._over, *engine._streams._fed, *engine._streams._silent],
-        "storage": engine._storage_orders._thens,
-        "paused": engine._context._paused,
+        "streams": [*inside.streams._over, *inside.streams._fed, *inside.streams._silent],
+        "storage": inside.storage_orders._thens,
+        "paused": inside.context._paused,
     }
 
 
@@ -354,7 +353,7 @@ def assert_empty(world: Driver, *but: str) -> None:
     left = {name: table for name, table in tables(world.engine).items() if table and name not in but}
     assert not left, left
     if "channels" not in but:
-        assert not world.engine._context.channels()
+        assert not Inside(world.engine).context.channels()
 
 
 def assert_idle(world: Driver) -> None:

@@ -13,7 +13,7 @@ from driving import LATEST, LINK_KEY, UNIX_AT_ZERO, Driver
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
 from isthmus.core.base.revisions import Era
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from task_clients import ClientRequest, Party, handle
 from task_servers import TaskServer, Work
 from task_store import Store
@@ -56,7 +56,7 @@ class Scene:
             workspaces_path="/w",
         )
         self.store.begin()
-        engine = Engine(
+        engine = BulkEngine(
             plan,
             entropy=random.Random(self.seed).randbytes,
             unix_at_zero=UNIX_AT_ZERO,
@@ -67,7 +67,7 @@ class Scene:
         self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks, insists=self.insists)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> BulkEngine:
         return self.world.engine
 
     def restart(self) -> None:

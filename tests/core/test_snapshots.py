@@ -11,7 +11,7 @@ import pytest
 import snapshot
 from driving import connect, driver
 from isthmus.core.base.errors import LocalProtocolError
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 
 FILES = sorted(snapshot.FOLDER.rglob("*.jsonl"))
 IDS = [path.relative_to(snapshot.FOLDER).with_suffix("").as_posix() for path in FILES]
@@ -85,14 +85,14 @@ def test_a_refused_input_is_recorded() -> None:
 
 
 def test_the_methods_of_engines_are_restored_afterwards() -> None:
-    before = {name: getattr(Engine, name) for name in snapshot.INPUTS}
+    before = {name: getattr(BulkEngine, name) for name in snapshot.INPUTS}
     with pytest.raises(ZeroDivisionError), snapshot.recorded():
         raise ZeroDivisionError
-    assert before == {name: getattr(Engine, name) for name in snapshot.INPUTS}
+    assert before == {name: getattr(BulkEngine, name) for name in snapshot.INPUTS}
 
 
 def test_every_input_of_an_engine_is_recorded() -> None:
-    inputs = {name for name in vars(Engine) if name.startswith(("receive_", "handle_"))}
+    inputs = {name for name in dir(BulkEngine) if name.startswith(("receive_", "handle_"))}
     assert inputs == set(snapshot.INPUTS)
 
 

@@ -25,7 +25,7 @@ from isthmus.core.base.plan import (
     ServerPlan,
     UploadConsumer,
 )
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from isthmus.core.state.task import TaskState
 from isthmus.core.status import Command
@@ -157,7 +157,11 @@ BEGIN = scripted(1)[0]
 def test_a_script_uses_every_input() -> None:
     """The script covers every input, so the tests below do."""
     inputs = {msgspec.json.decode(line)["input"] for line in scripted(1)}
-    wanted = {name for name in vars(Engine) if name.startswith("receive_")} | {"begin", "new_channel", "handle_timeout"}
+    wanted = {name for name in dir(BulkEngine) if name.startswith("receive_")} | {
+        "begin",
+        "new_channel",
+        "handle_timeout",
+    }
     assert inputs == wanted
 
 
@@ -185,7 +189,9 @@ def test_each_line_is_one_line() -> None:
 def test_the_recorder_returns_what_the_engine_returns() -> None:
     """The recorder returns the same as an engine to every input and query."""
     recorded = recorder(3, [])
-    bare = Engine(PLAN, entropy=Random(3).randbytes, unix_at_zero=1.0e9, stored_tasks=(TASK,), stored_uploads=(FILE,))
+    bare = BulkEngine(
+        PLAN, entropy=Random(3).randbytes, unix_at_zero=1.0e9, stored_tasks=(TASK,), stored_uploads=(FILE,)
+    )
     for engine in (recorded, bare):
         assert engine.new_channel() == 1
     opening = events.PipeOpening(server="files")
@@ -409,7 +415,7 @@ def test_the_recorder_passes_its_arguments_to_the_engine() -> None:
     limits = Limits(start_timeout_s=7.0)
     stored: dict[str, Any] = {"stored": [MADE], "stored_tasks": [TASK], "stored_uploads": [FILE]}
     engine, _ = recorded(limits, **stored)
-    bare = Engine(PLAN, entropy=Random(5).randbytes, unix_at_zero=1.0e9, limits=limits, **stored)
+    bare = BulkEngine(PLAN, entropy=Random(5).randbytes, unix_at_zero=1.0e9, limits=limits, **stored)
     assert engine.tasks() == bare.tasks() != ()
     assert len(engine.files()) == 2
     assert engine.files() == bare.files()

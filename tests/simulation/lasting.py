@@ -18,7 +18,7 @@ from filing_servers import FilingServer, filing_plan
 from isthmus.core.base.effects import Dial
 from isthmus.core.base.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
 from isthmus.core.base.revisions import Era
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from lasting_network import DYING, LastingNetwork
 from promises import Promises
 from simulated_clients import KINDS as PLAIN_KINDS
@@ -101,8 +101,8 @@ class LastingWorld(World):
         )
         entropy = self.network.rng_of("entropy").randbytes
 
-        def make(unix_at_zero: float, left: Left) -> Engine:
-            return (LenientEngine if is_checked else Engine)(
+        def make(unix_at_zero: float, left: Left) -> BulkEngine:
+            return (LenientEngine if is_checked else BulkEngine)(
                 plan,
                 entropy=entropy,
                 unix_at_zero=unix_at_zero,

@@ -23,7 +23,7 @@ from isthmus.core.base.storage import (
     StoredFile,
     UploadManifest,
 )
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from simulated_disk import Left, StormyDisk
 from simulated_network import Channel, Network, Wrong
 
@@ -94,7 +94,7 @@ class LastingNetwork(Network):
 
     # --- The life of the process ------------------------------------------------------------------------------------
 
-    def begin(self, make: Callable[[float, Left], Engine], restarted: Callable[[], None]) -> None:
+    def begin(self, make: Callable[[float, Left], BulkEngine], restarted: Callable[[], None]) -> None:
         """Starts the first engine.
 
         Args:
@@ -151,7 +151,7 @@ class LastingNetwork(Network):
         self.disk.crash()
         self._appending.clear()
         channels, self.channels = list(self.channels.values()), {}
-        self.engine = Engine(Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero)
+        self.engine = BulkEngine(Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero)
         for channel in channels:
             was_open, channel.is_cut, channel.is_over = channel.is_open, True, True
             if channel.is_dialled:

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from inside import Inside
 from simulated_network import Wrong
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Promises:
         left = {key for key in disk.records if not key.startswith("event/")} - keys - disk.junk
         if left:
             raise Wrong(f"nobody can find the records {left}")
-        used = {session.workspace for session in network.engine._sessions.sessions.values()}
+        used = {session.workspace for session in Inside(network.engine).sessions.sessions.values()}
         folders = {path.split("/")[2] for path in disk.files} - used - disk.junk
         if folders:
             raise Wrong(f"folders of sessions that are over: {folders}")

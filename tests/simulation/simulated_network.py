@@ -19,7 +19,7 @@ from isthmus.core.base.effects import Close, Dial, Effect, Listen, Note, Pass, P
 from isthmus.core.base.events import Cause, End, Opening, Primed, Queued
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.storage import Forget, ForgetAll, StorageAnswer, Sweep
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 
 FAULTS: Final = (
     *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
@@ -114,7 +114,7 @@ class Network:
     def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
         self.rng, self.faults, self._dialled = rng, faults, dialled
         self._root = rng.getrandbits(64)
-        self.engine: Engine
+        self.engine: BulkEngine
         self.now = 100.0
         self.is_stormy = True
         self.channels: dict[ChannelId, Channel] = {}

@@ -23,7 +23,7 @@ from isthmus.core.base.effects import Dial
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from isthmus.core.base.revisions import Era
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
 from simulated_clients import KINDS, Client, ModernHttpClient
@@ -136,7 +136,7 @@ class World:
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
-        self.network.engine = (LenientEngine if is_checked else Engine)(
+        self.network.engine = (LenientEngine if is_checked else BulkEngine)(
             plan,
             entropy=self.network.rng_of("entropy").randbytes,
             unix_at_zero=1e9,

@@ -6,8 +6,7 @@ Storage takes time, so a call waits in a `FileCall` until its orders are answere
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from ...base.path_mapping import to_here, to_there
 from ...base.plan import LocatorMode, OutputLocator, ServerPlan
 from ...base.storage import Allocate, Allocated, StorageAnswer, Survey, Surveyed
 from ...bridge.content import tool_error
@@ -22,37 +21,32 @@ from ..store.workspaces import WorkspaceOrders
 from . import arguments, claims, tool_hints
 from .inputs import Inputs
 from .job import FileCall, OutputRule, rule_of
+from .linked_resources import LinkedResources
 from .outputs import CLOCK_SLACK_S, Outputs
-from .path_mapping import to_here, to_there
 from .result_rewriter import AREAS, ResultRewriter
 from .workspace_files import KnownFiles
-
-
-class Onward(Protocol):
-    """The rest of the engine, which sends calls and finishes their exchanges."""
-
-    def forward(self, link: Link, exchange: Exchange) -> None: ...
-
-    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
-
-    def learn(self, link: Link, exchange: Exchange) -> None:
-        """Reads the server's list of tools; the call is sent afterwards."""
 
 
 class Calls:
     """The calls under way that carry files, of all sessions."""
 
     def __init__(
-        self, context: Context, file_store: FileStore, storage_orders: StorageOrders, workspaces: WorkspaceOrders
+        self,
+        context: Context,
+        file_store: FileStore,
+        storage_orders: StorageOrders,
+        workspaces: WorkspaceOrders,
+        linked_resources: LinkedResources,
     ) -> None:
-        self.onward: Onward
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
         self._workspaces = workspaces
         self._inputs = Inputs(context, file_store, storage_orders, workspaces, self._answered)
         self._result_rewriter = ResultRewriter(context, file_store)
-        self.outputs = Outputs(context, file_store, storage_orders, self._result_rewriter, self._finish)
+        self._outputs = Outputs(
+            context, file_store, storage_orders, self._result_rewriter, linked_resources, self._finish
+        )
         self._jobs: dict[ExchangeKey, FileCall] = {}
         self._known_files_by_workspace: dict[str, KnownFiles] = {}
 
@@ -180,7 +174,7 @@ class Calls:
             self._finish(job, tool_error(job.problem))
         else:
             job.begun_at, job.begun_after = self._context.now, job.known_files.last_number
-            self.onward.forward(job.link, job.exchange)
+            job.link.router.forward(job.link, job.exchange, after="files")
 
     def prepare(self, link: Link, exchange: Exchange) -> bool:
         """Writes the params of a call that is about to be sent to a ready server. True if it waits, or is answered."""
@@ -188,7 +182,7 @@ class Calls:
         if job is None or job.is_placed:
             return False
         if job.mentions and link.hints is None:
-            self.onward.learn(link, exchange)
+            link.router.read_tools(link, exchange)
             return True
         known = (link.hints or {}).get(job.tool)
         try:
@@ -237,7 +231,7 @@ class Calls:
             # Nothing is collected, but the paths of the files that the call was given must not be shown.
             self._finish(job, self._result_rewriter.reworded(job, result))
             return True
-        self.outputs.take(job, job.rule, result)
+        self._outputs.take(job, job.rule, result)
         return True
 
     # --- Ends -------------------------------------------------------------------------------------------------------
@@ -255,4 +249,4 @@ class Calls:
         self._workspaces.sweep(workspace)
 
     def _finish(self, job: FileCall, result: bytes) -> None:
-        self.onward.finish(job.link, job.exchange, envelope.encode_result(job.exchange.id_raw, result))
+        job.link.router.finish(job.link, job.exchange, envelope.encode_result(job.exchange.id_raw, result))

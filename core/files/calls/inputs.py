@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from ...base.path_mapping import to_there
 from ...base.plan import Deliver
 from ...base.storage import Fetch, Fetched, Materialize, Materialized, StorageAnswer
 from ...state.context import Context
@@ -21,7 +22,6 @@ from . import arguments, mentions, offers
 from .arguments import ArgumentProblem, Reference
 from .job import FileCall, FileInput
 from .mentions import Mention
-from .path_mapping import to_there
 from .uris import link_to, uri_of
 
 ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})

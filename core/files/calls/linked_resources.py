@@ -43,7 +43,7 @@ class _Reading:
 
 
 class LinkedResources:
-    """Reads linked resources for calls, as `outputs.Reader`."""
+    """Reads linked resources for calls."""
 
     def __init__(self, context: Context, writer: UpstreamWriter) -> None:
         self._context = context

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from ...base.path_mapping import to_here
 from ...base.plan import LocatorMode
 from ...base.storage import (
     Collect,
@@ -41,7 +42,7 @@ from ..store.store import FileStore, Reservation, StoredArtifact
 from .artifact import attach_error
 from .claims import ClaimedPaths, claims_of
 from .job import FileCall, OutputRule
-from .path_mapping import to_here
+from .linked_resources import LinkedResources
 from .result_rewriter import AREAS, ResultRewriter, folders_of
 from .uris import uri_of
 from .workspace_files import is_finished
@@ -50,13 +51,6 @@ CLOCK_SLACK_S: Final = 2.0
 """Seconds by which a file may seem older than the call that wrote it: file systems count in up to two seconds."""
 _UNNAMED: Final = frozenset({LocatorMode.NONE, LocatorMode.ARGUMENT, LocatorMode.CHANGED})
 """Modes that report nothing missing when they find nothing: the tool has written no file this time."""
-
-
-class Reader(Protocol):
-    """Reads resources of the server itself."""
-
-    def read(self, job: FileCall, uris: Sequence[str], then: Callable[[list[InlineSource], list[str]], None]) -> None:
-        """Calls `then` with what could be read, and with the problems of what could not."""
 
 
 class _Outcome:
@@ -97,10 +91,11 @@ class Outputs:
         file_store: FileStore,
         storage_orders: StorageOrders,
         result_rewriter: ResultRewriter,
+        linked_resources: LinkedResources,
         finish: Callable[[FileCall, bytes], None],
     ) -> None:
-        self.reader: Reader
         self._result_rewriter = result_rewriter
+        self._linked_resources = linked_resources
         self._context = context
         self._file_store = file_store
         self._storage_orders = storage_orders
@@ -119,7 +114,7 @@ class Outputs:
                 job.problems += problems
                 self._look(outcome)
 
-            self.reader.read(job, claims.links, read)
+            self._linked_resources.read(job, claims.links, read)
         else:
             self._look(outcome)
 

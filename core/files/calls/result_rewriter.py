@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import Final
 
+from ...base.path_mapping import to_there
 from ...base.plan import Plan
 from ...state.context import Context
 from ..store import handles
@@ -12,7 +13,6 @@ from ..store.store import FileStore
 from . import path_rewriter
 from .artifact import Artifact, attach, raw_block
 from .job import FileCall, OutputRule
-from .path_mapping import to_there
 from .uris import describe
 
 AREAS: Final = ("ws", "out", "in")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal, NamedTuple, TypeVar, overload
+from typing import Final, Literal, TypeVar, overload
 
 import msgspec
 
@@ -28,7 +28,6 @@ from .records import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUploa
 from .tombstones import Ending, Owner, Tombstones
 
 __all__ = [
-    "FileChange",
     "FileStore",
     "ArtifactEntry",
     "Reservation",
@@ -45,26 +44,15 @@ SAVED_ANEW_AFTER: Final = 0.25
 R = TypeVar("R", StoredUpload, StoredArtifact)
 
 
-class FileChange(NamedTuple):
-    """An artifact that appeared, or went if `is_there` is False."""
-
-    record: StoredArtifact
-    is_there: bool
-
-
 class FileStore:
     """All stored files. Bounded in bytes and in files, for each session and over all; reservations count like stored
     files.
 
     Args:
         is_live: returns True if a session of that public name is open.
-
-    Attributes:
-        watch: called with each change, after it happened.
     """
 
     def __init__(self, context: Context, is_live: Callable[[str], bool]) -> None:
-        self.watch: Callable[[FileChange], None] | None = None
         self._context = context
         self._is_live = is_live
         self._quota = StorageQuota(context.limits)
@@ -73,6 +61,7 @@ class FileStore:
             tombstones_max=context.limits.tombstones_max, ttl_s=context.limits.tombstone_ttl_s
         )
         self._ends: Tally[tuple[str, FileKind, str]] = Tally()
+        self._gone: dict[str, list[StoredArtifact]] = {}  # artifacts yet to be announced as gone, by session
         self._uses = 0
         self._is_stopping = False
 
@@ -213,7 +202,7 @@ class FileStore:
         self._put(entry)
         self._make_room(entry.record.sid)
         if isinstance(entry.record, StoredArtifact):
-            self._tell(FileChange(entry.record, is_there=True))
+            self._announce(entry.record, is_there=True)
 
     def _put(self, entry: StoredEntry) -> None:
         record = entry.record
@@ -250,11 +239,22 @@ class FileStore:
         self._context.order(Forget(key=record.key))
         self._context.order(Discard(blob=record.blob))
         if isinstance(record, StoredArtifact):
-            self._tell(FileChange(record, is_there=False))
+            self._announce(record, is_there=False)
 
-    def _tell(self, change: FileChange) -> None:
-        if self.watch is not None:
-            self.watch(change)
+    # --- Changes ----------------------------------------------------------------------------------------------------
+
+    def _announce(self, record: StoredArtifact, *, is_there: bool) -> None:
+        """Schedules the notification of a session about an artifact that came or went."""
+        if not record.is_exposed or not self._context.plan.expose_as_resources or not self._is_live(record.sid):
+            return
+        gone = self._gone.setdefault(record.sid, [])
+        if not is_there:
+            gone.append(record)
+        self._context.timers.set(("resources", record.sid), self._context.now, "change of resources")
+
+    def take_gone(self, sid: str) -> list[StoredArtifact]:
+        """Removes and returns the artifacts of a session that went and were not announced yet."""
+        return self._gone.pop(sid, [])
 
     # --- Use ------------------------------------------------------------------------------------------------------
 

@@ -32,11 +32,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from ...base.errors import LocalProtocolError
-from ...base.events import DraftOpening, Headers, Verb
+from ...base.events import Cause, DraftOpening, Headers, Verb
 from ...base.ids import ChannelId
 from ...base.state_machine import Machine
 from ...base.storage import Append, Appended, Cease, Discard, Halt, StoredFile
 from ...state.context import ChannelRole, Context
+from ...state.feature import ChannelHandler
 from ...wire.http.dates import format_date
 from ..store import handles
 from ..store.filenames import HEAD_BYTES
@@ -170,8 +171,10 @@ class WaitRole(ChannelRole):
     __slots__ = ()
 
 
-class ResumableUploads:
+class ResumableUploads(ChannelHandler):
     """All resumable uploads. Bounded in number, for each session and over all; finished ones give way to new ones."""
+
+    reads_late = True  # the storage reports how much it has of a body that was refused, too
 
     def __init__(self, context: Context, file_store: FileStore, admission: UploadAdmission) -> None:
         self._context = context
@@ -327,7 +330,7 @@ class ResumableUploads:
 
     # --- Reports ----------------------------------------------------------------------------------------------------
 
-    def receive_report(self, role: AppendRole, channel: ChannelId, message: bytes) -> None:
+    def receive_message(self, role: AppendRole, channel: ChannelId, message: bytes) -> None:
         """Receives the storage's report of how much has arrived.
 
         Raises:
@@ -420,7 +423,7 @@ class ResumableUploads:
         if upload.waiting:
             self._cease(upload)
 
-    def receive_close(self, role: AppendRole, channel: ChannelId) -> None:
+    def receive_close(self, role: AppendRole, channel: ChannelId, cause: Cause) -> None:
         """Receives the close of a request of which there was no last report: its body had not begun.
 
         The upload stays as it was. If the storage has more bytes after all, the next request that adds to it learns of
@@ -447,7 +450,7 @@ class ResumableUploads:
             if not upload.permit.grant.is_bearer:
                 self._end(upload)
 
-    def stop(self) -> None:
+    def end_all(self) -> None:
         """Ends all uploads, since none outlives the proxy."""
         for upload in list(self._uploads.values()):
             self._end(upload)

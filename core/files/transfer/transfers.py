@@ -11,10 +11,11 @@ from typing import Final
 import msgspec
 
 from ...base.errors import LocalProtocolError
-from ...base.events import DownloadOpening, UploadOpening
+from ...base.events import Cause, DownloadOpening, UploadOpening
 from ...base.ids import ChannelId
 from ...base.storage import Discard, Load, Loaded, Receive, Serve, StorageAnswer, UploadManifest
 from ...state.context import ChannelRole, Context
+from ...state.feature import ChannelHandler
 from ...state.storage_orders import StorageOrders
 from ..store import handles
 from ..store.store import FileStore, Reservation, StoredArtifact, StoredUpload, artifact_key
@@ -55,8 +56,10 @@ class FileRole(ChannelRole):
     __slots__ = ()
 
 
-class FileTransfers:
+class FileTransfers(ChannelHandler):
     """Handles uploads that come in one request, and downloads."""
+
+    reads_late = True  # the storage reports the end of a body that was refused, too
 
     def __init__(
         self, context: Context, file_store: FileStore, admission: UploadAdmission, storage_orders: StorageOrders
@@ -117,9 +120,12 @@ class FileTransfers:
             return Refusal(413, "request_too_large", text)
         return None
 
-    def receive_close(self, role: UploadRole) -> None:
+    def receive_close(self, role: UploadRole, channel: ChannelId, cause: Cause) -> None:
         """Releases the reservation of an upload whose client is gone. A manifest that is being saved is saved all the
         same, or undone."""
+        self._release(role)
+
+    def _release(self, role: UploadRole) -> None:
         if role.reservation is not None:
             reservation, role.reservation = role.reservation, None
             self._admission.release(role.nonce, reservation)
@@ -128,13 +134,13 @@ class FileTransfers:
         """Refuses an upload that is not stored yet when the stopping proxy waits no longer. A stored one is saved all
         the same."""
         if role.reservation is not None:
-            self.receive_close(role)
+            self._release(role)
             self._answer(channel, STOPPING)
 
     def _total_max_bytes(self, sid: str, files_max: int) -> int:
         return min(self._file_store.room(sid), self._context.limits.upload_size_max_bytes * files_max)
 
-    def receive_manifest(self, role: UploadRole, channel: ChannelId, message: bytes) -> None:
+    def receive_message(self, role: UploadRole, channel: ChannelId, message: bytes) -> None:
         """Makes uploads of a body that is stored.
 
         If there are no files, or they are larger than was ordered, they are discarded and the request is refused.

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[TaskEngine]:
-    monkeypatch.setattr(gateway_module, "Engine", TaskEngine)
+    monkeypatch.setattr(gateway_module, "BulkEngine", TaskEngine)
     kept = [
         task_status(DIG, age_s=100, session="s" * 32, kind="proxied"),
         task_status(ASK, server="b", status="input_required", era="stateless", principal="ann", message="which?"),

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from command import run as run_apart
 from filed import CONTENT, NOTE, OTHER_SID, PLOT, SID, TOKEN, VIDEO, left, served
+from inside import Inside
 from isthmus.app.base.durations import parse_duration
 from isthmus.app.base.errors import Failed
 from isthmus.app.cli import cli
@@ -269,12 +270,12 @@ def test_the_pages_tell_of_files_and_hand_them_out(gateway: Gateway) -> None:
 def test_what_a_call_uses_is_not_deleted(gateway: Gateway) -> None:
     engine = gateway.hub.engine
     assert isinstance(engine, Engine)
-    entry = engine._file_store._quota.find("upload", SID, NOTE)
+    entry = Inside(engine).file_store._quota.find("upload", SID, NOTE)
     assert entry is not None
-    engine._file_store.pin(entry)
+    Inside(engine).file_store.pin(entry)
     response, body = fetch(gateway, f"/files/{NOTE}", "DELETE")
     assert (response.status, json.loads(body)["error"]) == (409, f"the file {NOTE} is used by a call")
-    engine._file_store.unpin(entry)
+    Inside(engine).file_store.unpin(entry)
     assert fetch(gateway, f"/files/{NOTE}", "DELETE")[0].status == 200
     assert fetch(gateway, f"/files/{NOTE}")[0].status == 404
 

@@ -34,7 +34,7 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         task_status(DIP, server="b", status="input_required", era="stateless", principal="ann"),
         task_status(DONE, status="completed", size_bytes=5000, session="s" * 32),
     ]
-    monkeypatch.setattr(gateway_module, "Engine", TaskEngine)
+    monkeypatch.setattr(gateway_module, "BulkEngine", TaskEngine)
     monkeypatch.setattr(TaskEngine, "kept", kept)
     monkeypatch.setattr(TaskEngine, "cancelled", [])
     servers = tuple(Server(id=id, upstream=Upstream(command=("/nonexistent",))) for id in ("a", "b"))

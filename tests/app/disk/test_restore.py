@@ -47,7 +47,7 @@ def stored_task(id: str, *, left_s: float = 3600.0, **members: Any) -> StoredTas
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[TaskEngine]:
-    monkeypatch.setattr(gateway_module, "Engine", TaskEngine)
+    monkeypatch.setattr(gateway_module, "BulkEngine", TaskEngine)
     monkeypatch.setattr(TaskEngine, "kept", [])
     return TaskEngine
 

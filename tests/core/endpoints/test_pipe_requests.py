@@ -9,12 +9,13 @@ from isthmus.core.jsonrpc.envelope import IdKey
 from isthmus.core.state.exchange import Exchange, ExchangeInput, ExchangeKey, Reply
 from isthmus.core.state.session import Session
 from isthmus.core.state.stream import Stream
+from parts import lone_session
 
 PIPE = ChannelId(1)
 
 
 def session() -> Session:
-    return Session(id="i", sid="s", workspace="w", server="a", principal="p", pipe=PIPE, base_url="")
+    return lone_session(id="i", server="a", pipe=PIPE)
 
 
 def opened(number: int) -> tuple[IdKey, Exchange]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from driving import GONE, LATEST, Driver, connect, driver, new_client, notification, request, result
+from inside import Inside
 from isthmus.core.base.effects import Send, Spawn
 from isthmus.core.base.errors import OVERLOADED
 from isthmus.core.base.events import Connected, EventPipeOpening, MessageOpening
@@ -269,11 +270,11 @@ def test_requests_of_a_client_that_does_not_read_are_refused(size: int) -> None:
     world = driver(limits=Limits(outbox_max_bytes=1000, outbox_high_bytes=1000, outbox_low_bytes=1000))
     pipe = EventPipe(world)
     pipe.begin()
-    world.take(pipe.channel, world.engine._context.unsent_bytes(pipe.channel))
+    world.take(pipe.channel, Inside(world.engine).context.unsent_bytes(pipe.channel))
     pipe.post(CALL)
     text = '{"jsonrpc":"2.0","id":7,"result":{"x":"%s"}}'
     world.answer(world.take_sent("tools/call"), json.dumps({"x": "y" * (size - len(text % ""))}, separators=(",", ":")))
-    assert world.engine._context.unsent_bytes(pipe.channel) == size
+    assert Inside(world.engine).context.unsent_bytes(pipe.channel) == size
     channel = pipe.post(request("8", "tools/call", '{"name":"t"}'))
     assert answered(world, channel) == (202 if size <= 1000 else (503, OVERLOADED))
     assert answered(world, pipe.post(notification("notifications/vendor"))) == 202

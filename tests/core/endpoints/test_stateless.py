@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.endpoints.stateless import REMOVED, RETRIED, complete, unsupported
+from isthmus.core.endpoints.revisions import unsupported
+from isthmus.core.endpoints.stateless import REMOVED, RETRIED, complete
 from isthmus.core.oracle.methods import METHODS, V4, V5, senders
 from stateless_driving import served
 from wire_scenes import CLIENT

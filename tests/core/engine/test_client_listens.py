@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from driving import Driver, SentMessage, error, notification, result
+from inside import Inside
 from isthmus.core.base.effects import Send, Spawn
 from isthmus.core.base.events import Cause, End
 from isthmus.core.base.ids import ChannelId
@@ -354,7 +355,8 @@ def test_on_a_shared_server_each_client_gets_updates_of_its_own_resources(sharin
         tell(world, again, f"notifications/{UPDATED}", {"uri": uri})
     assert [frame["params"]["uri"] for frame in clients[0].notifications(channels[0])] == ["a:1"]
     assert len(clients[1].notifications(channels[1])) == 1
-    (shared,) = world.engine._router.handshaker.shared_processes.values()
+    (shared,) = [link.shared_process for link in Inside(world.engine).links.links.values()]
+    assert shared is not None
     assert sorted(list(member.subscriptions) for member in shared.members.values()) == [[], ["a:1"]], (
         "nothing is left of it"
     )

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inside import Inside
 from isthmus.core.base.effects import Dial, Effect, Post, Send, Spawn
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, PostOpening
@@ -17,8 +18,8 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.base.revisions import Era
 from isthmus.core.bridge import plain
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.endpoints.known_clients import audience_of
-from isthmus.core.engine import Engine
 from isthmus.core.jsonrpc.splice import compact_members
 from isthmus.core.wire.http.mcp_headers import headers_for
 
@@ -131,9 +132,9 @@ class Half:
     def __init__(self, kind: Kind, era: Era, *, is_fast: bool) -> None:
         random = Random(1)
         plan = Plan(servers=(ServerPlan(id="s", kind=kind, era=era),))
-        self.engine = Engine(plan, entropy=random.randbytes, unix_at_zero=1.7e9, limits=LIMITS)
+        self.engine = BulkEngine(plan, entropy=random.randbytes, unix_at_zero=1.7e9, limits=LIMITS)
         self.taken = 0
-        fast_path: Any = self.engine._fast_path
+        fast_path: Any = Inside(self.engine).fast_path
         for name in ("receive_call", "receive_reply", "receive_answer"):
             method = getattr(fast_path, name)
 
@@ -408,7 +409,7 @@ def test_only_so_many_clients_are_known(monkeypatch: pytest.MonkeyPatch) -> None
     """One more client takes the place of the first; both are answered."""
     monkeypatch.setattr("isthmus.core.endpoints.known_clients.KNOWN_CLIENTS_MAX", 1)
     pair = Pair(Kind.HTTP, Era.STATELESS, Era.STATELESS)
-    known: Any = pair.halves[0].engine._fast_path
+    known: Any = Inside(pair.halves[0].engine).fast_path
     (before,) = known._known._known
     pair.call("tools/call", PARAMS[0], 2, {"beside": {"com.example/trace": 1}}, None)
     assert pair.is_at_rest(ANSWERS[1], is_streamed=False)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from driving import UploadOpening, send_in
 from file_scenes import BOTH, Scene, artifacts, names, texts
+from inside import Inside
 from isthmus.core.base.events import DownloadOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
@@ -405,4 +406,4 @@ def test_an_artifact_that_outlives_its_session_leaves_no_notification() -> None:
     files.world.wait(120.0)
     files.disk.settle()
     assert files.world.engine.session_count == 0
-    assert not [purpose for purpose, _ in files.world.engine._context.timers._live if purpose == "resources"]
+    assert not [purpose for purpose, _ in Inside(files.world.engine).context.timers._live if purpose == "resources"]

@@ -25,6 +25,7 @@ from driving import (
     send_in,
     upload,
 )
+from inside import Inside
 from isthmus.core.base.effects import Close, Effect, Spawn
 from isthmus.core.base.events import Cause, Connected, DownloadOpening, End, UploadOpening
 from isthmus.core.base.ids import ChannelId
@@ -1049,10 +1050,10 @@ def test_a_link_to_an_upload_serves_it_too() -> None:
     world, client = filing()
     (uri,) = upload(client, HELPER, ("a.txt", 5))
     sid, uid = uri.split("/")[3:]
-    entry = world.engine._file_store.find_any(sid, uid)
+    entry = Inside(world.engine).file_store.find_any(sid, uid)
     assert entry is not None
-    (session,) = world.engine._sessions.sessions.values()
-    url = link_to(world.engine._context, session, entry.record)
+    (session,) = Inside(world.engine).sessions.sessions.values()
+    url = link_to(Inside(world.engine).context, session, entry.record)
     assert url is not None
     channel = download(world, opening_of(url))
     order = world.only(Serve)

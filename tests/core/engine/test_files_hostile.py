@@ -18,6 +18,7 @@ from driving import UNIX_AT_ZERO, ask_link, connect
 from file_scenes import Scene, artifacts, names, texts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from inside import Inside
 from isthmus.core.base.events import DownloadOpening, UploadOpening
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
@@ -122,7 +123,7 @@ def check_nothing_taken(scene: Scene, result: dict[str, Any]) -> None:
 
 def check_works(scene: Scene) -> None:
     handle = scene.upload("fine.txt", b"fine")
-    tool = "run" if scene.world.engine._context.servers["s"].auto_files else "take"
+    tool = "run" if Inside(scene.world.engine).context.servers["s"].auto_files else "take"
     channel, got = scene.begin(tool, path=handle)
     assert scene.disk.files[got["path"]].data == b"fine"
     assert texts(scene.end(channel, "went well")).startswith("went well")
@@ -344,7 +345,7 @@ def test_a_server_that_makes_fifty_thousand_files() -> None:
     assert "left for later calls" in result["_meta"]["artifact_error"]
     assert "more files in the session's folders than are watched" in result["_meta"]["artifact_error"]
     assert all(order.entries_max <= limits.files_known_max for order in scene.world.every(Survey))
-    assert len(scene.world.engine._plane._calls._known_files_by_workspace[scene.base[3:]]) <= 2 * limits.files_known_max
+    assert len(Inside(scene.world.engine).calls._known_files_by_workspace[scene.base[3:]]) <= 2 * limits.files_known_max
     check_works(scene)
 
 

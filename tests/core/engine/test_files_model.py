@@ -32,6 +32,7 @@ from file_clients import ClientRequest, Party, Scene
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from inside import Inside
 from isthmus.core.base.events import DraftOpening, RawFile, UploadOpening, Verb
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
@@ -283,7 +284,7 @@ class FilesWorld(RuleBasedStateMachine):
         return party
 
     def space_of(self, party: Party) -> Space:
-        session = self.scene.world.engine._sessions.by_sid(party.sid)
+        session = Inside(self.scene.world.engine).sessions.by_sid(party.sid)
         assert session is not None
         return self.spaces.setdefault(party.sid, Space(f"/w/{session.workspace}"))
 
@@ -974,11 +975,11 @@ class FilesWorld(RuleBasedStateMachine):
         assert engine.files() == ()
         disk = self.scene.disk
         assert not (disk.blobs or disk.records or disk.files or disk.unfinished_uploads)
-        assert not engine._file_store._quota._accounts
-        assert (engine._file_store._quota._total_bytes, engine._file_store._quota._total_files) == (0, 0)
-        assert not engine._file_store._loose
-        assert not (engine._plane._calls._jobs or engine._plane._calls._known_files_by_workspace)
-        assert not engine._resumable_uploads._uploads
+        assert not Inside(engine).file_store._quota._accounts
+        assert (Inside(engine).file_store._quota._total_bytes, Inside(engine).file_store._quota._total_files) == (0, 0)
+        assert not Inside(engine).file_store._loose
+        assert not (Inside(engine).calls._jobs or Inside(engine).calls._known_files_by_workspace)
+        assert not Inside(engine).resumable_uploads._uploads
         assert_empty(self.scene.world)
 
 

@@ -11,6 +11,7 @@ import pytest
 from disk import Disk
 from driving import driver
 from file_scenes import Scene, artifacts, names, texts
+from inside import Inside
 from isthmus.core.base.effects import Spawn
 from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
@@ -274,7 +275,9 @@ def test_no_more_content_is_put_into_a_result_than_into_a_message() -> None:
 def is_empty(scene: Scene) -> bool:
     """True if nothing of any call is left."""
     engine = scene.world.engine
-    return not (engine._plane._calls._jobs or engine._storage_orders._thens or engine._file_store._quota._accounts)
+    return not (
+        Inside(engine).calls._jobs or Inside(engine).storage_orders._thens or Inside(engine).file_store._quota._accounts
+    )
 
 
 @pytest.mark.parametrize("order", [Survey, Collect, Save])
@@ -318,7 +321,7 @@ def test_a_client_without_sessions_reads_lists_and_is_notified_of_artifacts() ->
     channel = client.call("t")
     disk.settle()
     received = world.take_sent("tools/call")
-    (session,) = world.engine._sessions.sessions.values()
+    (session,) = Inside(world.engine).sessions.sessions.values()
     disk.write(f"/w/{session.workspace}/ws/a.txt", b"hello")
     world.answer(received, '{"content":[]}')
     disk.settle()
@@ -397,8 +400,8 @@ def test_known_files_move_with_a_session_to_a_warm_process() -> None:
     world.open(world.last_dial(Spawn).channel, Connected())
     modern(world, "s", principal="two").call("t")
     disk.settle()
-    workspaces = {session.workspace for session in world.engine._sessions.sessions.values()}
-    assert set(world.engine._plane._calls._known_files_by_workspace) <= workspaces
+    workspaces = {session.workspace for session in Inside(world.engine).sessions.sessions.values()}
+    assert set(Inside(world.engine).calls._known_files_by_workspace) <= workspaces
 
 
 # --- Bounds -----------------------------------------------------------------------------------------------------------

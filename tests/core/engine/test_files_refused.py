@@ -9,6 +9,7 @@ import pytest
 from disk import Disk
 from driving import Client, driver, error
 from file_scenes import Scene, artifacts, names, texts
+from inside import Inside
 from isthmus.core.base.events import PipeOpening
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import (
@@ -142,7 +143,7 @@ def test_a_file_that_could_not_be_sent_gets_no_link(arguments: dict[str, object]
     assert answer["isError"] is (problem is not None)
     assert ("upload_url" in answer.get("structuredContent", {})) is (problem is None)
     assert problem is None or texts(answer) == problem
-    assert len(scene.world.engine._plane._nonces) == (problem is None)
+    assert len(Inside(scene.world.engine).nonces) == (problem is None)
 
 
 # --- Outputs ----------------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def resource_notifications(scene: Scene) -> list[tuple[str, str | None]]:
 
 def subscribed_sessions(scene: Scene) -> int:
     """The number of sessions with artifact subscriptions."""
-    return len(scene.world.engine._resources._subscribed)
+    return len(Inside(scene.world.engine).resources._subscribed)
 
 
 def test_a_subscriber_of_an_artifact_is_notified_when_it_is_gone() -> None:
@@ -276,7 +277,7 @@ def test_artifact_subscriptions_end_with_their_session() -> None:
     assert subscribed_sessions(scene) == 1
     scene.client.delete()
     assert subscribed_sessions(scene) == 0
-    assert "resources" not in {purpose for purpose, _ in scene.world.engine._context.timers._live}
+    assert "resources" not in {purpose for purpose, _ in Inside(scene.world.engine).context.timers._live}
 
 
 def test_only_so_many_artifacts_are_subscribed_to() -> None:

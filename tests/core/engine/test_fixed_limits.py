@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from driving import Client, Driver, driver, error, new_client, notification, request
+from inside import Inside
 from isthmus.core.base.effects import Spawn
 from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
@@ -55,7 +56,7 @@ def join(world: Driver) -> Client:
 @pytest.mark.parametrize("count", [2, 3])
 def test_only_so_many_cancelled_calls_may_own_a_question(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest cancelled call is forgotten: a question can then only belong to the later ones."""
-    monkeypatch.setattr("isthmus.core.upstream.shared_process.CANCELLED_MAX", 3)
+    monkeypatch.setattr("isthmus.core.state.shared_process.CANCELLED_MAX", 3)
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=Sharing.CONCURRENT))
     first, second = join(world), join(world)
     for client, id_raw in [(first, "0"), *((second, str(number)) for number in range(count))]:
@@ -193,7 +194,7 @@ def call(world: Driver, client: Modern, **params: Any) -> None:
 
 def known(world: Driver) -> list[str]:
     """The principals of the clients that are recognized by their metadata."""
-    return [principal for _, principal, _, _ in world.engine._stateless.known._known]
+    return [principal for _, principal, _, _ in Inside(world.engine).known_clients._known]
 
 
 def newly(world: Driver, server: str, principal: str) -> Modern:
@@ -257,9 +258,9 @@ def test_a_known_client_gets_another_session_when_its_own_is_over() -> None:
             start_legacy_server(world, capabilities=TOOLS)
         respond(world, world.take_sent("tools/call"))
         assert "result" in client.answered(channel, client.last_id)
-        (known_client,) = world.engine._stateless.known._known.values()
+        (known_client,) = Inside(world.engine).known_clients._known.values()
         found.append(known_client.session.sid)
-        assert [session.sid for session in world.engine._sessions.sessions.values()] == found[-1:]
+        assert [session.sid for session in Inside(world.engine).sessions.sessions.values()] == found[-1:]
         world.wait(Limits().session_idle_ttl_s + 60.0)
         assert world.engine.session_count == 0
     assert found[0] != found[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from driving import FORGOTTEN, GONE, driver, error, new_client, notification, request
+from inside import Inside
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, ServerPlan, Sharing
@@ -68,7 +69,7 @@ def test_a_question_that_cannot_be_read_is_refused(up: str, method: str, is_call
     if is_called:
         world.send(received.channel, b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % received.id)
     assert client.answered(channel)["result"]["resultType"] == "complete"
-    assert not any(session.questions for session in world.engine._sessions.sessions.values())
+    assert not any(session.questions for session in Inside(world.engine).sessions.sessions.values())
 
 
 def test_the_capabilities_of_a_retry_are_read_again() -> None:

@@ -17,13 +17,13 @@ from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan, Sharing
 from isthmus.core.base.storage import Saved
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.jsonrpc import envelope
 from isthmus.core.jsonrpc.envelope_edges import PARTS_MIN_BYTES
 from isthmus.core.status import Command
 
 UNKNOWN = ChannelId(99)
-INPUTS: dict[str, Callable[[Engine, float], list[Effect]]] = {
+INPUTS: dict[str, Callable[[BulkEngine, float], list[Effect]]] = {
     "receive_message": lambda engine, now: engine.receive_message(UNKNOWN, b"{}", now),
     "receive_messages": lambda engine, now: engine.receive_messages(UNKNOWN, [b"{}"], now),
     "receive_messages of two": lambda engine, now: engine.receive_messages(UNKNOWN, [b"{}", b"{}"], now),
@@ -68,7 +68,7 @@ def test_a_key_of_links_is_long_enough_where_there_are_links(size_bytes: int, ha
     if has_files and size_bytes < 16:
         may = pytest.raises(LocalProtocolError, match="got a link_key of 15 bytes for servers with files, expected at")
     with may:
-        Engine(plan, entropy=bytes, unix_at_zero=0.0)
+        BulkEngine(plan, entropy=bytes, unix_at_zero=0.0)
 
 
 @pytest.mark.parametrize("keys", [(), (b"0" * 32,)])
@@ -81,7 +81,7 @@ def test_a_key_that_is_made_for_one_run_is_as_long_as_its_hash(keys: tuple[bytes
         return bytes(size)
 
     servers = (ServerPlan(id="s", kind=Kind.PIPE),)
-    Engine(
+    BulkEngine(
         Plan(servers=servers, link_key=b"", workspaces_path="/w", state_keys=keys), entropy=entropy, unix_at_zero=0.0
     )
     assert (32 in drawn) is not bool(keys)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from driving import Driver, SentMessage, driver
+from inside import Inside
 from isthmus.core.base.effects import Delete, Dial, Post, Send
 from isthmus.core.base.effects import Listen as Get
 from isthmus.core.base.errors import RemoteProtocolError
@@ -411,7 +412,7 @@ class RandomPeers:
             if not isinstance(effect, Send) or effect.channel in self.world.children or not effect.message:
                 continue
             if effect.session is not None:
-                session = self.world.engine._sessions.sessions.get(effect.session)
+                session = Inside(self.world.engine).sessions.sessions.get(effect.session)
                 if session is not None:
                     self.sessions.append((session.server, effect.session))
             if b'"method"' in effect.message[:60] and b'"id"' in effect.message[:30]:
@@ -424,7 +425,7 @@ class RandomPeers:
 
     def _keep(self, effect: Send) -> None:
         result = json.loads(effect.message)["result"]
-        state, stateless_responder = result["requestState"], self.world.engine._stateless_responder
+        state, stateless_responder = result["requestState"], Inside(self.world.engine).questions
         keys = [f"{key} {entry['method']}" for key, entry in result["inputRequests"].items()]
         for session, exchange in stateless_responder.suspended_calls._by_id.values():
             if exchange.said is not None and exchange.suspended_call is not None:
@@ -469,7 +470,7 @@ class RandomPeers:
             world._note(world.engine.receive_drain(world.now))
         if rng.random() < 0.3:
             world.stop()
-        for channel, _ in world.engine._context.channels():
+        for channel, _ in Inside(world.engine).context.channels():
             if channel not in world.over:
                 world.end(channel, Cause(End.GONE))
         for server in SERVERS:

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from checked_engine import CheckedEngine
 from driving import LINK_KEY, UNIX_AT_ZERO, Driver, SentMessage
+from inside import Inside
 from isthmus.core.base.effects import Delete, Dial, Effect, Join, Post, Send, Spawn
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, GetOpening, PipeOpening, PostOpening
@@ -574,7 +575,9 @@ class RandomPeers:
         orders = self.storage.orders
         while orders and self.chance(self.patience):
             order = orders[0] if self.chance(0.7) else self.rng.choice(orders)
-            answer = self.storage.carry_out(order, is_late=order.ticket not in self.world.engine._storage_orders._thens)
+            answer = self.storage.carry_out(
+                order, is_late=order.ticket not in Inside(self.world.engine).storage_orders._thens
+            )
             self.world.store(order.ticket, answer)
             if self.chance(0.05):
                 self.world.store(order.ticket, answer)
@@ -593,7 +596,7 @@ class RandomPeers:
             server, principal = self.client_of[effect.channel]
             if b"for:" in effect.message and b"for:nobody:" not in effect.message:
                 assert effect.message.count(b"for:") == effect.message.count(f"for:{principal}:".encode()), effect
-            if effect.session is not None and effect.session in world.engine._sessions.sessions:
+            if effect.session is not None and effect.session in Inside(world.engine).sessions.sessions:
                 self.sessions.append((server, principal, effect.session))
             frame = json.loads(effect.message)
             if "method" in frame and "id" in frame:
@@ -700,8 +703,8 @@ def test_random_tasks_leave_nothing(seed: int) -> None:
     peers.run(STEPS)
     assert_empty(peers.world)
     engine: Any = peers.world.engine
-    assert not len(engine._local_tasks), vars(engine._table)
-    assert not engine._stateless_responder.client_listens._by_task
+    assert not len(Inside(engine).local_tasks), vars(Inside(engine).task_table)
+    assert not Inside(engine).client_listens._by_task
     twice = {name: count for name, count in peers.cancels.items() if count > 1 and name not in peers.reused}
     assert not twice, twice
     assert not peers.storage.records, peers.storage.records

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from driving import FORGOTTEN, Driver, SentMessage, result
+from inside import Inside
 from isthmus.core.base.effects import Listen as Get
 from isthmus.core.base.effects import Post, Send, Spawn
 from isthmus.core.base.events import Cause, End
@@ -228,7 +229,7 @@ def test_a_server_that_dies_leaves_no_call_without_an_answer(up: str, down: str,
 def lose_http(world: Driver, scene: Scene) -> None:
     """Plays a server over HTTP that forgets its session and breaks off all responses."""
     for dial in list(world.dials):
-        if isinstance(dial.target, Post | Get) and world.engine._context.role_of(dial.channel) is not None:
+        if isinstance(dial.target, Post | Get) and Inside(world.engine).context.role_of(dial.channel) is not None:
             if dial.channel not in world.over:
                 world.end(dial.channel, FORGOTTEN if isinstance(dial.target, Get) else Cause(End.BROKEN))
 

@@ -8,6 +8,7 @@ import pytest
 from driving import error, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inside import Inside
 from isthmus.core.base.effects import Dial, Spawn
 from isthmus.core.base.limits import Limits
 from isthmus.core.endpoints.channels import PipeRole
@@ -60,7 +61,7 @@ def test_ids_of_ended_requests_are_forgotten() -> None:
     for _ in range(300):
         client.request("tools/list")
         respond(world, world.take_sent("tools/list"), '{"tools":[]}')
-    role = world.engine._context.role_of(client.pipe)
+    role = Inside(world.engine).context.role_of(client.pipe)
     assert isinstance(role, PipeRole)
     assert len(role.pipe_requests.open) <= 2 * SWEPT_MIN
     channel = client.send(client.body("tools/list", id_raw="1"))

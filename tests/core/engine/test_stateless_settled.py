@@ -6,6 +6,7 @@ import json
 
 import pytest
 from driving import Driver, SentMessage, notification
+from inside import Inside
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, Offer, ServerPlan, TaskRules
 from isthmus.core.base.storage import Save, Saved
@@ -91,7 +92,7 @@ def test_a_full_outbox_of_a_server_refuses_requests() -> None:
     assert world.sent[channel][0].status == 503
     assert not world.was_sent("tools/call")
     child = open_calls[0][1].channel
-    world.take(child, world.engine._context.unsent_bytes(child))
+    world.take(child, Inside(world.engine).context.unsent_bytes(child))
     channel = client.call()
     assert world.was_sent("tools/call")
     assert not world.messages(channel)

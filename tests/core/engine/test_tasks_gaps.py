@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 from driving import UNIX_AT_ZERO, Client, driver
+from inside import Inside
 from isthmus.core.base.effects import Delete
 from isthmus.core.base.errors import OVERLOADED
 from isthmus.core.base.events import Cause, Connected, End, PipeOpening
@@ -552,7 +553,7 @@ def test_each_subscription_to_a_task_gets_its_notifications() -> None:
     first, second = (party.ask("subscriptions/listen", notifications={"taskIds": [id]}) for _ in range(2))
     world.run()
     party.hang_up(first)
-    assert world.engine._router.client_listens.is_watched(id)
+    assert Inside(world.engine).client_listens.is_watched(id)
     before = len(world.world.messages(first.channel))
     world.server.finish(work, text("done"))
     world.run()
@@ -562,7 +563,7 @@ def test_each_subscription_to_a_task_gets_its_notifications() -> None:
     assert statuses[-1] == "completed"
     assert len(world.world.messages(first.channel)) == before
     party.hang_up(second)
-    assert not world.engine._router.client_listens.is_watched(id)
+    assert not Inside(world.engine).client_listens.is_watched(id)
 
 
 GARBAGE = [

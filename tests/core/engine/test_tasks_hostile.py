@@ -28,7 +28,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from isthmus.core.base.revisions import Era
 from isthmus.core.base.storage import Collect, Collected, CollectedFile, Discard, Forget, Save, Saved, StorageFailed
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.core.status import Command
 from isthmus.core.tasks.record import StoredTask
 from stateless_driving import ABLE, FORM, Modern, modern, start_legacy_server, start_stateless_server, tables
@@ -554,7 +554,7 @@ def restarted(before: Driver, *servers: ServerPlan) -> Driver:
     whole = Plan(servers=servers, link_key=LINK_KEY, workspaces_path="/w")
     entropy = random.Random(2).randbytes
     stored = list(records.values())
-    return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, stored_tasks=stored), now=before.now)
+    return Driver(BulkEngine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, stored_tasks=stored), now=before.now)
 
 
 def task_after_restart() -> tuple[Driver, Client, str, ChannelId]:

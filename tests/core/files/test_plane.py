@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from driving import UNIX_AT_ZERO, Driver, connect, driver, request
 from file_scenes import Scene, artifacts
+from inside import Inside
 from isthmus.core.base.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, AutoFiles, Kind, ServerPlan, SharedFolder, UploadConsumer
@@ -62,7 +63,7 @@ def test_an_upload_link_has_its_session_end_and_bounds() -> None:
 def test_links_whose_time_is_over_are_forgotten_with_the_next() -> None:
     """A link is still valid at the very end of its time."""
     files = Scene(plan(), limits=Limits(upload_link_ttl_s=60.0))
-    nonces = files.world.engine._plane._nonces
+    nonces = Inside(files.world.engine).nonces
     offer(files)
     files.world.wait(60.0)
     offer(files)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from driving import LATEST, UNIX_AT_ZERO, Client, new_client
 from file_scenes import Scene, artifacts
+from inside import Inside
 from isthmus.core.base.errors import OVERLOADED, RESOURCE_NOT_FOUND
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
@@ -243,5 +244,5 @@ def test_the_end_of_a_session_drops_its_pending_notifications() -> None:
     client.delete()
     assert not [purpose for purpose, _ in tables(files.world.engine)["timers"] if purpose == "resources"]
     files.world.wait(TTL_S + 1)
-    resources = files.world.engine._resources
-    assert not resources._gone and not resources._subscribed
+    inside = Inside(files.world.engine)
+    assert not inside.file_store._gone and not inside.resources._subscribed

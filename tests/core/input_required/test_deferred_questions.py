@@ -23,6 +23,7 @@ from isthmus.core.state.context import Context
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
 from isthmus.core.state.session import PendingQuestion, Session
 from isthmus.core.state.stream import Stream
+from parts import lone_session
 
 ROOTS = b'{"roots":[{"uri":"file:///a"}]}'
 ABLE, UNABLE = b'{"roots":{}}', b'{"sampling":{}}'
@@ -39,11 +40,7 @@ class Scene:
         self.context.now = 0.0
         stating = CallState(self.context, RequestStateSigner([b"k" * 32]), "o")
         self.deferred_questions = DeferredQuestions(self.context, stating, self)
-        self.deferred_questions.up = self
-        self.deferred_questions.suspended_calls = self
-        self.session = Session(
-            id="i", sid="sid", workspace="w", server="s", principal="", pipe=None, base_url="http://here"
-        )
+        self.session = lone_session("sid", principal="", base_url="http://here", router=self)
         self.session.is_stateless = True
         self.session.client = RequestMeta("2026-07-28", capabilities)
         self.replies: list[tuple[bytes, Frame]] = []
@@ -57,8 +54,9 @@ class Scene:
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         self.answered.append((exchange, json.loads(message)["result"]))
 
-    def ask(self, session: Session, ask: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
-        self.asked.append((ask.id_raw, params, related))
+    def receive_sent(self, exchange: Exchange) -> None:
+        for question, params in self.deferred_questions.take_waiting(self.session, exchange):
+            self.asked.append((question.id_raw, params, exchange))
 
     def take(self, id_raw: bytes = b'"q"', method: str = "roots/list", params: bytes | None = None) -> bool:
         return self.deferred_questions.take(self.session, PendingQuestion(id_raw, None, method, 1, None), params)
@@ -125,7 +123,7 @@ def test_a_request_that_cannot_carry_the_question_does_not(method: str, capabili
     call = scene.call(method, capabilities)
     assert not scene.deferred_questions.ask_first(scene.session, call)
     assert not call.is_native
-    scene.deferred_questions.receive_sent(scene.session, call)
+    scene.receive_sent(call)
     assert not scene.answered and not scene.asked
     assert scene.deferred_questions.is_asking(scene.session)
     assert len(scene.session.questions) == 1
@@ -135,11 +133,11 @@ def test_a_request_that_cannot_carry_the_question_does_not(method: str, capabili
 def test_a_call_that_was_sent_takes_all_deferred_questions(method: str) -> None:
     scene = Scene()
     call = scene.call(method)
-    scene.deferred_questions.receive_sent(scene.session, call)
+    scene.receive_sent(call)
     assert not scene.asked, "nothing waits"
     scene.take(b'"q"')
     scene.take(b'"r"', params=b'{"_meta":{}}')
-    scene.deferred_questions.receive_sent(scene.session, call)
+    scene.receive_sent(call)
     assert scene.asked == [(b'"q"', None, call), (b'"r"', b'{"_meta":{}}', call)]
     assert not scene.deferred_questions.is_asking(scene.session)
     assert not scene.session.questions

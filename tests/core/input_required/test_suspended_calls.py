@@ -13,7 +13,8 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.log_levels import LEVELS
 from isthmus.core.base.plan import Affinity
 from isthmus.core.bridge import input_requests
-from isthmus.core.input_required.suspended_calls import NOT_ASKED, asking, fallback, refusal_of
+from isthmus.core.bridge.input_requests import NOT_ASKED, fallback, refusal_of
+from isthmus.core.input_required.call_state import asking
 from isthmus.core.jsonrpc.envelope import Frame
 from stateless_driving import (
     ABLE,

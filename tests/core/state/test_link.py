@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from driving import NO_STREAM, Client, Driver, driver, new_client
+from inside import Inside
 from isthmus.core.base.effects import Delete, Listen
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
@@ -28,16 +29,20 @@ from isthmus.core.state.upstream_channels import (
     UpstreamStreamRole,
 )
 from isthmus.core.state.upstream_session import UpstreamSessionInput, UpstreamSessionState
+from isthmus.core.upstream.filtering import NameFiltering
+from parts import lone_link, lone_session
 
 INITIALIZE = b'{"protocolVersion":"2025-11-25","capabilities":{}}'
 
 
 def link(kind: Kind = Kind.PIPE, **plan: Any) -> Link:
-    return Link("l", ServerPlan(id="s", kind=kind, **plan), "w", INITIALIZE, Limits(restart_backoff_s=4.0))
+    return lone_link(
+        plan=ServerPlan(id="s", kind=kind, **plan), initialize=INITIALIZE, limits=Limits(restart_backoff_s=4.0)
+    )
 
 
 def session(sid: str = "a", **rest: Any) -> Session:
-    made = Session(id=f"i{sid}", sid=sid, workspace="w", server="s", principal="p", pipe=None, base_url="")
+    made = lone_session(sid)
     for name, value in rest.items():
         setattr(made, name, value)
     return made
@@ -98,7 +103,6 @@ def test_a_new_link_has_its_defaults() -> None:
     assert {name: getattr(fresh, name) for name in numbers} == dict.fromkeys(numbers, 0)
     facts = (
         "has_files",
-        "is_filtered",
         "has_listened",
         "is_asked_again",
         "knows_supports",
@@ -128,9 +132,9 @@ def test_a_new_link_has_its_defaults() -> None:
 
 @pytest.mark.parametrize("name", ["tools", "prompts", "resources"])
 def test_a_plan_with_a_name_filter_filters(name: str) -> None:
-    assert link(**{name: NameFilter(("a",))}).is_filtered
-    assert not link(**{name: NameFilter()}).is_filtered
-    assert not link().is_filtered
+    assert NameFiltering().is_for(link(**{name: NameFilter(("a",))}).plan)
+    assert not NameFiltering().is_for(link(**{name: NameFilter()}).plan)
+    assert not NameFiltering().is_for(link().plan)
 
 
 @pytest.mark.parametrize(("kind", "is_pipe"), [(Kind.PIPE, True), (Kind.SOCKET, True), (Kind.HTTP, False)])
@@ -287,7 +291,7 @@ HELLO = '{"protocolVersion":"2025-11-25","capabilities":{}}'
 
 
 def only(world: Driver) -> Link:
-    (found,) = world.engine._router.links.values()
+    (found,) = Inside(world.engine).links.links.values()
     return found
 
 

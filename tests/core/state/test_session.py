@@ -11,16 +11,18 @@ import pytest
 from driving import GONE, Client, Driver, connect, driver, notification
 from hypothesis import given
 from hypothesis import strategies as st
+from inside import Inside
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.revisions import DEFAULT_HTTP_REVISION
 from isthmus.core.jsonrpc.envelope import IdKey
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
 from isthmus.core.state.session import PendingQuestion, Session, SessionState
+from parts import lone_session
 
 
 def session(pipe: ChannelId | None = None) -> Session:
-    return Session(id="i", sid="s", workspace="w", server="files", principal="p", pipe=pipe, base_url="")
+    return lone_session(id="i", server="files", pipe=pipe)
 
 
 def add(
@@ -135,7 +137,7 @@ WITH_IDS = "2025-06-18"
 
 
 def only(world: Driver) -> Session:
-    (found,) = world.engine._sessions.sessions.values()
+    (found,) = Inside(world.engine).sessions.sessions.values()
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from driving import UNIX_AT_ZERO, SentMessage
+from inside import Inside
 from isthmus.core.base.effects import Note
 from isthmus.core.base.errors import OVERLOADED
 from isthmus.core.base.limits import Limits
@@ -130,8 +131,8 @@ def test_a_task_of_a_server_that_is_not_in_the_plan_has_failed() -> None:
     """The task has failed, because no server can be asked about it."""
     world, id, _ = restarted(LEGACY)
     (record,) = world.store.tasks.values()
-    world.engine._local_tasks._tasks.clear()
-    world.engine._local_tasks.restore([record], ["other"])
+    Inside(world.engine).local_tasks._tasks.clear()
+    Inside(world.engine).local_tasks.restore([record], ["other"])
     (shown,) = world.engine.tasks()
     assert (shown.id, shown.status, shown.message) == (id, "failed", STOPPED)
 

@@ -10,7 +10,7 @@ from driving import LINK_KEY, UNIX_AT_ZERO, Driver
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan
 from isthmus.core.base.revisions import Era
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from stateless_driving import ANSWERS
 from task_clients import Party
 from task_scenes import Scene, scene
@@ -32,7 +32,7 @@ class SceneWithFiles(Scene):
         )
         self.store.begin()
         entropy = random.Random(self.seed).randbytes
-        engine = Engine(plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=self.limits)
+        engine = BulkEngine(plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=self.limits)
         self.world = Driver(engine, now=self.now)
         self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks)
 

@@ -13,7 +13,7 @@ from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
 from isthmus.core.files.store.records import StoredArtifact, StoredUpload
-from isthmus.core.files.store.store import FileChange, FileStore
+from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
 
 UNIX_AT_ZERO = 1000.0
@@ -73,7 +73,7 @@ def artifact(sid: str, aid: str, size_bytes: int, expires_at_unix: float, **more
         size_bytes=size_bytes,
         sha256="",
         tool="write",
-        is_exposed=True,
+        is_exposed=more.pop("is_exposed", False),
         expires_at_unix=expires_at_unix,
         **more,
     )
@@ -89,8 +89,8 @@ def expire(context: Context, file_store: FileStore, now: float) -> None:
     context.now = now
     while (due := context.timers.take_due(now)) is not None:
         purpose, whose = due
-        assert isinstance(whose, tuple)
-        file_store.handle_timeout("upload" if purpose == "upload" else "artifact", *whose)
+        if isinstance(whose, tuple):
+            file_store.handle_timeout("upload" if purpose == "upload" else "artifact", *whose)
 
 
 def removed(*records: StoredUpload | StoredArtifact) -> list[Effect]:
@@ -542,21 +542,28 @@ def test_without_eviction_there_is_only_free_room() -> None:
 # --- Reports ----------------------------------------------------------------------------------------------------------
 
 
-def test_each_change_of_the_artifacts_is_reported() -> None:
-    """The callback comes after the change. Uploads and restored files cause none when they appear."""
+def test_changes_of_a_sessions_artifacts_are_announced() -> None:
+    """Uploads, restored files, and files of sessions that are over cause no announcement."""
     context, file_store = made()
-    changes: list[tuple[str, bool, int]] = []
 
-    def watch(change: FileChange) -> None:
-        changes.append((change.record.aid, change.is_there, len(file_store.artifacts_of("one"))))
+    def shown(sid: str, aid: str, seconds: int) -> StoredArtifact:
+        return artifact(sid, aid, 1, UNIX_AT_ZERO + seconds, is_exposed=True)
 
-    file_store.watch = watch
-    file_store.restore([], [artifact("one", "old", 1, UNIX_AT_ZERO + 5)])
+    def announced() -> list[str] | None:
+        is_scheduled = ("resources", "one") in context.timers._live
+        context.timers.cancel(("resources", "one"))
+        return [record.aid for record in file_store.take_gone("one")] if is_scheduled else None
+
+    file_store.restore([], [shown("one", "old", 5), shown("over", "x", 2)])
     file_store.add_upload(upload("one", "u", 1))
-    file_store.add_artifact(artifact("one", "a", 1, UNIX_AT_ZERO + 9))
+    assert announced() is None
+    file_store.add_artifact(shown("one", "a", 9))
+    assert announced() == []
+    expire(context, file_store, 2.0)
+    assert announced() is None
     expire(context, file_store, 5.0)
     expire(context, file_store, 9.0)
-    assert changes == [("a", True, 2), ("old", False, 1), ("a", False, 0)]
+    assert [record.aid for record in file_store.take_gone("one")] == ["old", "a"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
 from isthmus.core.files.store.records import FileKind, StoredArtifact, StoredUpload
-from isthmus.core.files.store.store import FileChange, FileStore, Reservation
+from isthmus.core.files.store.store import FileStore, Reservation
 from isthmus.core.state.context import Context
 
 SESSION_BYTES, ALL_BYTES, TTL_S, TOMBSTONE_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 6, 14
@@ -50,6 +50,15 @@ class File:
     gone_at: float = 0
 
 
+class WatchedStore(FileStore):
+    """A store that reports each change of an artifact."""
+
+    reported: list[tuple[str, bool]]
+
+    def _announce(self, record: StoredArtifact, *, is_there: bool) -> None:
+        self.reported.append((record.aid, is_there))
+
+
 class AgainstAModel(RuleBasedStateMachine):
     """A state machine that compares the store with the model. Time advances in whole seconds, which keeps the
     arithmetic exact. Wall and monotonic time are the same here."""
@@ -77,11 +86,8 @@ class AgainstAModel(RuleBasedStateMachine):
     def start(self) -> None:
         plan = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),), eviction=self.eviction)
         self.context = Context(plan, entropy=bytes, unix_at_zero=0.0, limits=LIMITS)
-        self.file_store = FileStore(self.context, lambda sid: sid in self.live)
-        self.file_store.watch = self.watch
-
-    def watch(self, change: FileChange) -> None:
-        self.reported.append((change.record.aid, change.is_there))
+        self.file_store = WatchedStore(self.context, lambda sid: sid in self.live)
+        self.file_store.reported = self.reported
 
     # --- The model ----------------------------------------------------------------------------------------------------
 
@@ -361,7 +367,8 @@ class AgainstAModel(RuleBasedStateMachine):
         if self.count:
             self.note_effects()
             assert sorted(self.reported) == sorted(self.expected)
-            self.reported, self.expected = [], []
+            self.reported.clear()
+            self.expected.clear()
 
     @invariant()
     def the_same_files_are_there(self) -> None:

@@ -53,7 +53,7 @@ def artifact(aid: str) -> StoredArtifact:
         size_bytes=5,
         sha256="",
         tool="write",
-        is_exposed=True,
+        is_exposed=False,
         expires_at_unix=START + 100,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...base.plan import SharedFolder
+from .plan import SharedFolder
 
 
 def to_there(path: str, shared: Sequence[SharedFolder]) -> str:

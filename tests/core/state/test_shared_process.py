@@ -9,19 +9,18 @@ import json
 import pytest
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.ids import ChannelId
-from isthmus.core.base.limits import Limits
 from isthmus.core.base.log_levels import LEVELS
 from isthmus.core.base.methods import MAY_ASK
-from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
 from isthmus.core.state.link import Link, OwnRequest
 from isthmus.core.state.session import Session
+from isthmus.core.state.shared_process import CANCELLED_MAX, NEEDED, Member, SharedProcess, shared_initialize_params
 from isthmus.core.state.stream import Stream
-from isthmus.core.upstream.shared_process import CANCELLED_MAX, NEEDED, Member, SharedProcess, shared_initialize_params
+from parts import lone_link, lone_session
 
 
 def session(sid: str) -> Session:
-    return Session(id=f"id of {sid}", sid=sid, workspace="w", server="s", principal="p", pipe=None, base_url="")
+    return lone_session(sid)
 
 
 def exchange(sid: str, method: str = "tools/call", params: bytes | None = b"{}", number: int | None = 1) -> Exchange:
@@ -41,8 +40,8 @@ def exchange(sid: str, method: str = "tools/call", params: bytes | None = b"{}",
 
 
 def shared(*sids: str, capabilities: str = "{}") -> tuple[SharedProcess, Link]:
-    link = Link("l", ServerPlan(id="s", kind=Kind.PIPE), "w", b"{}", Limits())
-    made = SharedProcess(link)
+    made = SharedProcess()
+    link = lone_link(shared_process=made)
     for sid in sids:
         made.members[sid] = Member(session(sid), b'{"capabilities":%b}' % capabilities.encode())
     return made, link
@@ -124,47 +123,47 @@ def test_the_only_session_that_is_served_is_asked(pending: str, cancelled: str, 
     for number, sid in enumerate(cancelled):
         made.remember_cancelled(exchange(sid, number=number), 10.0)
     link.upstream_tasks = {f"t{number}": exchange(sid) for number, sid in enumerate(tasks)}
-    found = made.asker(0.0)
+    found = made.asker(link, 0.0)
     assert (None if found is None else found.sid) == asker
-    assert made.is_quiet is not bool(pending or cancelled or tasks)
+    assert made.is_quiet(link) is not bool(pending or cancelled or tasks)
 
 
 def test_the_only_member_is_asked_without_any_request() -> None:
-    alone, link = shared("a")
-    found = alone.asker(0.0)
+    alone, alone_link = shared("a")
+    found = alone.asker(alone_link, 0.0)
     assert found is not None and found.sid == "a"
-    link.pending[1] = exchange("b")
-    assert alone.asker(0.0) is None, "the request is of a session that has left"
-    assert shared()[0].asker(0.0) is None
+    alone_link.pending[1] = exchange("b")
+    assert alone.asker(alone_link, 0.0) is None, "the request is of a session that has left"
+    assert SharedProcess().asker(lone_link(), 0.0) is None
 
 
 @pytest.mark.parametrize("now", [4.9, 5.0, 5.1])
 def test_a_cancelled_request_counts_for_a_while(now: float) -> None:
     """A cancelled request counts until its time is over, until it is answered late, or until its process is gone."""
-    made, _ = shared("a", "b")
+    made, link = shared("a", "b")
     made.remember_cancelled(exchange("a", number=1), 5.0)
     made.remember_cancelled(exchange("b", number=2), 6.0)
-    found = made.asker(now)
+    found = made.asker(link, now)
     assert (None if found is None else found.sid) == ("b" if now >= 5.0 else None)
     made.forget_cancelled(2)
     made.forget_cancelled(77)
-    found = made.asker(now)
+    found = made.asker(link, now)
     assert (None if found is None else found.sid) == ("a" if now < 5.0 else None)
-    made.forget_all_cancelled()
-    assert made.asker(now) is None
-    assert made.is_quiet
+    assert made.receive_lost() == []
+    assert made.asker(link, now) is None
+    assert made.is_quiet(link)
 
 
 def test_so_many_cancelled_requests_are_remembered() -> None:
     """The oldest is forgotten first."""
     assert CANCELLED_MAX == 256
-    made, _ = shared("a", "b")
+    made, link = shared("a", "b")
     made.remember_cancelled(exchange("b", number=0), 5.0)
     for number in range(1, CANCELLED_MAX):
         made.remember_cancelled(exchange("a", number=number), 5.0)
-    assert made.asker(0.0) is None
+    assert made.asker(link, 0.0) is None
     made.remember_cancelled(exchange("a", number=CANCELLED_MAX), 5.0)
-    found = made.asker(0.0)
+    found = made.asker(link, 0.0)
     assert found is not None and found.sid == "a"
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from isthmus.core.base.path_mapping import to_here, to_there
 from isthmus.core.base.plan import SharedFolder
-from isthmus.core.files.calls.path_mapping import to_here, to_there
 
 SHARED = (SharedFolder(here="/srv/files", there="/data"), SharedFolder(here="/srv/deep", there="/data/deep/"))
 

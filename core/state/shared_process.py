@@ -8,6 +8,7 @@ to the session with a request in flight. If several sessions have one, the messa
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -16,9 +17,9 @@ from ..base.log_levels import LEVELS
 from ..base.revisions import LATEST_LEGACY
 from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, set_member, take
-from ..state.exchange import Exchange
-from ..state.link import Link
-from ..state.session import Session
+from .exchange import Exchange
+from .link import Link
+from .session import Session
 
 NEEDED: Final = {
     "sampling/createMessage": "sampling",
@@ -74,15 +75,14 @@ class SharedProcess:
     """The sessions of one shared process.
 
     Attributes:
+        members: the sessions, by their public names.
         turn: with serial sharing, the request in progress.
-        waiting: with serial sharing, the requests queued after it, in order.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self.turn: Exchange | None = None
-        self.waiting: OrderedDict[Exchange, None] = OrderedDict()
-        self._link = link
+        self._waiting: OrderedDict[Exchange, None] = OrderedDict()
         self._cancelled: OrderedDict[int, tuple[str, float]] = OrderedDict()  # number → session, until when
 
     # --- Attribution ------------------------------------------------------------------------------------------------
@@ -98,11 +98,15 @@ class SharedProcess:
         """Forgets a cancelled request that was answered after all."""
         self._cancelled.pop(number, None)
 
-    def forget_all_cancelled(self) -> None:
-        """Forgets all cancelled requests, since their process is gone."""
+    def receive_lost(self) -> list[Exchange]:
+        """Handles the end of the process: forgets the cancelled requests. Returns those that waited for their turn."""
         self._cancelled.clear()
+        self.turn = None
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
 
-    def asker(self, now: float) -> Session | None:
+    def asker(self, link: Link, now: float) -> Session | None:
         """Returns the session that a server message belongs to, if the message itself does not tell; None if that is
         unknown.
 
@@ -111,18 +115,17 @@ class SharedProcess:
         """
         while self._cancelled and next(iter(self._cancelled.values()))[1] <= now:
             self._cancelled.popitem(last=False)
-        sids = {entry.sid for entry in self._link.pending.values() if isinstance(entry, Exchange)}
-        sids |= {sid for sid, _ in self._cancelled.values()} | {call.sid for call in self._link.upstream_tasks.values()}
+        sids = {entry.sid for entry in link.pending.values() if isinstance(entry, Exchange)}
+        sids |= {sid for sid, _ in self._cancelled.values()} | {call.sid for call in link.upstream_tasks.values()}
         if not sids and len(self.members) == 1:
             sids = set(self.members)
         member = self.members.get(sids.pop()) if len(sids) == 1 else None
         return None if member is None else member.session
 
-    @property
-    def is_quiet(self) -> bool:
+    def is_quiet(self, link: Link) -> bool:
         """True if no request or task is in progress: the server's messages are then for no session in particular."""
-        is_asked = any(isinstance(entry, Exchange) for entry in self._link.pending.values())
-        return not is_asked and not self._cancelled and not self._link.upstream_tasks
+        is_asked = any(isinstance(entry, Exchange) for entry in link.pending.values())
+        return not is_asked and not self._cancelled and not link.upstream_tasks
 
     def can_be_asked(self, session: Session, method: str) -> bool:
         needed = NEEDED.get(method)
@@ -147,6 +150,32 @@ class SharedProcess:
             level = _index(envelope.text_of(envelope.member_of(params, "level")))
             meant = [member for member in meant if member.level is None or level is None or level >= member.level]
         return [member.session for member in meant]
+
+    # --- Turns ------------------------------------------------------------------------------------------------------
+
+    def take_turn(self, exchange: Exchange) -> bool:
+        """True if a request may be sent now, with serial sharing. If not, it is queued until the ones before it are
+        answered."""
+        if self.turn is not None:
+            self._waiting[exchange] = None
+            return False
+        self.turn = exchange
+        return True
+
+    def end_turn(self, done: Exchange) -> bool:
+        """True if `done` was the request in progress: the next may be sent."""
+        if self.turn is not done:
+            return False
+        self.turn = None
+        return True
+
+    def next_waiting(self) -> Exchange | None:
+        """Removes and returns the request to be sent next; None if there is none, or one is in progress."""
+        return self._waiting.popitem(last=False)[0] if self._waiting and self.turn is None else None
+
+    def withdraw(self, exchange: Exchange) -> None:
+        """Removes a cancelled request from the queue, if it is there."""
+        self._waiting.pop(exchange, None)
 
     # --- Settings ---------------------------------------------------------------------------------------------------
 
@@ -180,6 +209,22 @@ class SharedProcess:
             return False
         member.subscriptions.pop(uri, None)
         return self._is_wanted(uri)
+
+    def join(self, member: Member) -> None:
+        """Adds a session."""
+        self.members[member.session.sid] = member
+
+    def subscribe(self, session: Session, uris: Iterable[str]) -> None:
+        """Adds resources to those that a session is notified of. Nothing happens once the session has left."""
+        if (member := self.members.get(session.sid)) is not None:
+            member.subscriptions.update(dict.fromkeys(uris))
+
+    def unsubscribe(self, session: Session, uri: str) -> bool:
+        """Removes a resource from those that a session is notified of. True if no other session is subscribed to
+        it."""
+        if (member := self.members.get(session.sid)) is not None:
+            member.subscriptions.pop(uri, None)
+        return not self._is_wanted(uri)
 
     def leave(self, session: Session) -> list[str]:
         """Removes a session that is over. Returns the URIs to which no other session is subscribed."""

@@ -1,0 +1,134 @@
+"""Inputs in bulk, for a driver that wants to do less for each message: several messages at once, one message in pieces
+or in parts, and all that was learnt of a channel in one moment.
+
+None of them is needed. Each has the result of the inputs of `Engine` that it stands for: the same effects in the same
+order, except that no effect is carried out in between. `tests/core/engine/test_inputs.py` compares both for random
+conversations. Only here may the engine order `Pass` and `SendEvents`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .base.effects import Effect
+from .base.events import Cause, Connected, Opening
+from .base.ids import ChannelId
+from .engine import Engine
+from .jsonrpc import envelope
+from .routing.router import UPSTREAM_ROLES
+from .state.upstream_channels import DuplexRole, UpstreamPostRole, UpstreamStreamRole
+from .upstream.progress import row_at
+
+_SPEAKING_ROLES = (DuplexRole, UpstreamPostRole, UpstreamStreamRole)
+
+
+class BulkEngine(Engine):
+    """An engine that takes inputs in bulk."""
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        """True if a large message that begins to arrive from a server is passed on in parts.
+
+        The driver then reports it with `receive_part` as it arrives. Otherwise the driver collects the whole message
+        and reports it with `receive_message`.
+
+        Args:
+            beginning: the first `envelope_edges.EDGE_BYTES` of the message, or more.
+            size_bytes: the size of the whole message.
+        """
+        return self._router.passthrough.passes(channel, beginning, size_bytes)
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        """Reports several messages that arrived together, in their order.
+
+        The result is that of `receive_message` for each. Events for HTTP clients may be ordered together as
+        `SendEvents`.
+        """
+        context = self._context
+        context.begin(now, channel)
+        if len(messages) == 1 and self._endpoints.fast_path.receive_answer(channel, messages[0]):
+            return context.take_effects()
+        at, channels = 0, self._router.channels
+        while at < len(messages):
+            row, role = row_at(messages, at), context.role_if_open(channel)
+            stop = at + (1 if row is None else len(row.messages))
+            if row is None or not isinstance(role, _SPEAKING_ROLES) or not channels.receive_progress(role, row):
+                for message in messages[at:stop]:
+                    self._receive(channel, message)
+            at = stop
+        return context.take_effects()
+
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
+        """Reports one message as the pieces in which it was read. The result is that of `receive_message`."""
+        self._context.begin(now, channel)
+        role = self._context.role_if_open(channel)
+        if isinstance(role, UPSTREAM_ROLES) and not envelope.is_marked(pieces):
+            self._router.channels.receive_pieces(role, channel, pieces)
+        else:
+            self._receive(channel, b"".join(pieces))
+        return self._context.take_effects()
+
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        """Reports a part of a message for which `passes` returned True.
+
+        Args:
+            pieces: the bytes of this part. In the first part, the first piece holds the `beginning` given to `passes`.
+            opening: with the first part, that the channel is open.
+            size_bytes: the size of the whole message with the first part; 0 with any other.
+            cause: with the last part, how the channel ended.
+
+        Raises:
+            LocalProtocolError: the message is not passed on in parts, or is larger than announced. Nothing has changed.
+        """
+        passthrough, role = self._router.passthrough, self._context.role_if_open(channel)
+        passthrough.check(channel, role, pieces, size_bytes)
+        self._context.begin(now, channel, ends_source=cause is not None)
+        if opening is not None:
+            self._open(channel, opening)
+        if isinstance(role, UpstreamPostRole):
+            passthrough.receive_first(role, pieces, size_bytes) if size_bytes else passthrough.receive_part(
+                role, pieces
+            )
+        self._context.end_source()
+        if cause is not None:
+            self._close(channel, cause)
+        return self._context.take_effects()
+
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        """Reports all that was learnt of a channel in one moment.
+
+        The result is that of `receive_open`, `receive_message`, `receive_sent` and `receive_close` in this order.
+        """
+        context = self._context
+        context.begin(now, None)
+        if type(opening) is Connected and message is not None and cause is not None:
+            if self._endpoints.fast_path.receive_reply(channel, opening, message, cause):
+                return context.take_effects()
+        context.begin(now, channel, ends_source=cause is not None)
+        if opening is not None:
+            self._open(channel, opening)
+        if message is not None:
+            self._receive(channel, message)
+        context.end_source()
+        if size_bytes:
+            context.receive_sent(channel, size_bytes)
+        if cause is not None:
+            self._close(channel, cause)
+        return context.take_effects()

@@ -1,0 +1,114 @@
+"""The parts of this room, constructed in order, as one feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from ..base.events import DownloadOpening, DraftOpening, UploadOpening
+from ..downstream.downstream import Downstream
+from ..state.context import Context
+from ..state.feature import Feature
+from ..state.session import Session
+from ..state.storage_orders import StorageOrders
+from ..upstream.upstream import Upstream
+from .calls.calls import Calls
+from .calls.linked_resources import LinkedResources
+from .plane import FilePlane
+from .resources import ArtifactResources
+from .store.handles import Nonces
+from .store.records import FileEnds, FileStatus, StoredArtifact, StoredUpload
+from .store.store import FileStore
+from .store.workspaces import WorkspaceOrders
+from .transfer.admission import UploadAdmission
+from .transfer.resumable import AppendRole, ResumableUploads
+from .transfer.transfers import FileTransfers, UploadRole
+
+
+class Files(Feature):
+    """Files that cross between clients and servers.
+
+    Args:
+        stored_uploads: the uploads that earlier runs left.
+        stored: the artifacts that earlier runs left.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        storage_orders: StorageOrders,
+        downstream: Downstream,
+        upstream: Upstream,
+        *,
+        stored_uploads: Iterable[StoredUpload],
+        stored: Iterable[StoredArtifact],
+    ) -> None:
+        sessions = downstream.sessions
+        self._context = context
+        self._nonces = nonces = Nonces()
+        self._file_store = file_store = FileStore(context, is_live=lambda sid: sessions.by_sid(sid) is not None)
+        file_store.restore(stored_uploads, stored)
+        self._workspaces = workspaces = WorkspaceOrders(context, storage_orders, is_used=sessions.has_workspace)
+        linked_resources = LinkedResources(context, upstream.writer)
+        calls = Calls(context, file_store, storage_orders, workspaces, linked_resources)
+        self._resources = resources = ArtifactResources(context, downstream, file_store, storage_orders)
+        self._plane = plane = FilePlane(context, file_store, nonces, calls, resources, linked_resources)
+        admission = UploadAdmission(context, sessions, file_store, nonces, storage_orders)
+        transfers = FileTransfers(context, file_store, admission, storage_orders)
+        self._resumable_uploads = resumable_uploads = ResumableUploads(context, file_store, admission)
+        self.interceptors = (plane,)
+        self.timers = {
+            "linked": sessions.while_open(lambda session, key: linked_resources.handle_timeout(key)),
+            "resources": resources.handle_change,
+            "upload": partial(file_store.handle_timeout, "upload"),
+            "artifact": partial(file_store.handle_timeout, "artifact"),
+            "room": lambda _: file_store.make_room(),
+            "draft": resumable_uploads.handle_timeout,
+        }
+        self.openings = {
+            UploadOpening: transfers.open_upload,
+            DownloadOpening: transfers.open_download,
+            DraftOpening: resumable_uploads.open,
+        }
+        self.channels = {UploadRole: transfers, AppendRole: resumable_uploads}
+
+    # --- Queries and orders of an operator ----------------------------------------------------------------------------
+
+    def report(self) -> tuple[FileStatus, ...]:
+        """All stored files, the most recently used last."""
+        return self._file_store.report()
+
+    def ends(self) -> tuple[FileEnds, ...]:
+        """The number of files that were removed since the start, by reason."""
+        return self._file_store.ends()
+
+    def delete(self, file: FileStatus) -> None:
+        """Deletes a file, which no call uses."""
+        self._file_store.delete(file.kind, file.session, file.id)
+
+    @property
+    def request_count(self) -> int:
+        return sum(isinstance(role, UploadRole | AppendRole) for _, role in self._context.channels())
+
+    # --- Sessions -----------------------------------------------------------------------------------------------------
+
+    def is_used(self, session: Session) -> bool:
+        return self._nonces.is_used(session.sid)
+
+    def receive_closing(self, session: Session) -> None:
+        self._resumable_uploads.close_session(session.sid)
+
+    def receive_closed(self, session: Session) -> None:
+        if self._context.servers[session.server].has_files:
+            self._file_store.close_session(session.sid)
+            self._resources.close_session(session)
+
+    def receive_left(self, session: Session) -> None:
+        if self._context.servers[session.server].has_files:
+            self._plane.sweep(session.workspace)
+
+    def receive_stop(self) -> None:
+        self._file_store.stop()
+
+    def receive_stopped(self) -> None:
+        self._resumable_uploads.end_all()

@@ -1,0 +1,53 @@
+"""The order of the interceptors: which meets a request first on its way up, and its answer last on the way down.
+
+To add an interceptor, write its class in a file of its own, add a row here that says why it stands where it does, and
+construct it in its room's feature or in `Router`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..base.errors import LocalProtocolError
+from ..base.plan import ServerPlan
+from ..state.interceptor import Interceptor, Interceptors
+
+ORDER: Final[dict[str, str]] = {
+    "task requests": "The proxy answers them itself: they are no use of the server, and reach no other interceptor.",
+    "idle stop": "From here on a request counts as use of the server.",
+    "task wishes": "Takes the wish out of the params before anything else reads them.",
+    "shared settings": "Merges what sessions set in one process, before that is sent.",
+    "files": "Answers what the proxy adds to the server's lists, which no filter hides, and replaces handles in "
+    "arguments.",
+    "name filter": "Hides what the server itself has. It sees results after their translation, before the proxy's own "
+    "entries are added.",
+    "eras": "Translates between revisions. Whatever stands above it sees requests and results in the client's words, "
+    "and whatever stands below it in the server's.",
+    "questions": "Reads the server's questions before a result is translated.",
+    "task augmentation": "Decides as late as possible whether the server may make a task of a call: only now is known "
+    "what the server's tools support.",
+    "server tasks": "A response that is a task is no result yet, so no other interceptor may read it.",
+    "serial turn": "The last before the server: whatever is decided later would hold up the other sessions.",
+}
+"""Each interceptor, with the reason for its place."""
+
+_PLACES: Final = {name: place for place, name in enumerate(ORDER)}
+
+
+def in_order(interceptors: Iterable[Interceptor]) -> list[Interceptor]:
+    """Returns the interceptors in the order of the table.
+
+    Raises:
+        LocalProtocolError: the table lacks one of them, or has it once and it is given twice.
+    """
+    ordered = sorted(interceptors, key=lambda each: _PLACES.get(each.name, -1))
+    names = [each.name for each in ordered]
+    if not set(names) <= set(ORDER) or len(set(names)) != len(names):
+        raise LocalProtocolError(f"got the interceptors {names}, expected each of {list(ORDER)} at most once")
+    return ordered
+
+
+def interceptors_of(plan: ServerPlan, ordered: Iterable[Interceptor]) -> Interceptors:
+    """Returns those interceptors that can have a say in requests of a server."""
+    return Interceptors([each for each in ordered if each.is_for(plan)])

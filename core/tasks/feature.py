@@ -1,0 +1,83 @@
+"""The parts of this room, constructed in order, as one feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..base.ids import ChannelId
+from ..downstream.downstream import Downstream
+from ..state.context import Context
+from ..state.feature import Feature
+from ..state.session import Session
+from ..state.storage_orders import StorageOrders
+from ..state.task import Task
+from ..subscriptions.subscriptions import Subscriptions
+from ..upstream.upstream import Upstream
+from .augmentation import TaskAugmentation, TaskWishes
+from .local_tasks import LocalTasks
+from .notifications import TaskNotifications
+from .record import StoredTask, TaskStatus
+from .requests import TaskRequests
+from .store import TaskStore
+from .table import TaskTable
+from .upstream_tasks import UpstreamTasks
+
+
+class Tasks(Feature):
+    """Tasks, ours and servers'.
+
+    Args:
+        stored: the records of tasks that earlier runs left.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        storage_orders: StorageOrders,
+        downstream: Downstream,
+        upstream: Upstream,
+        subscriptions: Subscriptions,
+        stored: Iterable[StoredTask],
+    ) -> None:
+        responder, while_open = downstream.responder, downstream.sessions.while_open
+        self._table = table = TaskTable()
+        store = TaskStore(context, storage_orders)
+        notifications = TaskNotifications(context, downstream, subscriptions.client_listens, table)
+        self._local_tasks = local_tasks = LocalTasks(context, responder, store, table, notifications)
+        upstream_tasks = UpstreamTasks(context, upstream.writer, responder, upstream.handshaker, local_tasks)
+        requests = TaskRequests(context, local_tasks, store, table, upstream_tasks)
+        self.interceptors = (
+            requests,
+            TaskWishes(context, responder, local_tasks),
+            TaskAugmentation(context, local_tasks, upstream.tool_discovery),
+            upstream_tasks,
+        )
+        self.timers = {
+            "adopt": while_open(local_tasks.handle_adopt),
+            "look": while_open(upstream_tasks.handle_look),
+            "task": local_tasks.handle_expiry,
+            "task-tick": local_tasks.task_questions.handle_tick,
+            "task-look": requests.handle_look,
+        }
+        local_tasks.restore(stored, context.servers)
+
+    def report(self) -> tuple[TaskStatus, ...]:
+        """All tasks, the oldest first."""
+        return self._local_tasks.report()
+
+    def find(self, id: str) -> Task | None:
+        """Returns a task by its id."""
+        return self._table.tasks.get(id)
+
+    def cancel(self, task: Task, why: str) -> None:
+        """Cancels a task that is not over."""
+        self._local_tasks.cancel(task, why)
+
+    def receive_stop(self) -> None:
+        self._local_tasks.stop()
+
+    def receive_closing(self, session: Session) -> None:
+        self._local_tasks.close_session(session)
+
+    def owes(self, channel: ChannelId) -> bool:
+        return self._local_tasks.owes(channel)
