@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from .base.timers import Deadline as Deadline
     from .bulk import BulkEngine as BulkEngine
     from .engine import Engine as Engine
-    from .files.store.records import FileEnds as FileEnds
-    from .files.store.records import FileStatus as FileStatus
-    from .files.store.records import StoredArtifact as StoredArtifact
-    from .files.store.records import StoredUpload as StoredUpload
+    from .state.records import FileEnds as FileEnds
+    from .state.records import FileStatus as FileStatus
+    from .state.records import StoredArtifact as StoredArtifact
+    from .state.records import StoredTask as StoredTask
+    from .state.records import StoredUpload as StoredUpload
+    from .state.records import TaskStatus as TaskStatus
     from .status import Command as Command
     from .status import Status as Status
-    from .tasks.record import StoredTask as StoredTask
-    from .tasks.record import TaskStatus as TaskStatus
     from .trace import Difference as Difference
     from .trace import Recorder as Recorder
     from .trace import replay as replay
@@ -63,9 +63,8 @@ _NAMES: Final = {
     "base.timers": "Deadline",
     "bulk": "BulkEngine",
     "engine": "Engine",
-    "files.store.records": "FileEnds FileStatus StoredArtifact StoredUpload",
+    "state.records": "FileEnds FileStatus StoredArtifact StoredTask StoredUpload TaskStatus",
     "status": "Command Status",
-    "tasks.record": "StoredTask TaskStatus",
     "trace": "Difference Recorder replay",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

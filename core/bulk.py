@@ -44,9 +44,9 @@ class BulkEngine(Engine):
         `SendEvents`.
         """
         context = self._context
-        context.begin(now, channel)
+        effects = context.begin(now, channel)
         if len(messages) == 1 and self._endpoints.fast_path.receive_answer(channel, messages[0]):
-            return context.take_effects()
+            return effects
         at, channels = 0, self._router.channels
         while at < len(messages):
             row, role = row_at(messages, at), context.role_if_open(channel)
@@ -55,17 +55,17 @@ class BulkEngine(Engine):
                 for message in messages[at:stop]:
                     self._receive(channel, message)
             at = stop
-        return context.take_effects()
+        return effects
 
     def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
         """Reports one message as the pieces in which it was read. The result is that of `receive_message`."""
-        self._context.begin(now, channel)
+        effects = self._context.begin(now, channel)
         role = self._context.role_if_open(channel)
         if isinstance(role, UPSTREAM_ROLES) and not envelope.is_marked(pieces):
             self._router.channels.receive_pieces(role, channel, pieces)
         else:
             self._receive(channel, b"".join(pieces))
-        return self._context.take_effects()
+        return effects
 
     def receive_part(
         self,
@@ -90,7 +90,7 @@ class BulkEngine(Engine):
         """
         passthrough, role = self._router.passthrough, self._context.role_if_open(channel)
         passthrough.check(channel, role, pieces, size_bytes)
-        self._context.begin(now, channel, ends_source=cause is not None)
+        effects = self._context.begin(now, channel, ends_source=cause is not None)
         if opening is not None:
             self._open(channel, opening)
         if isinstance(role, UpstreamPostRole):
@@ -100,7 +100,7 @@ class BulkEngine(Engine):
         self._context.end_source()
         if cause is not None:
             self._close(channel, cause)
-        return self._context.take_effects()
+        return effects
 
     def receive_at_once(
         self,
@@ -116,19 +116,19 @@ class BulkEngine(Engine):
 
         The result is that of `receive_open`, `receive_message`, `receive_sent` and `receive_close` in this order.
         """
-        context = self._context
-        context.begin(now, None)
+        has_come = opening is not None or message is not None
+        effects = self._context.begin(now, channel if has_come else None, ends_source=cause is not None)
         if type(opening) is Connected and message is not None and cause is not None:
             if self._endpoints.fast_path.receive_reply(channel, opening, message, cause):
-                return context.take_effects()
-        context.begin(now, channel, ends_source=cause is not None)
+                return effects
         if opening is not None:
             self._open(channel, opening)
         if message is not None:
             self._receive(channel, message)
-        context.end_source()
+        if has_come and (size_bytes or cause is not None):
+            self._context.end_source()
         if size_bytes:
-            context.receive_sent(channel, size_bytes)
+            self._context.receive_sent(channel, size_bytes)
         if cause is not None:
             self._close(channel, cause)
-        return context.take_effects()
+        return effects

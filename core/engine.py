@@ -40,8 +40,7 @@ from .subscriptions.subscriptions import Subscriptions
 from .upstream.upstream import Upstream
 
 if TYPE_CHECKING:
-    from .files.store.records import FileEnds, FileStatus, StoredArtifact, StoredUpload
-    from .tasks.record import StoredTask, TaskStatus
+    from .state.records import FileEnds, FileStatus, StoredArtifact, StoredTask, StoredUpload, TaskStatus
 
 LINK_KEY_MIN_BYTES: Final = 16
 """The least size of the key that signs links. A client that guesses the key can make links of its own."""
@@ -188,9 +187,9 @@ class Engine:
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
         """Reports that a channel is open: one that `new_channel` numbered, or one that a `Dial` ordered
         (`Connected`)."""
-        self._context.begin(now, channel)
+        effects = self._context.begin(now, channel)
         self._open(channel, opening)
-        return self._context.take_effects()
+        return effects
 
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
         """Reports one message, without its framing.
@@ -201,42 +200,41 @@ class Engine:
 
         A message on a channel that has ended, or was never opened, is dropped: it crossed a `Close` of the engine.
         """
-        self._context.begin(now, channel)
+        effects = self._context.begin(now, channel)
         self._receive(channel, message)
-        return self._context.take_effects()
+        return effects
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
         """Reports that a channel is gone. A second report of the same channel does nothing."""
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         self._close(channel, cause)
-        return self._context.take_effects()
+        return effects
 
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
         """Reports that `size_bytes` of messages were handed to the peer of a channel (flow control)."""
-        context = self._context
-        context.begin(now, None)
-        context.receive_sent(channel, size_bytes)
-        return context.take_effects()
+        effects = self._context.begin(now, None)
+        self._context.receive_sent(channel, size_bytes)
+        return effects
 
     # --- Inputs: storage, operators, time ---------------------------------------------------------------------------
 
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
         """Reports that a storage order was carried out, or failed. A second or late answer does nothing."""
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         self._storage_orders.receive_answer(ticket, answer)
-        return self._context.take_effects()
+        return effects
 
     def receive_drain(self, now: float) -> list[Effect]:
         """Refuses new sessions and requests from now on. Open requests may finish; subscriptions end."""
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         self._context.drain()
         for session in list(self._downstream.sessions.sessions.values()):
             self._subscriptions.client_listens.end_all(session)
-        return self._context.take_effects()
+        return effects
 
     def receive_stop(self, now: float) -> list[Effect]:
         """Ends every session: each open request gets its response, each server is left."""
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         for feature in self._features:
             feature.receive_stop()
         self._context.drain()
@@ -250,7 +248,7 @@ class Engine:
         for channel, role in self._context.channels():
             if (handler := self._channels.get(type(role))) is not None:
                 handler.stop(role, channel)
-        return self._context.take_effects()
+        return effects
 
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]:
         """Starts, stops or restarts a server, by order of an operator.
@@ -258,14 +256,14 @@ class Engine:
         Raises:
             LocalProtocolError: the plan has no such server.
         """
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         if server not in self._context.servers:
             raise LocalProtocolError(f"there is no server {server!r} in the plan")
         if command is not Command.START:
             self._router.links.stop_server(server)
         if command is not Command.STOP:
             self._router.links.start_server(server)
-        return self._context.take_effects()
+        return effects
 
     def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
         """Cancels a task, by order of an operator.
@@ -273,12 +271,12 @@ class Engine:
         Raises:
             LocalProtocolError: there is no such task, or it is over. Nothing has changed.
         """
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         task = None if self._tasks is None else self._tasks.find(id)
         if self._tasks is None or task is None or task.is_over:
             raise LocalProtocolError(f"there is no task {id[:40]!r}" if task is None else "the task is over already")
         self._tasks.cancel(task, "cancelled by an operator")
-        return self._context.take_effects()
+        return effects
 
     def receive_file_delete(self, id: str, now: float) -> list[Effect]:
         """Removes the upload or artifact of this id, by order of an operator.
@@ -286,21 +284,21 @@ class Engine:
         Raises:
             LocalProtocolError: there is no such file, or a call uses it. Nothing has changed.
         """
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         file = next((file for file in self.files() if file.id == id), None)
         if self._files is None or file is None or file.pins:
             raise LocalProtocolError(f"there is no file {id[:40]!r}" if file is None else "a call uses the file")
         self._files.delete(file)
-        return self._context.take_effects()
+        return effects
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Does what is due. An early call does nothing. Afterwards the next deadline is later than `now`."""
-        self._context.begin(now, None)
+        effects = self._context.begin(now, None)
         while (due := self._context.timers.take_due(now)) is not None:
             purpose, key = due
             handle = self._timers[purpose]
             handle(*key) if isinstance(key, tuple) else handle(key)
-        return self._context.take_effects()
+        return effects
 
     # --- Dispatch ---------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,9 @@ from .upstream.upstream import Upstream
 
 if TYPE_CHECKING:
     from .files.feature import Files
-    from .files.store.records import StoredArtifact, StoredUpload
     from .input_required.questions import Questions
+    from .state.records import StoredArtifact, StoredTask, StoredUpload
     from .tasks.feature import Tasks
-    from .tasks.record import StoredTask
 
 
 def has_room(name: str) -> bool:

@@ -23,9 +23,8 @@ from .base.limits import Limits
 from .base.plan import Plan
 from .base.storage import StorageAnswer
 from .bulk import BulkEngine
-from .files.store.records import StoredArtifact, StoredUpload
+from .state.records import StoredArtifact, StoredTask, StoredUpload
 from .status import Command
-from .tasks.record import StoredTask
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -105,7 +105,6 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/downstream",
         "core/endpoints",
         "core/files",
-        "core/files/store",
         "core/input_required",
         "core/jsonrpc",
         "core/routing",

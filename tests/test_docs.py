@@ -29,8 +29,7 @@ from isthmus.app.config.load import loads, schema
 from isthmus.app.config.settings import Settings
 from isthmus.core.base.limits import Limits
 from isthmus.core.files.calls import artifact, offers
-from isthmus.core.files.store.records import FileStatus
-from isthmus.core.tasks.record import TaskStatus
+from isthmus.core.state.records import FileStatus, TaskStatus
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])

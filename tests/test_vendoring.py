@@ -102,6 +102,67 @@ def test_a_copy_under_another_name_holds_a_conversation(vendored: Path) -> None:
     assert trace == converse(vendored, 2)
 
 
+LEAVABLE = ("files", "input_required", "oracle", "tasks")
+"""The folders of `core/` that a copy may leave out. docs/vendoring.md says what goes with each."""
+
+
+@pytest.mark.parametrize("left_out", [*((name,) for name in LEAVABLE), LEAVABLE], ids="+".join)
+def test_a_copy_may_leave_folders_out(vendored: Path, left_out: tuple[str, ...]) -> None:
+    """The copy holds the same conversation: nothing in it needs what is left out.
+
+    Without questions, no key is drawn for them, so all names that are drawn later are others.
+    """
+    whole = converse(vendored, 1)
+    for name in left_out:
+        shutil.rmtree(vendored / "acme_gateway" / "proxy" / name)
+    part = converse(vendored, 1)
+    assert part.count(b"\n") == whole.count(b"\n")
+    assert "input_required" in left_out or part == whole
+
+
+REFUSALS = """
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from acme_gateway.proxy import DownloadOpening, Engine, Kind, LocalProtocolError, PipeOpening, Plan, PostOpening
+from acme_gateway.proxy import Send, ServerPlan
+from acme_gateway.proxy.base.plan import AutoFiles
+
+try:
+    Engine(
+        Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles()),), link_key=bytes(32)),
+        entropy=bytes,
+        unix_at_zero=0.0,
+    )
+except LocalProtocolError as error:
+    print(error)
+engine = Engine(Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),)), entropy=bytes, unix_at_zero=0.0)
+try:
+    engine.receive_open(engine.new_channel(), DownloadOpening("s", "x", "y", "f", {}), 0.0)
+except LocalProtocolError as error:
+    print(error)
+meta = b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
+request = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":%b}}' % meta
+for opening in (PipeOpening(server="s"), PostOpening(server="s", revision="2026-07-28")):
+    channel = engine.new_channel()
+    engine.receive_open(channel, opening, 0.0)
+    (sent,) = [effect for effect in engine.receive_message(channel, request, 0.0) if isinstance(effect, Send)]
+    print(sent.message.decode())
+assert (engine.tasks(), engine.files(), engine.file_ends()) == ((), (), ())
+"""
+
+
+def test_a_copy_says_what_it_lacks(vendored: Path) -> None:
+    """A plan with files, a download, and a client without sessions are refused, by both kinds of channels."""
+    for name in LEAVABLE:
+        shutil.rmtree(vendored / "acme_gateway" / "proxy" / name)
+    planned, opened, *answers = run_alone(vendored, REFUSALS).decode().splitlines()
+    assert planned == "server s has files, and this copy has no folder files/"
+    assert opened == "this copy of the engine lacks the folder that handles DownloadOpening"
+    assert len(answers) == 2
+    assert all('"code":-32022' in answer and "Unsupported protocol version" in answer for answer in answers)
+
+
 @pytest.fixture
 def linked(tmp_path: Path) -> Path:
     """A folder like `vendored`, of links instead of copies: they need not be compiled again."""

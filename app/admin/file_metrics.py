@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from ...core.files.store.records import FileEnds, FileStatus
 from ...core.files.store.tombstones import Ending
+from ...core.state.records import FileEnds, FileStatus
 from ...core.status import Status
 from .files import KINDS
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ...core.base.ids import ChannelId
 from ...core.base.storage import Serve
-from ...core.files.store.records import FileStatus
+from ...core.state.records import FileStatus
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import Refused
 from ..runtime.hub import Hub

@@ -21,9 +21,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ...core.files.store.records import FileEnds, FileStatus
+from ...core.state.records import FileEnds, FileStatus, TaskStatus
 from ...core.status import Status
-from ...core.tasks.record import TaskStatus
 from ...transports.base.traffic import Counts
 from .file_metrics import of_files
 from .tasks import OVER, STATUSES

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from ...core.state.records import TaskStatus
 from ...core.state.task import TRANSITIONS, TaskState
-from ...core.tasks.record import TaskStatus
 from ...core.wire.http.error_responses import page_answer, page_error
 from ...core.wire.http.routes import Refused
 from ..runtime.hub import Hub

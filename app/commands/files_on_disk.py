@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from ...core.files.store import handles
-from ...core.files.store.records import FileStatus, StoredArtifact, StoredUpload
+from ...core.state.records import FileStatus, StoredArtifact, StoredUpload
 from ...storage.files import FileBlobs
 from ...storage.interface import StorageError
 from ...storage.sqlite import SqliteRecords

@@ -7,8 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ...core.files.store.records import StoredArtifact, StoredUpload
-from ...core.tasks.record import PREFIX, StoredTask
+from ...core.state.records import TASK_PREFIX, StoredArtifact, StoredTask, StoredUpload
 from ...storage.interface import Records
 
 _log = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ async def stored_uploads(records: Records, *, now_unix: float, ttl_s: float) -> 
 
 async def stored_tasks(records: Records) -> tuple[StoredTask, ...]:
     """Returns the stored tasks, oldest first: the records are in the order of their keys, which are random."""
-    found = await _stored(records, PREFIX, StoredTask, "a task")
+    found = await _stored(records, TASK_PREFIX, StoredTask, "a task")
     return tuple(sorted(found, key=lambda task: task.expires_at_unix - task.ttl_ms / 1000))
 
 

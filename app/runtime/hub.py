@@ -36,9 +36,8 @@ from ...core.base.storage import (
     Sweep,
 )
 from ...core.bulk import BulkEngine
-from ...core.files.store.records import FileStatus
+from ...core.state.records import FileStatus, TaskStatus
 from ...core.status import Command
-from ...core.tasks.record import TaskStatus
 from ...core.wire.http.response import ENDED_ORDERLY
 from ...transports.base.clock import loop_clock
 from ...transports.base.driver import DRIVE, Drive

@@ -9,6 +9,7 @@ from ..base.events import DownloadOpening, DraftOpening, UploadOpening
 from ..downstream.downstream import Downstream
 from ..state.context import Context
 from ..state.feature import Feature
+from ..state.records import FileEnds, FileStatus, StoredArtifact, StoredUpload
 from ..state.session import Session
 from ..state.storage_orders import StorageOrders
 from ..upstream.upstream import Upstream
@@ -17,7 +18,6 @@ from .calls.linked_resources import LinkedResources
 from .plane import FilePlane
 from .resources import ArtifactResources
 from .store.handles import Nonces
-from .store.records import FileEnds, FileStatus, StoredArtifact, StoredUpload
 from .store.store import FileStore
 from .store.workspaces import WorkspaceOrders
 from .transfer.admission import UploadAdmission

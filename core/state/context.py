@@ -81,8 +81,8 @@ class Context:
 
     # --- Inputs -------------------------------------------------------------------------------------------------
 
-    def begin(self, now: float, source: ChannelId | None, *, ends_source: bool = False) -> None:
-        """Begins an input.
+    def begin(self, now: float, source: ChannelId | None, *, ends_source: bool = False) -> list[Effect]:
+        """Begins an input. Returns the list of its effects, to which all that follows is added.
 
         Args:
             source: the channel that it came on, if that may be paused.
@@ -96,16 +96,13 @@ class Context:
         self.now = now
         self.source = source
         self.ends_source = ends_source
+        self.out = []
+        return self.out
 
     def end_source(self) -> None:
         """Marks what follows in this input as caused by no channel."""
         self.source = None
         self.ends_source = False
-
-    def take_effects(self) -> list[Effect]:
-        """Ends an input. Returns its effects."""
-        out, self.out = self.out, []
-        return out
 
     def drain(self) -> None:
         """Refuses new work from now on."""

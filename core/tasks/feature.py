@@ -8,6 +8,7 @@ from ..base.ids import ChannelId
 from ..downstream.downstream import Downstream
 from ..state.context import Context
 from ..state.feature import Feature
+from ..state.records import StoredTask, TaskStatus
 from ..state.session import Session
 from ..state.storage_orders import StorageOrders
 from ..state.task import Task
@@ -16,7 +17,6 @@ from ..upstream.upstream import Upstream
 from .augmentation import TaskAugmentation, TaskWishes
 from .local_tasks import LocalTasks
 from .notifications import TaskNotifications
-from .record import StoredTask, TaskStatus
 from .requests import TaskRequests
 from .store import TaskStore
 from .table import TaskTable

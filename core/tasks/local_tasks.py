@@ -33,13 +33,13 @@ from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
+from ..state.records import StoredTask, TaskStatus
 from ..state.session import PendingQuestion, Session, SessionState
 from ..state.task import Outcome, Task, TaskInput, TaskState
 from .answers import CANCELLED, TaskAnswers
 from .notifications import TaskNotifications
 from .questions import TaskQuestions
 from .quota import TaskQuota
-from .record import StoredTask, TaskStatus
 from .store import TaskStore, record_of, restored
 from .table import Run, TaskTable
 

@@ -14,9 +14,9 @@ import msgspec
 from ..base.storage import Collect, Collected, Discard, Fetch, Fetched, Forget, InlineSource, Save, Saved, StorageAnswer
 from ..base.timestamps import format_time
 from ..state.context import Context
+from ..state.records import StoredTask
 from ..state.storage_orders import StorageOrders, reason_of
 from ..state.task import Outcome, Task, TaskState
-from .record import StoredTask
 
 Done = Callable[[str], None]
 """Called with the reason of the failure; "" on success."""

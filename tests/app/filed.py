@@ -14,7 +14,7 @@ import msgspec
 from anyio.from_thread import start_blocking_portal
 from isthmus.app.config.settings import Core, Management, Server, Settings, Storage, Upstream
 from isthmus.app.gateway import Gateway, running
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
+from isthmus.core.state.records import StoredArtifact, StoredUpload
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from isthmus.core.base.effects import Effect
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.bulk import BulkEngine
-from isthmus.core.tasks.record import StoredTask, TaskStatus
+from isthmus.core.state.records import StoredTask, TaskStatus
 
 OVER = ("completed", "failed", "cancelled")
 

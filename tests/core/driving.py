@@ -33,7 +33,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Save, Saved, SeenFile, Serve, Sighting, StorageAnswer, Survey, Surveyed
 from isthmus.core.bulk import BulkEngine
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
+from isthmus.core.state.records import StoredArtifact, StoredUpload
 
 LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0

@@ -34,7 +34,7 @@ from isthmus.core.base.storage import (
     Survey,
 )
 from isthmus.core.bulk import BulkEngine
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
+from isthmus.core.state.records import StoredArtifact, StoredUpload
 from stateless_driving import Modern, settle
 
 FALLIBLE = (Allocate, Collect, Fetch, Materialize, Survey, Save)

@@ -26,7 +26,7 @@ from isthmus.core.base.storage import (
     StorageAnswer,
     StorageFailed,
 )
-from isthmus.core.tasks.record import PREFIX, StoredTask
+from isthmus.core.state.records import TASK_PREFIX, StoredTask
 
 
 @dataclass
@@ -103,5 +103,5 @@ class Store:
     @property
     def tasks(self) -> dict[str, StoredTask]:
         """The stored tasks, by the id that clients know."""
-        found = [msgspec.json.decode(v, type=StoredTask) for k, v in self.records.items() if k.startswith(PREFIX)]
+        found = [msgspec.json.decode(v, type=StoredTask) for k, v in self.records.items() if k.startswith(TASK_PREFIX)]
         return {record.id: record for record in found}

@@ -26,10 +26,9 @@ from isthmus.core.base.plan import (
     UploadConsumer,
 )
 from isthmus.core.bulk import BulkEngine
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
+from isthmus.core.state.records import StoredArtifact, StoredTask, StoredUpload
 from isthmus.core.state.task import TaskState
 from isthmus.core.status import Command
-from isthmus.core.tasks.record import StoredTask
 from isthmus.core.trace import Line, Recorder, replay
 from stateless_driving import ACCEPT, ask, bridge, modern, rounds, start_legacy_server
 

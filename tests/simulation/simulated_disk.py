@@ -25,8 +25,7 @@ from isthmus.core.base.storage import (
     StorageFailed,
     Sweep,
 )
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
-from isthmus.core.tasks.record import StoredTask
+from isthmus.core.state.records import StoredArtifact, StoredTask, StoredUpload
 
 if TYPE_CHECKING:
     from lasting_network import LastingNetwork

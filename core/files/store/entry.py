@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeAlias, TypeVar
 
-from .records import StoredArtifact, StoredUpload
+from ...state.records import StoredArtifact, StoredUpload
 
 R = TypeVar("R", StoredUpload, StoredArtifact)
 

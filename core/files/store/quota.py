@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Literal, overload
 
 from ...base.limits import Limits
+from ...state.records import FileKind, StoredArtifact
 from .entry import ArtifactEntry, StoredEntry, UploadEntry
-from .records import FileKind, StoredArtifact
 
 
 class Reservation:

@@ -20,11 +20,11 @@ import msgspec
 from ...base.plan import UPLOAD_SCHEME, Eviction
 from ...base.storage import Discard, Forget, Save
 from ...state.context import Context
+from ...state.records import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUpload, artifact_key
 from . import handles
 from .entry import ArtifactEntry, Entry, StoredEntry, UploadEntry
 from .eviction import choose
 from .quota import Reservation, StorageQuota
-from .records import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUpload, artifact_key
 from .tombstones import Ending, Owner, Tombstones
 
 __all__ = [

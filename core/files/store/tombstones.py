@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from .records import FileKind
+from ...state.records import FileKind
 
 
 class Ending(enum.Enum):

@@ -17,8 +17,8 @@ from http_caller import PATIENCE_S
 from isthmus.app import gateway as gateway_module
 from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
 from isthmus.app.gateway import Gateway, running
+from isthmus.core.state.records import StoredTask
 from isthmus.core.state.task import TaskState
-from isthmus.core.tasks.record import StoredTask
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
 from task_fakes import TaskEngine

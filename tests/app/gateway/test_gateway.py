@@ -26,7 +26,7 @@ from isthmus.app.disk.lock import holding
 from isthmus.app.gateway import Gateway, running
 from isthmus.app.runtime.listeners import LOOPBACK_NAMES, surface_of
 from isthmus.app.runtime.open_files import OPEN_FILES_MAX
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
+from isthmus.core.state.records import StoredArtifact, StoredUpload
 from isthmus.core.trace import Line, replay
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords

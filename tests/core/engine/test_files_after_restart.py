@@ -12,7 +12,7 @@ from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, UploadConsumer
 from isthmus.core.base.storage import Discard, Forget, Materialize, Materialized, Save
-from isthmus.core.files.store.records import StoredUpload
+from isthmus.core.state.records import StoredUpload
 
 HELPER = "f_get_upload_url"
 FILES = ServerPlan(id="f", kind=Kind.PIPE, consumers=(UploadConsumer(tools=("eat",), file_path_argument="path"),))

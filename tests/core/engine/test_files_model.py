@@ -49,7 +49,7 @@ from isthmus.core.base.plan import (
 )
 from isthmus.core.base.revisions import Era
 from isthmus.core.base.storage import Append, Appended, Receive
-from isthmus.core.files.store.records import FileStatus
+from isthmus.core.state.records import FileStatus
 from stateless_driving import assert_empty
 
 SESSION_BYTES, ALL_BYTES, FILE_BYTES = 100, 160, 60

@@ -39,8 +39,8 @@ from isthmus.core.base.storage import (
     StorageFailed,
 )
 from isthmus.core.oracle import Role
+from isthmus.core.state.records import StoredTask
 from isthmus.core.status import Command
-from isthmus.core.tasks.record import StoredTask
 from isthmus.core.wire.http.mcp_headers import headers_for
 from stateless_driving import ANSWERS, FORM, QUESTIONS, K, assert_empty
 

@@ -29,8 +29,8 @@ from isthmus.core.base.plan import Kind, Offer, Plan, ServerPlan, Sharing, TaskR
 from isthmus.core.base.revisions import Era
 from isthmus.core.base.storage import Collect, Collected, CollectedFile, Discard, Forget, Save, Saved, StorageFailed
 from isthmus.core.bulk import BulkEngine
+from isthmus.core.state.records import StoredTask
 from isthmus.core.status import Command
-from isthmus.core.tasks.record import StoredTask
 from stateless_driving import ABLE, FORM, Modern, modern, start_legacy_server, start_stateless_server, tables
 
 TASKS = "io.modelcontextprotocol/tasks"

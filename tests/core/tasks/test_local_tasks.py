@@ -15,8 +15,8 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Offer
 from isthmus.core.base.revisions import Era
 from isthmus.core.base.timestamps import format_time
+from isthmus.core.state.records import StoredTask, TaskStatus
 from isthmus.core.state.task import TaskState
-from isthmus.core.tasks.record import StoredTask, TaskStatus
 from stateless_driving import FORM
 from task_clients import ClientRequest, Party
 from task_scenes import GRACE_S, Scene, scene

@@ -20,9 +20,9 @@ from isthmus.core.base.storage import (
     StorageFailed,
 )
 from isthmus.core.state.context import Context
+from isthmus.core.state.records import StoredTask
 from isthmus.core.state.storage_orders import StorageOrders
 from isthmus.core.state.task import Outcome, Task, TaskInput, TaskState
-from isthmus.core.tasks.record import StoredTask
 from isthmus.core.tasks.store import TaskStore, record_of, restored
 
 PLAN = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),), link_key=b"k" * 16, workspaces_path="/w")

@@ -12,9 +12,9 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
+from isthmus.core.state.records import StoredArtifact, StoredUpload
 
 UNIX_AT_ZERO = 1000.0
 LIMITS = Limits(

@@ -13,9 +13,9 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Eviction, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import Discard, Forget, Save
 from isthmus.core.files.store.entry import StoredEntry
-from isthmus.core.files.store.records import FileKind, StoredArtifact, StoredUpload
 from isthmus.core.files.store.store import FileStore, Reservation
 from isthmus.core.state.context import Context
+from isthmus.core.state.records import FileKind, StoredArtifact, StoredUpload
 
 SESSION_BYTES, ALL_BYTES, TTL_S, TOMBSTONE_S, FILES_EACH, FILES_ALL = 50, 80, 60, 30, 6, 14
 LIMITS = Limits(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from isthmus.core.files.store.store import FileStore
 from isthmus.core.state.context import Context
+from isthmus.core.state.records import StoredArtifact, StoredUpload
 
 START = 1000.0
 

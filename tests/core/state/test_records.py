@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
+from isthmus.core.state.records import TASK_PREFIX, StoredTask
 from isthmus.core.state.task import TaskState
-from isthmus.core.tasks.record import PREFIX, StoredTask
 
 NEEDED = {
     "id": "t",
@@ -43,4 +43,4 @@ def test_absent_members_have_their_defaults() -> None:
 
 def test_the_key_of_a_record() -> None:
     record = msgspec.json.decode(msgspec.json.encode(NEEDED), type=StoredTask)
-    assert record.key == StoredTask.key_of("t") == f"{PREFIX}t" == "task/t"
+    assert record.key == StoredTask.key_of("t") == f"{TASK_PREFIX}t" == "task/t"
