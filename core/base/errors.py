@@ -72,3 +72,12 @@ class RemoteProtocolError(Exception):
         self.id_raw = id_raw
         self.shape: Shape = shape
         self.data = data
+
+    def recognize(self, id_raw: bytes | None, shape: Shape) -> None:
+        """Adds what was found out about the offending message."""
+        self.id_raw, self.shape = id_raw, shape
+
+    def blame(self, rpc_code: int, clause: str = "") -> None:
+        """Replaces the code, and the clause if one is given: only the caller knows what the text that was read is."""
+        self.rpc_code = rpc_code
+        self.clause = clause or self.clause

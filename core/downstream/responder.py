@@ -51,7 +51,7 @@ class Responder:
     def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         """Answers with an error of the proxy's own, and cancels the request at the server if it works on it."""
         session.router.withdraw(session, exchange, None, session.headers)
-        exchange.is_native = True  # the error needs no translation to the client's era
+        exchange.mark_native()  # the error needs no translation to the client's era
         self.answer(session, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
@@ -77,13 +77,13 @@ class Responder:
 
     def answer_plainly(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Gives an exchange that involves no task its one response; `message` needs no translation for the client."""
-        exchange.step(ExchangeInput.ANSWER)
-        del session.exchanges[exchange.key]
+        exchange.settle()
+        session.remove(exchange)
         self.touch(session)
         self.close(session, exchange.reply, message)
 
     def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
-        del session.exchanges[exchange.key]
+        session.remove(exchange)
         self.touch(session)
         keeper, replies = exchange.keeper, session.replies
         if keeper is not None and exchange.task is not None:
@@ -133,10 +133,10 @@ class Responder:
         reply = exchange.reply
         channel = reply.stream.channel
         assert channel is not None
-        exchange.step(ExchangeInput.ANSWER)
-        del session.exchanges[exchange.key]
+        exchange.settle()
+        session.remove(exchange)
         self.touch(session)
-        reply.remaining -= 1
+        reply.take(None)
         self._streams.settle(reply)
         beginning = envelope.begin_result(exchange.id_raw)
         rest_bytes = sum(map(len, pieces)) if size_bytes is None else size_bytes
@@ -151,15 +151,7 @@ class Responder:
     def close(self, session: Session, reply: Reply, message: bytes | None) -> None:
         """Ends one request of a reply, with a response or without one. The reply to a batch is sent with its last
         response."""
-        reply.remaining -= 1
-        assert reply.remaining >= 0
-        is_last = reply.remaining == 0
-        if reply.gathered is not None:
-            if message is not None:
-                reply.gathered.append(message)
-            if not is_last:
-                return
-            message = b"[" + b",".join(reply.gathered) + b"]" if reply.gathered else None
+        message, is_last = reply.take(message)
         ends = is_last and reply.ends_channel
         if ends:
             self._streams.settle(reply)
@@ -188,7 +180,7 @@ class Responder:
                 kept.
         """
         if about:
-            session.held = type(session.held)(held for held in session.held if held.about != about)
+            session.drop_held_about(about)
         if session.replies is not None:
             session.replies.deliver(session, method, message, related)
             return
@@ -260,7 +252,7 @@ class Responder:
         The stream where it was sent before may be gone for good. The client's response is accepted all the same: a
         question that is held may have been sent as well.
         """
-        self._unhold(session, number)
+        session.drop_held_question(number)
         stream = self._stream_for(session, session.questions[number].method, related)
         if stream is not None:
             self._put_question(session, number, stream, message)
@@ -269,14 +261,14 @@ class Responder:
 
     def _put_question(self, session: Session, number: int, stream: Stream, message: bytes) -> None:
         question, is_there = session.questions[number], self._context.is_open(stream.channel)
-        session.questions[number] = question._replace(stream=stream, is_shown=question.is_shown or is_there)
+        session.replace_question(question._replace(stream=stream, is_shown=question.is_shown or is_there))
         if is_there:
             self.expect_answer(session, number)
         else:
             self._expect_stream(session, number)
         self._streams.put(session, stream, message)
         # The event has its ordinal only now that it was put.
-        session.questions[number] = session.questions[number]._replace(ordinal=stream.last_ordinal)
+        session.replace_question(session.questions[number]._replace(ordinal=stream.last_ordinal))
 
     def expect_answer(self, session: Session, number: int) -> None:
         """Restarts the client's time to respond."""
@@ -303,7 +295,7 @@ class Responder:
                     session, question, INTERNAL_ERROR, "the question was lost: the client was away for too long"
                 )
             else:
-                session.questions[number] = question._replace(is_shown=True)
+                session.replace_question(question._replace(is_shown=True))
                 self.expect_answer(session, number)
 
     def take_question(self, session: Session, id_raw: bytes | None) -> PendingQuestion | None:
@@ -317,17 +309,12 @@ class Responder:
 
     def _drop_question(self, session: Session, number: int) -> PendingQuestion | None:
         """Removes a question that is settled, however it ended."""
-        question = session.questions.pop(number, None)
+        question = session.settle_question(number)
         self._context.timers.cancel(("ask", (session.sid, number)))
-        self._unhold(session, number)
+        session.drop_held_question(number)
         if question is not None and question.of_task is not None and question.of_task.keeper is not None:
             question.of_task.keeper.receive_settled_question(question.of_task, number)
         return question
-
-    def _unhold(self, session: Session, number: int) -> None:
-        """Removes a question from the messages that wait for a stream."""
-        if session.held:
-            session.held = [held for held in session.held if held.question != number]
 
     def forget_question(self, session: Session, number: int) -> None:
         """Drops a question. Neither the client nor the server is told."""
@@ -406,7 +393,7 @@ class Responder:
     def _hold(self, session: Session, held: Held) -> None:
         if held.method in CHANGE_NOTIFICATIONS and any(other.message == held.message for other in session.held):
             return
-        session.held.append(held)
+        session.hold(held)
         if held.question is not None:
             self._expect_stream(session, held.question)
         while self._holds_too_much(session):
@@ -425,14 +412,13 @@ class Responder:
         if victim.question is not None:
             self.give_up(session, victim.question)
         else:
-            session.held.remove(victim)
+            session.drop_held(victim)
 
     def release_held(self, session: Session) -> None:
-        waiting, session.held = session.held, []
-        for held in waiting:
+        for held in session.take_held():
             stream = self._stream_for(session, held.method, None)
             if stream is None:
-                session.held.append(held)
+                session.hold(held)
             elif held.question is not None:
                 self._put_question(session, held.question, stream, held.message)
             else:

@@ -161,7 +161,7 @@ class Sessions:
         """Starts an accepted request: answers it here, or sends it up."""
         duplicate = session.pipe is not None and any(e.id_key == exchange.id_key for e in session.exchanges.values())
         is_full = session.in_flight >= self._context.limits.exchanges_per_session_max
-        session.exchanges[exchange.key] = exchange  # also of a request that is refused: its response removes it
+        session.add(exchange)  # also of a request that is refused: its response removes it
         if exchange.method == "ping":
             self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
         elif exchange.method == "initialize":
@@ -179,7 +179,7 @@ class Sessions:
             )
         else:
             try:
-                exchange.token_raw = envelope.progress_token(exchange.params)
+                exchange.read_token()
             except RemoteProtocolError as error:
                 self._responder.fail(session, exchange, error.rpc_code, error.message)
                 return
@@ -243,8 +243,6 @@ class Sessions:
         session = self._new_session(opening, router, pipe=channel if is_pipe else None)
         session.receive_headers(opening.headers)
         session.receive_headers(headers)
-        session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
-        session.is_own = isinstance(opening, PipeOpening) and opening.is_own
         stream = session.streams[0] if is_pipe else Stream(channel)
         reply = Reply(stream, ends_channel=not is_pipe, can_stream=False)
         self._begin(session, reply, ExchangeKey(channel, ordinal), frame, headers)
@@ -283,6 +281,8 @@ class Sessions:
             base_url=opening.base_url,
             router=router,
             replies=replies,
+            sees_hidden=isinstance(opening, PipeOpening) and opening.sees_hidden,
+            is_own=isinstance(opening, PipeOpening) and opening.is_own,
         )
         self.sessions[session.id] = session
         self._by_sid[session.sid] = session
@@ -291,8 +291,7 @@ class Sessions:
     def _begin(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
         exchange = self._receive_frame(session, reply, key, frame, headers)
         assert exchange is not None
-        session.opener = exchange
-        session.exchanges[key] = exchange
+        session.begin(exchange)
         session.router.begin(session, frame.params or b"{}")
 
     def open_stateless(
@@ -306,32 +305,20 @@ class Sessions:
     ) -> Session:
         """Opens a session for requests of a client without sessions."""
         session = self._new_session(opening, router, pipe=None, sid=self._lasting_sid(affinity), replies=replies)
-        session.affinity, session.is_stateless = affinity, True
-        session.client = request
-        session.features = MODERN[LATEST_MODERN]
         session.receive_headers(opening.headers)
-        session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
-        session.is_own = isinstance(opening, PipeOpening) and opening.is_own
-        session.step(SessionInput.ACCEPT)
-        session.step(SessionInput.CONFIRM)
+        session.serve_stateless(affinity, request, MODERN[LATEST_MODERN])
         return session
 
     def accept_session(self, session: Session, result: bytes, revision: str | None) -> None:
         """Answers the client's `initialize` with the server's result, and its session id."""
-        opener = session.opener
-        assert opener is not None
-        session.opener = None
-        session.step(SessionInput.ACCEPT)
-        session.features = features_of(revision)
+        opener = session.end_opening(features_of(revision))
         if session.pipe is None:
-            opener.reply.session = session.id
+            opener.reply.name_session(session.id)
         self._responder.answer(session, opener, envelope.encode_result(opener.id_raw, result))
 
     def refuse_session(self, session: Session, error: bytes) -> None:
         """Answers the client's `initialize` with an error, and closes the session."""
-        opener = session.opener
-        assert opener is not None
-        session.opener = None
+        opener = session.end_opening(None)
         self._responder.answer(session, opener, envelope.encode_error_raw(opener.id_raw, error))
         self.close_session(session, "the handshake failed", cut_off_code=UPSTREAM_UNAVAILABLE)
 
@@ -361,16 +348,13 @@ class Sessions:
             else:
                 text = f"{why}: {exchange.method} did not run"
                 self._responder.fail(session, exchange, cut_off_code, text, {"outcome": "not_executed"})
-        session.step(SessionInput.CLOSE)
-        for number in session.questions:
-            self._context.timers.cancel(("ask", (session.sid, number)))
-        questions = list(session.questions.values())
-        session.questions.clear()
-        session.held.clear()
+        streams = [*session.streams, *session.resumable.values()]
+        questions = session.close()
+        for question in questions:
+            self._context.timers.cancel(("ask", (session.sid, question.number)))
         if session.pipe is None:  # a pipe stays open: its client may begin another session on it
-            for stream in [*session.streams, *session.resumable.values()]:
+            for stream in streams:
                 self._context.close(stream.channel, reason=why)
-        session.streams.clear()
         self._streams.forget_all(session)
         del self.sessions[session.id]
         del self._by_sid[session.sid]

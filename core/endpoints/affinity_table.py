@@ -23,7 +23,7 @@ class AffinityTable:
         """
         merged = merged_affinity(affinity)
         if merged not in self._sessions and (first := self._sessions.pop(affinity, None)) is not None:
-            first.affinity = merged
+            first.merge(merged)
             self._sessions[merged] = first
         return self._sessions.get(merged)
 

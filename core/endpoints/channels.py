@@ -31,6 +31,23 @@ class PostRole(ChannelRole):
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
 
+    def receive_body(self) -> bool:
+        """Handles the body. False if there was one before."""
+        had_body, self.has_body = self.has_body, True
+        return not had_body
+
+    def answer_on(self, stream: Stream) -> None:
+        """Takes the stream of the reply."""
+        self.stream = stream
+
+    def open_session(self, session: Session) -> None:
+        """Takes the session that it has opened."""
+        self.session = session
+
+    def receive_request(self, session: Session, exchange: Exchange, reply: Reply) -> None:
+        """Takes the call of a client without a session."""
+        self.request = session, exchange, reply
+
 
 class StreamRole(ChannelRole):
     """A GET of an event stream: the session's own, or a resumed one."""
@@ -60,6 +77,15 @@ class PipeRole(ChannelRole):
         self.last_ordinal = 0
         self.pipe_requests = PipeRequests()
         self.token = token
+
+    def count(self, messages: int = 1) -> int:
+        """Counts requests and notifications. Returns the number of the first of them."""
+        self.last_ordinal += messages
+        return self.last_ordinal - messages + 1
+
+    def open_session(self, session: Session) -> None:
+        """Takes the session that its client has opened."""
+        self.session = session
 
 
 class MessageRole(ChannelRole):

@@ -15,6 +15,7 @@ from ..base.errors import RemoteProtocolError
 from ..base.events import Cause, Connected, End, PostOpening
 from ..base.ids import ChannelId
 from ..bridge.content import TRACE
+from ..bridge.request_meta import RequestMeta
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
@@ -22,7 +23,7 @@ from ..jsonrpc.splice import compact_members
 from ..routing.fast_path_rules import METHODS
 from ..routing.router import Router
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, Reply
+from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.link import Link, StatelessParams, TranslatedParams
 from ..state.session import Session, SessionState
 from ..state.stream import Stream
@@ -90,7 +91,8 @@ class FastPath:
         if crossed is None:
             return False
         can_stream = opening.accepts_events
-        role.stream = stream = Stream(channel, may_resume=can_stream and features.event_ids)
+        stream = Stream(channel, may_resume=can_stream and features.event_ids)
+        role.answer_on(stream)
         reply = Reply(stream, ends_channel=True, can_stream=can_stream)
         self._streams.expect(session, reply)
         self._go_up(link, session, channel, reply, frame, opening, crossed)
@@ -110,9 +112,8 @@ class FastPath:
             return False
         reply = Reply(Stream(channel), ends_channel=True, can_stream=opening.accepts_events)
         self._responder.touch(session)
-        exchange = self._go_up(link, session, channel, reply, frame, opening, crossed)
-        exchange.request = known.request
-        role.request = session, exchange, reply
+        exchange = self._go_up(link, session, channel, reply, frame, opening, crossed, known.request)
+        role.receive_request(session, exchange, reply)
         return True
 
     def _look_at(
@@ -152,29 +153,26 @@ class FastPath:
         frame: Frame,
         opening: PostOpening,
         translated: TranslatedParams,
+        request: RequestMeta | None = None,
     ) -> Exchange:
         assert frame.id_raw is not None
         assert frame.method is not None
         id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
         session.receive_headers(opening.headers)
-        key = ExchangeKey(channel, 0)
-        exchange = session.exchanges[key] = Exchange(
-            key,
+        exchange = Exchange(
+            ExchangeKey(channel, 0),
             reply,
             sid=session.sid,
             id_raw=frame.id_raw,
             id_key=id_key,
             method=frame.method,
             params=frame.params,
-            token_raw=None,
             headers=opening.headers,
+            request=request,
         )
-        if link.is_plain:
-            exchange.is_plain = True
-        else:
-            exchange.is_plainly_translated = True
-        exchange.step(ExchangeInput.PREPARED)
+        session.add(exchange)
+        exchange.mark_plain(is_translated=not link.is_plain)
         self._writer.write(link, exchange, translated.params, translated.mirrored)
         return exchange
 
@@ -208,7 +206,7 @@ class FastPath:
         if result is None and pieces is None:
             return False
         context.release(channel)
-        link.posts.pop(channel, None)
+        link.close_post(channel)
         self._take_in(link, exchange, number)
         if pieces is not None:
             self._responder.pass_answer(session, exchange, pieces)
@@ -239,7 +237,7 @@ class FastPath:
         if result is None:
             return False
         if isinstance(role, UpstreamPostRole):
-            role.has_spoken = True
+            role.receive_message()
             self._writer.receive_settled(role)
         self._take_in(link, exchange, number)
         self._responder.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
@@ -247,11 +245,10 @@ class FastPath:
 
     def _take_in(self, link: Link, exchange: Exchange, number: int) -> None:
         """Marks the call as answered by its server."""
-        del link.pending[number]
+        link.settle(number)
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()
         self._health[link.plan.id].receive_proof()
-        exchange.step(ExchangeInput.REPLY)
 
 
 def _cross(

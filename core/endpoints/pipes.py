@@ -177,11 +177,8 @@ class Pipes(ChannelHandler):
             text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
             self._context.send(channel, envelope.encode_error(None, INVALID_REQUEST, text))
             return
-        reply = Reply(session.streams[0], ends_channel=False, can_stream=True)
-        if is_batch:
-            reply.gathered = []
-        self._sessions.receive_frames(session, reply, frames, channel, role.last_ordinal + 1, headers)
-        role.last_ordinal += len(frames)
+        reply = Reply(session.streams[0], ends_channel=False, can_stream=True, is_batch=is_batch)
+        self._sessions.receive_frames(session, reply, frames, channel, role.count(len(frames)), headers)
 
     def _receive_stateless(self, role: PipeRole, channel: ChannelId, frame: Frame, headers: Headers) -> bool:
         """Handles a message of a client without a session. False if the message belongs to a session.
@@ -205,9 +202,8 @@ class Pipes(ChannelHandler):
                 return True
             self._context.send(channel, envelope.encode_error(frame.id_raw, error.rpc_code, error.message))
             return True
-        role.last_ordinal += 1
         reply = Reply(Stream(channel), ends_channel=False, can_stream=True)
-        key = ExchangeKey(channel, role.last_ordinal)
+        key = ExchangeKey(channel, role.count())
         if role.token is not None:
             self._expect_greeting(channel)
         try:
@@ -239,7 +235,7 @@ class Pipes(ChannelHandler):
             self._router.reply(session, question, Frame(error=message), headers)
 
     def _open_session(self, role: PipeRole, channel: ChannelId, frame: Frame, headers: Headers) -> None:
-        role.last_ordinal += 1
+        ordinal = role.count()
         if not frame.is_request:
             return
         assert frame.id_raw is not None
@@ -253,8 +249,10 @@ class Pipes(ChannelHandler):
         else:
             if role.token is not None:
                 self._expect_greeting(channel)
-            role.session = self._sessions.open_session(
-                role.opening, channel, role.last_ordinal, frame, is_pipe=True, headers=headers, router=self._router
+            role.open_session(
+                self._sessions.open_session(
+                    role.opening, channel, ordinal, frame, is_pipe=True, headers=headers, router=self._router
+                )
             )
 
     def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:

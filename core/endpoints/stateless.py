@@ -210,15 +210,14 @@ class Stateless:
         fingerprint(request.capabilities)  # for its exception: capabilities with a member twice are refused
         if exchange.suspended_call is not None:
             exchange.suspended_call.check_round(claims.round)
-        before = exchange.reply, exchange.id_raw, exchange.id_key
-        exchange.reply, exchange.id_raw, exchange.id_key = reply, frame.id_raw, id_key
-        reply.remaining += 1
+        before = exchange.continue_in(reply, frame.id_raw, id_key)
+        reply.expect()
         try:
             outcome = self._suspended_calls.resume(
                 session, exchange, claims.round, responses, request, token_raw, headers or session.headers
             )
         except RemoteProtocolError:
-            exchange.reply, exchange.id_raw, exchange.id_key = before
+            exchange.continue_in(*before)
             raise
         self._responder.touch(session)
         if outcome is not None:
@@ -270,17 +269,17 @@ class Stateless:
             params=params,
             token_raw=token_raw,
             headers=headers,
+            request=request,
+            mirrored=mirrored,
+            known=answers(claims, responses) if claims is not None and claims.kind is ClaimsKind.PARK else None,
         )
-        exchange.request, exchange.mirrored = request, mirrored
-        if claims is not None and claims.kind is ClaimsKind.PARK:
-            exchange.known = answers(claims, responses)
-        session.exchanges[key] = exchange
+        session.add(exchange)
         session.receive_headers(headers)
         self._responder.touch(session)
         try:
             self._send_on(session, exchange, claims, responses)
         except RemoteProtocolError:  # refused: the exchange must leave no trace
-            session.exchanges.pop(key, None)
+            session.remove(exchange)
             self._replies.receive_settled(session)
             raise
         if isinstance(opening, PostOpening) and claims is None:

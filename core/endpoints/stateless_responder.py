@@ -75,7 +75,7 @@ class StatelessResponder:
     def _refused(self, exchange: Exchange, error: bytes) -> bytes:
         reply = exchange.reply
         if reply.ends_channel and reply.status == 200:
-            reply.status = errors.http_status(error)
+            reply.refuse(errors.http_status(error))
         return envelope.encode_error_raw(exchange.id_raw, error)
 
     def answer_request(self, session: Session, exchange: Exchange, outcome: bytes) -> None:

@@ -88,9 +88,8 @@ class StreamableHttp(ChannelHandler):
         session.rest()
 
     def _listen(self, session: Session, stream: Stream) -> None:
-        session.streams.append(stream)
-        if len(session.streams) > self._context.limits.streams_per_session_max:
-            oldest = session.streams.pop(0)
+        oldest = session.open_stream(stream, self._context.limits.streams_per_session_max)
+        if oldest is not None:
             self._context.close(oldest.channel, reason="this session has opened many event streams since")
 
     def _resume(self, channel: ChannelId, session: Session, last_event_id: str) -> None:
@@ -114,8 +113,7 @@ class StreamableHttp(ChannelHandler):
         )
         self._responder.receive_resumed(session, stream, ordinal)
         if stream.is_listening:
-            if stream in session.streams:
-                session.streams.remove(stream)
+            session.close_stream(stream)
             self._listen(session, stream)
             self._responder.release_held(session)
 
@@ -152,8 +150,7 @@ class StreamableHttp(ChannelHandler):
             return  # the stream was resumed on another connection
         self._streams.detach(stream, channel)
         self._streams.receive_left(session, stream)
-        if stream in session.streams:
-            session.streams.remove(stream)
+        session.close_stream(stream)
         if session.state is not SessionState.CLOSED:
             self._responder.touch(session)
 
@@ -165,9 +162,8 @@ class StreamableHttp(ChannelHandler):
         Raises:
             LocalProtocolError: the POST has a body already.
         """
-        if role.has_body:
+        if not role.receive_body():
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
-        role.has_body = True
         if body[:1] != b"{" and envelope.is_batch(body):
             self._receive_batch(role, channel, body)
             return
@@ -201,13 +197,16 @@ class StreamableHttp(ChannelHandler):
         if not is_request:
             self._context.close(channel, status=202)
 
-    def _begin_reply(self, role: PostRole, channel: ChannelId, session: Session, *, has_request: bool) -> Reply:
+    def _begin_reply(
+        self, role: PostRole, channel: ChannelId, session: Session, *, has_request: bool, is_batch: bool = False
+    ) -> Reply:
         opening = role.opening
         if not has_request:  # a request keeps the session in use until it is answered
             self._responder.touch(session)
         session.receive_headers(opening.headers)
-        role.stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
-        reply = Reply(role.stream, ends_channel=True, can_stream=opening.accepts_events)
+        stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
+        role.answer_on(stream)
+        reply = Reply(stream, ends_channel=True, can_stream=opening.accepts_events, is_batch=is_batch)
         if has_request:
             self._streams.expect(session, reply)
         return reply
@@ -243,8 +242,7 @@ class StreamableHttp(ChannelHandler):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
         has_request = any(frame.is_request for frame in frames)
-        reply = self._begin_reply(role, channel, session, has_request=has_request)
-        reply.gathered = []
+        reply = self._begin_reply(role, channel, session, has_request=has_request, is_batch=True)
         self._sessions.receive_frames(session, reply, frames, channel, 0, opening.headers)
         if not has_request:
             self._context.close(channel, status=202)
@@ -314,7 +312,7 @@ class StreamableHttp(ChannelHandler):
             opening, ExchangeKey(channel, 0), frame, reply, opening.headers, mirrored=mirrored
         )
         if found is not None:
-            role.request = *found, reply
+            role.receive_request(*found, reply)
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
@@ -327,8 +325,10 @@ class StreamableHttp(ChannelHandler):
         elif (fault := self._sessions.no_room()) is not None:
             self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
         else:
-            role.session = self._sessions.open_session(
-                opening, channel, 0, frame, is_pipe=False, headers=opening.headers, router=self._router
+            role.open_session(
+                self._sessions.open_session(
+                    opening, channel, 0, frame, is_pipe=False, headers=opening.headers, router=self._router
+                )
             )
 
     # --- Refusals -----------------------------------------------------------------------------------------------

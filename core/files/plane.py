@@ -20,7 +20,6 @@ from ..state.interceptor import Interceptor
 from ..state.link import Link, OwnRequest
 from ..state.listen_filter import ListenFilter
 from ..state.session import Session
-from ..state.tool_hints import Hints
 from .calls import offers
 from .calls.calls import Calls
 from .calls.linked_resources import PURPOSE as LINKED
@@ -155,11 +154,8 @@ class FilePlane(Interceptor):
         Raises:
             RemoteProtocolError: the page cannot be read.
         """
-        known: dict[str, Hints] = {} if is_first or link.hints is None else link.hints
-        found = read_hints(result)
-        if len(known) + len(found) <= self._context.limits.tools_known_max:
-            known = known | found
-        link.hints = known
+        tools_max = self._context.limits.tools_known_max
+        link.tools.learn_hints(read_hints(result), is_first=is_first, tools_max=tools_max)
 
     def _receive_read(self, link: Link, exchange: Exchange) -> bool:
         uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""

@@ -65,7 +65,7 @@ class DeferredQuestions:
         if missing(exchange.request.capabilities, "roots/list", None) is not None:
             return False
         entries = {f"r{number}": entry for number, entry in waiting.items()}
-        exchange.is_native = True
+        exchange.mark_native()
         state = self._call_state.state(session, exchange, ClaimsKind.DEFER)
         answer = asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
         self._responder.answer(session, exchange, answer)
@@ -122,7 +122,9 @@ class DeferredQuestions:
         else removes it from there while the session lasts."""
         del self._waiting[session.sid][number]
         self._context.timers.cancel(("defer", (session.sid, number)))
-        return session.questions.pop(number)
+        question = session.settle_question(number)
+        assert question is not None
+        return question
 
     def close_session(self, session: Session) -> None:
         for number in self._waiting.pop(session.sid, {}):

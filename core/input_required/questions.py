@@ -108,7 +108,7 @@ class Questions(Feature, Interceptor):
         if not link.session_of(exchange).is_stateless or exchange.task is not None:
             self._rounds.receive_questions(link, exchange, result)
             return True
-        exchange.is_native = True
+        exchange.mark_native()
         exchange.step(ExchangeInput.REPLY)
         link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
         return True
@@ -124,7 +124,7 @@ class Questions(Feature, Interceptor):
         instead = errors.to_missing_capability(lacking, error=error, result=result)
         if instead is None:
             return False
-        exchange.is_native = True
+        exchange.mark_native()
         exchange.step(ExchangeInput.REPLY)
         link.router.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, instead))
         return True

@@ -84,7 +84,7 @@ def digests(entries: Mapping[str, bytes]) -> dict[str, str]:
     """Returns the digests of a round's questions by their keys, for its token; empty above `QUESTIONS_MAX`."""
     if len(entries) > QUESTIONS_MAX:
         return {}
-    return {key: digest_of_value(entry)[:16] for key, entry in entries.items()}
+    return {key: digest_of_question(entry) for key, entry in entries.items()}
 
 
 def answers(claims: Claims, responses: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -92,9 +92,9 @@ def answers(claims: Claims, responses: Mapping[str, bytes]) -> dict[str, bytes]:
     return {digest: responses[key] for key, digest in claims.questions.items() if key in responses}
 
 
-def take_answer(known: dict[str, bytes], entry: bytes) -> bytes | None:
-    """Removes and returns the known answer to a question that is asked again; None if there is none."""
-    return known.pop(digest_of_value(entry)[:16], None) if known else None
+def digest_of_question(entry: bytes) -> str:
+    """Returns the digest by which a question that is asked again is known."""
+    return digest_of_value(entry)[:16]
 
 
 def _is_marked(tool: bytes) -> bool:

@@ -21,7 +21,7 @@ from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, ExchangeState
+from ..state.exchange import Exchange, ExchangeKey, ExchangeState
 from ..state.input_round import InputRound
 from ..state.link import Link
 from ..state.session import PendingQuestion, Session
@@ -43,22 +43,19 @@ class Rounds:
         """Handles an `InputRequiredResult`: asks the client its questions. One without questions is a request to retry,
         which happens after a pause."""
         session = link.session_of(exchange)
-        exchange.step(ExchangeInput.ASKED)
-        round = exchange.round = exchange.round or InputRound(exchange.params)
+        round = exchange.begin_round()
         self._send_complete(session, exchange, round)
         try:
-            asked, round.state_raw = input_requests.read_questions(result)
+            asked, state_raw = input_requests.read_questions(result)
             self._check(session, link, exchange, asked)
         except RemoteProtocolError as error:
             self._fail(link, exchange, INTERNAL_ERROR, f"the server asked what cannot be asked: {error.message}")
             return
-        round.answers = {}
+        round.receive_questions(state_raw)
         if not asked:
             self._pause(session, exchange, round)
             return
-        round.pauses = 0
-        round.count += 1
-        if round.count > self._context.limits.rounds_max:
+        if round.count_round() > self._context.limits.rounds_max:
             text = f"the server asked {self._context.limits.rounds_max} times and was not content: given up"
             self._fail(link, exchange, TOO_MANY_ROUNDS, text, is_tools=True)
             return
@@ -88,7 +85,7 @@ class Rounds:
 
     def _ask(self, link: Link, session: Session, exchange: Exchange, round: InputRound, question: Question) -> None:
         if question.method == "roots/list" and link.plan.owns_roots:
-            round.answers[question.key] = roots_of(self._context, session)
+            round.answer(question, roots_of(self._context, session))
             return
         elicitation_id = self._context.mint()
         params = question.params
@@ -101,9 +98,8 @@ class Rounds:
                 capabilities=session.client.capabilities,
             )
         number = session.last_question + 1
-        round.open[number] = question
-        if params is not None and b'"elicitationId"' in params:
-            round.visits[number] = elicitation_id
+        is_visit = params is not None and b'"elicitationId"' in params
+        round.ask(number, question, visit=elicitation_id if is_visit else None)
         pending = PendingQuestion(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange)
         self._responder.ask(session, pending, params, exchange)
 
@@ -111,8 +107,7 @@ class Rounds:
         """Schedules a retry of a request whose round had no questions. The pause doubles with each such round in a row,
         up to `Limits.round_pause_max_s`."""
         limits = self._context.limits
-        pause_s = min(limits.round_pause_s * 2.0 ** min(round.pauses, 16), limits.round_pause_max_s)
-        round.pauses += 1
+        pause_s = min(limits.round_pause_s * 2.0 ** min(round.begin_pause(), 16), limits.round_pause_max_s)
         self._context.timers.set(
             ("round", (session.sid, exchange.key)), self._context.now + pause_s, "request to be repeated"
         )
@@ -129,7 +124,7 @@ class Rounds:
         """Handles the client's response to a question. An error in it may also be our own: the client could not be
         asked."""
         round, session = exchange.round, link.session_of(exchange)
-        question = None if round is None else round.open.pop(number, None)
+        question = None if round is None else round.take(number)
         if round is None or question is None or exchange.state is not ExchangeState.ASKING:
             return
         if answer.result is None:
@@ -143,9 +138,9 @@ class Rounds:
         except RemoteProtocolError as error:
             self._receive_refusal(link, exchange, round, question, _error(error.rpc_code, error.message))
             return
-        if number in round.visits and envelope.text_of(envelope.member_of(result, "action")) != "accept":
-            del round.visits[number]
-        round.answers[question.key] = result
+        if envelope.text_of(envelope.member_of(result, "action")) != "accept":
+            round.decline_visit(number)
+        round.answer(question, result)
         self._resend_if_answered(link, exchange)
 
     def _receive_refusal(
@@ -154,7 +149,7 @@ class Rounds:
         """Handles an error in place of an answer, for which `inputResponses` has no form: an elicitation counts as
         cancelled, any other question ends the call."""
         if question.method == "elicitation/create":
-            round.answers[question.key] = CANCELLED_FORM
+            round.answer(question, CANCELLED_FORM)
             self._resend_if_answered(link, exchange)
             return
         reason = envelope.text_of(envelope.member_of(envelope.usable_error(error), "message")) or "no reason was given"
@@ -169,14 +164,14 @@ class Rounds:
         round = exchange.round
         if round is None or round.open or exchange.state is not ExchangeState.ASKING:
             return
-        exchange.params = input_requests.retried(round.base, round.answers, round.state_raw)
+        exchange.replace_params(round.retried())
         link.router.resend(link, exchange)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, session: Session, exchange: Exchange) -> None:
         """Ends the round of a request that is over, however it ended: withdraws its open questions."""
-        round, exchange.round = exchange.round, None
+        round = exchange.end_rounds()
         if round is None:
             return
         self._context.timers.cancel(("round", (session.sid, exchange.key)))
@@ -192,8 +187,7 @@ class Rounds:
 
         Source: 2025-11-25 client/elicitation, "Completion Notifications for URL Mode Elicitation".
         """
-        visits, round.visits = round.visits, {}
-        for elicitation_id in visits.values():
+        for elicitation_id in round.take_visits().values():
             params = msgspec.json.encode({"elicitationId": elicitation_id})
             method = "notifications/elicitation/complete"
             self._responder.deliver(session, method, envelope.encode_notification(method, params), exchange)

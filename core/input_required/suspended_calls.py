@@ -31,12 +31,12 @@ from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeState, Reply
+from ..state.exchange import Exchange, ExchangeState
 from ..state.session import PendingQuestion, Session
 from ..state.suspended_call import SuspendedCall, SuspendedCallState, SuspendedQuestion, invalid_state
 from .call_state import CallState, asking
 from .deferred_questions import DeferredQuestions
-from .replay import digests, take_answer
+from .replay import digest_of_question, digests
 
 
 class SuspendedCalls:
@@ -80,12 +80,12 @@ class SuspendedCalls:
         lacking = None if exchange.request is None else missing(exchange.request.capabilities, question.method, params)
         if lacking is not None:
             if related is not None or len(self._open_calls(session)) == 1:
-                exchange.lacking = lacking
+                exchange.lack(lacking)
             session.router.reply(session, question, input_requests.refusal_of(question.method), session.headers)
             return
         abilities = None if exchange.request is None else exchange.request.capabilities
         entry = input_requests.embed(question.method, params, capabilities=abilities)
-        known = take_answer(exchange.known, entry)
+        known = exchange.take_known(digest_of_question(entry))
         if known is not None:
             session.router.reply(session, question, Frame(result=known), session.headers)
             return
@@ -133,13 +133,13 @@ class SuspendedCalls:
         if own >= limits.suspended_calls_per_session_max or len(self._by_id) >= limits.suspended_calls_max:
             self._context.note("warning", f"{len(self._by_id)} calls are parked, the most allowed", session.server)
             return None
-        suspended_call = exchange.suspended_call = SuspendedCall(self._context.mint())
+        suspended_call = exchange.suspend(SuspendedCall(self._context.mint()))
         self._by_id[suspended_call.id] = session, exchange
         return suspended_call
 
     def withdraw(self, session: Session, number: int) -> None:
         """Drops a question that the server withdrew, or whose server is gone."""
-        question = session.questions.pop(number, None)
+        question = session.settle_question(number)
         if question is None or question.exchange is None or question.exchange.suspended_call is None:
             return
         suspended_call = question.exchange.suspended_call
@@ -176,7 +176,7 @@ class SuspendedCalls:
             self._tick_later(suspended_call)
         message = asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
         self._responder.close(session, exchange.reply, message)
-        exchange.reply = Reply.detached()
+        exchange.detach()
 
     # --- From the client --------------------------------------------------------------------------------------------
 
@@ -224,14 +224,15 @@ class SuspendedCalls:
                 input_requests.check_response(wanted.method, response)
         outcome = suspended_call.outcome
         answered = suspended_call.claim(round, responses)
-        exchange.request, exchange.token_raw = request, token_raw
+        exchange.describe_client(request, token_raw)
         if suspended_call.state is SuspendedCallState.GONE:
             self._forget(suspended_call)
             self._tell_missed(session, exchange, suspended_call)
             return outcome or b""
         self._context.timers.cancel(("park", suspended_call.id))
         for wanted, response in answered:
-            session.router.reply(session, session.questions.pop(wanted.number), Frame(result=response), headers)
+            question = _settled(session, wanted.number)
+            session.router.reply(session, question, Frame(result=response), headers)
         return None
 
     def go_on(self, session: Session, exchange: Exchange) -> None:
@@ -242,8 +243,8 @@ class SuspendedCalls:
         self._tell_missed(session, exchange, suspended_call)
         for key, wanted in list(suspended_call.open.items()):
             if exchange.request is not None and self._is_unable(exchange.request, wanted):
-                del suspended_call.open[key]
-                question = session.questions.pop(wanted.number)
+                suspended_call.refuse(key)
+                question = _settled(session, wanted.number)
                 session.router.reply(session, question, input_requests.refusal_of(question.method), session.headers)
         if suspended_call.state is SuspendedCallState.COLLECT:
             if suspended_call.open:
@@ -255,11 +256,10 @@ class SuspendedCalls:
     def _tell_missed(self, session: Session, exchange: Exchange, suspended_call: SuspendedCall) -> None:
         """Sends the notifications that came while the client was away. The new request may want fewer log messages than
         the one before, or no progress."""
-        missed, suspended_call.missed = suspended_call.missed, []
+        missed, progress = suspended_call.take_missed()
         for message in missed:
             if wants(exchange, message):
                 self._responder.tell(session, exchange, message)
-        progress, suspended_call.progress = suspended_call.progress, None
         if progress is not None and exchange.token_raw is not None:
             params = set_member(progress, "progressToken", exchange.token_raw)
             self._responder.tell(session, exchange, envelope.encode_notification("notifications/progress", params))
@@ -279,7 +279,7 @@ class SuspendedCalls:
         if suspended_call is None or suspended_call.is_over:
             return False
         for number, question in [(n, a) for n, a in session.questions.items() if a.exchange is exchange]:
-            del session.questions[number]
+            session.settle_question(number)
             # The server responded to the call without waiting for these answers.
             session.router.reply(session, question, input_requests.fallback(question.method), session.headers)
         self._context.timers.cancel(("collect", suspended_call.id))
@@ -289,7 +289,7 @@ class SuspendedCalls:
         if not suspended_call.has_request and held_bytes + len(message) > self._context.limits.held_answers_max_bytes:
             text = "the answer came while its client was away, and was too large to be kept: the call has run"
             message = envelope.encode_error(exchange.id_raw, OVERLOADED, text, {"outcome": "executed"})
-            exchange.is_native = True
+            exchange.mark_native()
         if suspended_call.settle(message):
             return True
         self._forget(suspended_call)
@@ -303,10 +303,10 @@ class SuspendedCalls:
         assert suspended_call is not None
         if suspended_call.state is not SuspendedCallState.WAITING:
             return
-        suspended_call.ticks += 1
+        ticks = suspended_call.count_tick()
         for question in session.questions.values():
             if question.exchange is exchange and question.token_raw is not None:
-                session.router.tick(session, question, suspended_call.ticks)
+                session.router.tick(session, question, ticks)
         self._tick_later(suspended_call)
 
     def _tick_later(self, suspended_call: SuspendedCall) -> None:
@@ -321,9 +321,9 @@ class SuspendedCalls:
         assert suspended_call is not None
         assert not suspended_call.has_request
         if method == "notifications/progress":
-            suspended_call.progress = envelope.decode(message).params
+            suspended_call.miss_progress(envelope.decode(message).params)
         elif self._has_room(suspended_call, message):
-            suspended_call.missed.append(message)
+            suspended_call.miss(message)
 
     def _has_room(self, suspended_call: SuspendedCall, message: bytes) -> bool:
         limits = self._context.limits
@@ -359,14 +359,14 @@ class SuspendedCalls:
         if suspended_call is None:
             return
         for number, question in [(n, a) for n, a in session.questions.items() if a.exchange is exchange]:
-            del session.questions[number]
+            session.settle_question(number)
             session.router.reply(session, question, input_requests.fallback(question.method), session.headers)
         suspended_call.end()
         self._forget(suspended_call)
 
     def release(self, exchange: Exchange) -> None:
         """Ends the suspension of a call that goes on as a task: from now on its questions are those of the task."""
-        suspended_call, exchange.suspended_call = exchange.suspended_call, None
+        suspended_call = exchange.end_suspension()
         if suspended_call is not None:
             suspended_call.end()
             self._forget(suspended_call)
@@ -386,6 +386,12 @@ class SuspendedCalls:
         self._by_id.pop(suspended_call.id, None)
         for purpose in ("collect", "park", "tick"):
             self._context.timers.cancel((purpose, suspended_call.id))
+
+
+def _settled(session: Session, number: int) -> PendingQuestion:
+    question = session.settle_question(number)
+    assert question is not None
+    return question
 
 
 def wants(exchange: Exchange, message: bytes) -> bool:

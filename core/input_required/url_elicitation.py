@@ -70,7 +70,7 @@ class UrlElicitation:
             self._wait(session, exchange)
             return True
         exchange.step(ExchangeInput.REPLY)
-        exchange.is_native = True
+        exchange.mark_native()
         lacking = missing(request.capabilities, "elicitation/create", pages[0])
         if lacking is not None:
             data = {"requiredCapabilities": msgspec.Raw(lacking)}
@@ -96,15 +96,15 @@ class UrlElicitation:
                 message = envelope.encode_error(exchange.id_raw, INPUT_REFUSED, text)
             self._responder.answer(session, exchange, message)
             return
-        exchange.visited = frozenset(visit for visit in claims.questions.values() if visit)
+        exchange.receive_visits(frozenset(visit for visit in claims.questions.values() if visit))
         session.router.request(session, exchange)
 
     def _wait(self, session: Session, exchange: Exchange) -> None:
         """Waits until the user has visited the pages, all of which the client accepted before. A call waits once only:
         if the server refuses it again, the client is asked again."""
-        exchange.step(ExchangeInput.REQUEUE)
+        exchange.requeue()
         open_visits = set(exchange.visited.difference(self._done.get(session.sid, ())))
-        exchange.visited = frozenset()
+        exchange.receive_visits(frozenset())
         self._waiting[session.sid, exchange.key] = session, exchange, open_visits
         if not open_visits:
             self.handle_visit(session, exchange.key)

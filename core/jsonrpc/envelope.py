@@ -182,9 +182,9 @@ def _recognized(error: RemoteProtocolError, readable: bytes) -> RemoteProtocolEr
     try:
         frame = decode(readable)
     except RemoteProtocolError as other:
-        error.id_raw, error.shape = other.id_raw, other.shape
+        error.recognize(other.id_raw, other.shape)
     else:
-        error.id_raw, error.shape = frame.id_raw, "reply" if frame.method is None else "call"
+        error.recognize(frame.id_raw, "reply" if frame.method is None else "call")
     return error
 
 

@@ -54,8 +54,7 @@ class Dispatcher:
     def receive_message(self, role: UpRole, channel: ChannelId, message: bytes) -> None:
         """Handles one message, or a batch."""
         link = role.link
-        if not isinstance(role, DuplexRole):
-            role.has_spoken = True
+        role.receive_message()
         if link.upstream.is_over:
             return
         if not envelope.is_batch(message):
@@ -93,7 +92,7 @@ class Dispatcher:
         text = f"the server's answer could not be read: {error.message}"
         number = None if id_raw is None else envelope.number_of(id_raw)
         if number is None and isinstance(role, UpstreamPostRole):
-            role.problem = text  # the request may still get a readable response, until its reply ends
+            role.receive_problem(text)  # the request may still get a readable response, until its reply ends
             number = role.number if shape == "reply" else None
         if number is not None and number in link.pending:
             answer = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
@@ -102,18 +101,18 @@ class Dispatcher:
     def _note_noise(self, link: Link, message: bytes, error: RemoteProtocolError) -> None:
         """Notes an unreadable message, ever more rarely. Text that looks like a message may hold payloads, so it is not
         shown."""
-        link.noise += 1
+        count = link.count_noise()
         is_text = not message.lstrip().startswith((b"{", b"["))
         beginning = repr(message[:40].decode(errors="replace"))
-        if is_text and not link.first_noise and link.upstream.state is UpstreamSessionState.INITIALIZING:
-            link.first_noise = beginning
-        if link.noise > NOISE_NOTED and link.noise & (link.noise - 1):
+        if is_text and link.upstream.state is UpstreamSessionState.INITIALIZING:
+            link.handshake.receive_noise(beginning)
+        if count > NOISE_NOTED and count & (count - 1):
             return
         text = f"server sent what is no message: {error.message}"
         if is_text:
             text += f"; it begins {beginning}"
-        if link.noise > NOISE_NOTED:
-            text += f" ({link.noise} times by now)"
+        if count > NOISE_NOTED:
+            text += f" ({count} times by now)"
         self._context.note("warning", text, link.plan.id)
 
     def _receive_frame(self, link: Link, role: UpRole, frame: Frame) -> None:
@@ -154,7 +153,7 @@ class Dispatcher:
             self._context.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
 
     def _receive_reply(self, link: Link, role: UpRole, frame: Frame, number: int) -> None:
-        entry = link.pending.pop(number, None)
+        entry = link.settle(number)
         self._resumption.forget(link, number)
         if isinstance(role, UpstreamPostRole) and role.number == number:
             self._writer.receive_settled(role)

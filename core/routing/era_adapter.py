@@ -74,7 +74,7 @@ class EraAdapter(Interceptor):
     def _receive_stateless(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if exchange.method == "server/discover":
             assert session.greeting is not None
-            exchange.is_native = True
+            exchange.mark_native()
             self._finish(link, exchange, session.greeting)
             return True
         if exchange.method == "subscriptions/listen":
@@ -116,7 +116,7 @@ class EraAdapter(Interceptor):
         elif level not in LEVELS:
             self._refuse(link, exchange, INVALID_PARAMS, f"got no known log level, expected one of {', '.join(LEVELS)}")
         else:
-            session.level = level
+            session.set_level(level)
             if not link.is_shared:
                 link.upstream.remember(exchange.method, exchange.params)
             self._finish(link, exchange, b"{}")
@@ -130,11 +130,11 @@ class EraAdapter(Interceptor):
         if value is None:
             return
         if exchange.method == "logging/setLevel":
-            session.level = value if value in LEVELS else session.level
+            session.set_level(value if value in LEVELS else session.level)
         elif exchange.method == "resources/unsubscribe":
-            session.subscriptions.pop(value, None)
+            session.unsubscribe(value)
         elif len(session.subscriptions) < self._context.limits.subscriptions_per_session_max:
-            session.subscriptions[value] = None
+            session.subscribe(value)
 
     def _must_read_tools(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if not self._tool_discovery.wants(link, session, exchange):
@@ -151,12 +151,11 @@ class EraAdapter(Interceptor):
             return False
         if session.level is not None and LEVELS.index(session.level) <= LEVELS.index(wanted):
             return False
-        if link.levelling is not None:
-            link.levelling[1].append(exchange)
+        if link.wait_for_level(exchange):
             return True
         if link.shared_process is not None:
             wanted = link.shared_process.want_level(session, wanted)
-        link.levelling = (wanted, [exchange])
+        link.set_level(wanted, exchange)
         self._writer.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
         self._context.timers.set(("level", link.id), self._context.now + self._context.limits.lookup_s, "log level")
         return True
@@ -166,12 +165,11 @@ class EraAdapter(Interceptor):
 
     def _receive_levelled(self, link: Link, *, is_done: bool) -> None:
         """Handles the outcome of `logging/setLevel`, and sends the requests that waited for it."""
-        assert link.levelling is not None
         self._context.timers.cancel(("level", link.id))
-        (level, waiting), link.levelling = link.levelling, None
+        level, waiting = link.take_level()
         for session in link.sessions.values():
             if session.is_stateless:
-                session.level = level if is_done else LEVELS[0]  # the lowest, so that it is not tried again
+                session.set_level(level if is_done else LEVELS[0])  # the lowest, so that it is not tried again
         if is_done:
             link.upstream.remember("logging/setLevel", msgspec.json.encode({"level": level}))
         for exchange in waiting:
@@ -221,7 +219,7 @@ class EraAdapter(Interceptor):
         if not link.is_stateless or link.is_pipe:
             return ()
         tool = envelope.text_of(envelope.member_of(params, "name")) if exchange.method == "tools/call" else None
-        mirrors = (link.mirrors or {}).get(tool or "", ())
+        mirrors = (link.tools.mirrors or {}).get(tool or "", ())
         own = headers_for(exchange.method, params, mirrors)
         names = {name.lower() for name, _ in own}
         # 2026-07-28 basic/transports/streamable-http: intermediaries forward headers that they do not know.
@@ -243,7 +241,7 @@ class EraAdapter(Interceptor):
             self._refuse(link, exchange, INTERNAL_ERROR, text, {"dev.isthmus/originalCode": code})
             return True
         if session.is_stateless:
-            exchange.is_native = True
+            exchange.mark_native()
             return False
         result = errors.to_tool_result(exchange.method, error)
         if result is None:
@@ -258,12 +256,12 @@ class EraAdapter(Interceptor):
         if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
             # Its tools may have changed since they were listed.
             self._tool_discovery.forget(link)
-            exchange.mirrored = ()
-            exchange.step(ExchangeInput.REQUEUE)
+            exchange.drop_mirrored()
+            exchange.requeue()
             link.router.resend(link, exchange)
             return True
         if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
-            exchange.step(ExchangeInput.REQUEUE)
+            exchange.requeue()
             link.router.renegotiate(link, exchange)
             return True
         return False
@@ -290,11 +288,11 @@ class EraAdapter(Interceptor):
         if exchange.method == "tools/list":
             result = self._learn_listed(link, session, exchange, result)
         if session.is_stateless:
-            exchange.is_native = link.is_stateless
+            exchange.mark_native(link.is_stateless)
             return result
         is_wrapped = False
-        if link.wrapped and exchange.method == "tools/call":
-            is_wrapped = envelope.text_of(envelope.member_of(exchange.params, "name")) in link.wrapped
+        if link.tools.wrapped and exchange.method == "tools/call":
+            is_wrapped = envelope.text_of(envelope.member_of(exchange.params, "name")) in link.tools.wrapped
         server = features_of(link.upstream.revision)
         shown = results.to_legacy(
             exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped
@@ -310,9 +308,8 @@ class EraAdapter(Interceptor):
         elif session.is_stateless:
             self._tool_discovery.advertise(link, session, result, is_first=is_first)
         if link.is_stateless:
-            wrapped = results.wrapped_tools(result)
-            has_room = len(link.wrapped) + len(wrapped) <= self._context.limits.tools_known_max
-            link.wrapped = link.wrapped | wrapped if has_room and not is_first else wrapped
+            tools_max = self._context.limits.tools_known_max
+            link.tools.learn_wrapped(results.wrapped_tools(result), is_first=is_first, tools_max=tools_max)
         return result
 
     # --- Ends -------------------------------------------------------------------------------------------------------
@@ -331,15 +328,16 @@ class EraAdapter(Interceptor):
 
     def _let_go(self, link: Link) -> list[Exchange]:
         """Handles the loss of a server. Returns the requests that waited here and were not sent."""
-        waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
-        for exchange in link.subscribing:
+        subscribing = link.subscriptions.take_waiting()
+        _, levelling = link.take_level()
+        waiting = [*link.tools.take_waiting(), *levelling, *subscribing]
+        for exchange in subscribing:
             if not exchange.is_over:
                 self._writer.expect_none(exchange)
-                exchange.step(ExchangeInput.REQUEUE)
-        link.learning, link.levelling, link.subscribing = [], None, []
+                exchange.requeue()
         for session in link.sessions.values():
             if session.is_stateless:
-                session.level = None
+                session.set_level(None)
         return [exchange for exchange in waiting if not exchange.is_over]
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:

@@ -75,7 +75,7 @@ class LegacyToModern:
         return meta
 
     def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
-        if _may_go_on(result) or (link.wrapped and tool_of(exchange) in link.wrapped):
+        if _may_go_on(result) or (link.tools.wrapped and tool_of(exchange) in link.tools.wrapped):
             return None
         return plain.to_legacy(exchange.method, result, session.features)
 
@@ -117,7 +117,7 @@ class ModernToLegacy:
 
 def _has_mirrors(link: Link, method: str, what: Named) -> bool:
     """True if arguments of a call must be repeated in headers, or if that is not known."""
-    return method == "tools/call" and (link.mirrors is None or bool(link.mirrors.get(what.name)))
+    return method == "tools/call" and (link.tools.mirrors is None or bool(link.tools.mirrors.get(what.name)))
 
 
 def _may_go_on(result: bytes) -> bool:

@@ -26,13 +26,15 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
     """True if a request for a server that is ready is sent unchanged. A request that may want to be a task is not; JSON
     escapes could hide the word, so they count as well."""
     if link.is_plain is None:
-        link.is_plain = _is_plain(link)
-        link.translation = None if link.is_plain else translation_for(link)
+        is_plain = _is_plain(link)
+        link.decide_plain(is_plain=is_plain, translation=None if is_plain else translation_for(link))
     if not link.is_plain or exchange.method not in METHODS:
         return False
     params = exchange.params
-    exchange.is_plain = params is None or (b"task" not in params and b"\\u" not in params)
-    return exchange.is_plain
+    if params is not None and (b"task" in params or b"\\u" in params):
+        return False
+    exchange.mark_plain()
+    return True
 
 
 def may_come_down(link: Link, exchange: Exchange, frame: Frame) -> bool:

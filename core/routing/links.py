@@ -86,7 +86,7 @@ class Links:
         try:
             if plan.owns_roots:
                 initialize = with_roots(initialize)
-            session.client = introduction(initialize)
+            session.introduce(introduction(initialize))
             if plan.sharing is not Sharing.NONE:
                 self._join_and_start(session, plan, Member(session, initialize))
                 return
@@ -159,7 +159,7 @@ class Links:
         )
 
     def _add(self, link: Link, session: Session) -> None:
-        link.sessions[session.sid] = session
+        link.attach(session)
         self.by_sid[session.sid] = link
         self.links[link.id] = link
 
@@ -177,10 +177,10 @@ class Links:
         if link is None:
             initialize = own.upstream.initialize
             link = self._new(self._context.mint(), own.plan, session.workspace, initialize, is_lent=True)
-            link.sessions[session.sid] = session
+            link.attach(session)
             self.links[link.id] = link
             self._handshaker.go_on(link, upstream, revision)
-        exchange.link = link.id
+        exchange.go_by(link.id)
         return link
 
     # --- Ends -------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class Links:
         refusal = msgspec.json.encode({"code": INTERNAL_ERROR, "message": "the client is gone"})
         for question in questions:
             self._server_messages.reply(link, question, Frame(error=refusal), ())
-        del link.sessions[session.sid]
+        link.detach(session)
         filters.renew_later(self._context, link)
         assert link.shared_process is not None
         for uri in link.shared_process.leave(session):
@@ -248,7 +248,7 @@ class Links:
         upstream.step(UpstreamSessionInput.CLOSE)
         self._failures.leave(link, reason)
         self._failures.leave_stream(link, reason, is_told=is_told)
-        link.pending.clear()
+        link.settle_all()
         self._resumption.forget_all(link)
         self._failures.close_posts(link, reason)
 

@@ -20,7 +20,7 @@ from ..base.revisions import features_of
 from ..downstream.responder import Responder
 from ..jsonrpc.envelope_edges import PARTS_MIN_BYTES, read_front, read_whole
 from ..state.context import ChannelRole, Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeState
+from ..state.exchange import Exchange, ExchangeState
 from ..state.link import Link
 from ..state.upstream_channels import DuplexRole, PartialAnswer, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
@@ -61,8 +61,7 @@ class Passthrough:
         if answer is None or exchange is None:
             return False
         self._begin(link, exchange, answer.number)
-        if not isinstance(role, DuplexRole):
-            role.has_spoken = True
+        role.receive_message()
         if isinstance(role, UpstreamPostRole) and role.number == answer.number:
             self._writer.receive_settled(role)
         self._responder.pass_answer(link.session_of(exchange), exchange, answer.pieces)
@@ -101,7 +100,7 @@ class Passthrough:
         assert exchange is not None
         session = link.session_of(exchange)
         self._begin(link, exchange, number)
-        role.has_spoken = True
+        role.receive_message()
         left_bytes = size_bytes - sum(map(len, pieces))
         sink = self._responder.pass_answer(
             session,
@@ -112,8 +111,8 @@ class Passthrough:
         if not left_bytes:
             self._writer.receive_settled(role)
             return
-        role.partial_answer = PartialAnswer(sink, session, left_bytes, heard_at=self._context.now)
-        session.passing += 1
+        role.begin_answer(PartialAnswer(sink, session, left_bytes, heard_at=self._context.now))
+        session.count_passing(1)
         self._writer.expect_part(role, self._context.now)
 
     def receive_part(self, role: UpstreamPostRole, pieces: tuple[bytes, ...]) -> None:
@@ -121,9 +120,7 @@ class Passthrough:
         partial_answer, part_bytes = role.partial_answer, sum(map(len, pieces))
         if partial_answer is None or not part_bytes:
             return  # the client is gone, or the part is empty
-        partial_answer.heard_at = self._context.now
-        partial_answer.left_bytes -= part_bytes
-        assert partial_answer.left_bytes >= 0
+        partial_answer.receive_part(part_bytes, self._context.now)
         is_taken = self._context.pass_on(partial_answer.sink, pieces)
         if not partial_answer.left_bytes:
             self._end(role, partial_answer)
@@ -146,8 +143,8 @@ class Passthrough:
         return role.partial_answer is not None and self._writer.expect_part(role, role.partial_answer.heard_at)
 
     def _end(self, role: UpstreamPostRole, partial_answer: PartialAnswer) -> None:
-        role.partial_answer = None
-        partial_answer.session.passing -= 1
+        role.end_answer()
+        partial_answer.session.count_passing(-1)
 
     def _exchange_of(self, link: Link, number: int) -> Exchange | None:
         """Returns the call of that number, if its result may be passed on unread. Where client and server use different
@@ -166,12 +163,11 @@ class Passthrough:
 
     def _begin(self, link: Link, exchange: Exchange, number: int) -> None:
         """Marks the call as answered."""
-        del link.pending[number]
+        link.settle(number)
         self._resumption.forget(link, number)
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()
         self._health[link.plan.id].receive_proof()
-        exchange.step(ExchangeInput.REPLY)
         session = link.session_of(exchange)
         for forget in link.interceptors.forget:
             forget(link, session, exchange)

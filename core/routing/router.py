@@ -109,7 +109,6 @@ class Router:
         link = self.links.by_sid[session.sid]
         if link.upstream.state is UpstreamSessionState.READY and fast_path_rules.may_go_up(link, exchange):
             self._idle_stop.restart(link)
-            exchange.step(ExchangeInput.PREPARED)
             self._writer.write(link, exchange, exchange.params)
             return
         for receive_request in link.interceptors.receive_request:
@@ -153,9 +152,7 @@ class Router:
 
     def resend(self, link: Link, exchange: Exchange) -> None:
         """Sends a request once more: with the answers to its server's questions, or in another form."""
-        if exchange.state is ExchangeState.ASKING:
-            exchange.step(ExchangeInput.PREPARED)
-        exchange.upstream_id = None
+        exchange.resume()
         self._send_or_queue(link, exchange)
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
@@ -170,8 +167,9 @@ class Router:
         """
         server_era = self._handshaker.server_eras[link.plan.id]
         server_era.forget(*Era)
-        server_era.has_stateless_tasks = server_era.has_stateless_tasks or for_tasks
-        exchange.upstream_id = None
+        if for_tasks:
+            server_era.require_tasks()
+        exchange.resume()
         link.enqueue(exchange)
         reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
         self._failures.lose(link, reason)
@@ -265,15 +263,14 @@ class Router:
         for forget in link.interceptors.forget:
             forget(link, session, exchange)
         if exchange.state is ExchangeState.QUEUED:
-            if exchange in link.queue:
-                link.queue.remove(exchange)
+            link.withdraw(exchange)
             if link.shared_process is not None:
                 link.shared_process.withdraw(exchange)
         self._writer.expect_none(exchange)
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
         self._resumption.forget(link, exchange.upstream_id)
-        if link.pending.pop(exchange.upstream_id, None) is None:
+        if link.settle(exchange.upstream_id) is None:
             return
         for receive_withdrawn in link.interceptors.receive_withdrawn:
             receive_withdrawn(link, exchange)
@@ -354,9 +351,9 @@ class Router:
     def leave(self, session: Session, exchange: Exchange) -> None:
         """Leaves a server's task running when this process ends."""
         assert exchange.upstream_task is not None
-        exchange.upstream_task.is_left = True
+        exchange.upstream_task.leave()
         if (link := self.links.link_of(exchange)) is not None:
-            link.is_left = True
+            link.leave_tasks()
 
     # --- Time -------------------------------------------------------------------------------------------------------
 

@@ -79,16 +79,16 @@ class ServerChannels(ChannelHandler):
             self._handshaker.receive_connected(link)
         elif isinstance(role, UpstreamPostRole):
             self._handshaker.receive_head(link, role.number, opening.session)
-            role.has_begun = True
-            link.has_listened |= role.is_resumed and is_current(role)  # a reply is resumed with GET
+            role.receive_success()
+            if role.is_resumed and is_current(role):  # a reply is resumed with GET
+                link.get_stream.receive_granted(is_own=False)
             if role.is_confirmation and is_current(role) and link.upstream.state is UpstreamSessionState.CONFIRMING:
                 self._writer.receive_settled(role)  # 200 in place of 202: accepted all the same
                 self._handshaker.receive_confirmed(link)
         else:
-            role.is_open = True
+            role.receive_granted()
             if is_current(role):
-                link.listen_failures = 0
-                link.has_listened = True
+                link.get_stream.receive_granted()
                 self._handshaker.receive_listening(link)
 
     def receive_message(self, role: UpRole | WarmProcessRole, channel: ChannelId, message: bytes) -> None:
@@ -104,8 +104,8 @@ class ServerChannels(ChannelHandler):
         """Handles several progress notifications of one call at once. False if they must be read one by one."""
         if role.link.leaving or not self._progress.receive(role.link, row):
             return False
-        if not isinstance(role, DuplexRole):
-            role.has_spoken = True
+        if not isinstance(role, DuplexRole) and not role.has_spoken:
+            role.receive_message()
         return True
 
     def receive_pieces(self, role: UpRole | WarmProcessRole, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
@@ -145,15 +145,16 @@ class ServerChannels(ChannelHandler):
             self._context.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
 
     def _receive_child_close(self, link: Link, role: DuplexRole, channel: ChannelId, cause: Cause) -> None:
-        link.children -= role.is_process
+        if role.is_process:
+            link.receive_process_end()
+            self._handshaker.warm_pool.receive_ended()
         self._context.timers.cancel(("grace", channel))
-        self._handshaker.warm_pool.children -= role.is_process
         if link.upstream.state is UpstreamSessionState.CLOSED:
             if role.is_process and link.children == 0 and not link.is_shared:
                 for feature in self._features:
                     feature.receive_left(link.session)
         elif link.channel == channel:
-            link.channel = None
+            link.disconnect()
             if cause.stale and link.upstream.state is UpstreamSessionState.DIALING and not role.is_repeated:
                 self._handshaker.join(link, is_repeated=True)
                 return
@@ -171,11 +172,11 @@ class ServerChannels(ChannelHandler):
             self._failures.lose(link, reason, error=error, stage=stage)
 
     def _receive_stream_close(self, link: Link, role: UpstreamStreamRole, channel: ChannelId, cause: Cause) -> None:
-        if link.stream != channel:
+        if link.get_stream.channel != channel:
             self._failures.receive_left_stream(channel)
             return
-        limits = self._context.limits
-        link.stream = None
+        limits, stream = self._context.limits, link.get_stream
+        stream.take_channel()
         if (
             link.upstream.state in (UpstreamSessionState.CLOSED, UpstreamSessionState.IDLE)
             or role.incarnation != link.upstream.incarnation
@@ -186,39 +187,37 @@ class ServerChannels(ChannelHandler):
             return
         # A server without GET streams may refuse each with 404 or 400. One that granted a stream before means that it
         # has forgotten the session.
-        if link.has_listened and denies_session(cause, names_session=role.names_session):
+        if stream.was_granted and denies_session(cause, names_session=role.names_session):
             self._failures.lose(link, "it forgot the session", is_forgotten=True)
             return
         self._handshaker.receive_listening(link)
         is_declined = cause.status == NO_CONTENT or 400 <= cause.status < 500
-        if cause.end is End.REFUSED and is_declined and not (link.has_listened and is_denied(cause)):
-            if not link.listen_event_id:
-                return  # the server offers no stream (usually 405); 204 stops browsers from retrying as well
-            link.listen_event_id = None  # the old stream cannot be resumed; a new one may be granted
-        elif cause.last_event_id is not None:
-            link.listen_event_id = cause.last_event_id
-        link.listen_idle = 0 if role.has_spoken else link.listen_idle + 1
-        at = self._context.now + self._resumption.pause(cause.retry_ms, link.listen_failures)
+        is_refused = cause.end is End.REFUSED and is_declined and not (stream.was_granted and is_denied(cause))
+        if is_refused and not stream.receive_declined():
+            return  # the server offers no stream (usually 405); 204 stops browsers from retrying as well
+        failures = stream.receive_closed(
+            None if is_refused else cause.last_event_id,
+            has_spoken=role.has_spoken,
+            failures_max=limits.resume_failures_max,
+        )
+        at = self._context.now + self._resumption.pause(cause.retry_ms, failures)
         # A server that names a pause wants to be polled; other servers are expected to keep the stream open.
         longest_s = limits.listen_retry_max_s if cause.retry_ms is None else limits.polling_idle_max_s
-        at = max(at, role.dialled_at + self._resumption.spacing(link.listen_idle, longest_s))
-        link.listen_failures += 1
-        if link.listen_failures > limits.resume_failures_max:
-            link.listen_event_id = None  # resuming may be the reason of the failures
+        at = max(at, role.dialled_at + self._resumption.spacing(stream.idle, longest_s))
         self._context.timers.set(("relisten", link.id), at, "upstream event stream")
 
     def _receive_post_close(self, link: Link, role: UpstreamPostRole, cause: Cause) -> None:
         is_lost = denies_session(cause, names_session=role.names_session)
-        entry = None if role.number is None else link.pending.pop(role.number, None)
+        entry = link.settle(role.number)
         if isinstance(entry, Exchange):
-            entry.post = None
+            entry.receive_post_end()
             if self._resumption.receive_cut(link, role, entry, cause):
                 if cause.end is End.DONE and self._context.plan.mirrors_polling:
                     self._responder.release(link.session_of(entry), entry)
                 return
             self._writer.expect_none(entry)
             is_lost = is_lost or self._is_of_another_era(link, role, cause)
-            link.upstream.is_denied = is_lost and is_current(role)
+            link.upstream.receive_denied(is_denied=is_lost and is_current(role))
             answer = error_in(cause) if link.is_stateless and not is_lost and not is_denied(cause) else None
             if answer is not None:
                 self._dispatcher.receive_answer(link, entry, Frame(error=answer))  # 2026-07-28: errors have statuses
@@ -278,7 +277,7 @@ class ServerChannels(ChannelHandler):
         elif own_request.purpose in ("initialize", "discover"):
             if not self._handshaker.receive_refusal(link, own_request.purpose, cause):
                 error = handshake_error_of(link, cause)
-                self._failures.lose(link, describe(cause), error=link.refused or error)
+                self._failures.lose(link, describe(cause), error=link.handshake.error or error)
         elif owner is not None and owner.receive_own_failure(link, own_request, cause):
             return
         elif link.upstream.state is not UpstreamSessionState.CLOSED:

@@ -33,6 +33,7 @@ class ChannelRole:
     """The purpose of a channel, and the state of its outbox. Each part of the engine has its own subclasses.
 
     Attributes:
+        channel: its number, if the engine has dialled it.
         unsent_bytes: bytes of the messages that have not left yet.
         is_ending: nothing more can be sent.
         feeders: the channels that are paused because this one is full.
@@ -40,6 +41,7 @@ class ChannelRole:
     """
 
     # Most channels carry one message, and few are ever full: class attributes hold the usual values, to save memory.
+    channel: ChannelId | None = None
     unsent_bytes: int = 0
     is_ending: bool = False
     feeders: set[ChannelId] | frozenset[ChannelId] = _NO_FEEDERS
@@ -152,7 +154,7 @@ class Context:
     def dial(self, role: ChannelRole, target: Target) -> ChannelId:
         """Orders a channel to a server, and puts it into the table at once."""
         self._last_channel += 1
-        channel = ChannelId(self._last_channel)
+        channel = role.channel = ChannelId(self._last_channel)
         self._channels[channel] = role
         self.out.append(Dial(channel=channel, target=target))
         return channel

@@ -19,6 +19,7 @@ client wants none; a late response of the server is dropped.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ..base.events import Headers
@@ -26,7 +27,7 @@ from ..base.ids import ChannelId
 from ..base.methods import SAFE_TO_REPEAT
 from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import RequestMeta
-from ..jsonrpc.envelope import IdKey
+from ..jsonrpc.envelope import IdKey, progress_token
 from .input_round import InputRound
 from .ports import TaskKeeper
 from .stream import Stream
@@ -147,17 +148,45 @@ class Reply:
     status = 200
     challenge = ""
 
-    def __init__(self, stream: Stream, *, ends_channel: bool, can_stream: bool) -> None:
+    def __init__(self, stream: Stream, *, ends_channel: bool, can_stream: bool, is_batch: bool = False) -> None:
         self.stream = stream
         self.ends_channel = ends_channel
         self.can_stream = can_stream
         self.remaining = 0
+        if is_batch:
+            self.gathered = []
+
+    def expect(self) -> None:
+        """Expects one more response."""
+        self.remaining += 1
+
+    def take(self, message: bytes | None) -> tuple[bytes | None, bool]:
+        """Takes one response, or None in its place. Returns what is to be sent now, and whether the reply is over.
+
+        The responses of a batch are sent with the last of them.
+        """
+        self.remaining -= 1
+        assert self.remaining >= 0
+        is_last = self.remaining == 0
+        if self.gathered is not None:
+            if message is not None:
+                self.gathered.append(message)
+            message = b"[" + b",".join(self.gathered) + b"]" if is_last and self.gathered else None
+        return message, is_last
+
+    def name_session(self, session: str) -> None:
+        """Hands the session's id out with the first bytes."""
+        self.session = session
+
+    def refuse(self, status: int, challenge: str = "") -> None:
+        """Sets the HTTP status and the challenge of a reply that is a single error."""
+        self.status, self.challenge = status, challenge
 
     @classmethod
     def detached(cls) -> Reply:
         """Returns the reply of a call that no client request waits for: nothing can be sent on it."""
         reply = cls(Stream(None), ends_channel=True, can_stream=False)
-        reply.remaining = 1
+        reply.expect()
         return reply
 
 
@@ -236,8 +265,11 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         id_key: IdKey,
         method: str,
         params: bytes | None,
-        token_raw: bytes | None,
+        token_raw: bytes | None = None,
         headers: Headers = (),
+        request: RequestMeta | None = None,
+        mirrored: Headers = (),
+        known: Mapping[str, bytes] | None = None,
     ) -> None:
         self.state = ExchangeState.PREPARING
         self.key = key
@@ -250,6 +282,185 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         self.token_raw = token_raw
         self.headers = headers
         reply.remaining += 1
+        if request is not None:
+            self.request = request
+        if mirrored:
+            self.mirrored = mirrored
+        if known:
+            self.known = dict(known)
+
+    # --- The client's request ---------------------------------------------------------------------------------------
+
+    def read_token(self) -> None:
+        """Reads the client's progress token from the params.
+
+        Raises:
+            RemoteProtocolError: it is no string and no integer, or the params have a member twice.
+        """
+        self.token_raw = progress_token(self.params)
+
+    def continue_in(self, reply: Reply, id_raw: bytes, id_key: IdKey) -> tuple[Reply, bytes, IdKey]:
+        """Goes on in another request of the client. Returns the reply and the ids of the one before."""
+        before = self.reply, self.id_raw, self.id_key
+        self.reply, self.id_raw, self.id_key = reply, id_raw, id_key
+        return before
+
+    def detach(self) -> None:
+        """Goes on without a request of the client."""
+        self.reply = Reply.detached()
+
+    def describe_client(self, request: RequestMeta, token_raw: bytes | None) -> None:
+        """Takes the description and the token of the client's latest request."""
+        self.request, self.token_raw = request, token_raw
+
+    def replace_params(self, params: bytes | None) -> None:
+        """Replaces the params that are sent upstream."""
+        self.params = params
+
+    def drop_mirrored(self) -> None:
+        """Drops the client's `Mcp-Param-…` headers: its list of tools may be out of date."""
+        self.mirrored = ()
+
+    # --- On its way -------------------------------------------------------------------------------------------------
+
+    def mark_plain(self, *, is_translated: bool = False) -> None:
+        """Records that the request goes up unchanged, or by a one-step translation."""
+        if is_translated:
+            self.is_plainly_translated = True
+        else:
+            self.is_plain = True
+
+    def mark_native(self, is_native: bool = True) -> None:
+        """Records whether the response is in the client's era."""
+        self.is_native = is_native
+
+    def go_by(self, link: str) -> None:
+        """Goes by another link than its session's."""
+        self.link = link
+
+    def receive_written(self, number: int, post: ChannelId | None) -> None:
+        """Handles the request that was written upstream under a number, in a POST if it was one.
+
+        A plain request is written as soon as it is there: PREPARED and SEND are one step for it.
+        """
+        if self.state is ExchangeState.PREPARING:
+            self.state = ExchangeState.QUEUED
+        self.step(ExchangeInput.SEND)
+        self.attempts += 1
+        self.upstream_id = number
+        self.post = post
+
+    def receive_resumed(self, post: ChannelId) -> None:
+        """Handles the GET that resumes its reply."""
+        self.post = post
+
+    def receive_post_end(self) -> None:
+        """Handles the end of its POST."""
+        self.post = None
+
+    def requeue(self, *, may_have_run: bool = False) -> None:
+        """Queues the request once more.
+
+        Args:
+            may_have_run: the attempt may have reached the server.
+        """
+        self.step(ExchangeInput.REQUEUE)
+        self.upstream_id = None
+        self.may_have_run = self.may_have_run or may_have_run
+
+    def resume(self) -> None:
+        """Queues the request once more, with the answers of its client if that was asked."""
+        if self.state is ExchangeState.ASKING:
+            self.step(ExchangeInput.PREPARED)
+        self.upstream_id = None
+
+    def receive_progress(self, progress: float) -> None:
+        """Records the progress that the client is sent: further values must be greater."""
+        self.told = progress
+
+    def settle(self) -> None:
+        """Gives a plain call its response: REPLY and ANSWER are one step for it."""
+        self.step(ExchangeInput.REPLY)
+        self.state = ExchangeState.ANSWERED
+
+    # --- Questions --------------------------------------------------------------------------------------------------
+
+    def begin_round(self) -> InputRound:
+        """Handles questions of a stateless server. Returns the rounds of the request."""
+        self.step(ExchangeInput.ASKED)
+        self.round = self.round or InputRound(self.params)
+        return self.round
+
+    def end_rounds(self) -> InputRound | None:
+        """Ends the rounds. Returns them; None if there were none."""
+        round, self.round = self.round, None
+        return round
+
+    def suspend(self, suspended_call: SuspendedCall) -> SuspendedCall:
+        """Begins to ask the client by results."""
+        self.suspended_call = suspended_call
+        return suspended_call
+
+    def end_suspension(self) -> SuspendedCall | None:
+        """Ends that: the call becomes a task. Returns the suspended call."""
+        suspended_call, self.suspended_call = self.suspended_call, None
+        return suspended_call
+
+    def lack(self, capability: bytes) -> None:
+        """Records a capability that the server asked for and the client lacks."""
+        self.lacking = capability
+
+    def take_known(self, digest: str) -> bytes | None:
+        """Removes and returns the known answer to a question; None if there is none."""
+        return self.known.pop(digest, None) if self.known else None
+
+    def receive_visits(self, ids: frozenset[str]) -> None:
+        """Records the pages that the user has agreed to visit."""
+        self.visited = ids
+
+    # --- Tasks ------------------------------------------------------------------------------------------------------
+
+    def want_task(self, keeper: TaskKeeper, options: TaskOptions) -> None:
+        """Takes the client's instructions about tasks."""
+        self.keeper, self.task_options = keeper, options
+
+    def forget_wish(self) -> None:
+        """Drops them: the call is refused."""
+        self.task_options = NO_TASK_OPTIONS
+
+    def keep_for(self, keeper: TaskKeeper) -> None:
+        """Is kept by the tasks, as a request about one of them."""
+        self.is_native, self.keeper = True, keeper
+
+    def wait_for(self, task: str) -> None:
+        """Waits for the outcome of a task."""
+        self.awaits = task
+
+    def stop_waiting(self) -> str | None:
+        """Stops that. Returns the id of the task; None if it waited for none."""
+        task, self.awaits = self.awaits, None
+        return task
+
+    def augment(self, is_augmented: bool) -> None:
+        """Records whether the server is offered to make a task of the call."""
+        self.is_augmented = is_augmented
+
+    def require_task(self) -> None:
+        """Records that the server refused to run it other than as a task."""
+        self.must_augment = True
+
+    def become_task(self, task: Task, keeper: TaskKeeper) -> None:
+        """Goes on as a task, for which no request of the client waits."""
+        self.task, self.keeper = task, keeper
+        self.reply, self.id_key = Reply.detached(), ("task", task.id)
+
+    def receive_task(self, upstream_task: UpstreamTask) -> None:
+        """Handles the server's task handle."""
+        self.step(ExchangeInput.TASKED)
+        self.upstream_id = self.post = None
+        self.upstream_task = upstream_task
+
+    # --- State ------------------------------------------------------------------------------------------------------
 
     @property
     def waits_for_client(self) -> bool:

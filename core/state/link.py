@@ -8,27 +8,27 @@ a while.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ..base.empty import NONE
+from ..base.empty import NONE, without
 from ..base.events import Cause, Headers
 from ..base.ids import ChannelId
 from ..base.limits import Limits
 from ..base.plan import Kind, ServerPlan, Sharing
 from ..base.revisions import Era
-from ..bridge.task_support import Support, TaskAbilities
-from ..jsonrpc.envelope import Frame
+from ..bridge.task_support import TaskAbilities
 from ..wire.http.cookies import CookieStore
 from ..wire.http.mcp_headers import Named
-from ..wire.http.param_headers import Mirror
 from .exchange import Exchange
+from .get_stream import GetStream
+from .handshake import Handshake
 from .interceptor import Interceptors
-from .listen_filter import ListenFilter
 from .ports import LinkRouter
+from .server_subscriptions import ServerSubscriptions
+from .server_tools import ServerTools
 from .session import Session
-from .tool_hints import Hints
-from .upstream_session import UpstreamSession, UpstreamSessionState
+from .upstream_session import UpstreamSession, UpstreamSessionInput, UpstreamSessionState
 
 if TYPE_CHECKING:
     from .shared_process import SharedProcess
@@ -58,6 +58,8 @@ NO_QUEUE: Final[deque[Exchange | QueuedNotification]] = deque(maxlen=0)
 takes 760 bytes."""
 NOTHING: Final[frozenset[Any]] = frozenset()
 """The empty set, shared for the same reason: an empty set takes 216 bytes."""
+NO_ABILITIES: Final = TaskAbilities(calls=False, cancels=False, lists=False)
+"""The task abilities of a server that declares none, shared for the same reason."""
 
 
 class TranslatedParams(NamedTuple):
@@ -103,73 +105,50 @@ class PlainTranslation(Protocol):
 class Link:
     """The state of one link.
 
-    The comments in `__init__` give the meaning of each attribute, in groups: identity, connection and open requests,
-    the GET stream, the handshake, the era of the server, its tools and log level, subscriptions, and tasks. In them,
-    "ours" means sent by the proxy itself, a "number" is the id of a request written upstream, and None means not known
-    yet.
+    The comments in `__init__` give the meaning of each attribute, in groups. In them, "ours" means sent by the proxy
+    itself, a "number" is the id of a request written upstream, and None means not known yet. Only the methods here, and
+    those of the objects that a link consists of, change them.
     """
 
     __slots__ = (
         "abilities",
-        "answered",
         "channel",
         "children",
         "cookies",
         "cut",
-        "denial",
-        "dialled_with",
         "era",
-        "first_noise",
+        "get_stream",
         "handshake",
         "has_files",
-        "has_listened",
-        "hints",
         "id",
         "interceptors",
-        "is_asked_again",
         "is_furnished",
         "is_left",
         "is_lent",
         "is_pipe",
         "is_plain",
         "is_stateless",
-        "knows_supports",
         "last_id",
-        "learning",
         "leaving",
-        "levelling",
-        "listen_event_id",
-        "listen_failures",
-        "listen_idle",
-        "mirrors",
-        "missed",
+        "level",
         "noise",
         "open_notifications",
         "orphans",
-        "page_read",
-        "pages_read",
         "parting",
         "pending",
         "plan",
         "posts",
         "queue",
-        "refusal",
-        "refused",
-        "replaying",
         "router",
         "sessions",
         "shared_process",
-        "stream",
-        "subscribing",
-        "supports",
+        "subscriptions",
         "tokens",
+        "tools",
         "translation",
-        "tried",
         "upstream",
-        "upstream_listens",
         "upstream_tasks",
         "workspace",
-        "wrapped",
     )
 
     def __init__(
@@ -211,56 +190,209 @@ class Link:
         self.cut: Mapping[int, UpstreamPostRole] = NONE  # reply streams that are to be resumed, by number
         self.noise = 0  # messages of the server that could not be read
 
-        # The GET stream, on HTTP
-        self.stream: ChannelId | None = None
-        self.has_listened = False  # this upstream session has granted one, of its own or for the rest of a reply
-        self.listen_event_id: str | None = None  # its last event id
-        self.listen_failures = 0  # streams lost since one was granted
-        self.listen_idle = 0  # streams in a row that brought no message
-
-        # The handshake
-        self.dialled_with: Headers = ()  # the client's headers in the last one
-        self.denial: Cause | None = None  # the refusal of the client's credentials in the last one
-        self.handshake: bytes | None = None  # the last result of it, in the form that clients get
-        self.replaying = 0  # settings that the server has yet to confirm
-        self.first_noise = ""  # the start of the first line that was no message, while `initialize` was not answered
-        self.is_asked_again = False  # the server refused a revision, and was asked in one that it named
-        self.refusal: Cause | None = None  # the refusal over Streamable HTTP, if HTTP+SSE is tried after it
+        # What belongs together
+        self.get_stream = GetStream()  # on HTTP
+        self.handshake = Handshake()  # the latest
+        self.tools = ServerTools()  # what is known of them
+        self.subscriptions = ServerSubscriptions()  # ours with a stateless server
+        self.level: tuple[str, list[Exchange]] | None = None  # the log level being set, and requests that wait
 
         # The era of the server
         self.era = Era.HANDSHAKE  # the era in which the server is spoken to
         self.is_stateless = False  # that is the stateless one
-        self.answered: Frame | None = None  # the response to `initialize`, while `server/discover` is tried
-        self.tried: Mapping[Era, bool] = NONE  # eras that failed; True: the server said so, False: it was silent
-        self.refused: bytes | None = None  # the error that the first of them failed with
         # Calls go up and results come down unchanged; None: not determined in this incarnation. See `fast_path_rules`.
         self.is_plain: bool | None = None
         self.translation: PlainTranslation | None = None  # of plain calls between eras. See `fast_path_eras`.
 
-        # Its tools and log level
-        self.hints: dict[str, Hints] | None = None  # file hints, for `files: auto`; None: not read
-        self.mirrors: dict[str, tuple[Mirror, ...]] | None = None  # arguments for `Mcp-Param-…` headers
-        self.pages_read = 0  # pages of `tools/list` read so far, while it is being read
-        self.page_read: bytes | None = None  # the cursor of the last page that was requested
-        self.wrapped: frozenset[str] = NOTHING  # tools whose results are wrapped for clients that know only objects
-        self.learning: list[Exchange] = []  # requests that wait for the list of tools
-        self.levelling: tuple[str, list[Exchange]] | None = None  # the log level being set, and requests that wait
-
-        # Subscriptions
-        self.upstream_listens: dict[int, UpstreamListen] = {}  # ours with a stateless server, by number, newest last
-        self.missed = ListenFilter()  # changes that may have been missed while nothing was subscribed
-        self.subscribing: list[Exchange] = []  # requests that wait for a resource to be subscribed
-
         # Tasks
-        self.abilities = TaskAbilities(calls=False, cancels=False, lists=False)  # declared by the server
-        self.supports: Mapping[str, Support] = NONE  # declared by its tools, by tool
-        self.knows_supports = False  # its whole list of tools was read for that
+        self.abilities = NO_ABILITIES  # declared by the server
         self.upstream_tasks: Mapping[str, Exchange] = NONE  # exchanges that are tasks of the server, by its task ids
         self.tokens: Mapping[int, Exchange] = NONE  # the same exchanges, by the numbers their progress comes under
         self.orphans: Mapping[int, Exchange] = NONE  # cancelled calls that may yet become tasks, by number
         self.is_left = False  # tasks of the server go on without us, so its session is not ended with DELETE
         self.parting: frozenset[ChannelId] = NOTHING  # POSTs that cancel tasks; the session's DELETE waits for them
         self.leaving: frozenset[int] = NOTHING  # numbers of `tasks/cancel` that delay the end of the two-way stream
+
+    # --- Sessions ---------------------------------------------------------------------------------------------------
+
+    def attach(self, session: Session) -> None:
+        """Adds a session whose requests the link carries from now on."""
+        self.sessions[session.sid] = session
+
+    def detach(self, session: Session) -> None:
+        """Removes a session that is over."""
+        del self.sessions[session.sid]
+
+    # --- Connection -------------------------------------------------------------------------------------------------
+
+    def begin_handshake(self, *, is_event_pipe: bool) -> None:
+        """Begins a handshake in a new upstream session. `is_event_pipe` if the server speaks HTTP+SSE."""
+        self.upstream.receive_need()
+        self.handshake.begin(self.headers)
+        self.cookies.clear()  # cookies belong to the session before
+        self.is_pipe = is_event_pipe or self.plan.kind is not Kind.HTTP
+
+    def fall_back(self, refusal: Cause) -> None:
+        """Goes on with HTTP+SSE, after the server has refused Streamable HTTP."""
+        self.handshake.receive_refusal(refusal)
+        self.is_pipe = True
+        self.upstream.step(UpstreamSessionInput.REDIAL)
+
+    def connect(self, channel: ChannelId) -> None:
+        """Takes a two-way stream to the server."""
+        self.channel = channel
+
+    def disconnect(self) -> ChannelId | None:
+        """Gives up the two-way stream, if there is one. Returns it."""
+        channel, self.channel = self.channel, None
+        return channel
+
+    def receive_process(self, workspace: str | None = None) -> None:
+        """Handles a process that was started for the link, with its workspace if that is not the link's."""
+        self.children += 1
+        if workspace is not None:
+            self.workspace = workspace
+            if not self.is_shared:
+                self.session.use_workspace(workspace)
+
+    def receive_process_end(self) -> None:
+        """Handles the end of a process."""
+        self.children -= 1
+
+    def furnish(self) -> None:
+        """Records that files may lie in the workspace from now on."""
+        self.is_furnished = True
+
+    def count_noise(self) -> int:
+        """Counts a message of the server that could not be read. Returns their number."""
+        self.noise += 1
+        return self.noise
+
+    # --- Requests to the server -------------------------------------------------------------------------------------
+
+    def expect(self, entry: Exchange | OwnRequest) -> int:
+        """Adds a request that is sent to the server. Returns its number, which was never used before."""
+        self.last_id += 1
+        self.pending[self.last_id] = entry
+        return self.last_id
+
+    def expect_again(self, number: int, exchange: Exchange) -> None:
+        """Adds a request again whose reply is to be resumed."""
+        self.pending[number] = exchange
+
+    def settle(self, number: int | None) -> Exchange | OwnRequest | None:
+        """Removes and returns the request of that number; None if no response to it is awaited."""
+        return None if number is None else self.pending.pop(number, None)
+
+    def settle_all(self) -> None:
+        """Removes all requests: their link has ended."""
+        self.pending.clear()
+
+    def open_post(self, channel: ChannelId, *, is_notification: bool = False) -> None:
+        """Adds a POST. `is_notification` if it carries a notification or a response."""
+        self.posts[channel] = None
+        self.open_notifications += is_notification
+
+    def close_post(self, channel: ChannelId, *, is_notification: bool = False) -> None:
+        """Removes a POST that has ended."""
+        self.posts.pop(channel, None)
+        self.open_notifications -= is_notification
+
+    def cut_reply(self, number: int, role: UpstreamPostRole) -> None:
+        """Records a reply stream that is to be resumed."""
+        self.cut = {**self.cut, number: role}
+
+    def take_cut(self, number: int) -> UpstreamPostRole | None:
+        """Removes and returns the reply stream of that number, if it is to be resumed."""
+        found = self.cut.get(number)
+        self.cut = without(self.cut, number)
+        return found
+
+    # --- Requests that wait -----------------------------------------------------------------------------------------
+
+    def set_level(self, level: str, exchange: Exchange) -> None:
+        """Begins to set a log level, for which a request waits."""
+        self.level = level, [exchange]
+
+    def wait_for_level(self, exchange: Exchange) -> bool:
+        """Lets a request wait for the log level. False if none is being set."""
+        if self.level is not None:
+            self.level[1].append(exchange)
+        return self.level is not None
+
+    def take_level(self) -> tuple[str, list[Exchange]]:
+        """Ends the setting of a log level. Returns it, with the requests that waited."""
+        level, self.level = self.level or ("", []), None
+        return level
+
+    def enqueue(self, entry: Exchange | QueuedNotification) -> None:
+        """Adds a request or notification to the queue, to be sent in order when the upstream is ready."""
+        if self.queue is NO_QUEUE:
+            self.queue = deque()
+        self.queue.append(entry)
+
+    def enqueue_first(self, waiting: Sequence[Exchange]) -> None:
+        """Adds requests in front of all that are queued."""
+        if waiting:
+            self.queue = deque([*waiting, *self.queue])
+
+    def next_queued(self) -> Exchange | QueuedNotification | None:
+        """Removes and returns the first entry of the queue; None if the queue is empty."""
+        return self.queue.popleft() if self.queue else None
+
+    def withdraw(self, exchange: Exchange) -> None:
+        """Removes a cancelled request from the queue, if it is there."""
+        if exchange in self.queue:
+            self.queue.remove(exchange)
+
+    def take_queue(self) -> Sequence[Exchange | QueuedNotification]:
+        """Removes and returns all that is queued."""
+        queue, self.queue = self.queue, NO_QUEUE
+        return queue
+
+    # --- Plain calls ------------------------------------------------------------------------------------------------
+
+    def decide_plain(self, *, is_plain: bool, translation: PlainTranslation | None) -> None:
+        """Decides how plain calls pass, for this upstream session."""
+        self.is_plain, self.translation = is_plain, translation
+
+    def receive_ready(self, now: float) -> None:
+        """Handles the end of the handshake: requests may pass."""
+        self.upstream.receive_replayed(now)
+        self.is_plain = self.translation = None
+
+    # --- Tasks ------------------------------------------------------------------------------------------------------
+
+    def receive_abilities(self, abilities: TaskAbilities) -> None:
+        """Handles what the server declares about tasks."""
+        self.abilities = abilities
+        self.tools.receive_handshake()
+
+    def leave_tasks(self) -> None:
+        """Records that tasks of the server go on without us."""
+        self.is_left = True
+
+    def expect_cancel(self, channel: ChannelId) -> None:
+        """Lets the DELETE of the session wait for a POST that cancels a task."""
+        self.parting |= {channel}
+
+    def receive_cancel_sent(self, channel: ChannelId) -> bool:
+        """Handles the end of such a POST. True if it was the last."""
+        if channel not in self.parting:
+            return False
+        self.parting -= {channel}
+        return not self.parting
+
+    def begin_leaving(self, numbers: frozenset[int]) -> None:
+        """Lets the end of the two-way stream wait for the responses to these `tasks/cancel`."""
+        self.leaving = numbers
+
+    def receive_left(self, number: int) -> bool:
+        """Handles a response while the server is left. True if it was the last that is waited for."""
+        self.leaving -= {number}
+        return not self.leaving
+
+    # --- State ------------------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
         """Frees the memory of emptied tables, before a time in which nothing may happen for long."""
@@ -273,7 +405,7 @@ class Link:
         one."""
         self.era = era
         self.is_stateless = era is Era.STATELESS
-        self.upstream.session = None
+        self.upstream.forget_session()
 
     @property
     def can_be_told(self) -> bool:
@@ -307,17 +439,6 @@ class Link:
         """Returns the session of an exchange."""
         return self.sessions[exchange.sid]
 
-    def enqueue(self, entry: Exchange | QueuedNotification) -> None:
-        """Adds a request or notification to the queue, to be sent in order when the upstream is ready."""
-        if self.queue is NO_QUEUE:
-            self.queue = deque()
-        self.queue.append(entry)
-
-    def next_id(self) -> int:
-        """Returns the id for a request to the server. Ids are never used twice."""
-        self.last_id += 1
-        return self.last_id
-
     @property
     def headers(self) -> Headers:
         """The client's HTTP headers that go with our own messages; none if sessions share the link."""
@@ -326,26 +447,9 @@ class Link:
     def pause_left(self, now: float) -> float:
         """Returns the seconds until the server may be dialled again. Credentials other than the refused ones may be
         tried at once."""
-        if self.denial is not None and self.headers != self.dialled_with:
+        if self.handshake.denial is not None and self.headers != self.handshake.dialled_with:
             return 0.0
         return self.upstream.pause_left(now)
-
-
-class UpstreamListen:
-    """One of our subscriptions (`subscriptions/listen`) with a stateless server.
-
-    Attributes:
-        number: the number of the request.
-        wanted: the filter of the request.
-        granted: the part that the server acknowledged; None before.
-    """
-
-    __slots__ = ("granted", "number", "wanted")
-
-    def __init__(self, number: int, wanted: ListenFilter) -> None:
-        self.number = number
-        self.wanted = wanted
-        self.granted: ListenFilter | None = None
 
 
 class OwnRequest:

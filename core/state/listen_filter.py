@@ -146,7 +146,7 @@ def parse_filter(params: bytes | None, *, names_max: int) -> ListenFilter:
             raise _unreadable("no object notifications in the params of a listen", "one")
         spans = members(raw)
     except RemoteProtocolError as error:
-        error.rpc_code = INVALID_PARAMS
+        error.blame(INVALID_PARAMS)
         raise
     fields: dict[str, object] = {field: _flag(take(raw, spans.get(name)), name) for name, field in _FLAGS.items()}
     for name, field in _NAMES.items():

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ..base.empty import NONE
+from ..base.empty import NONE, without
 from ..base.events import Headers
 from ..base.ids import ChannelId
 from ..base.revisions import Features, features_of
@@ -226,6 +226,8 @@ class Session(Machine[SessionState, SessionInput]):
         base_url: str,
         router: SessionRouter,
         replies: StatelessReplies | None = None,
+        sees_hidden: bool = False,
+        is_own: bool = False,
     ) -> None:
         super().__init__(SessionState.OPENING)
         self.id = id
@@ -238,8 +240,8 @@ class Session(Machine[SessionState, SessionInput]):
         self.router = router
         self.replies = replies
         self.headers: Headers = ()
-        self.sees_hidden = False
-        self.is_own = False
+        self.sees_hidden = sees_hidden
+        self.is_own = is_own
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}
@@ -270,6 +272,147 @@ class Session(Machine[SessionState, SessionInput]):
     def receive_headers(self, headers: Headers) -> None:
         """Takes over the headers of a client's request. Changes are normal: credentials are renewed."""
         self.headers = headers or self.headers
+
+    def use_workspace(self, workspace: str) -> None:
+        """Takes over the folders of a process that was started ahead of need."""
+        self.workspace = workspace
+
+    # --- The handshake ----------------------------------------------------------------------------------------------
+
+    def begin(self, opener: Exchange) -> None:
+        """Begins the handshake with the client's `initialize`."""
+        self.opener = opener
+        self.exchanges[opener.key] = opener
+
+    def introduce(self, client: RequestMeta) -> None:
+        """Takes the client's description of itself."""
+        self.client = client
+
+    def end_opening(self, features: Features | None) -> Exchange:
+        """Ends the handshake. Returns its exchange.
+
+        Args:
+            features: those of the revision that was negotiated; None: the handshake has failed.
+        """
+        opener, self.opener = self.opener, None
+        assert opener is not None
+        if features is not None:
+            self.step(SessionInput.ACCEPT)
+            self.features = features
+        return opener
+
+    def serve_stateless(self, affinity: Affinities, client: RequestMeta, features: Features) -> None:
+        """Opens the session for a client without sessions: there is no handshake."""
+        self.affinity, self.is_stateless = affinity, True
+        self.client, self.features = client, features
+        self.step(SessionInput.ACCEPT)
+        self.step(SessionInput.CONFIRM)
+
+    def receive_greeting(self, greeting: bytes) -> None:
+        """Takes the description of the server for a client without sessions."""
+        self.greeting = greeting
+
+    def merge(self, affinity: Affinities) -> None:
+        """Serves clients of all capabilities from now on."""
+        self.affinity = affinity
+
+    # --- Requests ---------------------------------------------------------------------------------------------------
+
+    def add(self, exchange: Exchange) -> None:
+        """Adds a request."""
+        self.exchanges[exchange.key] = exchange
+
+    def remove(self, exchange: Exchange) -> None:
+        """Removes a request that is over, or was refused before it began."""
+        self.exchanges.pop(exchange.key, None)
+
+    def count_adopted(self, change: int) -> None:
+        """Counts requests that became tasks, or tasks that are over."""
+        self.adopted += change
+
+    def count_passing(self, change: int) -> None:
+        """Counts large responses that begin, or end, to be passed on in parts."""
+        self.passing += change
+
+    # --- Streams ----------------------------------------------------------------------------------------------------
+
+    def open_stream(self, stream: Stream, streams_max: int) -> Stream | None:
+        """Adds a GET stream. Returns the oldest if there are too many now, which is removed."""
+        self.streams.append(stream)
+        return self.streams.pop(0) if len(self.streams) > streams_max else None
+
+    def close_stream(self, stream: Stream) -> None:
+        """Removes a GET stream, if it is there."""
+        if stream in self.streams:
+            self.streams.remove(stream)
+
+    # --- What the client has set ------------------------------------------------------------------------------------
+
+    def set_level(self, level: str | None) -> None:
+        """Records the log level; None: the server has to be told again."""
+        self.level = level
+
+    def subscribe(self, uri: str) -> None:
+        """Records a subscription to a resource."""
+        self.subscriptions[uri] = None
+
+    def unsubscribe(self, uri: str) -> None:
+        """Drops that record."""
+        self.subscriptions.pop(uri, None)
+
+    def begin_listen(self, subscription: Subscription) -> None:
+        """Adds a `subscriptions/listen`."""
+        self.listens = {**self.listens, subscription.exchange.key: subscription}
+
+    def end_listen(self, exchange: Exchange) -> Subscription:
+        """Removes a `subscriptions/listen`. Returns it."""
+        subscription = self.listens[exchange.key]
+        self.listens = without(self.listens, exchange.key)
+        return subscription
+
+    # --- Messages of the server -------------------------------------------------------------------------------------
+
+    def hold(self, held: Held) -> None:
+        """Keeps a message until there is a stream for it."""
+        self.held.append(held)
+
+    def drop_held(self, held: Held) -> None:
+        """Drops a message that is kept."""
+        self.held.remove(held)
+
+    def take_held(self) -> list[Held]:
+        """Removes and returns the messages that are kept."""
+        held, self.held = self.held, []
+        return held
+
+    def drop_held_about(self, about: str) -> None:
+        """Drops the kept messages that report the state of that object."""
+        if self.held:
+            self.held = [held for held in self.held if held.about != about]
+
+    def drop_held_question(self, number: int) -> None:
+        """Drops a question from the messages that are kept."""
+        if self.held:
+            self.held = [held for held in self.held if held.question != number]
+
+    def replace_question(self, question: PendingQuestion) -> None:
+        """Records what has changed of a server request."""
+        self.questions[question.number] = question
+
+    def settle_question(self, number: int) -> PendingQuestion | None:
+        """Removes and returns a server request; None if it is settled already."""
+        return self.questions.pop(number, None)
+
+    def close(self) -> list[PendingQuestion]:
+        """Ends the session. Returns the server requests that were not answered."""
+        self.step(SessionInput.CLOSE)
+        questions = list(self.questions.values())
+        self.questions.clear()
+        self.held.clear()
+        self.streams.clear()
+        return questions
+
+    # --- State ------------------------------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:

@@ -197,7 +197,7 @@ class SharedProcess:
             member.level = wanted
             least = self._least_level()
             assert least is not None
-            exchange.params = set_member(exchange.params, "level", msgspec.json.encode(LEVELS[least]))
+            exchange.replace_params(set_member(exchange.params, "level", msgspec.json.encode(LEVELS[least])))
             return least == before
         if exchange.method not in ("resources/subscribe", "resources/unsubscribe"):
             return False

@@ -31,6 +31,32 @@ class Subscription:
         self.is_asked = False
         self.own = ListenFilter()
 
+    def grant_own(self, own: ListenFilter) -> None:
+        """Adds a part whose notifications come from the proxy."""
+        self.own |= own
+
+    def ask(self, *, is_asked: bool) -> None:
+        """Begins, or ends, to wait for a stateless server."""
+        self.is_asked = is_asked
+
+    def expect(self, uri: str) -> None:
+        """Begins to wait for a server with sessions to confirm a resource."""
+        self.awaited.add(uri)
+
+    def confirm(self, uri: str) -> None:
+        """Handles a resource that is confirmed, as the server has it subscribed."""
+        self.confirmed.add(uri)
+
+    def receive_answer(self, uri: str, *, is_done: bool) -> None:
+        """Handles the server's answer about a resource."""
+        self.awaited.discard(uri)
+        if is_done:
+            self.confirmed.add(uri)
+
+    def receive_granted(self, granted: ListenFilter) -> None:
+        """Handles what a stateless server has granted."""
+        self.granted = granted & self.wanted
+
     @property
     def wanted(self) -> ListenFilter:
         """The filter of the request."""

@@ -171,6 +171,29 @@ class SuspendedCall(Machine[SuspendedCallState, SuspendedCallInput]):
             self.step(SuspendedCallInput.ASK)
         return answered
 
+    def refuse(self, key: str) -> None:
+        """Drops a question that the client cannot be asked any more."""
+        del self.open[key]
+
+    def miss(self, message: bytes) -> None:
+        """Keeps a log message for a client that is away."""
+        self.missed.append(message)
+
+    def miss_progress(self, params: bytes | None) -> None:
+        """Keeps the latest progress for a client that is away."""
+        self.progress = params
+
+    def take_missed(self) -> tuple[list[bytes], bytes | None]:
+        """Removes and returns the log messages and the progress that the client missed."""
+        missed, self.missed = self.missed, []
+        progress, self.progress = self.progress, None
+        return missed, progress
+
+    def count_tick(self) -> int:
+        """Counts a progress notification to the server. Returns their number."""
+        self.ticks += 1
+        return self.ticks
+
     def settle(self, outcome: bytes) -> bool:
         """Ends the call with the server's response. True if `outcome` is kept for the client's next request; False if a
         request waits for it now."""

@@ -20,6 +20,9 @@ class DuplexRole(ChannelRole):
         self.is_process = is_process
         self.is_repeated = is_repeated
 
+    def receive_message(self) -> None:
+        """Handles a message: nothing is recorded of it."""
+
     @property
     def feeds_many(self) -> bool:
         """True if several sessions share the stream."""
@@ -43,12 +46,17 @@ class PartialAnswer:
         self.left_bytes = left_bytes
         self.heard_at = heard_at
 
+    def receive_part(self, size_bytes: int, now: float) -> None:
+        """Handles a part of that size."""
+        self.heard_at = now
+        self.left_bytes -= size_bytes
+        assert self.left_bytes >= 0
+
 
 class UpstreamPostRole(ChannelRole):
     """One POST to an upstream, and the stream of its response; or the GET that resumes that stream.
 
     Attributes:
-        channel: the number of this channel.
         number: the id of the request it carries; None for a notification or a response.
         incarnation: the upstream session it belongs to.
         problem: the error of a message on it that could not be read.
@@ -69,7 +77,6 @@ class UpstreamPostRole(ChannelRole):
         partial_answer: its response, while that is being passed on.
     """
 
-    channel: ChannelId | None = None
     problem = ""
     has_begun = False
     has_spoken = False
@@ -101,6 +108,47 @@ class UpstreamPostRole(ChannelRole):
         self.names_session = upstream.session is not None
         self.era = link.era
 
+    @classmethod
+    def resuming(cls, cut: UpstreamPostRole, now: float) -> UpstreamPostRole:
+        """Returns the role of the GET that resumes a reply."""
+        role = cls(cut.link, cut.number, is_resumed=True)
+        role.last_event_id, role.retry_ms = cut.last_event_id, cut.retry_ms
+        role.failures, role.idle, role.dialled_at = cut.failures, cut.idle, now
+        return role
+
+    def receive_success(self) -> None:
+        """Handles the head of a response with a success status."""
+        self.has_begun = True
+
+    def receive_message(self) -> None:
+        """Records that a message came."""
+        self.has_spoken = True
+
+    def receive_problem(self, problem: str) -> None:
+        """Records the error of a message that could not be read."""
+        self.problem = problem
+
+    def receive_event_id(self, last_event_id: str | None) -> None:
+        """Handles the end of a connection that named an event id, or none."""
+        if last_event_id is not None:
+            self.last_event_id = last_event_id
+
+    def receive_cut(self, retry_ms: int | None) -> None:
+        """Handles the end of a connection before the response: counts failures, and connections that brought
+        nothing."""
+        self.failures = 0 if self.has_begun else self.failures + 1
+        self.idle = self.idle + 1 if self.is_resumed and not self.has_spoken else 0
+        if retry_ms is not None:
+            self.retry_ms = retry_ms
+
+    def begin_answer(self, answer: PartialAnswer) -> None:
+        """Begins to pass a response on in parts."""
+        self.partial_answer = answer
+
+    def end_answer(self) -> None:
+        """Ends that."""
+        self.partial_answer = None
+
 
 class UpstreamStreamRole(ChannelRole):
     """A GET stream from an upstream.
@@ -122,6 +170,14 @@ class UpstreamStreamRole(ChannelRole):
         self.is_repeated = is_repeated
         self.incarnation = link.upstream.incarnation
         self.names_session = link.upstream.session is not None
+
+    def receive_granted(self) -> None:
+        """Records that the server has granted the stream."""
+        self.is_open = True
+
+    def receive_message(self) -> None:
+        """Records that a message came."""
+        self.has_spoken = True
 
 
 class DeleteRole(ChannelRole):

@@ -157,6 +157,14 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
         self.session = None
         self.is_denied = False
 
+    def forget_session(self) -> None:
+        """Forgets the `Mcp-Session-Id`: the server is spoken to in another era, and has yet to name one."""
+        self.session = None
+
+    def receive_denied(self, *, is_denied: bool) -> None:
+        """Records whether the server has just said that it does not know the session."""
+        self.is_denied = is_denied
+
     def receive_head(self, session: str | None) -> None:
         """Handles the head of the response to `initialize`. All messages from now on name its session: the server may
         send requests before it answers.

@@ -75,3 +75,11 @@ class UpstreamTask:
         self.answers: dict[str, bytes] = {}
         self.sending: set[str] = set()
         self.looks = 0
+
+    def leave(self) -> None:
+        """Leaves the task to its server, which is not told that this process stops waiting."""
+        self.is_left = True
+
+    def receive_sent(self, purpose: str, number: int) -> None:
+        """Records a request about the task that was sent."""
+        self.requests[purpose] = number

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import msgspec
 
-from ..base.empty import without
 from ..base.errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
@@ -58,21 +57,21 @@ class ClientListens:
                 text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)
         except RemoteProtocolError as error:
-            exchange.is_native = True
+            exchange.mark_native()
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
             self._responder.answer(session, exchange, message)
             return
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
         subscription = Subscription(exchange, machine)
-        session.listens = {**session.listens, exchange.key: subscription}
+        session.begin_listen(subscription)
         for grant in link.interceptors.grant:
-            subscription.own |= grant(link, session, wanted)
+            subscription.grant_own(grant(link, session, wanted))
         at = self._context.now + limits.listen_ack_s
         self._context.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
         if link.is_stateless:
             if link.shared_process is not None:
                 link.shared_process.subscribe(session, wanted.uris)
-            subscription.is_asked = bool(wanted & filters.offered(link))
+            subscription.ask(is_asked=bool(wanted & filters.offered(link)))
             filters.renew_later(self._context, link)
         else:
             self._subscribe(link, session, subscription)
@@ -86,11 +85,11 @@ class ClientListens:
         own = subscription.own.uris
         for uri in sorted(subscription.wanted.uris - own):
             if uri in held:
-                subscription.confirmed.add(uri)
+                subscription.confirm(uri)
                 continue
             if link.shared_process is not None:
                 link.shared_process.subscribe(session, (uri,))
-            subscription.awaited.add(uri)
+            subscription.expect(uri)
             link.upstream.remember("resources/subscribe", msgspec.json.encode({"uri": uri}))
             # Over HTTP the two requests may overtake one another: `receive_unsubscribed` sends this one later.
             if not _is_pending(link, "unsubscribe", uri):
@@ -117,9 +116,7 @@ class ClientListens:
         for session in link.sessions.values():
             for subscription in list(session.listens.values()):
                 if uri in subscription.awaited:
-                    subscription.awaited.discard(uri)
-                    if is_done:
-                        subscription.confirmed.add(uri)
+                    subscription.receive_answer(uri, is_done=is_done)
                     self._acknowledge_if_complete(link, session, subscription)
         if not is_done:
             link.upstream.forget_subscription(uri)
@@ -144,10 +141,10 @@ class ClientListens:
             for subscription in list(session.listens.values()):
                 if not subscription.is_asked:
                     continue
-                subscription.granted = granted & subscription.wanted
+                subscription.receive_granted(granted)
                 # If not, this subscription came after the request: a larger one will follow, and its acknowledgment.
                 if subscription.wanted & asked == subscription.wanted & filters.offered(link):
-                    subscription.is_asked = False
+                    subscription.ask(is_asked=False)
                     self._acknowledge_if_complete(link, session, subscription)
 
     def _acknowledge_if_complete(self, link: Link, session: Session, subscription: Subscription) -> None:
@@ -249,8 +246,7 @@ class ClientListens:
         Args:
             link: None: nothing is sent to the server.
         """
-        subscription = session.listens[exchange.key]
-        session.listens = without(session.listens, exchange.key)
+        subscription = session.end_listen(exchange)
         self._forget_tasks(subscription)
         self._context.timers.cancel(("ack", (session.sid, exchange.key)))
         if subscription.machine.state is not ListenState.CLOSED:

@@ -26,8 +26,8 @@ def wanted(link: Link) -> ListenFilter:
 def offered(link: Link) -> ListenFilter:
     """Returns what the server declares that it notifies of. If it has resource subscriptions, that is each resource
     that a session wants: its acknowledgment says which of them it grants."""
-    assert link.handshake is not None
-    declared = envelope.member_of(link.handshake, "capabilities")
+    assert link.handshake.result is not None
+    declared = envelope.member_of(link.handshake.result, "capabilities")
     tools, prompts, resources = (declares(declared, name, "listChanged") for name in LISTS.values())
     every_uri = frozenset(
         uri

@@ -20,8 +20,9 @@ from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange
-from ..state.link import SUBSCRIPTION, Link, UpstreamListen
+from ..state.link import SUBSCRIPTION, Link
 from ..state.listen_filter import ACKNOWLEDGED, ListenFilter, format_filter, parse_filter, untagged
+from ..state.server_subscriptions import UpstreamListen
 from ..state.session import Session
 from ..state.upstream_channels import UpstreamPostRole
 from ..state.upstream_session import UpstreamSessionState
@@ -59,9 +60,7 @@ class ServerListens:
     def open(self, link: Link) -> bool:
         """Opens the subscription of a link whose server is connected. True if requests may pass at once, as nothing is
         to be subscribed. Else they wait for the acknowledgment, for at most `Limits.listen_wait_s`."""
-        for upstream_listen in link.upstream_listens.values():
-            link.missed |= upstream_listen.granted or ListenFilter()
-        link.upstream_listens.clear()
+        link.subscriptions.receive_lost()
         wanted = filters.wanted(link)
         if not wanted:
             return True
@@ -74,7 +73,7 @@ class ServerListens:
         assert link.is_stateless
         assert link.upstream.state in (UpstreamSessionState.READY, UpstreamSessionState.REPLAYING)
         wanted = filters.wanted(link)
-        newest = self._newest(link)
+        newest = link.subscriptions.newest
         if newest is not None and newest.wanted == wanted:
             self._settle_subscribing(link)
             if newest.granted is not None:
@@ -82,7 +81,7 @@ class ServerListens:
         elif wanted:
             self._listen(link, wanted)
         else:
-            for upstream_listen in list(link.upstream_listens.values()):
+            for upstream_listen in list(link.subscriptions.listens.values()):
                 self._close(link, upstream_listen)
             self._settle_subscribing(link)
 
@@ -92,14 +91,11 @@ class ServerListens:
         params = b'{"notifications":' + format_filter(wanted) + b"}"
         meta = own_envelope(revision, self._context.plan.version)
         number = self._writer.run(link, SUBSCRIPTION, "subscriptions/listen", add(params, meta))
-        link.upstream_listens[number] = UpstreamListen(number, wanted)
-
-    def _newest(self, link: Link) -> UpstreamListen | None:
-        return next(reversed(link.upstream_listens.values()), None)
+        link.subscriptions.open(number, wanted)
 
     def _close(self, link: Link, upstream_listen: UpstreamListen) -> None:
-        del link.upstream_listens[upstream_listen.number]
-        link.pending.pop(upstream_listen.number, None)
+        link.subscriptions.close(upstream_listen.number)
+        link.settle(upstream_listen.number)
         if link.is_pipe:
             params = b'{"requestId":%d}' % upstream_listen.number
             self._writer.tell(link, envelope.encode_notification("notifications/cancelled", params))
@@ -125,7 +121,7 @@ class ServerListens:
         if frame.method == "notifications/cancelled":
             cancelled = envelope.member_of(frame.params, "requestId")
             upstream_listen = (
-                None if cancelled is None else link.upstream_listens.get(envelope.number_of(cancelled) or 0)
+                None if cancelled is None else link.subscriptions.listens.get(envelope.number_of(cancelled) or 0)
             )
             # A server may cancel nothing else (2026-07-28 basic/patterns/cancellation).
             if upstream_listen is not None:
@@ -134,11 +130,11 @@ class ServerListens:
         if frame.method == ELICITATION_COMPLETE:
             return  # its elicitations have no ids: those that clients see are ours (2026-07-28 changelog)
         if frame.method == ACKNOWLEDGED:
-            upstream_listen = None if number is None else link.upstream_listens.get(number)
+            upstream_listen = None if number is None else link.subscriptions.listens.get(number)
             if upstream_listen is not None:
                 self._receive_granted(link, upstream_listen, parse_filter(params, names_max=self._names_max))
             return
-        if id_raw is not None and number not in link.upstream_listens:
+        if id_raw is not None and number not in link.subscriptions.listens:
             return  # it belongs to a subscription that was closed
         self._server_messages.receive_notification(link, msgspec.structs.replace(frame, params=params), related)
 
@@ -149,16 +145,15 @@ class ServerListens:
     def _receive_granted(self, link: Link, upstream_listen: UpstreamListen, granted: ListenFilter) -> None:
         if upstream_listen.granted is not None:
             return
-        upstream_listen.granted = granted & upstream_listen.wanted
-        self._client_listens.receive_granted(link, upstream_listen.wanted, upstream_listen.granted)
-        link.listen_failures = 0
-        for older in [older for older in link.upstream_listens.values() if older.number < upstream_listen.number]:
+        granted = upstream_listen.receive_granted(granted)
+        self._client_listens.receive_granted(link, upstream_listen.wanted, granted)
+        link.get_stream.receive_renewed()
+        for older in [older for older in link.subscriptions.listens.values() if older.number < upstream_listen.number]:
             self._close(link, older)
         self._settle_subscribing(link)
         self._context.timers.cancel(("listening", link.id))
         self._handshaker.receive_listen_open(link)
-        missed, link.missed = link.missed & upstream_listen.granted, ListenFilter()
-        self.tell_all(link, missed)
+        self.tell_all(link, link.subscriptions.take_missed(granted))
 
     def tell_all(self, link: Link, missed: ListenFilter) -> None:
         """Delivers a notification of change for everything in `missed`, which may have changed while no subscription
@@ -173,29 +168,28 @@ class ServerListens:
         Args:
             is_refused: the server answered with an error. It is asked again only when what is wanted changes.
         """
-        upstream_listen = link.upstream_listens.pop(number, None)
-        link.pending.pop(number, None)
+        upstream_listen = link.subscriptions.close(number)
+        link.settle(number)
         if upstream_listen is None or link.upstream.state not in (
             UpstreamSessionState.READY,
             UpstreamSessionState.REPLAYING,
         ):
             return
-        link.missed |= upstream_listen.granted or ListenFilter()
-        newest = self._newest(link)
+        link.subscriptions.miss(upstream_listen)
+        newest = link.subscriptions.newest
         if newest is not None:  # the next one has taken its place or is about to, or the one before it is still open
             if newest.granted is not None:
                 self._settle_subscribing(link, is_lost=True)
             return
         if not is_refused:
-            at = self._context.now + self._resumption.pause(None, link.listen_failures)
-            link.listen_failures += 1
+            at = self._context.now + self._resumption.pause(None, link.get_stream.count_failure())
             self._context.timers.set(("news", link.id), at, "subscription to be had again")
         self._settle_subscribing(link, is_lost=True)
         self._handshaker.receive_listen_open(link)
 
     def receive_close(self, link: Link, number: int, cause: Cause) -> None:
         """Handles the end of a subscription's stream without a response."""
-        if number in link.upstream_listens:
+        if number in link.subscriptions.listens:
             self.receive_end(link, number)
 
     # --- Resource subscriptions of clients with sessions --------------------------------------------------------------
@@ -208,13 +202,13 @@ class ServerListens:
         except RemoteProtocolError as error:
             self._refuse(link, exchange, error.rpc_code, error.message)
             return
-        assert link.handshake is not None
-        if not filters.declares(envelope.member_of(link.handshake, "capabilities"), "resources", "subscribe"):
+        assert link.handshake.result is not None
+        if not filters.declares(envelope.member_of(link.handshake.result, "capabilities"), "resources", "subscribe"):
             self._refuse(link, exchange, METHOD_NOT_FOUND, "the server does not tell of changed resources")
         elif uri is None:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
         elif exchange.method == "resources/unsubscribe":
-            session.subscriptions.pop(uri, None)
+            session.unsubscribe(uri)
             self._settle_dropped(link, session, uri)
             if not any(uri in other.subscriptions for other in link.sessions.values()):
                 link.upstream.forget_subscription(uri)
@@ -224,17 +218,17 @@ class ServerListens:
             limit = self._context.limits.subscriptions_per_session_max
             self._refuse(link, exchange, INVALID_PARAMS, f"{limit} resources are subscribed, the most allowed")
         else:
-            session.subscriptions[uri] = None
-            link.subscribing.append(exchange)
+            session.subscribe(uri)
+            link.subscriptions.wait(exchange)
             self._writer.expect_reply(link, exchange)
             filters.renew_later(self._context, link)
 
     def _settle_dropped(self, link: Link, session: Session, uri: str) -> None:
         """Answers the `resources/subscribe` requests that still wait for a resource from which their session has
         unsubscribed: over HTTP one request may overtake the other."""
-        for exchange in list(link.subscribing):
+        for exchange in list(link.subscriptions.waiting):
             if exchange.sid == session.sid and not exchange.is_over and _uri_of(exchange) == uri:
-                link.subscribing.remove(exchange)
+                link.subscriptions.stop_waiting(exchange)
                 self._writer.expect_none(exchange)
                 link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
 
@@ -244,17 +238,16 @@ class ServerListens:
         Args:
             is_lost: a subscription has ended, so no later acknowledgment is waited for.
         """
-        newest = self._newest(link)
+        newest = link.subscriptions.newest
         if newest is not None and newest.granted is None and not is_lost:
             return
         granted = frozenset() if newest is None or newest.granted is None else newest.granted.uris
-        waiting, link.subscribing = link.subscribing, []
-        for exchange in waiting:
+        for exchange in link.subscriptions.take_waiting():
             if exchange.is_over:
                 continue
             uri = _uri_of(exchange)
             if newest is not None and uri not in newest.wanted.uris and not is_lost:
-                link.subscribing.append(exchange)  # it came after the newest was opened: the next one includes it
+                link.subscriptions.wait(exchange)  # it came after the newest was opened: the next one includes it
                 continue
             self._writer.expect_none(exchange)
             if uri in granted:
@@ -262,7 +255,7 @@ class ServerListens:
                 link.upstream.remember(exchange.method, exchange.params)
                 link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
             else:
-                link.session_of(exchange).subscriptions.pop(uri, None)
+                link.session_of(exchange).unsubscribe(uri)
                 self._refuse(link, exchange, INVALID_PARAMS, f"the server does not tell of changes of {uri}")
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str) -> None:

@@ -47,7 +47,7 @@ class TaskAnswers:
     def wait(self, session: Session, exchange: Exchange, task: Task) -> None:
         """Lets a request wait for a change of a task: a `tasks/result` until that is over, any other for at most
         `Limits.task_look_s`."""
-        exchange.awaits = task.id
+        exchange.wait_for(task.id)
         self._table.waiters.setdefault(task.id, []).append((session, exchange))
         if exchange.method != "tasks/result":
             at = self._context.now + self._context.limits.task_look_s
@@ -65,7 +65,7 @@ class TaskAnswers:
 
     def forget(self, exchange: Exchange) -> None:
         """Removes a request from those that wait for a task."""
-        id, exchange.awaits = exchange.awaits, None
+        id = exchange.stop_waiting()
         waiting = self._table.waiters.get(id or "")
         if id is None or waiting is None:
             return

@@ -14,7 +14,7 @@ from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
-from ..state.exchange import NO_TASK_OPTIONS, Exchange, ExchangeInput, ExchangeState, TaskOptions
+from ..state.exchange import Exchange, ExchangeState, TaskOptions
 from ..state.interceptor import Interceptor
 from ..state.link import Link
 from ..state.session import Session
@@ -56,11 +56,11 @@ class TaskWishes(Interceptor):
                 return False
             if task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
                 raise _forbidden(tool_of(exchange))
-            exchange.task_options, exchange.keeper = TaskOptions(is_asked=True, ttl_ms=ttl_ms), self._local_tasks
-            exchange.params = tasks.without_task(exchange.params)
+            exchange.want_task(self._local_tasks, TaskOptions(is_asked=True, ttl_ms=ttl_ms))
+            exchange.replace_params(tasks.without_task(exchange.params))
             self._local_tasks.reserve(session, exchange)
         except RemoteProtocolError as error:
-            exchange.task_options = NO_TASK_OPTIONS
+            exchange.forget_wish()
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message)
             self._responder.answer(session, exchange, message)
             return True
@@ -93,20 +93,19 @@ class TaskAugmentation(Interceptor):
             knows = task_support.declares(exchange.request.capabilities) and task_offers.are_offered(link)
             knows = knows and self._may_be_task(link, session, exchange)
             if knows is not exchange.task_options.knows_tasks:
-                exchange.task_options = exchange.task_options._replace(knows_tasks=knows)
-                exchange.keeper = self._local_tasks
+                exchange.want_task(self._local_tasks, exchange.task_options._replace(knows_tasks=knows))
         if not (link.abilities.calls or exchange.task_options.is_asked or exchange.task_options.knows_tasks):
-            exchange.is_augmented = False
+            exchange.augment(False)
             return False
         tool = tool_of(exchange)
-        if link.abilities.calls and not link.is_stateless and not link.knows_supports:
+        if link.abilities.calls and not link.is_stateless and not link.tools.knows_supports:
             self._tool_discovery.begin(link, exchange)
             return True
         try:
             self._decide(link, session, exchange, tool)
         except RemoteProtocolError as error:
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
-            exchange.is_native = True
+            exchange.mark_native()
             link.router.finish(link, exchange, message)
             return True
         if exchange.task is None and exchange.task_options.knows_tasks:
@@ -121,19 +120,19 @@ class TaskAugmentation(Interceptor):
         if task_options.is_asked and exchange.task is None and offered is Support.FORBIDDEN:
             raise _forbidden(tool)
         is_wanted = task_options.is_asked or (task_options.knows_tasks and offered is not Support.FORBIDDEN)
-        exchange.is_augmented = False
+        exchange.augment(False)
         if not link.abilities.calls:
             return
         if link.is_stateless:
-            exchange.is_augmented = is_wanted or exchange.must_augment
+            exchange.augment(is_wanted or exchange.must_augment)
             return
-        declared = link.supports.get(tool)
+        declared = link.tools.supports.get(tool)
         if declared is Support.REQUIRED:
             if rules.strict and not is_wanted:
                 raise _required(tool, is_stateless=session.is_stateless)
-            exchange.is_augmented = True
+            exchange.augment(True)
         elif declared is Support.OPTIONAL and is_wanted:
-            exchange.is_augmented = task_options.is_asked or exchange.token_raw is None
+            exchange.augment(task_options.is_asked or exchange.token_raw is None)
 
     def _may_be_task(self, link: Link, session: Session, exchange: Exchange) -> bool:
         """True if the call may become a task. Its place in the quota is reserved before the server can make a task for
@@ -163,7 +162,7 @@ class TaskAugmentation(Interceptor):
             return False
         if not self._must_repeat(link, exchange, envelope.usable_error(frame.error)):
             return False
-        exchange.step(ExchangeInput.REQUEUE)
+        exchange.requeue()
         if link.is_stateless:
             link.router.resend(link, exchange)
         else:
@@ -191,8 +190,10 @@ class TaskAugmentation(Interceptor):
             needed = envelope.member_of(envelope.member_of(error, "data"), "requiredCapabilities")
         except RemoteProtocolError:
             return False
-        exchange.must_augment = task_support.declares(needed)
-        return exchange.must_augment
+        if not task_support.declares(needed):
+            return False
+        exchange.require_task()
+        return True
 
 
 def _forbidden(tool: str) -> RemoteProtocolError:

@@ -139,9 +139,8 @@ class LocalTasks:
         task.begin(format_time(self._context.now_unix), self._context.now_unix)
         run = Run(session, exchange)
         self._tasks[task.id], self._runs[task.id] = task, run
-        exchange.task, exchange.keeper = task, self
-        exchange.reply, exchange.id_key = Reply.detached(), ("task", task.id)
-        session.adopted += 1
+        exchange.become_task(task, self)
+        session.count_adopted(1)
         if session.replies is not None:
             session.replies.release(exchange)
         self._context.timers.cancel(("adopt", (session.sid, exchange.key)))
@@ -297,7 +296,7 @@ class LocalTasks:
         """
         task = exchange.task
         assert task is not None
-        session.adopted -= 1
+        session.count_adopted(-1)
         self.task_questions.drop_all(session, exchange, task)
         run = self._runs.get(task.id)
         if run is None or message is None or task.is_over:
@@ -544,15 +543,15 @@ class LocalTasks:
             id_key=("task", task.id),
             method="tools/call",
             params=msgspec.json.encode({"name": task.tool}),
-            token_raw=None,
             headers=session.headers,
+            request=session.client if session.is_stateless else None,
         )
         self.task_quota.count(task, task.counted_for, -1)
         self.task_quota.count(task, session.sid, 1)
-        exchange.task, exchange.keeper, exchange.is_augmented = task, self, True
-        exchange.request = session.client if session.is_stateless else None
-        session.exchanges[exchange.key] = exchange
-        session.adopted += 1
+        exchange.become_task(task, self)
+        exchange.augment(True)
+        session.add(exchange)
+        session.count_adopted(1)
         run = self._runs[task.id] = Run(session, exchange)
         run.request = None
         return exchange

@@ -50,7 +50,7 @@ class TaskQuestions:
             refused = Frame(error=envelope.error_object(fault.rpc_code, fault.message))
         if refused is not None:
             number = session.record_question(question)
-            del session.questions[number]
+            session.settle_question(number)
             session.router.reply(session, question._replace(number=number), refused, session.headers)
 
     def _ask(
@@ -128,7 +128,7 @@ class TaskQuestions:
         for wanted, response in found:
             input_requests.check_response(wanted.method, response)
         for wanted, response in found:
-            question = None if run is None else run.session.questions.pop(wanted.number, None)
+            question = None if run is None else run.session.settle_question(wanted.number)
             if question is None or run is None:
                 continue
             self.receive_settled_question(run.exchange, wanted.number)

@@ -64,7 +64,7 @@ class TaskRequests(Interceptor):
         if not method.startswith("tasks/"):
             return False
         methods = MODERN_METHODS if session.is_stateless else LEGACY_METHODS
-        exchange.is_native, exchange.keeper = True, self._local_tasks
+        exchange.keep_for(self._local_tasks)
         if method not in methods or not self._has_tasks(link, session):
             self._answers.refuse(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         elif session.is_stateless and (
@@ -98,7 +98,7 @@ class TaskRequests(Interceptor):
             return False
         if not session.is_stateless:
             return session.features.tasks and task_offers.are_offered(link)
-        return link.handshake is None or task_offers.are_offered(link)
+        return link.handshake.result is None or task_offers.are_offered(link)
 
     def _receive_named(self, session: Session, exchange: Exchange) -> None:
         task = self._find(session, exchange)

@@ -129,13 +129,12 @@ class UpstreamTasks(Interceptor):
             self._handshaker.need(link)
 
     def _begin(self, link: Link, exchange: Exchange, created: tasks.TaskFields) -> UpstreamTask:
-        exchange.step(ExchangeInput.TASKED)
-        exchange.upstream_id = exchange.post = None
         poll_s = self._context.limits.task_poll_s if created.poll_ms is None else created.poll_ms / 1000
         poll_s = min(max(poll_s, PAUSE_MIN_S), self._context.limits.task_poll_max_s)
-        upstream_task = exchange.upstream_task = UpstreamTask(
+        upstream_task = UpstreamTask(
             created.id, poll_s=poll_s, status=created.status, message=created.message or "", now=self._context.now
         )
+        exchange.receive_task(upstream_task)
         link.upstream_tasks = {**link.upstream_tasks, created.id: exchange}
         self._writer.expect_reply(link, exchange)
         return upstream_task
@@ -378,7 +377,7 @@ class UpstreamTasks(Interceptor):
             upstream_task.looks += 1
             if upstream_task.looks <= exchange.told:
                 return  # the server has sent progress of its own, further on
-            exchange.told = upstream_task.looks
+            exchange.receive_progress(upstream_task.looks)
             progress = {"progress": upstream_task.looks, "message": seen.message}
             params = b'{"progressToken":' + exchange.token_raw + b"," + msgspec.json.encode(progress)[1:]
             message = envelope.encode_notification("notifications/progress", params)
@@ -441,7 +440,7 @@ class UpstreamTasks(Interceptor):
             number = self._polling.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": upstream_task.id})
             channel = self._channel_of(link, number)
             if channel is not None:
-                link.parting |= {channel}
+                link.expect_cancel(channel)
                 at = self._context.now + self._context.limits.notification_timeout_s
                 self._context.timers.set(("grace", channel), at, "cancellation of a task")
         else:

@@ -39,7 +39,7 @@ def error_of(link: Link, exchange: Exchange | None, cause: Cause) -> bytes | Non
         return _own_error(link.plan.id, cause)
     # The reply to a batch answers several requests, and a pipe has no HTTP status.
     if exchange is not None and exchange.reply.ends_channel and exchange.reply.gathered is None:
-        exchange.reply.status, exchange.reply.challenge = cause.status, cause.challenge
+        exchange.reply.refuse(cause.status, cause.challenge)
     return error_in(cause) or _own_error(link.plan.id, cause, is_clients=True)
 
 
@@ -48,7 +48,7 @@ def handshake_error_of(link: Link, cause: Cause) -> bytes | None:
 
     Requests that wait for the handshake are refused with that denial, until a client sends other credentials.
     """
-    link.denial = cause if is_denied(cause) else None
+    link.handshake.receive_denial(cause if is_denied(cause) else None)
     return error_of(link, None if link.is_shared else link.session.opener, cause)
 
 

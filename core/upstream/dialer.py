@@ -43,12 +43,9 @@ class Dialer:
 
     def _spawn(self, link: Link) -> None:
         spare = self.warm_pool.take(link.plan) if self._may_take_spare(link) else None
-        if spare is not None:
-            link.workspace = spare.workspace
-            if not link.is_shared:
-                link.session.workspace = spare.workspace
-            link.channel = spare.channel
-            link.children += 1
+        if spare is not None and spare.channel is not None:
+            link.receive_process(spare.workspace)
+            link.connect(spare.channel)
             role = DuplexRole(link, is_process=True)
             self._context.assign(spare.channel, role)
             if spare.is_connected:
@@ -56,9 +53,9 @@ class Dialer:
         else:
             self._health[link.plan.id].receive_start()
             target = Spawn(server=link.plan.id, workspace=link.workspace)
-            link.channel = self._context.dial(DuplexRole(link, is_process=True), target)
-            link.children += 1
-            self.warm_pool.children += 1
+            link.connect(self._context.dial(DuplexRole(link, is_process=True), target))
+            link.receive_process()
+            self.warm_pool.receive_started()
 
     def _may_take_spare(self, link: Link) -> bool:
         """True if the session may run in a spare process, whose workspace then becomes the session's.
@@ -82,4 +79,4 @@ class Dialer:
     def join(self, link: Link, *, is_repeated: bool = False) -> None:
         """Connects to the server's two-way stream."""
         role = DuplexRole(link, is_process=False, is_repeated=is_repeated)
-        link.channel = self._context.dial(role, Join(link.plan.id, link.headers))
+        link.connect(self._context.dial(role, Join(link.plan.id, link.headers)))

@@ -92,6 +92,18 @@ class ServerEra:
         known = self.speaks(Era.STATELESS, now)
         return known is True or (known is None and now - self._asked_at >= self._limits.server_era_ttl_s)
 
+    def receive_handshake(self, *, is_mute: bool) -> None:
+        """Records whether the server began a session: without one it has no stream for messages of its own."""
+        self.is_mute = is_mute
+
+    def receive_discovery(self, result: bytes) -> None:
+        """Records its `DiscoverResult`."""
+        self.discovered = result
+
+    def require_tasks(self) -> None:
+        """Records that the server has tasks in the stateless era only."""
+        self.has_stateless_tasks = True
+
     def receive_question(self, now: float) -> None:
         """Records that `server/discover` was sent, so that it is not sent again too soon, however it ends."""
         self._asked_at = now

@@ -12,7 +12,6 @@ after the cancellations that are still to be sent.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 import msgspec
@@ -26,8 +25,8 @@ from ..downstream.responder import Responder
 from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput
-from ..state.link import CANCEL, NO_QUEUE, NOTHING, Link, OwnRequest
+from ..state.exchange import Exchange
+from ..state.link import CANCEL, NOTHING, Link, OwnRequest
 from ..state.session import PendingQuestion
 from ..state.upstream_channels import DeleteRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
@@ -88,10 +87,10 @@ class Failures:
         has_worked = upstream.state is UpstreamSessionState.READY and not upstream.is_suspect
         self._handshaker.forget_transport(link)
         reason = self._handshaker.describe(link, reason)
-        if link.first_noise:
-            reason, link.first_noise = f"{reason}; it wrote what is no message: {link.first_noise}", ""
-        if link.refusal is not None:
-            error = error or error_in(link.refusal)
+        if noise := link.handshake.take_noise():
+            reason = f"{reason}; it wrote what is no message: {noise}"
+        if link.handshake.refusal is not None:
+            error = error or error_in(link.handshake.refusal)
         self._context.note("warning", f"upstream lost: {reason}", link.plan.id)
         if not is_forgotten and not is_unknown:
             self.send_delete(link)
@@ -116,7 +115,7 @@ class Failures:
         """Counts the failure of a server over all its sessions. Only processes can be in a crash loop."""
         health = self._handshaker.health[link.plan.id]
         if has_worked:
-            health.last_error = reason
+            health.receive_loss(reason)
         elif link.plan.kind is Kind.PIPE:
             health.receive_failure(reason, self._context.now)
         else:
@@ -144,17 +143,15 @@ class Failures:
                     call.round is None and not _outlives_session(question, number)
                 ):  # else the answer is of use: the call can be made again, or its task goes on
                     self._responder.cancel_question(session, number, None)
-        child, link.channel = link.channel, None
-        stream, link.stream = link.stream, None
-        self._context.close(child, reason=reason)
-        self._context.close(stream, reason=reason)
+        self._context.close(link.disconnect(), reason=reason)
+        self._context.close(link.get_stream.take_channel(), reason=reason)
         if link.shared_process is not None:
-            link.queue = deque([*link.shared_process.receive_lost(), *link.queue])
+            link.enqueue_first(link.shared_process.receive_lost())
         for number, entry in list(link.pending.items()):
             if isinstance(entry, OwnRequest):
-                link.pending.pop(number, None)
+                link.settle(number)
             elif entry.post is None:  # on a pipe, or between two connections; else the end of its POST settles it
-                link.pending.pop(number, None)
+                link.settle(number)
                 self._settle_lost(link, entry, reason)
                 if link.upstream.state is UpstreamSessionState.CLOSED:
                     return  # the link served that request only
@@ -173,8 +170,8 @@ class Failures:
     def _settle_lost(self, link: Link, exchange: Exchange, reason: str) -> None:
         self._writer.expect_none(exchange)
         if exchange.may_repeat(is_unsent=False, retries=link.plan.session_retries):
-            exchange.may_have_run = True
-            self._requeue(link, exchange)
+            exchange.requeue(may_have_run=True)
+            link.enqueue(exchange)
         else:
             self._fail_unknown(link, exchange, reason)
 
@@ -200,7 +197,7 @@ class Failures:
         A server that is told that the session is over ends the stream by itself, if given time, and its connection can
         then be used again. No more than `Limits.pool_idle_max` streams of a server are left open for that.
         """
-        stream, link.stream = link.stream, None
+        stream = link.get_stream.take_channel()
         role = None if stream is None else self._context.role_if_open(stream)
         left = list(self._left_streams.values()).count(link.plan.id)
         is_left = is_told and isinstance(role, UpstreamStreamRole) and role.is_open
@@ -221,10 +218,10 @@ class Failures:
         time for that is over. Some servers stop reading when their input ends."""
         numbers = [n for n, entry in link.pending.items() if isinstance(entry, OwnRequest) and entry.purpose == CANCEL]
         if link.channel is None or not link.is_pipe or not numbers:
-            link.leaving = NOTHING
+            link.begin_leaving(NOTHING)
             self._context.close(link.channel, reason=reason)
             return
-        link.leaving = frozenset(numbers)
+        link.begin_leaving(frozenset(numbers))
         at = self._context.now + self._context.limits.task_farewell_s
         self._context.timers.set(("grace", link.channel), at, "cancellation of a task")
 
@@ -235,16 +232,15 @@ class Failures:
         except RemoteProtocolError:
             return
         # -1 stands for ids that are no number of ours: numbers begin at 1.
-        link.leaving -= {-1 if id_raw is None else envelope.number_of(id_raw) or -1}
-        if not link.leaving:
+        if link.receive_left(-1 if id_raw is None else envelope.number_of(id_raw) or -1):
             self._context.timers.cancel(("grace", channel))
             self._context.close(channel, reason="its session is over")
 
     def receive_parted(self, link: Link, channel: ChannelId) -> None:
         """Handles the end of a POST with a cancellation: after the last one, the session itself is ended."""
-        if channel in link.parting:
-            link.parting -= {channel}
-            if not link.parting and (target := self._postponed_deletes.pop(link.id, None)) is not None:
+        if link.receive_cancel_sent(channel):
+            target = self._postponed_deletes.pop(link.id, None)
+            if target is not None:
                 self._delete(target)
 
     def _delete(self, target: Delete, *, is_repeated: bool = False) -> None:
@@ -289,8 +285,8 @@ class Failures:
         if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
             is_unsent or cause.end is not End.REFUSED
         ):
-            exchange.may_have_run = exchange.may_have_run or not is_unsent
-            self._requeue(link, exchange)
+            exchange.requeue(may_have_run=not is_unsent)
+            link.enqueue(exchange)
         elif error is not None:
             self._refuse(link, exchange, error)
         elif not exchange.may_have_run and (
@@ -300,11 +296,6 @@ class Failures:
         else:
             self._fail_unknown(link, exchange, describe(cause), cause)
 
-    def _requeue(self, link: Link, exchange: Exchange) -> None:
-        exchange.step(ExchangeInput.REQUEUE)
-        exchange.upstream_id = None
-        link.enqueue(exchange)
-
     def give_up(self, link: Link, reason: str) -> None:
         """Fails all that waits for a server that cannot be had: its handshakes, else its queued requests."""
         if not self._refuse_openers(link, reason, None):
@@ -312,12 +303,11 @@ class Failures:
 
     def fail_queue(self, link: Link, reason: str) -> None:
         """Answers all queued requests with an error."""
-        waiting, link.queue = link.queue, NO_QUEUE
-        for entry in waiting:
+        for entry in link.take_queue():
             if isinstance(entry, Exchange) and entry.may_have_run:
                 self._fail_unknown(link, entry, reason)
-            elif isinstance(entry, Exchange) and is_denied(link.denial):
-                self._refuse(link, entry, error_of(link, entry, link.denial))
+            elif isinstance(entry, Exchange) and is_denied(link.handshake.denial):
+                self._refuse(link, entry, error_of(link, entry, link.handshake.denial))
             elif isinstance(entry, Exchange):
                 self._fail(link, entry, UPSTREAM_UNAVAILABLE, _unstarted(link, reason), None)
 

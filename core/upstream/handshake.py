@@ -13,7 +13,6 @@ from __future__ import annotations
 import msgspec
 
 from ..base.effects import Listen
-from ..base.empty import NONE
 from ..base.errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from ..base.events import Cause, End
 from ..base.plan import Kind
@@ -78,17 +77,10 @@ class Handshaker:
         if fault is not None:
             link.router.give_up(link, fault)
             return
-        link.upstream.receive_need()
-        link.denial, link.dialled_with = None, link.headers
-        link.cookies.clear()  # cookies belong to the session before
+        is_event_pipe = link.plan.id in self._event_pipes
+        link.begin_handshake(is_event_pipe=is_event_pipe)
         at = self._context.now + self.start_timeout_s(link)
         self._context.timers.set(("start", link.id), at, "upstream start")
-        link.refusal = link.refused = None
-        link.tried = NONE
-        link.is_asked_again = False
-        link.answered = None
-        link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
-        is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
         wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
         link.speak(self.server_eras[link.plan.id].choose(wanted, self._context.now))
         self._dialer.reach(link)
@@ -108,7 +100,7 @@ class Handshaker:
         other = OTHER[link.era]
         if (
             link.upstream.state not in (UpstreamSessionState.DIALING, UpstreamSessionState.INITIALIZING)
-            or other in link.tried
+            or other in link.handshake.tried
         ):
             return False
         if link.is_pipe and link.plan.kind is Kind.HTTP:
@@ -116,14 +108,12 @@ class Handshaker:
         if not server_era.may_try_other_era(link.era, self._context.now, is_said=is_said):
             server_era.forget(other)  # a server speaks one of the two: what was known of the other is out of date
             return False
-        link.tried = {**link.tried, link.era: is_said}
-        link.refused = link.refused or error
+        link.handshake.receive_failed_era(link.era, error, is_said=is_said)
         link.speak(other)
         if link.upstream.state is UpstreamSessionState.INITIALIZING:
             link.upstream.step(UpstreamSessionInput.REDIAL)
         self._drop_own_requests(link)
-        channel, link.channel = link.channel, None
-        self._context.close(channel, reason="spoken to in another way")
+        self._context.close(link.disconnect(), reason="spoken to in another way")
         self._context.timers.cancel(("probe", link.id))
         self._dialer.reach(link)
         return True
@@ -134,9 +124,12 @@ class Handshaker:
 
         Such a server was slow to start. It is asked on the same connection, and only once.
         """
-        if link.upstream.state is not UpstreamSessionState.INITIALIZING or link.tried.get(Era.STATELESS) is not False:
+        if (
+            link.upstream.state is not UpstreamSessionState.INITIALIZING
+            or link.handshake.tried.get(Era.STATELESS) is not False
+        ):
             return False
-        link.tried = {Era.HANDSHAKE: True}
+        link.handshake.try_stateless_again()
         link.speak(Era.STATELESS)
         self._discover(link)
         return True
@@ -145,7 +138,7 @@ class Handshaker:
         """Drops the requests that this handshake sent in the other era."""
         numbers = {number for number, entry in link.pending.items() if isinstance(entry, OwnRequest)}
         for number in numbers:
-            del link.pending[number]
+            link.settle(number)
         for channel in sorted(link.posts):
             role = self._context.role_of(channel)
             if isinstance(role, UpstreamPostRole) and role.number in numbers:
@@ -155,7 +148,7 @@ class Handshaker:
         """Records the eras that this handshake proved and denied."""
         server_era = self.server_eras[link.plan.id]
         server_era.receive_proof(link.era, link.upstream.revision)
-        for era, is_said in link.tried.items():
+        for era, is_said in link.handshake.tried.items():
             if is_said:
                 server_era.receive_denial(era, self._context.now)
             elif link.is_pipe:  # over HTTP, silence may as well come from the network
@@ -183,9 +176,7 @@ class Handshaker:
         if cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED):
             return False
         assert link.era is Era.HANDSHAKE, "who is spoken to otherwise is not waited for any more"
-        link.refusal = cause
-        link.is_pipe = True
-        link.upstream.step(UpstreamSessionInput.REDIAL)
+        link.fall_back(cause)
         self._dialer.reach(link)
         return True
 
@@ -196,16 +187,15 @@ class Handshaker:
 
     def describe(self, link: Link, reason: str) -> str:
         """Returns why the handshake failed, over both transports if both were tried."""
-        if link.refusal is None:
+        if link.handshake.refusal is None:
             return reason
-        return f"over Streamable HTTP {describe(link.refusal)}; over HTTP+SSE {reason}"
+        return f"over Streamable HTTP {describe(link.handshake.refusal)}; over HTTP+SSE {reason}"
 
     # --- Handshake --------------------------------------------------------------------------------------------------
 
     def _begin(self, link: Link) -> None:
         link.upstream.step(UpstreamSessionInput.CONNECTED)
-        link.has_listened = False
-        link.listen_event_id = None
+        link.get_stream.receive_session()
         if link.era is Era.HANDSHAKE:
             self._writer.run(link, "initialize", "initialize", link.upstream.initialize)
         else:
@@ -223,7 +213,7 @@ class Handshaker:
 
     def receive_discovery(self, link: Link, frame: Frame) -> None:
         """Handles the response to `server/discover`."""
-        link.first_noise = ""
+        link.handshake.take_noise()
         error = None if frame.error is None else envelope.usable_error(frame.error)
         try:
             if frame.result is None:
@@ -241,18 +231,17 @@ class Handshaker:
                 or self._accept_answered(link, is_denied=True)
                 or self.turn(link, error)
             ):
-                link.router.lose(link, str(fault), error=link.refused or error)
+                link.router.lose(link, str(fault), error=link.handshake.error or error)
             return
-        link.handshake, link.refusal, link.refused = shown, None, None
+        link.handshake.receive_result(shown)
         _learn_abilities(link, frame.result)
         server_era = self.server_eras[link.plan.id]
-        server_era.discovered = frame.result
-        if link.answered is not None:
-            server_era.receive_proof(Era.HANDSHAKE, _revision_in(link.answered.result))
-            link.answered = None
+        server_era.receive_discovery(frame.result)
+        if (answered := link.handshake.take_answered()) is not None:
+            server_era.receive_proof(Era.HANDSHAKE, _revision_in(answered.result))
         self._record_eras(link)
         self.accept_all(link)
-        link.replaying = 0
+        link.handshake.begin_replay(0)
         if link.router.open_listen(link):
             self._receive_ready(link)
 
@@ -263,9 +252,9 @@ class Handshaker:
         """
         if error is None or envelope.error_code(error) != UNSUPPORTED_VERSION or not is_modern(error):
             return False
-        if link.upstream.state is not UpstreamSessionState.INITIALIZING or link.is_asked_again:
+        if link.upstream.state is not UpstreamSessionState.INITIALIZING or link.handshake.was_asked_again:
             return False
-        link.is_asked_again = True
+        link.handshake.ask_again()
         self._discover(link)
         return True
 
@@ -283,7 +272,7 @@ class Handshaker:
         is_known = self.server_eras[link.plan.id].speaks(Era.STATELESS, self._context.now) is True
         if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
             text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
-            link.router.lose(link, text, error=link.refused)
+            link.router.lose(link, text, error=link.handshake.error)
 
     def receive_head(self, link: Link, number: int | None, session: str | None) -> None:
         """Handles the head of the response to a POST, which may be that to `initialize`."""
@@ -297,16 +286,16 @@ class Handshaker:
 
     def receive_handshake(self, link: Link, frame: Frame) -> None:
         """Handles the response to `initialize`."""
-        link.first_noise = ""
+        link.handshake.take_noise()
         if frame.error is not None:
             error = envelope.usable_error(frame.error)
             if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
-                link.router.lose(link, "it refused to initialize", error=link.refused or error)
+                link.router.lose(link, "it refused to initialize", error=link.handshake.error or error)
             return
         if not self._must_probe(link):
             self._accept_handshake(link, frame)
             return
-        link.answered = frame
+        link.handshake.put_aside(frame)
         self.server_eras[link.plan.id].receive_question(self._context.now)
         link.speak(Era.STATELESS)
         self._discover(link)
@@ -319,8 +308,9 @@ class Handshaker:
         it can send both.
         """
         server_era = self.server_eras[link.plan.id]
-        server_era.is_mute = link.upstream.session is None and not link.is_pipe
-        return server_era.is_mute and Era.STATELESS not in link.tried and server_era.may_ask(self._context.now)
+        is_mute = link.upstream.session is None and not link.is_pipe
+        server_era.receive_handshake(is_mute=is_mute)
+        return is_mute and Era.STATELESS not in link.handshake.tried and server_era.may_ask(self._context.now)
 
     def _accept_answered(self, link: Link, *, is_denied: bool = False) -> bool:
         """Accepts the `initialize` result that was put aside for a probe. False if there is none.
@@ -328,7 +318,7 @@ class Handshaker:
         Args:
             is_denied: the server denied the stateless era.
         """
-        frame, link.answered = link.answered, None
+        frame = link.handshake.take_answered()
         if frame is None or link.upstream.state is not UpstreamSessionState.INITIALIZING:
             return False
         self._drop_own_requests(link)
@@ -346,7 +336,7 @@ class Handshaker:
         except (RemoteProtocolError, msgspec.DecodeError) as error:
             link.router.lose(link, f"its answer to initialize is unusable: {error}")
             return
-        link.handshake, link.refusal, link.refused = shown, None, None
+        link.handshake.receive_result(shown)
         _learn_abilities(link, frame.result)
         self._record_eras(link)
         if link.plan.kind is Kind.HTTP:
@@ -358,11 +348,11 @@ class Handshaker:
 
     def accept_all(self, link: Link) -> None:
         """Gives the server's handshake result to all sessions that wait for it."""
-        if link.handshake is None:
+        if link.handshake.result is None:
             return
         for session in list(link.sessions.values()):
             if session.is_stateless:
-                session.greeting = self._discovery(link, session)
+                session.receive_greeting(self._discovery(link, session))
             elif session.opener is not None:
                 shown, revision = handshake_for(link, session)
                 self._sessions.accept_session(session, shown, revision)
@@ -393,10 +383,11 @@ class Handshaker:
             session=upstream.session,
             revision=upstream.revision,
             headers=link.headers,
-            last_event_id=link.listen_event_id or None,
+            last_event_id=link.get_stream.last_event_id or None,
             cookies=link.cookies.pairs,
         )
-        link.stream = self._context.dial(UpstreamStreamRole(link, self._context.now, is_repeated=is_repeated), target)
+        role = UpstreamStreamRole(link, self._context.now, is_repeated=is_repeated)
+        link.get_stream.open(self._context.dial(role, target))
 
     def go_on(self, link: Link, session: str, revision: str) -> None:
         """Continues a session whose handshake was made by an earlier run of the proxy.
@@ -412,7 +403,7 @@ class Handshaker:
         upstream.step(UpstreamSessionInput.CONFIRMED)
         upstream.step(UpstreamSessionInput.LISTENED)
         upstream.receive_replayed(self._context.now)
-        link.abilities = TaskAbilities(calls=True, cancels=True, lists=False)
+        link.receive_abilities(TaskAbilities(calls=True, cancels=True, lists=False))
 
     def receive_listening(self, link: Link) -> None:
         """Handles the opening, the refusal or the timeout of the GET stream: requests need not wait for it any
@@ -422,7 +413,7 @@ class Handshaker:
             return
         link.upstream.step(UpstreamSessionInput.LISTENED)
         replay = link.upstream.replay()
-        link.replaying = len(replay)
+        link.handshake.begin_replay(len(replay))
         link.rest()
         for method, params in replay:
             self._writer.run(
@@ -433,13 +424,11 @@ class Handshaker:
 
     def receive_replayed(self, link: Link) -> None:
         """Handles the end of one replayed request, whether it succeeded or not."""
-        link.replaying -= 1
-        if link.replaying == 0 and link.upstream.state is UpstreamSessionState.REPLAYING:
+        if link.handshake.receive_replayed() and link.upstream.state is UpstreamSessionState.REPLAYING:
             self._receive_ready(link)
 
     def _receive_ready(self, link: Link) -> None:
-        link.upstream.receive_replayed(self._context.now)
-        link.is_plain = link.translation = None
+        link.receive_ready(self._context.now)
         self._context.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
         for receive_ready in link.interceptors.receive_ready:
@@ -449,8 +438,7 @@ class Handshaker:
 
     def flush(self, link: Link) -> None:
         """Sends all that was queued for the server."""
-        while link.queue and link.upstream.state is UpstreamSessionState.READY:
-            entry = link.queue.popleft()
+        while link.upstream.state is UpstreamSessionState.READY and (entry := link.next_queued()) is not None:
             if isinstance(entry, QueuedNotification):
                 self._writer.tell(link, *entry)
             else:
@@ -492,7 +480,10 @@ class Handshaker:
             self.receive_listening(link)
 
     def handle_relisten(self, link: Link) -> None:
-        if link.stream is None and link.upstream.state in (UpstreamSessionState.REPLAYING, UpstreamSessionState.READY):
+        if link.get_stream.channel is None and link.upstream.state in (
+            UpstreamSessionState.REPLAYING,
+            UpstreamSessionState.READY,
+        ):
             self.listen(link)
 
 
@@ -510,8 +501,7 @@ def _is_for_stateless(link: Link) -> bool:
 def _learn_abilities(link: Link, handshake: bytes) -> None:
     """Records what the server declares about tasks."""
     declared = envelope.member_of(handshake, "capabilities")
-    link.abilities = server_abilities(declared, is_stateless=link.is_stateless)
-    link.knows_supports = False
+    link.receive_abilities(server_abilities(declared, is_stateless=link.is_stateless))
 
 
 def _revision_in(initialized: bytes | None) -> str | None:

@@ -50,6 +50,10 @@ class Health:
     def receive_start(self) -> None:
         self.starts += 1
 
+    def receive_loss(self, reason: str) -> None:
+        """Records how a session ended that had worked. It counts as no failure."""
+        self.last_error = reason
+
     def receive_ready(self) -> None:
         """Records that the server came up."""
         self.is_failing = False

@@ -20,12 +20,12 @@ def discovery_of(link: Link, session: Session) -> bytes:
     Raises:
         RemoteProtocolError: the server's description cannot be translated for such a client.
     """
-    assert link.handshake is not None
-    shown = link.handshake
+    assert link.handshake.result is not None
+    shown = link.handshake.result
     if not link.is_stateless:
         # A server with sessions can push messages, except over HTTP without a session: there it has no stream.
         has_push = link.is_pipe or link.upstream.session is not None
-        shown = to_discover_result(link.handshake, has_push=has_push)
+        shown = to_discover_result(link.handshake.result, has_push=has_push)
     return shown if session.is_own else shown_capabilities(link, shown, is_legacy=False)
 
 
@@ -43,11 +43,11 @@ def handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
 
 
 def _handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
-    assert link.handshake is not None
+    assert link.handshake.result is not None
     wanted, offered = session.client.revision, link.upstream.revision
     if link.is_stateless:
         client = features_of(wanted if is_known_legacy(wanted) else LATEST_LEGACY)
-        return to_initialize_result(link.handshake, client=client, name=link.plan.id), client.revision
+        return to_initialize_result(link.handshake.result, client=client, name=link.plan.id), client.revision
     if wanted == offered or offered is None or not is_known_legacy(wanted):
-        return link.handshake, offered
-    return set_member(link.handshake, "protocolVersion", msgspec.json.encode(wanted)), wanted
+        return link.handshake.result, offered
+    return set_member(link.handshake.result, "protocolVersion", msgspec.json.encode(wanted)), wanted

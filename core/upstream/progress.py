@@ -152,7 +152,7 @@ class Progress:
         messages = with_token(row, exchange.token_raw) if row.first > exchange.told else None
         if messages is None:
             return False
-        exchange.told = row.last
+        exchange.receive_progress(row.last)
         self._writer.expect_reply(link, exchange)
         self._responder.tell_all_progress(link.session_of(exchange), exchange, messages)
         return True

@@ -14,7 +14,6 @@ Source: 2025-11-25 basic/transports, "Sending Messages to the Server" 6 and "Res
 from __future__ import annotations
 
 from ..base.effects import Listen
-from ..base.empty import without
 from ..base.events import Cause, End
 from ..state.context import Context
 from ..state.exchange import Exchange
@@ -39,19 +38,15 @@ class Resumption:
             or role.incarnation != link.upstream.incarnation
         ):
             return False
-        if cause.last_event_id is not None:
-            role.last_event_id = cause.last_event_id
+        role.receive_event_id(cause.last_event_id)
         never_sent = cause.end is End.UNREACHABLE and not role.is_resumed
         if role.problem or not role.last_event_id or cause.end is End.REFUSED or never_sent:
             return False
-        role.failures = 0 if role.has_begun else role.failures + 1
-        role.idle = role.idle + 1 if role.is_resumed and not role.has_spoken else 0
+        role.receive_cut(cause.retry_ms)
         if role.failures >= self._context.limits.resume_failures_max:
             return False
-        if cause.retry_ms is not None:
-            role.retry_ms = cause.retry_ms
-        link.cut = {**link.cut, number: role}
-        link.pending[number] = exchange
+        link.cut_reply(number, role)
+        link.expect_again(number, exchange)
         limits = self._context.limits
         at = self._context.now + self.pause(role.retry_ms, role.failures)
         at = max(at, role.dialled_at + self.spacing(role.idle, limits.polling_idle_max_s))
@@ -76,14 +71,11 @@ class Resumption:
         return float(min(self._context.limits.polling_pause_min_s * 2.0 ** min(max(idle - 1, 0), 16), longest_s))
 
     def handle_resume(self, link: Link, number: int) -> None:
-        cut = link.cut.get(number)
-        link.cut = without(link.cut, number)
+        cut = link.take_cut(number)
         exchange = link.pending.get(number)
         if cut is None or not isinstance(exchange, Exchange) or link.upstream.state is not UpstreamSessionState.READY:
             return
-        role = UpstreamPostRole(link, number, is_resumed=True)
-        role.last_event_id, role.retry_ms = cut.last_event_id, cut.retry_ms
-        role.failures, role.idle, role.dialled_at = cut.failures, cut.idle, self._context.now
+        role = UpstreamPostRole.resuming(cut, self._context.now)
         upstream = link.upstream
         target = Listen(
             server=link.plan.id,
@@ -94,13 +86,14 @@ class Resumption:
             cookies=link.cookies.pairs,
             is_of_call=True,
         )
-        channel = exchange.post = role.channel = self._context.dial(role, target)
-        link.posts[channel] = None
+        channel = self._context.dial(role, target)
+        exchange.receive_resumed(channel)
+        link.open_post(channel)
 
     def forget(self, link: Link, number: int) -> None:
         """Drops a reply that is not waited for any more."""
         if number in link.cut:
-            link.cut = without(link.cut, number)
+            link.take_cut(number)
             self._context.timers.cancel(("resume", (link.id, number)))
 
     def forget_all(self, link: Link) -> None:

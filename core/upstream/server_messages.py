@@ -191,7 +191,7 @@ class ServerMessages:
         progress = further(exchange.told, take(params, spans.get("progress")))
         if progress is None:
             return
-        exchange.told = progress
+        exchange.receive_progress(progress)
         restored = without_related(params)
         if restored is params:
             restored = b"".join((params[: span.start], exchange.token_raw, params[span.stop :]))
@@ -266,7 +266,7 @@ class ServerMessages:
         progress = further(question.told, progress_raw)
         if progress is None:
             return None
-        session.questions[number] = question._replace(told=progress)
+        session.replace_question(question._replace(told=progress))
         return set_member(params, "progressToken", question.token_raw)
 
 

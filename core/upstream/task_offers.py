@@ -44,7 +44,7 @@ def support_of(link: Link, tool: str) -> Support | None:
         return Support.OPTIONAL if offer in OURS else Support.FORBIDDEN
     if link.is_stateless:
         return Support.OPTIONAL  # a stateless server decides with each call
-    return link.supports.get(tool, Support.FORBIDDEN) if link.knows_supports else None
+    return link.tools.supports.get(tool, Support.FORBIDDEN) if link.tools.knows_supports else None
 
 
 def tool_of(exchange: Exchange) -> str:

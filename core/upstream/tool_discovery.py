@@ -45,19 +45,18 @@ class ToolDiscovery:
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
         """True if the list must be read before a request is sent, since its arguments may have to be mirrored."""
-        if link.is_pipe or not link.is_stateless or exchange.method != "tools/call" or link.mirrors is not None:
+        if link.is_pipe or not link.is_stateless or exchange.method != "tools/call" or link.tools.mirrors is not None:
             return False
         return not exchange.mirrored  # a client that sends the headers has read the list
 
     def begin(self, link: Link, exchange: Exchange) -> None:
         """Queues the request, and reads the list for it."""
-        link.learning.append(exchange)
-        if len(link.learning) == 1:
-            link.pages_read, link.page_read = 0, None
-            self._ask(link, b"{}", link.session_of(exchange))
+        if link.tools.wait(exchange):
+            self._ask(link, None, link.session_of(exchange))
 
-    def _ask(self, link: Link, params: bytes, session: Session) -> None:
-        link.pages_read += 1
+    def _ask(self, link: Link, cursor: bytes | None, session: Session) -> None:
+        link.tools.request_page(cursor)
+        params = b"{}" if cursor is None else set_member(b"{}", "cursor", cursor)
         if link.is_stateless:
             revision = link.upstream.revision
             assert revision is not None, "found by asking for it"
@@ -77,7 +76,7 @@ class ToolDiscovery:
         cursor = None
         if frame.result is not None:
             try:
-                is_first = link.pages_read == 1
+                is_first = link.tools.pages_read == 1
                 self.learn_support(link, frame.result, is_first=is_first)
                 if link.is_stateless:
                     self.learn(link, None, frame.result, is_first=is_first)
@@ -87,24 +86,21 @@ class ToolDiscovery:
             except RemoteProtocolError as error:
                 self._context.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
         # A server that repeats a cursor would otherwise be asked for the same page again and again.
-        if cursor not in (None, b"null", link.page_read) and link.pages_read < self._context.limits.schema_pages_max:
-            waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
+        if (
+            cursor not in (None, b"null", link.tools.page_read)
+            and link.tools.pages_read < self._context.limits.schema_pages_max
+        ):
+            waiting = next((exchange for exchange in link.tools.waiting if not exchange.is_over), None)
             if waiting is not None:
-                link.page_read = cursor
-                self._ask(link, set_member(b"{}", "cursor", cursor), link.session_of(waiting))
+                self._ask(link, cursor, link.session_of(waiting))
                 return
         self.receive_end(link)
 
     def receive_end(self, link: Link) -> None:
         """Ends the reading of the list, and sends the requests that waited for it."""
         self._context.timers.cancel(("schemas", link.id))
-        if link.mirrors is None and link.is_stateless:
-            link.mirrors = {}
-        link.knows_supports = True
-        if link.hints is None:
-            link.hints = {}
-        waiting, link.learning = link.learning, []
-        for exchange in waiting:
+        link.tools.receive_end(is_stateless=link.is_stateless)
+        for exchange in link.tools.take_waiting():
             if not exchange.is_over:
                 link.router.send(link, exchange)
 
@@ -116,11 +112,9 @@ class ToolDiscovery:
         """
         if link.is_stateless or not link.abilities.calls:
             return
-        known = {} if is_first else dict(link.supports)
-        found = read_support(result)
-        if len(known) + len(found) <= self._context.limits.tools_known_max:
-            link.supports = known | found
-        link.knows_supports = envelope.member_of(result, "nextCursor") in (None, b"null")
+        found, is_last = read_support(result), envelope.member_of(result, "nextCursor") in (None, b"null")
+        tools_max = self._context.limits.tools_known_max
+        link.tools.learn_supports(found, is_first=is_first, is_last=is_last, tools_max=tools_max)
 
     def learn(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> bytes:
         """Reads the marked arguments from a list of tools. Returns the list without the tools whose marks are broken.
@@ -149,24 +143,20 @@ class ToolDiscovery:
         self._read(link, session, result, is_first=is_first)
 
     def _read(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> tuple[bytes, list[str]]:
-        known = link.mirrors or {}
-        if b"x-mcp-header" not in result and not (is_first and known):
+        if b"x-mcp-header" not in result and not (is_first and link.tools.mirrors):
             return result, []
         shown, mirrors, faults = read_tools(result)
-        link.mirrors = mirrors if is_first else {**known, **mirrors}
-        if len(link.mirrors) > self._context.limits.tools_known_max:
-            link.mirrors = mirrors
+        known = link.tools.learn_mirrors(mirrors, is_first=is_first, tools_max=self._context.limits.tools_known_max)
         if session is not None and session.affinity is not None:
             self.advertised.pop(session.affinity.audience, None)
-            self.advertised[session.affinity.audience] = link.mirrors
+            self.advertised[session.affinity.audience] = known
             if len(self.advertised) > self._context.limits.audiences_max:
                 del self.advertised[next(iter(self.advertised))]
         return shown, faults
 
     def forget(self, link: Link) -> None:
         """Drops all that is known of a link's tools, since the list has changed."""
-        link.mirrors = link.hints = None
-        link.knows_supports = False
+        link.tools.receive_change()
         for session in link.sessions.values():
             if session.affinity is not None:
                 self.advertised.pop(session.affinity.audience, None)

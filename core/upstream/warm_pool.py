@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..base.effects import Spawn
 from ..base.events import Cause
-from ..base.ids import ChannelId
 from ..base.plan import Kind, ServerPlan
 from ..state.context import ChannelRole, Context
 from .health import Health
@@ -13,13 +12,16 @@ from .health import Health
 class WarmProcessRole(ChannelRole):
     """A process that belongs to no session yet."""
 
-    __slots__ = ("channel", "is_connected", "server", "workspace")
+    __slots__ = ("is_connected", "server", "workspace")
 
     def __init__(self, server: str, workspace: str) -> None:
         self.server = server
         self.workspace = workspace
-        self.channel = ChannelId(0)
         self.is_connected = False
+
+    def connect(self) -> None:
+        """Records that the process runs."""
+        self.is_connected = True
 
 
 class WarmPool:
@@ -33,6 +35,14 @@ class WarmPool:
         self.children = 0
         self._context = context
         self._spares: dict[str, list[WarmProcessRole]] = {}
+
+    def receive_started(self) -> None:
+        """Counts a process that was started."""
+        self.children += 1
+
+    def receive_ended(self) -> None:
+        """Counts a process that is gone."""
+        self.children -= 1
 
     @property
     def has_room(self) -> bool:
@@ -55,17 +65,18 @@ class WarmPool:
         while len(spares) < plan.spares and self.has_room and health.why_not(self._context.now) is None:
             role = WarmProcessRole(plan.id, self._context.mint())
             health.receive_start()
-            role.channel = self._context.dial(role, Spawn(server=plan.id, workspace=role.workspace))
+            self._context.dial(role, Spawn(server=plan.id, workspace=role.workspace))
             spares.append(role)
-            self.children += 1
+            self.receive_started()
 
     def receive_connected(self, role: WarmProcessRole) -> None:
-        role.is_connected = True
+        """Handles a spare process that runs."""
+        role.connect()
 
     def receive_close(self, role: WarmProcessRole, cause: Cause, health: Health) -> None:
         """Handles the end of a spare process. It is replaced only when the next one is taken, so that a crash becomes
         no loop."""
-        self.children -= 1
+        self.receive_ended()
         spares = self._spares.get(role.server, [])
         if role in spares:
             spares.remove(role)

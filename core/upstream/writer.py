@@ -11,8 +11,8 @@ from ..base.ids import ChannelId
 from ..base.revisions import LATEST_MODERN
 from ..jsonrpc import envelope
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput
-from ..state.link import SUBSCRIPTION, Link, OwnRequest, QueuedNotification, UpstreamListen
+from ..state.exchange import Exchange
+from ..state.link import SUBSCRIPTION, Link, OwnRequest, QueuedNotification
 from ..state.upstream_channels import UpstreamPostRole
 from ..state.upstream_session import UpstreamSessionState
 from ..wire.http.mcp_headers import headers_for
@@ -32,16 +32,13 @@ class UpstreamWriter:
             params: the exchange's params, in the server's era.
             mirrored: the headers that mirror params, for a server without sessions.
         """
-        exchange.step(ExchangeInput.SEND)
-        exchange.attempts += 1
-        number = exchange.upstream_id = link.next_id()
-        link.pending[number] = exchange
+        number = link.expect(exchange)
         if exchange.token_raw is not None:
             assert params is not None
             params = envelope.replace_progress_token(params, b"%d" % number)
         self.expect_reply(link, exchange)
         message = envelope.encode_request(b"%d" % number, exchange.method, params)
-        exchange.post = self._emit(link, message, number, exchange.headers, mirrored=mirrored)
+        exchange.receive_written(number, self._emit(link, message, number, exchange.headers, mirrored=mirrored))
 
     def run(
         self,
@@ -55,10 +52,9 @@ class UpstreamWriter:
         is_repeated: bool = False,
     ) -> int:
         """Sends a request of the proxy's own. Returns its number."""
-        number = link.next_id()
-        link.pending[number] = OwnRequest(purpose, link.upstream.incarnation, about, exchange)
+        number = link.expect(OwnRequest(purpose, link.upstream.incarnation, about, exchange))
         if exchange is not None and exchange.upstream_task is not None:
-            exchange.upstream_task.requests[purpose] = number
+            exchange.upstream_task.receive_sent(purpose, number)
         message = envelope.encode_request(b"%d" % number, method, params)
         mirrored = headers_for(method, params) if link.is_stateless and not link.is_pipe else ()
         self._emit(
@@ -81,7 +77,7 @@ class UpstreamWriter:
     def give_up_numbers(self, link: Link, numbers: list[int]) -> None:
         """Drops these requests of the proxy's own, with their POSTs."""
         for number in numbers:
-            link.pending.pop(number, None)
+            link.settle(number)
         for channel in sorted(link.posts):
             role = self._context.role_of(channel)
             if isinstance(role, UpstreamPostRole) and role.number in numbers:
@@ -109,7 +105,7 @@ class UpstreamWriter:
         if (
             own_request is not None
             and own_request.purpose == SUBSCRIPTION
-            and role.number != next(reversed(link.upstream_listens), None)
+            and role.number != (None if link.subscriptions.newest is None else link.subscriptions.newest.number)
         ):
             return False  # a newer subscription has replaced it
         if own_request is None:
@@ -136,7 +132,7 @@ class UpstreamWriter:
             )
             if own_request.purpose == SUBSCRIPTION:
                 assert role.number is not None
-                link.upstream_listens[number] = UpstreamListen(number, link.upstream_listens.pop(role.number).wanted)
+                link.subscriptions.reopen(role.number, number)
         return True
 
     def tell(self, link: Link, message: bytes, headers: Headers | None = None) -> None:
@@ -200,10 +196,9 @@ class UpstreamWriter:
             mirrored=mirrored,
             is_lasting=is_lasting,
         )
-        channel = role.channel = self._context.dial(role, target)
-        link.posts[channel] = None
+        channel = self._context.dial(role, target)
+        link.open_post(channel, is_notification=is_notification)
         if is_notification:
-            link.open_notifications += 1
             if link.open_notifications > limits.notifications_open_high:
                 # Backpressure: the client that sends so many is not read until this POST ends.
                 self._context.hold_back(channel)
@@ -230,10 +225,8 @@ class UpstreamWriter:
     def receive_close(self, role: UpstreamPostRole) -> None:
         """Handles the end of a POST."""
         assert role.channel is not None
-        role.link.posts.pop(role.channel, None)
+        role.link.close_post(role.channel, is_notification=role.number is None and not role.is_confirmation)
         self._context.timers.cancel(("grace", role.channel))
-        if role.number is None and not role.is_confirmation:
-            role.link.open_notifications -= 1
 
     def _end_within(self, channel: ChannelId, seconds: float) -> None:
         self._context.timers.set(("grace", channel), self._context.now + seconds, "upstream reply that stays open")

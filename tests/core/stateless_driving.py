@@ -340,7 +340,7 @@ def tables(engine: Any) -> dict[str, Any]:
         "timers": inside.context.timers._live,
         "pending": [entry for link in links for entry in link.pending.values()],
         "queues": [entry for link in links for entry in link.queue],
-        "learning": [entry for link in links for entry in link.learning + link.subscribing],
+        "learning": [entry for link in links for entry in (*link.tools.waiting, *link.subscriptions.waiting)],
         "streams": [*inside.streams._over, *inside.streams._fed, *inside.streams._silent],
         "storage": inside.storage_orders._thens,
         "paused": inside.context._paused,

@@ -67,7 +67,7 @@ class Calls:
             return False
         job = FileCall(link, exchange, tool, self._known_files(link))
         job.consumers, job.rule = consumers, rule
-        exchange.params = params
+        exchange.replace_params(params)
         try:
             self._inputs.find(job)
         except arguments.ArgumentProblem as problem:
@@ -76,7 +76,7 @@ class Calls:
             return False
         self._jobs[exchange.key] = job
         self._known_files_by_workspace[link.workspace] = job.known_files
-        link.is_furnished = True
+        link.furnish()
         job.open_orders += 1  # keeps the call waiting until all orders are given
         if job.problem is None:
             self._inputs.order(job)
@@ -181,10 +181,10 @@ class Calls:
         job = self._jobs.get(exchange.key)
         if job is None or job.is_placed:
             return False
-        if job.mentions and link.hints is None:
+        if job.mentions and link.tools.hints is None:
             link.router.read_tools(link, exchange)
             return True
-        known = (link.hints or {}).get(job.tool)
+        known = (link.tools.hints or {}).get(job.tool)
         try:
             params = self._inputs.write(job, known)
             if job.allocated is not None:
@@ -196,7 +196,8 @@ class Calls:
             self._finish(job, tool_error(str(problem)))
             return True
         job.is_placed = True
-        job.original_params, exchange.params = exchange.params, params
+        job.original_params = exchange.params
+        exchange.replace_params(params)
         return False
 
     # --- After a call -----------------------------------------------------------------------------------------------
@@ -211,12 +212,13 @@ class Calls:
         if job is None or not job.mentions:
             return False
         paths = [given.path for given in job.inputs.values() if given.path is not None]
-        known = (link.hints or {}).get(job.tool)
+        known = (link.tools.hints or {}).get(job.tool)
         if not tool_hints.says_uri(result, paths) or not self._inputs.learn(job, known):
             return False
         if known is None or not known.is_harmless:
             return False
-        job.is_placed, exchange.params = False, job.original_params
+        job.is_placed = False
+        exchange.replace_params(job.original_params)
         return True
 
     def receive_result(self, exchange: Exchange, result: bytes) -> bool:

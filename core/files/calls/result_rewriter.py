@@ -65,7 +65,7 @@ class ResultRewriter:
         folders = folders_of(self._context.plan, job)
         base = f"{self._context.plan.workspaces_path}/{job.link.workspace}"
         seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
-        hints = (job.link.hints or {}).get(job.tool)
+        hints = (job.link.tools.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
         cwd = to_there(_cwd(job, folders), shared)
         prefix = self._context.plan.tmp_prefix

@@ -323,7 +323,7 @@ def _at_path(data: bytes | None, path: tuple[str, ...]) -> bytes | None:
             data = take(data, look(data).get(key))
         except RemoteProtocolError as error:
             if error.rpc_code == INVALID_REQUEST:  # a member that occurs twice
-                error.rpc_code, error.clause = INVALID_PARAMS, _CLAUSE + "Server Validation"
+                error.blame(INVALID_PARAMS, _CLAUSE + "Server Validation")
             raise
     return data
 

@@ -17,8 +17,9 @@ from isthmus.core.base.plan import Kind, NameFilter, ServerPlan, Sharing
 from isthmus.core.base.revisions import Era
 from isthmus.core.bridge.task_support import TaskAbilities
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
-from isthmus.core.state.link import NO_QUEUE, NOTHING, Link, OwnRequest, QueuedNotification, UpstreamListen
+from isthmus.core.state.link import NO_QUEUE, Link, OwnRequest, QueuedNotification
 from isthmus.core.state.listen_filter import ListenFilter
+from isthmus.core.state.server_subscriptions import UpstreamListen
 from isthmus.core.state.session import Session
 from isthmus.core.state.stream import Stream
 from isthmus.core.state.upstream_channels import (
@@ -62,72 +63,21 @@ def exchange(sid: str = "a") -> Exchange:
     )
 
 
-def test_a_new_link_has_its_defaults() -> None:
+def test_a_new_link_knows_nothing_of_its_server() -> None:
     fresh = link()
     assert (fresh.id, fresh.workspace, fresh.plan.id) == ("l", "w", "s")
-    assert fresh.upstream.state is UpstreamSessionState.IDLE
-    assert (fresh.era, fresh.is_stateless) == (Era.HANDSHAKE, False)
-    empty: dict[str, Any] = {
-        "sessions": {},
-        "posts": {},
-        "cut": {},
-        "pending": {},
-        "tried": {},
-        "learning": [],
-        "upstream_listens": {},
-        "subscribing": [],
-        "supports": {},
-        "upstream_tasks": {},
-        "tokens": {},
-        "orphans": {},
-        "dialled_with": (),
-        "missed": ListenFilter(),
-        "abilities": TaskAbilities(calls=False, cancels=False, lists=False),
-        "queue": NO_QUEUE,
-        "wrapped": NOTHING,
-        "parting": NOTHING,
-        "leaving": NOTHING,
-        "first_noise": "",
-    }
-    assert {name: getattr(fresh, name) for name in empty} == empty
-    numbers = (
-        "children",
-        "noise",
-        "open_notifications",
-        "last_id",
-        "replaying",
-        "listen_failures",
-        "listen_idle",
-        "pages_read",
+    assert (fresh.upstream.state, fresh.era, fresh.is_stateless) == (
+        UpstreamSessionState.IDLE,
+        Era.HANDSHAKE,
+        False,
     )
-    assert {name: getattr(fresh, name) for name in numbers} == dict.fromkeys(numbers, 0)
-    facts = (
-        "has_files",
-        "has_listened",
-        "is_asked_again",
-        "knows_supports",
-        "is_furnished",
-        "is_left",
-        "is_lent",
-    )
-    assert {name: getattr(fresh, name) for name in facts} == dict.fromkeys(facts, False)
-    unknown = (
-        "channel",
-        "stream",
-        "denial",
-        "listen_event_id",
-        "is_plain",
-        "translation",
-        "refusal",
-        "handshake",
-        "answered",
-        "refused",
-        "hints",
-        "mirrors",
-        "page_read",
-        "levelling",
-    )
-    assert {name: getattr(fresh, name) for name in unknown} == dict.fromkeys(unknown)
+    assert fresh.abilities == TaskAbilities(calls=False, cancels=False, lists=False)
+    assert not any((fresh.sessions, fresh.posts, fresh.pending, fresh.queue, fresh.cut, fresh.parting, fresh.leaving))
+    assert (fresh.channel, fresh.children, fresh.noise, fresh.level, fresh.is_plain) == (None, 0, 0, None, None)
+    assert (fresh.handshake.result, fresh.handshake.denial, fresh.handshake.noise) == (None, None, "")
+    assert (fresh.get_stream.channel, fresh.get_stream.was_granted, fresh.get_stream.failures) == (None, False, 0)
+    assert (fresh.tools.hints, fresh.tools.mirrors, fresh.tools.knows_supports) == (None, None, False)
+    assert (fresh.subscriptions.newest, fresh.subscriptions.missed) == (None, ListenFilter())
 
 
 @pytest.mark.parametrize("name", ["tools", "prompts", "resources"])
@@ -152,7 +102,9 @@ def test_a_change_of_era_forgets_the_session(era: Era) -> None:
 
 def test_numbers_are_counted_from_one() -> None:
     one = link()
-    assert [one.next_id() for _ in range(3)] == [1, 2, 3]
+    asked = [exchange() for _ in range(3)]
+    assert [one.expect(each) for each in asked] == [1, 2, 3]
+    assert [one.settle(2), one.settle(2), one.settle(None)] == [asked[1], None, None]
 
 
 def test_each_link_has_its_own_queue_in_order() -> None:
@@ -217,11 +169,12 @@ def test_new_credentials_after_a_refusal_end_the_pause() -> None:
     one.upstream.receive_lost("no", 100.0, is_forgotten=False)
     assert one.pause_left(100.0) == 4.0
     assert one.pause_left(101.0) == 3.0
-    one.dialled_with = (("authorization", "b"),)
+    one.handshake.begin((("authorization", "b"),))
     assert one.pause_left(101.0) == 3.0, "it was not the credentials"
-    one.denial = Cause(End.REFUSED, status=401)
+    one.handshake.receive_denial(Cause(End.REFUSED, status=401))
     assert one.pause_left(101.0) == 0.0
-    one.dialled_with = one.headers
+    one.handshake.begin(one.headers)
+    one.handshake.receive_denial(Cause(End.REFUSED, status=401))
     assert one.pause_left(101.0) == 3.0
 
 
