@@ -75,13 +75,6 @@ class Responder:
         text = f"the server said nothing for {limit:g} s: given up; the request may have run"
         self.fail(session, exchange, TIMED_OUT, text, {"outcome": "unknown"})
 
-    def answer_plainly(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Gives an exchange that involves no task its one response; `message` needs no translation for the client."""
-        exchange.settle()
-        session.remove(exchange)
-        self.touch(session)
-        self.close(session, exchange.reply, message)
-
     def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         session.remove(exchange)
         self.touch(session)
@@ -118,10 +111,8 @@ class Responder:
             and self._context.is_open(reply.stream.channel)
         )
 
-    def pass_answer(
-        self, session: Session, exchange: Exchange, pieces: tuple[bytes, ...], size_bytes: int | None = None
-    ) -> ChannelId:
-        """Gives an exchange that `can_pass` the beginning of its response, or all of it.
+    def pass_answer(self, exchange: Exchange, pieces: tuple[bytes, ...], size_bytes: int | None = None) -> ChannelId:
+        """Gives an exchange that `can_pass`, and was settled, the beginning of its response, or all of it.
 
         Args:
             pieces: bytes of a message without its envelope: from the beginning of the result to the last brace.
@@ -133,9 +124,6 @@ class Responder:
         reply = exchange.reply
         channel = reply.stream.channel
         assert channel is not None
-        exchange.settle()
-        session.remove(exchange)
-        self.touch(session)
         reply.take(None)
         self._streams.settle(reply)
         beginning = envelope.begin_result(exchange.id_raw)

@@ -6,14 +6,18 @@ from ..state.session import Affinities, Session
 
 
 class AffinityTable:
-    """The open sessions that requests of such clients share."""
+    """The open sessions that requests of such clients share.
+
+    Attributes:
+        sessions: the session of each affinity.
+    """
 
     def __init__(self) -> None:
-        self._sessions: dict[Affinities, Session] = {}
+        self.sessions: dict[Affinities, Session] = {}
 
     def find(self, affinity: Affinities | None) -> Session | None:
         """Returns the session for requests of that affinity; None if there is none."""
-        return None if affinity is None else self._sessions.get(affinity)
+        return None if affinity is None else self.sessions.get(affinity)
 
     def find_merged(self, affinity: Affinities) -> Session | None:
         """Returns the session that serves clients of all capabilities, for requests that agree in all else.
@@ -22,24 +26,24 @@ class AffinityTable:
         session that it began becomes the one for all.
         """
         merged = merged_affinity(affinity)
-        if merged not in self._sessions and (first := self._sessions.pop(affinity, None)) is not None:
+        if merged not in self.sessions and (first := self.sessions.pop(affinity, None)) is not None:
             first.merge(merged)
-            self._sessions[merged] = first
-        return self._sessions.get(merged)
+            self.sessions[merged] = first
+        return self.sessions.get(merged)
 
     def add(self, session: Session) -> None:
         """Adds a session."""
         assert session.affinity is not None
-        self._sessions[session.affinity] = session
+        self.sessions[session.affinity] = session
 
     def remove(self, session: Session) -> None:
         """Removes a session that ends."""
         if session.affinity is not None:
-            self._sessions.pop(session.affinity, None)
+            self.sessions.pop(session.affinity, None)
 
     def is_current(self, session: Session) -> bool:
         """True if new requests are sent to that session."""
-        return self.find(session.affinity) is session
+        return session.affinity is not None and self.sessions.get(session.affinity) is session
 
     def is_for_one(self, session: Session) -> bool:
         """True if the session is for one request alone."""
@@ -47,7 +51,7 @@ class AffinityTable:
 
     def of_group(self, group: int) -> list[Session]:
         """Returns the sessions of one pipe."""
-        return [session for affinity, session in self._sessions.items() if affinity.group == group]
+        return [session for affinity, session in self.sessions.items() if affinity.group == group]
 
 
 def merged_affinity(affinity: Affinities) -> Affinities:

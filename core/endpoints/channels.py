@@ -13,28 +13,21 @@ from .pipe_requests import PipeRequests
 
 
 class PostRole(ChannelRole):
-    """A POST.
+    """A POST. Its body is still to come until it has a session, a stream or a request.
 
     Attributes:
         opening: the event that opened it.
-        has_body: its body came.
         session: the session that it opened, if it did.
         stream: its reply, once that belongs to a session.
         request: the session, the call and the reply of its request, for a client without a session.
     """
 
-    has_body = False
     session: Session | None = None
     stream: Stream | None = None
     request: tuple[Session, Exchange, Reply] | None = None
 
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
-
-    def receive_body(self) -> bool:
-        """Handles the body. False if there was one before."""
-        had_body, self.has_body = self.has_body, True
-        return not had_body
 
     def answer_on(self, stream: Stream) -> None:
         """Takes the stream of the reply."""

@@ -23,7 +23,7 @@ from ..jsonrpc.splice import compact_members
 from ..routing.fast_path_rules import METHODS
 from ..routing.router import Router
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeKey, Reply
+from ..state.exchange import Exchange, ExchangeKey, Plain, Reply
 from ..state.link import Link, StatelessParams, TranslatedParams
 from ..state.session import Session, SessionState
 from ..state.stream import Stream
@@ -72,7 +72,9 @@ class FastPath:
         opening, params = role.opening, frame.params
         if opening.session is None:
             return params is not None and self._receive_stateless(role, channel, frame, params)
-        if params is not None and _wants_more(params):
+        # The params may hold a progress token, an instruction about tasks or the client's description of itself. JSON
+        # escapes could hide each of them, so they count as well.
+        if params is not None and (b"_meta" in params or b"task" in params or b"\\" in params):
             return False
         session = self._sessions.get(opening.session)
         if session is None or session.state is not SessionState.READY or session.affinity is not None:
@@ -87,7 +89,10 @@ class FastPath:
         link = self._links.get(session.sid)
         if link is None or not self._may_go_up(link, session):
             return False
-        crossed = TranslatedParams(params) if link.is_plain else _cross(link, session, frame, None)
+        crossed: TranslatedParams | None = TranslatedParams(params)
+        if not link.is_plain:
+            translation = link.translation
+            crossed = None if translation is None else translation.up(link, session, frame.method, params, None)
         if crossed is None:
             return False
         can_stream = opening.accepts_events
@@ -107,7 +112,9 @@ class FastPath:
         link = self._links.get(session.sid)
         if link is None or not self._may_go_up(link, session):
             return False
-        crossed = _cross(link, session, frame, said)
+        if link.translation is None or frame.method is None:
+            return False
+        crossed = link.translation.up(link, session, frame.method, params, said)
         if crossed is None:
             return False
         reply = Reply(Stream(channel), ends_channel=True, can_stream=opening.accepts_events)
@@ -159,7 +166,6 @@ class FastPath:
         assert frame.method is not None
         id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
-        session.receive_headers(opening.headers)
         exchange = Exchange(
             ExchangeKey(channel, 0),
             reply,
@@ -170,9 +176,9 @@ class FastPath:
             params=frame.params,
             headers=opening.headers,
             request=request,
+            plain=Plain.UNCHANGED if link.is_plain else Plain.TRANSLATED,
         )
-        session.add(exchange)
-        exchange.mark_plain(is_translated=not link.is_plain)
+        session.add(exchange, opening.headers)
         self._writer.write(link, exchange, translated.params, translated.mirrored)
         return exchange
 
@@ -206,12 +212,11 @@ class FastPath:
         if result is None and pieces is None:
             return False
         context.release(channel)
-        link.close_post(channel)
-        self._take_in(link, exchange, number)
+        self._take_in(link, session, exchange, number, channel)
         if pieces is not None:
-            self._responder.pass_answer(session, exchange, pieces)
+            self._responder.pass_answer(exchange, pieces)
         elif result is not None:
-            self._responder.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
+            self._responder.close(session, exchange.reply, envelope.encode_result(exchange.id_raw, result))
         return True
 
     def receive_answer(self, channel: ChannelId, message: bytes) -> bool:
@@ -239,27 +244,22 @@ class FastPath:
         if isinstance(role, UpstreamPostRole):
             role.receive_message()
             self._writer.receive_settled(role)
-        self._take_in(link, exchange, number)
-        self._responder.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
+        self._take_in(link, session, exchange, number)
+        self._responder.close(session, exchange.reply, envelope.encode_result(exchange.id_raw, result))
         return True
 
-    def _take_in(self, link: Link, exchange: Exchange, number: int) -> None:
-        """Marks the call as answered by its server."""
-        link.settle(number)
-        self._writer.expect_none(exchange)
-        link.upstream.receive_proof()
-        self._health[link.plan.id].receive_proof()
-
-
-def _cross(
-    link: Link, session: Session, frame: Frame, stateless_params: StatelessParams | None
-) -> TranslatedParams | None:
-    assert frame.method is not None
-    return (
-        None
-        if link.translation is None
-        else link.translation.up(link, session, frame.method, frame.params, stateless_params)
-    )
+    def _take_in(
+        self, link: Link, session: Session, exchange: Exchange, number: int, post: ChannelId | None = None
+    ) -> None:
+        """Ends the call, whose response is here, with the end of its `post` if that ended too."""
+        link.receive_answer(number, post)
+        self._context.timers.cancel(("reply", (exchange.sid, exchange.key)))
+        health = self._health[link.plan.id]
+        if health.in_a_row:
+            health.receive_proof()
+        exchange.settle()
+        session.remove(exchange)
+        self._responder.touch(session)
 
 
 def _may_come_down(link: Link, exchange: Exchange) -> bool:
@@ -285,12 +285,6 @@ def _result_in(frame: Frame, link: Link, session: Session, exchange: Exchange) -
     if exchange.is_plain:
         return frame.result if link.is_plain and exchange.lacking is None and TRACE not in frame.result else None
     return None if link.translation is None else link.translation.down(link, session, exchange, frame.result)
-
-
-def _wants_more(params: bytes) -> bool:
-    """True if the params may hold a progress token, an instruction about tasks or the client's description of itself.
-    JSON escapes could hide each of them, so they count as well."""
-    return b"_meta" in params or b"task" in params or b"\\" in params
 
 
 def _goes_on(params: bytes) -> bool:

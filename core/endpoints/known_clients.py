@@ -97,7 +97,7 @@ class KnownClients:
         if known is None:
             return None
         session, affinity = known.session, known.session.affinity
-        if affinity is None or not self._by_affinity.is_current(session):
+        if affinity is None or self._by_affinity.sessions.get(affinity) is not session:
             del self._known[key]
             return None
         if self.says_all(opening.server) == bool(affinity.fingerprint) or self._deferring.is_asking(session):

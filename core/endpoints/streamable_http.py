@@ -162,7 +162,7 @@ class StreamableHttp(ChannelHandler):
         Raises:
             LocalProtocolError: the POST has a body already.
         """
-        if not role.receive_body():
+        if role.stream is not None or role.request is not None or role.session is not None:
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
         if body[:1] != b"{" and envelope.is_batch(body):
             self._receive_batch(role, channel, body)

@@ -64,7 +64,7 @@ class Passthrough:
         role.receive_message()
         if isinstance(role, UpstreamPostRole) and role.number == answer.number:
             self._writer.receive_settled(role)
-        self._responder.pass_answer(link.session_of(exchange), exchange, answer.pieces)
+        self._responder.pass_answer(exchange, answer.pieces)
         return True
 
     def read(self, link: Link, number: int, message: bytes) -> tuple[bytes, ...] | None:
@@ -103,7 +103,6 @@ class Passthrough:
         role.receive_message()
         left_bytes = size_bytes - sum(map(len, pieces))
         sink = self._responder.pass_answer(
-            session,
             exchange,
             (pieces[0][front.size_bytes :], *pieces[1:]),
             size_bytes=size_bytes - front.size_bytes,
@@ -171,3 +170,6 @@ class Passthrough:
         session = link.session_of(exchange)
         for forget in link.interceptors.forget:
             forget(link, session, exchange)
+        exchange.settle()
+        session.remove(exchange)
+        self._responder.touch(session)

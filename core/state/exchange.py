@@ -19,6 +19,7 @@ client wants none; a late response of the server is dropped.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -190,6 +191,13 @@ class Reply:
         return reply
 
 
+class Plain(enum.Enum):
+    """The ways of a plain call, whose messages no interceptor changes."""
+
+    UNCHANGED = "unchanged"  # see `fast_path_rules`
+    TRANSLATED = "translated"  # in one step; see `fast_path_eras`
+
+
 class Exchange(Machine[ExchangeState, ExchangeInput]):
     """One client request.
 
@@ -270,6 +278,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         request: RequestMeta | None = None,
         mirrored: Headers = (),
         known: Mapping[str, bytes] | None = None,
+        plain: Plain | None = None,
     ) -> None:
         self.state = ExchangeState.PREPARING
         self.key = key
@@ -288,6 +297,10 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
             self.mirrored = mirrored
         if known:
             self.known = dict(known)
+        if plain is Plain.UNCHANGED:
+            self.is_plain = True
+        elif plain is Plain.TRANSLATED:
+            self.is_plainly_translated = True
 
     # --- The client's request ---------------------------------------------------------------------------------------
 
@@ -323,12 +336,9 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
 
     # --- On its way -------------------------------------------------------------------------------------------------
 
-    def mark_plain(self, *, is_translated: bool = False) -> None:
-        """Records that the request goes up unchanged, or by a one-step translation."""
-        if is_translated:
-            self.is_plainly_translated = True
-        else:
-            self.is_plain = True
+    def mark_plain(self) -> None:
+        """Records that the request goes up unchanged."""
+        self.is_plain = True
 
     def mark_native(self, is_native: bool = True) -> None:
         """Records whether the response is in the client's era."""
@@ -343,9 +353,9 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
 
         A plain request is written as soon as it is there: PREPARED and SEND are one step for it.
         """
-        if self.state is ExchangeState.PREPARING:
-            self.state = ExchangeState.QUEUED
-        self.step(ExchangeInput.SEND)
+        if self.state is not ExchangeState.PREPARING:
+            self.step(ExchangeInput.SEND)
+        self.state = ExchangeState.SENT
         self.attempts += 1
         self.upstream_id = number
         self.post = post
@@ -380,7 +390,8 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
 
     def settle(self) -> None:
         """Gives a plain call its response: REPLY and ANSWER are one step for it."""
-        self.step(ExchangeInput.REPLY)
+        if self.state is not ExchangeState.SENT:
+            self.step(ExchangeInput.REPLY)  # for its error, in a state that has no REPLY
         self.state = ExchangeState.ANSWERED
 
     # --- Questions --------------------------------------------------------------------------------------------------

@@ -284,6 +284,14 @@ class Link:
         """Removes and returns the request of that number; None if no response to it is awaited."""
         return None if number is None else self.pending.pop(number, None)
 
+    def receive_answer(self, number: int, post: ChannelId | None) -> None:
+        """Handles the response to a plain call, with the end of its POST if that ended too."""
+        del self.pending[number]
+        if post is not None:
+            self.posts.pop(post, None)
+        if self.upstream.needs_proof:
+            self.upstream.receive_proof()
+
     def settle_all(self) -> None:
         """Removes all requests: their link has ended."""
         self.pending.clear()

@@ -1,4 +1,4 @@
-"""What is known of a server's tools, and the reading of their list."""
+"""The facts known of a server's tools, and the reading of their list."""
 
 from __future__ import annotations
 

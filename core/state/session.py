@@ -318,9 +318,11 @@ class Session(Machine[SessionState, SessionInput]):
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
-    def add(self, exchange: Exchange) -> None:
-        """Adds a request."""
+    def add(self, exchange: Exchange, headers: Headers = ()) -> None:
+        """Adds a request, with the headers that came with it."""
         self.exchanges[exchange.key] = exchange
+        if headers:
+            self.headers = headers
 
     def remove(self, exchange: Exchange) -> None:
         """Removes a request that is over, or was refused before it began."""

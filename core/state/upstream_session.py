@@ -105,6 +105,7 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
         failure: the reason of the latest loss, for error messages.
         failures: losses in a row that call for a pause.
         forgettings: sessions it forgot since it last answered a request.
+        needs_proof: it has failed, and has not answered a request since.
         is_denied: the server has just said that it does not know the session: nothing more is sent in it.
     """
 
@@ -121,6 +122,7 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
         "incarnation",
         "initialize",
         "is_denied",
+        "needs_proof",
         "revision",
         "session",
         "times_forgotten",
@@ -138,6 +140,7 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
         self.capabilities: frozenset[str] | None = None
         self.failure = ""
         self.failures = 0
+        self.needs_proof = False
         self._limits = limits
         self._not_before = float("-inf")
         self._ready_at = float("-inf")
@@ -204,6 +207,7 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
 
     def receive_proof(self) -> None:
         """Clears the record of failures: the server answered a request, or ran for long."""
+        self.needs_proof = False
         self.failures = 0
         self.times_forgotten = 0
         self._is_suspect = False
@@ -220,6 +224,7 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
             self.receive_proof()
         self.step(UpstreamSessionInput.LOST)
         self.failure = reason
+        self.needs_proof = True
         self.times_forgotten += is_forgotten
         if was_ready and (is_forgotten or not self._is_suspect):
             self._is_suspect = self._is_suspect or not is_forgotten

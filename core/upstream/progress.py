@@ -154,5 +154,5 @@ class Progress:
             return False
         exchange.receive_progress(row.last)
         self._writer.expect_reply(link, exchange)
-        self._responder.tell_all_progress(link.session_of(exchange), exchange, messages)
+        self._responder.tell_all_progress(link.sessions[exchange.sid], exchange, messages)
         return True

@@ -183,9 +183,9 @@ class UpstreamWriter:
         role = UpstreamPostRole(
             link, number, notification=own, is_confirmation=is_confirmation, is_repeated=is_repeated
         )
-        revision = upstream.agreed_revision
-        if link.is_stateless and upstream.state is UpstreamSessionState.INITIALIZING:
-            revision = LATEST_MODERN
+        revision = upstream.revision
+        if upstream.state is UpstreamSessionState.INITIALIZING:  # it is being negotiated
+            revision = LATEST_MODERN if link.is_stateless else None
         target = Post(
             link.plan.id,
             message,

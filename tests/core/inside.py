@@ -18,7 +18,7 @@ class Inside:
         self.links = engine._router.links
         self.fast_path = engine._endpoints.fast_path
         self.known_clients = self.fast_path._known
-        self.by_affinity = self.known_clients._by_affinity._sessions
+        self.by_affinity = self.known_clients._by_affinity.sessions
         self.questions = next(feature for feature in engine._features if type(feature).__name__ == "Questions")
         self.task_table = engine._tasks._table
         self.local_tasks = engine._tasks._local_tasks
