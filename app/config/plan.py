@@ -156,6 +156,7 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         session_retries=retries,
         start_timeout_s=server.start_timeout_seconds,
         reply_timeout_s=server.call_timeout_seconds,
+        tool_time_limits=tuple(server.tool_time_limits.items()),
         tools=server.tools.selection,
         prompts=server.prompts.selection,
         resources=server.resources.selection,

@@ -87,7 +87,11 @@ _UNUSED: Final[tuple[tuple[str, object, str], ...]] = (
     ("servers[].code_mode_enabled", False, "clients see the tools themselves"),
     ("servers[].shorten_descriptions", False, _UNTOUCHED),
     ("servers[].short_description_max_tokens", None, _UNTOUCHED),
-    ("servers[].adapters[].overrides.tool_call_timeout_seconds", None, "the server's time limit holds for each tool"),
+    (
+        "servers[].adapters[].overrides.tool_call_timeout_seconds",
+        None,
+        "the server's time limit holds for each tool; the key tool_time_limits has limits for some",
+    ),
 )
 """Keys without a meaning here: the value that agrees with our behaviour and needs no note, and that behaviour."""
 

@@ -407,6 +407,13 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     required_headers: Annotated[Texts, about("Headers that each HTTP request for this server must have.")] = ()
     start_timeout_seconds: Annotated[Seconds | None, about("From starting it to its first answer; null: 60.")] = None
     call_timeout_seconds: Annotated[Seconds | None, about("How long it may be silent on a call; null: 3600.")] = None
+    tool_time_limits: Annotated[
+        dict[str, Seconds],
+        about(
+            "How long a call may take in all, progress or not, by names of tools, or patterns with *, ? and [...]; the "
+            "first that matches holds."
+        ),
+    ] = {}
     inspect: Annotated[
         bool, about("With a URL and no files, false passes all requests and responses on as they are.")
     ] = True

@@ -194,6 +194,9 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from dialling the server to its response to `initialize`; None: as the limits say."""
     reply_timeout_s: float | None = None
     """Seconds that the server may be silent on a request; None: as the limits say."""
+    tool_time_limits: tuple[tuple[str, float], ...] = ()
+    """Seconds that a call may take in all, by names of tools, or patterns with *, ? and [...]; the first that matches
+    holds."""
     sharing: Sharing = Sharing.NONE
     """Sharing of the server's process or socket. Not possible with files, nor over Streamable HTTP: these have one
     upstream session for each client."""

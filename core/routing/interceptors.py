@@ -16,6 +16,7 @@ from ..state.interceptor import Interceptor, Interceptors
 ORDER: Final[dict[str, str]] = {
     "task requests": "The proxy answers them itself: they are no use of the server, and reach no other interceptor.",
     "idle stop": "From here on a request counts as use of the server.",
+    "time limits": "Counts from the arrival of a call, whatever holds it back later.",
     "task wishes": "Takes the wish out of the params before anything else reads them.",
     "shared settings": "Merges what sessions set in one process, before that is sent.",
     "files": "Answers what the proxy adds to the server's lists, which no filter hides, and replaces handles in "

@@ -40,6 +40,7 @@ from .links import Links
 from .passthrough import Passthrough
 from .server_channels import ServerChannels
 from .sharing import SerialTurn, SharedSettings
+from .time_limits import ToolTimeLimits
 
 UPSTREAM_ROLES = (DuplexRole, UpstreamPostRole, UpstreamStreamRole, WarmProcessRole)
 _ALL_ROLES = (*UPSTREAM_ROLES, DeleteRole)
@@ -75,7 +76,8 @@ class Router:
         self._server_listens = server_listens = subscriptions.server_listens
         self._era_adapter = era_adapter = EraAdapter(context, upstream, subscriptions)
         self._idle_stop = idle_stop = IdleStop(context, upstream.failures)
-        own = [idle_stop, SharedSettings(), NameFiltering(), era_adapter, SerialTurn()]
+        time_limits = ToolTimeLimits(context, downstream.responder)
+        own = [idle_stop, time_limits, SharedSettings(), NameFiltering(), era_adapter, SerialTurn()]
         ordered = in_order([*own, *(each for feature in features for each in feature.interceptors)])
         self._all = Interceptors(ordered)
         interceptors = {id: interceptors_of(plan, ordered) for id, plan in context.servers.items()}
@@ -99,6 +101,7 @@ class Router:
         self.timers: Mapping[str, TimerHandler] = {
             **{purpose: links.while_open(handle) for purpose, handle in of_links.items()},
             "resume": self._handle_resume,
+            "limit": while_open(time_limits.handle_limit),
             "ack": while_open(subscriptions.client_listens.handle_ack),
         }
 
