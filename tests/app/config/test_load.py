@@ -169,6 +169,8 @@ def test_a_servers_own_time_limits_and_roots_reach_its_plan() -> None:
     plan = to_plan(read(text), b"k" * 16, "/", "")
     only = plan.servers[0]
     assert (only.start_timeout_s, only.reply_timeout_s, only.forwards_roots) == (7, 8, True)
+    limits = "tool_time_limits: {slow_*: 5, '*': 60}"
+    assert to_plan(read(server(limits)), b"k" * 16, "/", "").servers[0].tool_time_limits == (("slow_*", 5), ("*", 60))
 
 
 def test_how_its_processes_are_used_reaches_its_plan() -> None:
