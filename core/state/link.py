@@ -33,6 +33,7 @@ from .upstream_session import UpstreamSession, UpstreamSessionInput, UpstreamSes
 if TYPE_CHECKING:
     from .shared_process import SharedProcess
     from .upstream_channels import UpstreamPostRole
+    from .upstream_task import UpstreamTask
 
 LOOK: Final = "task-get"
 FETCH: Final = "task-result"
@@ -375,6 +376,35 @@ class Link:
         """Handles what the server declares about tasks."""
         self.abilities = abilities
         self.tools.receive_handshake()
+
+    def add_task(self, exchange: Exchange, upstream_task: UpstreamTask) -> None:
+        """Adds a call that the server has made a task."""
+        self.upstream_tasks = {**self.upstream_tasks, upstream_task.id: exchange}
+        if upstream_task.number is not None:
+            self.tokens = {**self.tokens, upstream_task.number: exchange}
+
+    def remove_task(self, exchange: Exchange, upstream_task: UpstreamTask) -> None:
+        """Removes a task that is over."""
+        if self.upstream_tasks.get(upstream_task.id) is exchange:
+            self.upstream_tasks = without(self.upstream_tasks, upstream_task.id)
+        if upstream_task.number is not None:
+            self.tokens = without(self.tokens, upstream_task.number)
+
+    def add_orphan(self, number: int, exchange: Exchange, count_max: int) -> None:
+        """Adds a cancelled call that may yet become a task. The oldest of more than `count_max` is forgotten."""
+        self.orphans = {**self.orphans, number: exchange}
+        if len(self.orphans) > count_max:
+            self.orphans = without(self.orphans, next(iter(self.orphans)))
+
+    def take_orphan(self, number: int) -> Exchange | None:
+        """Removes and returns such a call; None if there is none of that number."""
+        found = self.orphans.get(number)
+        self.orphans = without(self.orphans, number)
+        return found
+
+    def forget_orphans(self) -> None:
+        """Removes all such calls: the server is lost."""
+        self.orphans = NONE
 
     def leave_tasks(self) -> None:
         """Records that tasks of the server go on without us."""

@@ -19,9 +19,14 @@ Source: 2025-11-25 basic/utilities/tasks, "Task Status Lifecycle"; the tasks ext
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..base.state_machine import Machine
+from ..base.timestamps import format_time
+from ..bridge.tasks import TERMINAL, TaskFields
+
+if TYPE_CHECKING:
+    from .records import StoredTask
 
 
 class TaskState(enum.Enum):
@@ -198,6 +203,67 @@ class Task(Machine[TaskState, TaskInput]):
         self.created_at_unix = self.updated_at_unix = created_at_unix
         self.expires_at_unix = created_at_unix + self.ttl_ms / 1000
 
+    def restore(self, record: StoredTask, now_unix: float) -> None:
+        """Goes on from the record of an earlier run. A task that was not over is `working`."""
+        self.expires_at_unix = record.expires_at_unix
+        self.updated_at, self.updated_at_unix = record.updated_at, now_unix
+        self.message = record.message
+        self.upstream_task, self.is_remote = record.upstream_task, record.is_remote
+        self.upstream_session = record.upstream_session, record.upstream_revision
+        self.is_error, self.size_bytes, self.blob = record.is_error, record.size_bytes, record.blob
+        if record.status not in (TaskState.WORKING, TaskState.INPUT_REQUIRED):
+            self.state = record.status
+            if record.outcome:
+                self.outcome = Outcome(record.outcome.encode(), record.is_error)
+
+    def touch(self, at_unix: float) -> None:
+        """Sets the time of the last change, by our own clock: the server's may differ, and the times to live that
+        clients see are by ours."""
+        self.updated_at_unix = at_unix
+        self.updated_at = format_time(at_unix)
+
+    def describe(self, message: str) -> None:
+        """Sets the status message."""
+        self.message = message
+
+    def move(self, sid: str) -> None:
+        """Moves to another session of its owner."""
+        self.sid = sid
+
+    def count_for(self, sid: str) -> None:
+        """Records the session in whose quota it counts."""
+        self.counted_for = sid
+
+    # --- The server's task ------------------------------------------------------------------------------------------
+
+    def receive_handle(
+        self, created: TaskFields, upstream_session: tuple[str, str] | None, *, ttl_max_ms: int, now_unix: float
+    ) -> None:
+        """Handles the handle of the server's task.
+
+        Args:
+            upstream_session: that of a server which may work on the task whatever becomes of this process.
+        """
+        elapsed_ms = int((now_unix - self.created_at_unix) * 1000)  # before the server made it a task
+        self.ttl_ms = ttl_max_ms if created.ttl_ms is None else min(elapsed_ms + created.ttl_ms, ttl_max_ms)
+        self.expires_at_unix = self.created_at_unix + self.ttl_ms / 1000
+        self.upstream_task = created.id
+        self.is_remote = upstream_session is not None
+        self.upstream_session = upstream_session or self.upstream_session
+        self.receive_status(created)
+
+    def receive_status(self, seen: TaskFields) -> bool:
+        """Takes over the poll interval and the status message of the server's task. True if the message is new."""
+        if seen.poll_ms is not None:
+            self.poll_ms = seen.poll_ms
+        message = seen.message or ""
+        if message == self.message or seen.status in TERMINAL:
+            return False
+        self.message = message
+        return True
+
+    # --- Questions --------------------------------------------------------------------------------------------------
+
     def receive_question(self, question: TaskQuestion) -> str:
         """Adds a question of the server. Returns its key, which no other question ever had."""
         self._last_key += 1
@@ -218,9 +284,32 @@ class Task(Machine[TaskState, TaskInput]):
             self.step(TaskInput.ANSWER)
         return True
 
-    def end(self, how: TaskInput) -> None:
+    def mark_told(self, number: int) -> None:
+        """Records that the client is sent a question."""
+        self.told.add(number)
+
+    def tick(self) -> int:
+        """Counts a progress notification for an open question. Returns their number."""
+        self.ticks += 1
+        return self.ticks
+
+    # --- End --------------------------------------------------------------------------------------------------------
+
+    def receive_outcome(self, outcome: Outcome, blob: str | None = None) -> None:
+        """Takes the outcome, which is in the blob as well if there is one."""
+        self.outcome, self.is_error, self.size_bytes = outcome, outcome.is_error, len(outcome.data)
+        self.blob = blob or self.blob
+
+    def release_outcome(self) -> None:
+        """Frees the memory of an outcome that is in a blob."""
+        if self.blob is not None:
+            self.outcome = None
+
+    def end(self, how: TaskInput, message: str, at_unix: float) -> None:
         """Ends the task by one of the three final inputs, and drops its open questions."""
         assert how in (TaskInput.RETURN, TaskInput.FAIL, TaskInput.CANCEL)
         self.step(how)
         self.questions.clear()
         self.told.clear()
+        self.message = message
+        self.touch(at_unix)

@@ -47,8 +47,7 @@ class TaskAnswers:
     def wait(self, session: Session, exchange: Exchange, task: Task) -> None:
         """Lets a request wait for a change of a task: a `tasks/result` until that is over, any other for at most
         `Limits.task_look_s`."""
-        exchange.wait_for(task.id)
-        self._table.waiters.setdefault(task.id, []).append((session, exchange))
+        self._table.add_waiter(task, session, exchange)
         if exchange.method != "tasks/result":
             at = self._context.now + self._context.limits.task_look_s
             self._context.timers.set(("task-look", task.id), at, "look at a task")
@@ -66,14 +65,9 @@ class TaskAnswers:
     def forget(self, exchange: Exchange) -> None:
         """Removes a request from those that wait for a task."""
         id = exchange.stop_waiting()
-        waiting = self._table.waiters.get(id or "")
-        if id is None or waiting is None:
+        if id is None:
             return
-        kept = [entry for entry in waiting if entry[1] is not exchange]
-        if kept:
-            self._table.waiters[id] = kept
-        else:
-            del self._table.waiters[id]
+        kept = self._table.remove_waiter(id, exchange)
         if all(other.method == "tasks/result" for _, other in kept):
             self._context.timers.cancel(("task-look", id))
 

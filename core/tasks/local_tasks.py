@@ -151,7 +151,7 @@ class LocalTasks:
 
     def _save_first(self, task: Task, run: Run) -> None:
         """Stores the record of a task whose client has no handle yet: it gets that after the last such save."""
-        run.saves += 1
+        run.begin_save()
         self._store.save(record_of(task), lambda fault: self._receive_saved(task, fault))
 
     def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
@@ -184,14 +184,13 @@ class LocalTasks:
         run = self._runs.get(task.id)
         if run is None or run.request is None:
             return
-        run.saves -= 1
-        if run.saves and not fault:
+        if not run.end_save() and not fault:
             return
         if fault:
             text = f"no task could be made of the call: {fault}"
             self._cancel(task, text, error_text=text)
             return
-        request, run.request = run.request, None
+        request = run.take_request()
         shown = self.task_notifications.shape(task, state=TaskState.WORKING)
         if task.is_legacy:
             result = tasks.legacy_created(shown)
@@ -228,23 +227,16 @@ class LocalTasks:
         task = exchange.task
         if task is None:
             return
+        is_remote = self._context.servers[session.server].kind is Kind.HTTP
+        upstream_session = session.router.session_with(session) if is_remote else None
         ttl_max_ms = int(self._context.limits.task_ttl_max_s * 1000)
-        elapsed_ms = int((self._context.now_unix - task.created_at_unix) * 1000)  # before the server made it a task
-        task.ttl_ms = ttl_max_ms if created.ttl_ms is None else min(elapsed_ms + created.ttl_ms, ttl_max_ms)
-        task.expires_at_unix = task.created_at_unix + task.ttl_ms / 1000
+        task.receive_handle(created, upstream_session, ttl_max_ms=ttl_max_ms, now_unix=self._context.now_unix)
         self._expect_end(task)
-        task.upstream_task = created.id
-        task.is_remote = self._context.servers[session.server].kind is Kind.HTTP
-        if task.is_remote:
-            task.upstream_session = session.router.session_with(session)
-        if created.poll_ms is not None:
-            task.poll_ms = created.poll_ms
-        task.message = "" if created.status in tasks.TERMINAL else created.message or ""
         run = self._runs[task.id]
         if task.is_legacy and run.request is not None:
             meta = envelope.member_of(related_task.without_related(result), "_meta")
             if meta is not None and meta.startswith(b"{") and b"model-immediate-response" in meta:
-                run.created = b'{"_meta":' + meta + b"}"
+                run.receive_meta(meta)
         if run.request is not None:
             self._save_first(task, run)
         else:
@@ -254,15 +246,9 @@ class LocalTasks:
         """Takes over the status message and the poll interval of the server's task. The status itself follows from its
         questions and its outcome."""
         task = exchange.task
-        if task is None or task.is_over:
-            return
-        if seen.poll_ms is not None:
-            task.poll_ms = seen.poll_ms
-        if (seen.message or "") == task.message or seen.status in tasks.TERMINAL:
-            return
-        task.message = seen.message or ""
-        self.task_notifications.touch(task)
-        self.task_notifications.tell(task)
+        if task is not None and not task.is_over and task.receive_status(seen):
+            task.touch(self._context.now_unix)
+            self.task_notifications.tell(task)
 
     def receive_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Sends progress of a task to a client with a session. The tasks extension has no progress."""
@@ -303,15 +289,10 @@ class LocalTasks:
             return
         frame = envelope.decode(message)
         if frame.error is not None:
-            run.outcome = Outcome(frame.error, is_error=True)
+            run.receive_outcome(Outcome(frame.error, is_error=True))
         else:
             assert frame.result is not None
-            run.outcome = Outcome(frame.result, is_error=False)
-        upstream_task = exchange.upstream_task
-        run.message = (
-            "" if upstream_task is None or upstream_task.status not in tasks.TERMINAL else upstream_task.message
-        )
-        run.is_cancelled = upstream_task is not None and upstream_task.status == "cancelled" and run.outcome.is_error
+            run.receive_outcome(Outcome(frame.result, is_error=False))
         if run.request is None:
             self._keep(task, run)
 
@@ -319,7 +300,7 @@ class LocalTasks:
         """Stores the outcome, and ends the task once that is done."""
         outcome = run.outcome
         assert outcome is not None
-        task.message = run.message
+        task.describe(run.message)
         if run.is_cancelled:
             self._end(task, TaskInput.CANCEL, task.message or "the server cancelled it")
             return
@@ -350,15 +331,14 @@ class LocalTasks:
                 return
             if fault:
                 self._context.note("warning", f"what a task came to is lost with this process: {fault}", task.server)
-            task.outcome, task.is_error = outcome, outcome.is_error
-            task.blob, task.size_bytes = blob, len(outcome.data)
-            self._end(task, ending, task.message)
+            task.receive_outcome(outcome, blob)
+            self._end(task, ending, task.message, is_saved=True)
             if task.sid != record.sid:  # it moved to another session meanwhile
                 self._store.save(record_of(task, outcome=outcome), lambda fault: None)
 
-        self.task_notifications.touch(task)
+        task.touch(self._context.now_unix)
         if ending is TaskInput.FAIL:
-            task.message = task.message or _summary(outcome)
+            task.describe(task.message or _summary(outcome))
         record = record_of(task, state=state, outcome=outcome, blob=blob)
         self._store.save(record, saved)
 
@@ -373,21 +353,19 @@ class LocalTasks:
             has_failed = False
         return TaskInput.FAIL if has_failed else TaskInput.RETURN
 
-    def _end(self, task: Task, ending: TaskInput, message: str) -> None:
-        """Ends a task: notifies its client, and answers the requests that wait for it."""
+    def _end(self, task: Task, ending: TaskInput, message: str, *, is_saved: bool = False) -> None:
+        """Ends a task: notifies its client, and answers the requests that wait for it. Its record is stored unless
+        that is done."""
         is_told = self._table.is_told(task)
-        task.end(ending)
-        task.message = message
-        self.task_notifications.touch(task)
+        task.end(ending, message, self._context.now_unix)
         self._runs.pop(task.id, None)
-        if ending is TaskInput.CANCEL:
+        if not is_saved:
             self._store.save(record_of(task), lambda fault: None)
         self._context.timers.cancel(("task-tick", task.id))
         if is_told:
             self.task_notifications.tell(task)
         self.answer_waiting(task)
-        if task.blob is not None:
-            task.outcome = None  # it is read from the blob from now on
+        task.release_outcome()
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
@@ -413,8 +391,7 @@ class LocalTasks:
             self._responder.cancel(run.session, run.exchange, reason, run.session.headers)
         if run is not None and run.request is not None:
             message = envelope.encode_error(run.id_raw, INTERNAL_ERROR, error_text or f"{CANCELLED}: {why}")
-            request, run.request = run.request, None
-            self._responder.close(run.session, request, message)
+            self._responder.close(run.session, run.take_request(), message)
             self._remove(task)
 
     def handle_expiry(self, id: str) -> None:
@@ -501,11 +478,7 @@ class LocalTasks:
                 self.task_questions.leave_all(run.session, run.exchange)
                 self._responder.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
                 continue
-            error = envelope.error_object(INTERNAL_ERROR, STOPPED)
-            task.outcome, task.is_error, task.size_bytes = Outcome(error, is_error=True), True, len(error)
-            task.message = STOPPED
-            self.task_notifications.touch(task)
-            self._store.save(record_of(task, state=TaskState.FAILED, outcome=task.outcome), lambda fault: None)
+            task.receive_outcome(_stopped())
             self._end(task, TaskInput.FAIL, STOPPED)
             reason = msgspec.json.encode({"requestId": 0, "reason": STOPPED})
             self._responder.cancel(run.session, run.exchange, reason, run.session.headers)
@@ -517,26 +490,20 @@ class LocalTasks:
         server runs without the proxy is polled again once its client asks for it."""
         known = set(servers)
         for record in sorted(records, key=lambda each: (each.expires_at_unix - each.ttl_ms / 1000, each.id)):
-            self.task_quota.last_ordinal += 1
-            task = restored(record, ordinal=self.task_quota.last_ordinal, now_unix=self._context.unix_at_zero)
+            task = restored(record, ordinal=self.task_quota.next_ordinal(), now_unix=self._context.unix_at_zero)
             self._tasks[task.id] = task
             self.task_quota.count(task, "", 1)
             at = task.expires_at_unix - self._context.unix_at_zero
             self._context.timers.set(("task", task.id), at, "end of a task")
             if not task.is_over and not (task.is_remote and task.server in known):
-                text = STOPPED
-                error = envelope.error_object(INTERNAL_ERROR, text)
-                task.outcome, task.is_error, task.size_bytes = Outcome(error, is_error=True), True, len(error)
-                task.end(TaskInput.FAIL)
-                task.message = text
-                self.task_notifications.touch(task, at_unix=self._context.unix_at_zero)
+                task.receive_outcome(_stopped())
+                task.end(TaskInput.FAIL, STOPPED, self._context.unix_at_zero)
 
     def take_up(self, session: Session, task: Task) -> Exchange:
         """Returns a new exchange for a task that an earlier run began, in the session of the client that asked for
         it."""
-        self.task_quota.last_ordinal += 1
         exchange = Exchange(
-            ExchangeKey(NO_CHANNEL, self.task_quota.last_ordinal),
+            ExchangeKey(NO_CHANNEL, self.task_quota.next_ordinal()),
             Reply.detached(),
             sid=session.sid,
             id_raw=b"0",
@@ -546,21 +513,19 @@ class LocalTasks:
             headers=session.headers,
             request=session.client if session.is_stateless else None,
         )
-        self.task_quota.count(task, task.counted_for, -1)
-        self.task_quota.count(task, session.sid, 1)
+        self.task_quota.move(task, session.sid)
         exchange.become_task(task, self)
         exchange.augment(True)
         session.add(exchange)
         session.count_adopted(1)
         run = self._runs[task.id] = Run(session, exchange)
-        run.request = None
+        run.take_request()  # the client has the handle
         return exchange
 
     def pass_to(self, session: Session, task: Task) -> None:
         """Moves a task whose session is over to another session of its owner."""
-        self.task_quota.count(task, task.counted_for, -1)
-        self.task_quota.count(task, session.sid, 1)
-        task.sid = session.sid
+        self.task_quota.move(task, session.sid)
+        task.move(session.sid)
         run = self._runs.get(task.id)
         # An outcome that is being stored must stay the last record: `_save_outcome` saves the new session after it.
         if run is None or run.outcome is None:
@@ -570,6 +535,10 @@ class LocalTasks:
 def _waits_for_client(exchange: Exchange) -> bool:
     """True if its client has been, or is about to be, sent away with questions."""
     return exchange.waits_for_client or (exchange.suspended_call is not None and bool(exchange.suspended_call.open))
+
+
+def _stopped() -> Outcome:
+    return Outcome(envelope.error_object(INTERNAL_ERROR, STOPPED), is_error=True)
 
 
 def _summary(outcome: Outcome) -> str:

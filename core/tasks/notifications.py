@@ -6,7 +6,6 @@ Source: 2025-11-25 basic/utilities/tasks, "Task Status Notification"; the tasks 
 from __future__ import annotations
 
 from ..base.errors import RemoteProtocolError
-from ..base.timestamps import format_time
 from ..bridge import tasks
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
@@ -32,12 +31,6 @@ class TaskNotifications:
     def is_watched(self, task: Task) -> bool:
         """True if a subscription of a stateless client names the task."""
         return self._client_listens.is_watched(task.id)
-
-    def touch(self, task: Task, *, at_unix: float | None = None) -> None:
-        """Sets the time of the last change, by our own clock: the server's may differ, and the times to live that
-        clients see are by ours."""
-        task.updated_at_unix = self._context.now_unix if at_unix is None else at_unix
-        task.updated_at = format_time(task.updated_at_unix)
 
     def shape(self, task: Task, *, state: TaskState | None = None) -> tasks.TaskFields:
         return tasks.TaskFields(

@@ -44,13 +44,13 @@ class TaskPolling:
         """Asks for the outcome of a task, which its server sends when it is over."""
         upstream_task = exchange.upstream_task
         assert upstream_task is not None
-        upstream_task.is_fetched = True
+        upstream_task.begin_fetch()
         self.run(link, exchange, FETCH, "tasks/result", {"taskId": upstream_task.id})
 
     def drop(self, link: Link, exchange: Exchange, purpose: str) -> None:
         """Gives up the request of that purpose."""
         assert exchange.upstream_task is not None
-        number = exchange.upstream_task.requests.pop(purpose, None)
+        number = exchange.upstream_task.give_up(purpose)
         if number is not None and number in link.pending:
             self._writer.give_up_numbers(link, [number])
 
@@ -59,12 +59,12 @@ class TaskPolling:
         upstream_task, limits = exchange.upstream_task, self._context.limits
         assert upstream_task is not None
         is_hurried = exchange.task is None or self._local_tasks.is_awaited(exchange)
+        min_s = 0.0
         if upstream_task.is_fetched and not (is_hurried and exchange.token_raw is not None):
-            upstream_task.pause_s = limits.task_poll_max_s  # `tasks/result` is answered when it is over
+            min_s = limits.task_poll_max_s  # `tasks/result` is answered when it is over
         elif is_hurried:
-            upstream_task.pause_s = upstream_task.poll_s
-        self.set_timer(exchange, upstream_task.pause_s)
-        upstream_task.pause_s = min(upstream_task.pause_s * PAUSE_GROWTH, limits.task_poll_max_s)
+            upstream_task.hurry()
+        self.set_timer(exchange, upstream_task.take_pause(PAUSE_GROWTH, min_s=min_s, max_s=limits.task_poll_max_s))
 
     def set_timer(self, exchange: Exchange, pause_s: float) -> None:
         """Schedules the next poll of a task in `pause_s` seconds."""

@@ -81,7 +81,7 @@ class TaskQuestions:
         if question.token_raw is not None:
             self._tick_later(task)
         if before is not task.state:
-            self._task_notifications.touch(task)
+            task.touch(self._context.now_unix)
             self._task_notifications.tell(task)
         self.put_questions(session, task)
         return None
@@ -102,7 +102,7 @@ class TaskQuestions:
                 and not self._context.is_open(question.stream.channel)
             )
             if wanted.number not in task.told or is_lost:
-                task.told.add(wanted.number)
+                task.mark_told(wanted.number)
                 self._responder.put_question(session, wanted.number, wanted.entry, waiter)
 
     def receive_settled_question(self, exchange: Exchange, number: int) -> None:
@@ -111,7 +111,7 @@ class TaskQuestions:
         if task is None or not task.receive_answer(number):
             return
         if task.state is TaskState.WORKING:
-            self._task_notifications.touch(task)
+            task.touch(self._context.now_unix)
             self._task_notifications.tell(task)
             run = self._table.runs.get(task.id)
             if run is not None:
@@ -147,8 +147,7 @@ class TaskQuestions:
         for wanted in task.questions.values():
             question = run.session.questions.get(wanted.number)
             if question is not None and question.token_raw is not None:
-                task.ticks += 1
-                run.session.router.tick(run.session, question, task.ticks)
+                run.session.router.tick(run.session, question, task.tick())
         self._tick_later(task)
 
     def leave_all(self, session: Session, exchange: Exchange) -> None:

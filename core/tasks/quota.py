@@ -24,13 +24,10 @@ class TaskQuota:
     """Counts tasks against `Limits.tasks_max`, `Limits.tasks_per_principal_max` and `Limits.tasks_per_session_max`.
 
     A reserved place counts as a task.
-
-    Attributes:
-        last_ordinal: the number of tasks that there ever were.
     """
 
     def __init__(self, context: Context, table: TaskTable) -> None:
-        self.last_ordinal = 0
+        self._last_ordinal = 0
         self._context = context
         self._table = table
         self._reserved: dict[ExchangeKey, Task] = {}
@@ -39,6 +36,11 @@ class TaskQuota:
 
     def __len__(self) -> int:
         return len(self._reserved) + len(self._by_payer) + len(self._by_sid)
+
+    def next_ordinal(self) -> int:
+        """Returns a number greater than those of all tasks before."""
+        self._last_ordinal += 1
+        return self._last_ordinal
 
     def reserve(self, session: Session, exchange: Exchange) -> None:
         """Reserves a place for the task that a call may become, unless it has one.
@@ -77,14 +79,13 @@ class TaskQuota:
 
     def _new(self, session: Session, exchange: Exchange) -> Task:
         limits = self._context.limits
-        self.last_ordinal += 1
         ttl_ms = tasks.clamp_ttl(
             exchange.task_options.ttl_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000)
         )
         ttl_ms = max(ttl_ms, TTL_MIN_MS)
         task = Task(
             self._context.mint(),
-            ordinal=self.last_ordinal,
+            ordinal=self.next_ordinal(),
             server=session.server,
             tool=tool_of(exchange),
             owner=ownership.owner_of(session),
@@ -105,7 +106,12 @@ class TaskQuota:
             counter[name] += change
             if not counter[name]:
                 del counter[name]
-        task.counted_for = sid
+        task.count_for(sid)
+
+    def move(self, task: Task, sid: str) -> None:
+        """Counts a task for another session from now on."""
+        self.count(task, task.counted_for, -1)
+        self.count(task, sid, 1)
 
     def take(self, exchange: Exchange) -> Task:
         """Removes and returns the task that a place was reserved for. It stays counted."""

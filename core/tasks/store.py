@@ -196,15 +196,5 @@ def restored(record: StoredTask, *, ordinal: int, now_unix: float) -> Task:
         ttl_ms=record.ttl_ms,
         poll_ms=record.poll_ms,
     )
-    task.expires_at_unix = record.expires_at_unix
-    task.updated_at = record.updated_at
-    task.updated_at_unix = now_unix
-    task.message = record.message
-    task.upstream_task, task.is_remote = record.upstream_task, record.is_remote
-    task.upstream_session = record.upstream_session, record.upstream_revision
-    task.is_error, task.size_bytes, task.blob = record.is_error, record.size_bytes, record.blob
-    if record.status not in (TaskState.WORKING, TaskState.INPUT_REQUIRED):
-        task.state = record.status
-        if record.outcome:
-            task.outcome = Outcome(record.outcome.encode(), record.is_error)
+    task.restore(record, now_unix)
     return task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..bridge import tasks
 from ..state.exchange import Exchange, Reply
 from ..state.session import Session
 from ..state.task import Outcome, Task
@@ -43,6 +44,33 @@ class Run:
         self.saves = 0
         self.created: bytes | None = None
 
+    def begin_save(self) -> None:
+        """Begins a save of the record, which delays the handle."""
+        self.saves += 1
+
+    def end_save(self) -> bool:
+        """Ends a save. True if it was the last under way."""
+        self.saves -= 1
+        return not self.saves
+
+    def take_request(self) -> Reply:
+        """Returns the reply that is answered now. It is awaited no more."""
+        request, self.request = self.request, None
+        assert request is not None
+        return request
+
+    def receive_meta(self, meta: bytes) -> None:
+        """Keeps the `_meta` of the server's `CreateTaskResult` for ours."""
+        self.created = b'{"_meta":' + meta + b"}"
+
+    def receive_outcome(self, outcome: Outcome) -> None:
+        """Keeps the outcome, with the final status message of the server's task if it is one."""
+        self.outcome = outcome
+        upstream_task = self.exchange.upstream_task
+        if upstream_task is not None and upstream_task.status in tasks.TERMINAL:
+            self.message = upstream_task.message
+            self.is_cancelled = upstream_task.status == "cancelled" and outcome.is_error
+
 
 class TaskTable:
     """The tasks of all clients.
@@ -57,6 +85,18 @@ class TaskTable:
         self.tasks: dict[str, Task] = {}
         self.runs: dict[str, Run] = {}
         self.waiters: dict[str, list[tuple[Session, Exchange]]] = {}
+
+    def add_waiter(self, task: Task, session: Session, exchange: Exchange) -> None:
+        """Lets a request wait for a task."""
+        exchange.wait_for(task.id)
+        self.waiters.setdefault(task.id, []).append((session, exchange))
+
+    def remove_waiter(self, id: str, exchange: Exchange) -> list[tuple[Session, Exchange]]:
+        """Removes a request that waits for a task. Returns the others."""
+        kept = [entry for entry in self.waiters.pop(id) if entry[1] is not exchange]
+        if kept:
+            self.waiters[id] = kept
+        return kept
 
     def is_told(self, task: Task) -> bool:
         """True if the client has been given the task's handle."""

@@ -45,7 +45,7 @@ class UpstreamQuestions:
         keys = {question.key for question in asked}
         for number, question in list(upstream_task.open.items()):
             if question.key not in keys:
-                del upstream_task.open[number]
+                upstream_task.take_question(number)
                 reason = msgspec.json.encode({"requestId": 0, "reason": "it is not asked any more"})
                 self._responder.cancel_question(link.session_of(exchange), number, reason)
         for question in asked:
@@ -57,7 +57,7 @@ class UpstreamQuestions:
             ):
                 self._context.note("warning", "a task asks more than can be asked: left unanswered", link.plan.id)
                 return
-            upstream_task.asked.add(question.key)
+            upstream_task.mark_asked(question.key)
             try:
                 self._ask(link, exchange, upstream_task, question)
             except RemoteProtocolError as fault:
@@ -94,7 +94,7 @@ class UpstreamQuestions:
                 question.method, params, session.features, elicitation_id=elicitation_id, capabilities=capabilities
             )
         number = session.last_question + 1
-        upstream_task.open[number] = question
+        upstream_task.add_question(number, question)
         pending = PendingQuestion(
             b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange, number=number
         )
@@ -104,7 +104,7 @@ class UpstreamQuestions:
         """Handles the client's response to a question, or an error of ours in place of it. An error becomes the
         fallback answer, or none at all."""
         upstream_task, session = exchange.upstream_task, link.session_of(exchange)
-        question = None if upstream_task is None else upstream_task.open.pop(number, None)
+        question = None if upstream_task is None else upstream_task.take_question(number)
         if upstream_task is None or question is None or exchange.state is not ExchangeState.TASKED:
             return
         result = answer.result
@@ -123,8 +123,7 @@ class UpstreamQuestions:
         self._answer(link, exchange, upstream_task, question.key, result)
 
     def _answer(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, key: str, result: bytes) -> None:
-        upstream_task.answers[key] = result
-        upstream_task.pause_s = upstream_task.poll_s
+        upstream_task.receive_answer(key, result)
         self.send(link, exchange)
         if not upstream_task.is_looked_at:
             self._polling.poll_later(exchange)
@@ -136,8 +135,6 @@ class UpstreamQuestions:
         assert upstream_task is not None
         if link.upstream.state is not UpstreamSessionState.READY:
             return
-        for key, result in upstream_task.answers.items():
-            if key not in upstream_task.sending:
-                upstream_task.sending.add(key)
-                params = {"taskId": upstream_task.id, "inputResponses": {key: msgspec.Raw(result)}}
-                self._polling.run(link, exchange, UPDATE, "tasks/update", params, about=key)
+        for key, result in upstream_task.take_unsent():
+            params = {"taskId": upstream_task.id, "inputResponses": {key: msgspec.Raw(result)}}
+            self._polling.run(link, exchange, UPDATE, "tasks/update", params, about=key)

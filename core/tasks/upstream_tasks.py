@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from ..base.empty import NONE, without
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, RemoteProtocolError
 from ..base.events import Cause
 from ..base.ids import ChannelId
@@ -101,11 +100,7 @@ class UpstreamTasks(Interceptor):
             return False
         if created.id in link.upstream_tasks:
             raise RemoteProtocolError("got the id of a task that is under way, expected another")
-        number = exchange.upstream_id
-        upstream_task = self._begin(link, exchange, created)
-        if number is not None and exchange.token_raw is not None:
-            upstream_task.number = number
-            link.tokens = {**link.tokens, number: exchange}
+        self._begin(link, exchange, created)
         self._local_tasks.receive_handle(link.session_of(exchange), exchange, created, result)
         self._look_first(link, exchange, created.status)
         return True
@@ -128,16 +123,23 @@ class UpstreamTasks(Interceptor):
         else:
             self._handshaker.need(link)
 
-    def _begin(self, link: Link, exchange: Exchange, created: tasks.TaskFields) -> UpstreamTask:
-        poll_s = self._context.limits.task_poll_s if created.poll_ms is None else created.poll_ms / 1000
-        poll_s = min(max(poll_s, PAUSE_MIN_S), self._context.limits.task_poll_max_s)
+    def _begin(self, link: Link, exchange: Exchange, created: tasks.TaskFields) -> None:
         upstream_task = UpstreamTask(
-            created.id, poll_s=poll_s, status=created.status, message=created.message or "", now=self._context.now
+            created.id,
+            poll_s=self._pause_of(
+                self._context.limits.task_poll_s if created.poll_ms is None else created.poll_ms / 1000
+            ),
+            status=created.status,
+            message=created.message or "",
+            now=self._context.now,
+            number=None if exchange.token_raw is None else exchange.upstream_id,
         )
         exchange.receive_task(upstream_task)
-        link.upstream_tasks = {**link.upstream_tasks, created.id: exchange}
+        link.add_task(exchange, upstream_task)
         self._writer.expect_reply(link, exchange)
-        return upstream_task
+
+    def _pause_of(self, poll_s: float) -> float:
+        return min(max(poll_s, PAUSE_MIN_S), self._context.limits.task_poll_max_s)
 
     def _look_first(self, link: Link, exchange: Exchange, status: str) -> None:
         if exchange.state is not ExchangeState.TASKED:
@@ -164,7 +166,7 @@ class UpstreamTasks(Interceptor):
         if upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return False
         if not upstream_task.is_looked_at and self._context.now - upstream_task.looked_at >= upstream_task.poll_s / 2:
-            upstream_task.pause_s = upstream_task.poll_s
+            upstream_task.hurry()
             self._look(link, exchange)
         return upstream_task.is_looked_at
 
@@ -177,7 +179,6 @@ class UpstreamTasks(Interceptor):
             return
         if upstream_task.is_looked_at:
             self._polling.drop(link, exchange, LOOK)
-            upstream_task.is_looked_at = False
             self._receive_failure(link, exchange, "it does not say how its task fares")
             return
         self._look(link, exchange)
@@ -189,7 +190,7 @@ class UpstreamTasks(Interceptor):
             self._polling.poll_later(exchange)
             self._handshaker.need(link)
             return
-        upstream_task.is_looked_at = True
+        upstream_task.begin_look()
         self._polling.run(link, exchange, LOOK, "tasks/get", {"taskId": upstream_task.id})
         self._polling.set_timer(exchange, self._context.limits.notification_timeout_s)
         self._questions.send(link, exchange)
@@ -205,16 +206,15 @@ class UpstreamTasks(Interceptor):
             return
         self._writer.expect_reply(link, exchange)
         if own_request.purpose == UPDATE:
-            upstream_task.answers.pop(own_request.about, None)
-            upstream_task.sending.discard(own_request.about)
+            upstream_task.receive_taken(own_request.about)
         elif own_request.purpose == FETCH:
-            upstream_task.is_fetched = False
+            upstream_task.end_fetch()
             try:
                 self._receive_outcome(link, exchange, upstream_task, frame)
             except RemoteProtocolError as fault:
                 self._deliver(link, exchange, _unreadable(fault))
         elif upstream_task.is_looked_at:
-            upstream_task.is_looked_at = False
+            upstream_task.end_look()
             try:
                 self._receive_seen(link, exchange, upstream_task, frame)
             except RemoteProtocolError as fault:
@@ -238,13 +238,12 @@ class UpstreamTasks(Interceptor):
         if upstream_task is None or exchange.state is not ExchangeState.TASKED:
             return
         if own_request.purpose == UPDATE:
-            upstream_task.sending.discard(own_request.about)
+            upstream_task.receive_unsent(own_request.about)
         elif own_request.purpose == FETCH:
-            upstream_task.is_fetched = False
-            upstream_task.pause_s = upstream_task.poll_s
+            upstream_task.end_fetch()
+            upstream_task.hurry()
             self._polling.poll_later(exchange)
         elif upstream_task.is_looked_at:
-            upstream_task.is_looked_at = False
             self._receive_failure(link, exchange, describe(cause))
             self._local_tasks.receive_look(exchange)
 
@@ -281,16 +280,15 @@ class UpstreamTasks(Interceptor):
     def _receive_failure(self, link: Link, exchange: Exchange, reason: str, error: bytes | None = None) -> None:
         upstream_task = exchange.upstream_task
         assert upstream_task is not None
-        upstream_task.failures += 1
-        upstream_task.looked_at = self._context.now
+        upstream_task.receive_failure(self._context.now)
         if exchange.task is None and upstream_task.failures > self._context.limits.resume_failures_max:
             text = f"the server was lost before its task was over: {reason}. The call may have run"
             self._deliver(link, exchange, Frame(error=error or envelope.error_object(OUTCOME_UNKNOWN, text)))
             return
         self._context.note("info", f"a task could not be looked at: {reason}", link.plan.id)
-        upstream_task.pause_s = max(upstream_task.pause_s, self._context.limits.task_poll_s)
-        self._polling.set_timer(exchange, upstream_task.pause_s)
-        upstream_task.pause_s = min(upstream_task.pause_s * 2, self._context.limits.task_poll_max_s)
+        limits = self._context.limits
+        pause_s = upstream_task.take_pause(2, min_s=limits.task_poll_s, max_s=limits.task_poll_max_s)
+        self._polling.set_timer(exchange, pause_s)
 
     def _receive_state(self, link: Link, exchange: Exchange, upstream_task: UpstreamTask, data: bytes) -> None:
         """Handles the state of a task as its server sent it, in a result of `tasks/get` or in a notification."""
@@ -298,15 +296,8 @@ class UpstreamTasks(Interceptor):
         seen = tasks.read_task(data) if detailed is None else detailed.task
         if seen.id != upstream_task.id:
             raise RemoteProtocolError("got another task than was asked for")
-        upstream_task.failures = 0
-        upstream_task.looked_at = self._context.now
-        if seen.poll_ms is not None:
-            poll_s = min(max(seen.poll_ms / 1000, PAUSE_MIN_S), self._context.limits.task_poll_max_s)
-            if poll_s != upstream_task.poll_s:  # else the pauses could not grow while no client waits
-                upstream_task.pause_s, upstream_task.poll_s = min(upstream_task.pause_s, poll_s), poll_s
-        is_new = seen.status != upstream_task.status or (seen.message or "") != upstream_task.message
-        upstream_task.status, upstream_task.message = seen.status, seen.message or ""
-        if is_new:
+        poll_s = None if seen.poll_ms is None else self._pause_of(seen.poll_ms / 1000)
+        if upstream_task.receive_state(seen.status, seen.message or "", poll_s, self._context.now):
             self._tell(link, exchange, upstream_task, seen)
         if seen.status == "cancelled":
             self._deliver(link, exchange, Frame(error=CANCELLED))
@@ -316,7 +307,6 @@ class UpstreamTasks(Interceptor):
             except RemoteProtocolError as fault:
                 self._deliver(link, exchange, _unreadable(fault))
         elif seen.status not in tasks.TERMINAL:
-            upstream_task.fault = None  # `tasks/result` had that error because it came too early
             if seen.status == "input_required" and not upstream_task.is_fetched:
                 self._polling.fetch(link, exchange)  # its questions come on the stream of `tasks/result`
             self._polling.poll_later(exchange)
@@ -324,10 +314,10 @@ class UpstreamTasks(Interceptor):
             # The task was seen to be over before, and `tasks/result` has no response yet: it is sent again.
             if upstream_task.is_fetched and upstream_task.is_overdue:
                 self._polling.drop(link, exchange, FETCH)
-                upstream_task.is_fetched = False
+                upstream_task.end_fetch()
             if not upstream_task.is_fetched:
                 self._polling.fetch(link, exchange)
-            upstream_task.is_overdue = True
+            upstream_task.receive_final()
             self._polling.set_timer(exchange, max(upstream_task.poll_s, self._context.limits.task_poll_s))
 
     def _receive_detailed(
@@ -353,7 +343,7 @@ class UpstreamTasks(Interceptor):
             self._deliver(link, exchange, Frame(error=frame.error))
         else:  # the outcome, or an error for asking too early: the next `tasks/get` tells which
             assert frame.error is not None
-            upstream_task.fault = envelope.usable_error(frame.error)
+            upstream_task.receive_fault(envelope.usable_error(frame.error))
             if not upstream_task.is_looked_at:
                 self._look(link, exchange)
 
@@ -374,11 +364,11 @@ class UpstreamTasks(Interceptor):
         session = link.session_of(exchange)
         self._local_tasks.receive_status(session, exchange, seen)
         if exchange.task is None and exchange.token_raw is not None and seen.message:
-            upstream_task.looks += 1
-            if upstream_task.looks <= exchange.told:
+            looks = upstream_task.count_look()
+            if looks <= exchange.told:
                 return  # the server has sent progress of its own, further on
-            exchange.receive_progress(upstream_task.looks)
-            progress = {"progress": upstream_task.looks, "message": seen.message}
+            exchange.receive_progress(looks)
+            progress = {"progress": looks, "message": seen.message}
             params = b'{"progressToken":' + exchange.token_raw + b"," + msgspec.json.encode(progress)[1:]
             message = envelope.encode_notification("notifications/progress", params)
             self._responder.tell_progress(session, exchange, message)
@@ -398,15 +388,14 @@ class UpstreamTasks(Interceptor):
         for exchange in list(link.upstream_tasks.values()):
             upstream_task = exchange.upstream_task
             assert upstream_task is not None
-            upstream_task.is_looked_at = upstream_task.is_fetched = False
-            upstream_task.sending.clear()
+            upstream_task.receive_lost()
             if link.plan.kind is not Kind.PIPE:
                 self._polling.set_timer(exchange, max(upstream_task.poll_s, self._context.limits.restart_backoff_s))
                 continue
             text = f"the server was lost before its task was over: {reason}. The call may have run; it is not repeated"
             error = envelope.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
             link.router.finish(link, exchange, error)
-        link.orphans = NONE
+        link.forget_orphans()
 
     def receive_ready(self, link: Link) -> None:
         """Polls all tasks of a link: its server is connected, again or for the first time."""
@@ -449,16 +438,12 @@ class UpstreamTasks(Interceptor):
     def receive_withdrawn(self, link: Link, exchange: Exchange) -> None:
         """Remembers a cancelled call whose server may still answer with a task. The oldest of more than `ORPHANS_MAX`
         is forgotten."""
-        if not exchange.is_augmented or exchange.upstream_id is None:
-            return
-        link.orphans = {**link.orphans, exchange.upstream_id: exchange}
-        if len(link.orphans) > ORPHANS_MAX:
-            link.orphans = without(link.orphans, next(iter(link.orphans)))
+        if exchange.is_augmented and exchange.upstream_id is not None:
+            link.add_orphan(exchange.upstream_id, exchange, ORPHANS_MAX)
 
     def receive_unexpected(self, link: Link, number: int, frame: Frame) -> None:
         """Handles the response to a cancelled call: cancels the task if it is one."""
-        exchange = link.orphans.get(number)
-        link.orphans = without(link.orphans, number)
+        exchange = link.take_orphan(number)
         if exchange is None or frame.result is None:
             return
         try:
@@ -484,16 +469,11 @@ class UpstreamTasks(Interceptor):
         upstream_task = exchange.upstream_task
         if upstream_task is None:
             return
-        if link.upstream_tasks.get(upstream_task.id) is exchange:
-            link.upstream_tasks = without(link.upstream_tasks, upstream_task.id)
-        if upstream_task.number is not None:
-            link.tokens = without(link.tokens, upstream_task.number)
+        link.remove_task(exchange, upstream_task)
         self._context.timers.cancel(("look", (exchange.sid, exchange.key)))
         for purpose in (LOOK, FETCH):
             self._polling.drop(link, exchange, purpose)
-        upstream_task.is_looked_at = upstream_task.is_fetched = False
-        upstream_task.open.clear()
-        upstream_task.answers.clear()
+        upstream_task.end()
 
 
 def _unreadable(fault: RemoteProtocolError) -> Frame:

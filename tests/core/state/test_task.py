@@ -59,11 +59,12 @@ def test_the_end_removes_the_questions(how: TaskInput, state: TaskState, has_que
     if has_question:
         one.receive_question(wanted(7))
         one.told.add(7)
-    one.end(how)
+    one.end(how, "why", 1001.0)
     assert (one.state, one.questions, one.told, one.is_over) == (state, {}, set(), True)
+    assert (one.message, one.updated_at_unix) == ("why", 1001.0)
     assert one.receive_answer(7) is False
     with pytest.raises(LocalProtocolError):
-        one.end(how)
+        one.end(how, "why", 1001.0)
     assert one.state is state
 
 

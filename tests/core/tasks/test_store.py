@@ -190,11 +190,10 @@ def test_a_restored_task_equals_the_stored_one(is_legacy: bool, how: TaskInput |
     one = task(is_legacy=is_legacy)
     one.message, one.upstream_task, one.is_remote = "so far", "far/1", True
     one.upstream_session = ("up", "2025-11-25")
-    one.updated_at = "now"
     if how is not None:
-        one.outcome, one.is_error, one.size_bytes = Outcome(b'{"a":1}', how is TaskInput.FAIL), how is TaskInput.FAIL, 7
-        one.end(how)
-        one.blob = blob
+        one.receive_outcome(Outcome(b'{"a":1}', how is TaskInput.FAIL), blob)
+        one.end(how, one.message, 0.0)
+    one.updated_at = "now"
     record = record_of(one)
     assert record.era == ("handshake" if is_legacy else "stateless")
     assert record.outcome == ("" if how is None or blob is not None else '{"a":1}')
