@@ -7,7 +7,7 @@ that is being written is still in memory, and those are bounded by `Limits.event
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..base.storage import Forget, ForgetAll, Load, Loaded, Save, Saved, StorageAnswer
 from ..state.context import Context
@@ -20,16 +20,12 @@ PREFIX = "event/"
 
 
 class EventStore:
-    """The stored events of all sessions.
-
-    Attributes:
-        over: streams that are over and have events in the storage; those that ended first come first.
-    """
+    """The stored events of all sessions."""
 
     def __init__(self, context: Context, storage_orders: StorageOrders) -> None:
-        self.over: dict[Stream, Session] = {}
         self._context = context
         self._storage_orders = storage_orders
+        self._over: dict[Stream, Session] = {}  # over, with events in the storage; those that ended first come first
         self._stored_bytes = 0
         self._saving_count = 0
         self._saving_bytes = 0
@@ -57,19 +53,17 @@ class EventStore:
         kept = stream.store_one()
         message = kept.message
         assert message is not None
-        self._account(session, kept.size_bytes)
+        self._stored_bytes += session.count_stored(kept.size_bytes)
         self._saving_count += 1
         self._saving_bytes += kept.size_bytes
         if stream.is_over:
-            self.over[stream] = session
+            self._over[stream] = session
         key = _key_of(session, stream, kept)
 
         def saved(answer: StorageAnswer) -> None:
             self._saving_count -= 1
             self._saving_bytes -= kept.size_bytes
-            kept.message = None
-            if isinstance(answer, Saved) and kept.place is EventPlace.SAVING:
-                kept.place = EventPlace.STORED
+            if kept.end_saving(is_saved=isinstance(answer, Saved)):
                 return
             self._context.order(Forget(key=key))  # a write that failed may have left a record all the same
             if kept.place is not EventPlace.GONE:
@@ -98,25 +92,31 @@ class EventStore:
     def drop(self, session: Session, stream: Stream, kept: Kept) -> None:
         """Deletes an event that was taken."""
         stream.drop(kept)
-        self._account(session, -kept.size_bytes)
+        self._stored_bytes += session.count_stored(-kept.size_bytes)
         if not stream.stored_count:
-            self.over.pop(stream, None)
+            self._over.pop(stream, None)
         if kept.place is EventPlace.STORED:
             self._context.order(Forget(key=_key_of(session, stream, kept)))
-        kept.place = EventPlace.GONE
+        kept.forget()
 
     def forget_stream(self, session: Session, stream: Stream) -> None:
         """Deletes all events of a stream, whose number must still be set."""
-        self.over.pop(stream, None)
+        self._over.pop(stream, None)
         if stream.stored_count:
-            self._account(session, -stream.stored_bytes)
+            self._stored_bytes += session.count_stored(-stream.stored_bytes)
             self._context.order(ForgetAll(prefix=f"{PREFIX}{session.sid}/{stream.number}/"))
         for kept in stream.clear():
-            kept.place = EventPlace.GONE  # an event that is being written is deleted when the write ends
+            kept.forget()
 
-    def _account(self, session: Session, size_bytes: int) -> None:
-        session.stored_bytes += size_bytes
-        self._stored_bytes += size_bytes
+    def retain(self, session: Session, stream: Stream) -> None:
+        """Handles the end of a stream, which gives way to others from now on."""
+        if stream.stored_count:
+            self._over[stream] = session
+
+    def oldest_over(self, session: Session | None, spared: Sequence[Stream]) -> tuple[Stream, Session] | None:
+        """Returns the stream that ended first: of one session, or of any. None if there is none but those spared."""
+        entries = self._over.items()
+        return next((each for each in entries if each[0] not in spared and session in (None, each[1])), None)
 
 
 def _key_of(session: Session, stream: Stream, kept: Kept) -> str:

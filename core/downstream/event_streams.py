@@ -76,7 +76,7 @@ class Streams:
         if stream.is_over:
             return False
         event_id = stream.keep(message, is_last=is_last, is_lossy=is_lossy)
-        self._account(session, len(message))
+        self._kept_bytes += session.count_kept(len(message))
         self._fed.pop(stream, None)
         self._fed[stream] = session
         if stream.channel is not None and stream.replay is None:
@@ -107,12 +107,12 @@ class Streams:
                 self.put(session, stream, message, is_lossy=True)
         else:
             event_ids = stream.keep_lossy(messages, size_bytes)
-            self._account(session, size_bytes)
+            self._kept_bytes += session.count_kept(size_bytes)
             self._fed.pop(stream, None)
             self._fed[stream] = session
             self._context.send_events(stream.channel, tuple(messages), event_ids, size_bytes)
             if stream.held_count > self._context.limits.events_max:
-                self._account(session, -stream.drop_lossy(self._context.limits.events_max))
+                self._kept_bytes += session.count_kept(-stream.drop_lossy(self._context.limits.events_max))
                 self._make_room(session, stream)
 
     def _has_room(self, session: Session, size_bytes: int) -> bool:
@@ -153,9 +153,7 @@ class Streams:
         return int(self._context.limits.stream_retry_s * 1000) if session.features.priming else None
 
     def _begin(self, session: Session, stream: Stream) -> None:
-        session.last_stream += 1
-        stream.number = session.last_stream
-        session.resumable[stream.number] = stream
+        session.add_resumable(stream)
         while len(session.resumable) > self._context.limits.resumable_per_session_max:
             others = [other for other in session.resumable.values() if other is not stream]
             lost = [other for other in others if not self._context.is_open(other.channel)]
@@ -195,7 +193,7 @@ class Streams:
     def detach(self, stream: Stream, channel: ChannelId) -> None:
         """Handles the loss of a connection. A stream with event ids stays."""
         if stream.channel == channel:
-            stream.channel = stream.replay = None
+            stream.detach()
 
     def receive_left(self, session: Session, stream: Stream) -> None:
         """Starts the timeout of a GET stream that has no connection any more. New messages of the session do not go
@@ -223,9 +221,9 @@ class Streams:
         self._context.close(stream.channel, reason="resumed on another connection")
         if stream.is_listening:
             self._context.timers.cancel(("stream", (session.sid, stream.number)))
-        stream.channel = channel
-        stream.replay = Replay(channel, ordinal, missed)
-        self._replay(session, stream, stream.replay)
+        replay = Replay(channel, ordinal, missed)
+        stream.attach(channel, replay)
+        self._replay(session, stream, replay)
 
     def _replay(self, session: Session, stream: Stream, replay: Replay) -> None:
         while (kept := stream.after(replay.seen)) is not None:
@@ -235,7 +233,7 @@ class Streams:
                 self._load(session, stream, replay, kept)
                 return
             self._send_kept(stream, replay, kept, kept.message)
-        stream.replay = None
+        stream.end_replay()
         if stream.is_over:
             self._context.close(replay.channel, reason="nothing is left of this stream")
 
@@ -257,7 +255,7 @@ class Streams:
             self._replay(session, stream, replay)
 
     def _send_kept(self, stream: Stream, replay: Replay, kept: Kept, message: bytes) -> None:
-        replay.seen = kept.ordinal
+        replay.receive_sent(kept)
         self._context.send(replay.channel, message, is_last=kept.is_last, event_id=stream.event_id(kept.ordinal))
 
     # --- What is kept -----------------------------------------------------------------------------------------------
@@ -265,8 +263,7 @@ class Streams:
     def _retain(self, session: Session, stream: Stream) -> None:
         del self._fed[stream]
         self._over[stream] = session
-        if stream.stored_count:
-            self._event_store.over[stream] = session
+        self._event_store.retain(session, stream)
         self._expire(session, stream, "stream that is over")
 
     def _expire(self, session: Session, stream: Stream, why: str) -> None:
@@ -276,17 +273,16 @@ class Streams:
     def forget(self, session: Session, stream: Stream) -> None:
         """Drops a stream and its events: it cannot be resumed any more."""
         assert stream.number is not None
-        del session.resumable[stream.number]
+        session.remove_resumable(stream)
         self._over.pop(stream, None)
         self._fed.pop(stream, None)
         self._context.timers.cancel(("stream", (session.sid, stream.number)))
-        self._account(session, -stream.held_bytes)
+        self._kept_bytes += session.count_kept(-stream.held_bytes)
         self._event_store.forget_stream(session, stream)
-        stream.may_resume = False
-        stream.number = None
-        if stream.replay is not None:
-            self._context.close(stream.replay.channel, reason="what was missed is not kept any more")
-            stream.replay = None
+        replay = stream.replay
+        stream.forget()
+        if replay is not None:
+            self._context.close(replay.channel, reason="what was missed is not kept any more")
 
     def forget_all(self, session: Session) -> None:
         for stream in list(session.resumable.values()):
@@ -307,15 +303,11 @@ class Streams:
         while (kept := stream.after(0)) is not None:
             if kept.place is EventPlace.HELD:
                 stream.drop(kept)
-                self._account(session, -kept.size_bytes)
+                self._kept_bytes += session.count_kept(-kept.size_bytes)
             else:
                 self._event_store.drop(session, stream, kept)
         self._note_empty(stream)
-        stream.faded_ordinal = stream.last_ordinal
-
-    def _account(self, session: Session, size_bytes: int) -> None:
-        session.kept_bytes += size_bytes
-        self._kept_bytes += size_bytes
+        stream.fade()
 
     # --- Room -------------------------------------------------------------------------------------------------------
 
@@ -362,7 +354,7 @@ class Streams:
         victim = stream.next_victim(of_held=not self._event_store.is_free(stream.oldest_held()))
         if victim.place is EventPlace.HELD:
             stream.drop(victim)
-            self._account(session, -victim.size_bytes)
+            self._kept_bytes += session.count_kept(-victim.size_bytes)
             self._note_empty(stream)
         else:
             self._event_store.drop(session, stream, victim)
@@ -383,17 +375,16 @@ class Streams:
             if not self._forget_stored(None, stream, newest):
                 return False
         self._event_store.take(session, stream, lambda problem: self._note_lost(session, problem))
-        self._account(session, -kept.size_bytes)
+        self._kept_bytes += session.count_kept(-kept.size_bytes)
         self._note_empty(stream)
         return True
 
     def _forget_stored(self, session: Session | None, *spared: Stream) -> bool:
         """Drops the oldest stored stream that is over: of one session, or of any. False if there is none."""
-        for stream, owner in self._event_store.over.items():
-            if stream not in spared and session in (None, owner):
-                self.forget(owner, stream)
-                return True
-        return False
+        found = self._event_store.oldest_over(session, spared)
+        if found is not None:
+            self.forget(found[1], found[0])
+        return found is not None
 
     def _note_empty(self, stream: Stream) -> None:
         if not stream.held_count:

@@ -269,6 +269,31 @@ class Session(Machine[SessionState, SessionInput]):
             if not table:
                 table.clear()
 
+    # --- Event streams ----------------------------------------------------------------------------------------------
+
+    def add_resumable(self, stream: Stream) -> None:
+        """Adds a stream whose events have ids from now on, and gives it its number."""
+        self.last_stream += 1
+        stream.begin(self.last_stream)
+        self.resumable[self.last_stream] = stream
+
+    def remove_resumable(self, stream: Stream) -> None:
+        """Removes a stream that cannot be resumed any more."""
+        assert stream.number is not None
+        del self.resumable[stream.number]
+
+    def count_kept(self, size_bytes: int) -> int:
+        """Counts bytes of events kept in memory; negative for events that are dropped. Returns them."""
+        self.kept_bytes += size_bytes
+        return size_bytes
+
+    def count_stored(self, size_bytes: int) -> int:
+        """Counts bytes of events kept in the storage, likewise."""
+        self.stored_bytes += size_bytes
+        return size_bytes
+
+    # --- Its client -------------------------------------------------------------------------------------------------
+
     def receive_headers(self, headers: Headers) -> None:
         """Takes over the headers of a client's request. Changes are normal: credentials are renewed."""
         self.headers = headers or self.headers

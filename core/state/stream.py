@@ -44,6 +44,18 @@ class Kept(msgspec.Struct, eq=False, gc=False):
     is_lossy: bool = False
     place: EventPlace = EventPlace.HELD
 
+    def end_saving(self, *, is_saved: bool) -> bool:
+        """Frees the message, whose write has ended. True if the event is in the storage and still wanted."""
+        self.message = None
+        if is_saved and self.place is EventPlace.SAVING:
+            self.place = EventPlace.STORED
+            return True
+        return False
+
+    def forget(self) -> None:
+        """Marks the event as dropped. If it is being written, it is deleted when the write ends."""
+        self.place = EventPlace.GONE
+
 
 _NO_EVENTS: Final[deque[Kept]] = deque(maxlen=0)
 """The kept events of most streams, which carry one message. Shared, so never changed but replaced."""
@@ -64,6 +76,10 @@ class Replay:
         self.channel = channel
         self.seen = seen
         self.missed = missed
+
+    def receive_sent(self, kept: Kept) -> None:
+        """Records that an event was sent."""
+        self.seen = kept.ordinal
 
 
 class Stream:
@@ -101,6 +117,31 @@ class Stream:
         self.channel: ChannelId | None = channel
         self.is_listening = is_listening
         self.may_resume = may_resume
+
+    def begin(self, number: int) -> None:
+        """Gives it its number: its events have ids from now on."""
+        self.number = number
+
+    def attach(self, channel: ChannelId, replay: Replay) -> None:
+        """Continues on another connection, where missed events come first."""
+        self.channel, self.replay = channel, replay
+
+    def detach(self) -> None:
+        """Handles the loss of the connection."""
+        self.channel = self.replay = None
+
+    def end_replay(self) -> None:
+        """Ends the replay: the client has what it missed."""
+        self.replay = None
+
+    def fade(self) -> None:
+        """Refuses clients that have not seen all events so far, which were dropped for their age."""
+        self.faded_ordinal = self.last_ordinal
+
+    def forget(self) -> None:
+        """Ends what makes it resumable."""
+        self.may_resume = False
+        self.number = self.replay = None
 
     @property
     def kept_count(self) -> int:

@@ -65,19 +65,18 @@ class Calls:
         rule = self._rule_for(link.plan, tool)
         if not consumers and rule is None and link.plan.auto_files is None:
             return False
-        job = FileCall(link, exchange, tool, self._known_files(link))
-        job.consumers, job.rule = consumers, rule
+        job = FileCall(link, exchange, tool, self._known_files(link), consumers=consumers, rule=rule)
         exchange.replace_params(params)
         try:
             self._inputs.find(job)
         except arguments.ArgumentProblem as problem:
-            job.problem = str(problem)
+            job.fail(str(problem))
         if not job.inputs and rule is None and job.problem is None:
             return False
         self._jobs[exchange.key] = job
         self._known_files_by_workspace[link.workspace] = job.known_files
         link.furnish()
-        job.open_orders += 1  # keeps the call waiting until all orders are given
+        job.expect_answer()  # keeps the call waiting until all orders are given
         if job.problem is None:
             self._inputs.order(job)
             self._place_output(job)
@@ -108,22 +107,23 @@ class Calls:
         if rule is None or rule.output_path_argument is None:
             return
         assert job.exchange.params is not None
-        job.aid = self._context.mint()
+        aid = self._context.mint()
+        job.name_artifact(aid)
         wanted = arguments.requested_filename(job.exchange.params, rule.output_path_argument)
-        filename = safe_filename(wanted or "", f"artifact-{job.aid[:8]}")
+        filename = safe_filename(wanted or "", f"artifact-{aid[:8]}")
         workspace = job.link.workspace
 
         def allocated(answer: StorageAnswer) -> None:
             if isinstance(answer, Allocated):
-                job.allocated = answer.path
+                job.receive_allocated(answer.path)
             else:
-                job.problem = f"No place could be made for the tool's output: {reason_of(answer)}."
+                job.fail(f"No place could be made for the tool's output: {reason_of(answer)}.")
             self._answered(job)
 
-        job.open_orders += 1
+        job.expect_answer()
         self._workspaces.order(
             workspace,
-            lambda ticket: Allocate(ticket=ticket, workspace=workspace, artifact=job.aid, filename=filename),
+            lambda ticket: Allocate(ticket=ticket, workspace=workspace, artifact=aid, filename=filename),
             allocated,
         )
 
@@ -149,10 +149,10 @@ class Calls:
                 if areas and not job.known_files.is_begun:
                     job.known_files.begin(answer.listed, ordered_at_unix - CLOCK_SLACK_S if answer.is_cut else 0.0)
                 for sighting in answer.named:
-                    job.baseline.update({file.path: file.stamp for file in sighting.files})
+                    job.receive_baseline(sighting.files)
             self._answered(job)  # a survey that failed is reported when files are to be collected
 
-        job.open_orders += 1
+        job.expect_answer()
         self._storage_orders.order(
             lambda ticket: Survey(
                 ticket=ticket,
@@ -167,13 +167,12 @@ class Calls:
 
     def _answered(self, job: FileCall) -> None:
         """Sends the call once everything it needs is in place, or answers it with its problem."""
-        job.open_orders -= 1
-        if job.is_over or job.open_orders:
+        if not job.receive_answer():
             return
         if job.problem is not None:
             self._finish(job, tool_error(job.problem))
         else:
-            job.begun_at, job.begun_after = self._context.now, job.known_files.last_number
+            job.begin(self._context.now)
             job.link.router.forward(job.link, job.exchange, after="files")
 
     def prepare(self, link: Link, exchange: Exchange) -> bool:
@@ -195,9 +194,7 @@ class Calls:
         except arguments.ArgumentProblem as problem:
             self._finish(job, tool_error(str(problem)))
             return True
-        job.is_placed = True
-        job.original_params = exchange.params
-        exchange.replace_params(params)
+        job.place(params)
         return False
 
     # --- After a call -----------------------------------------------------------------------------------------------
@@ -217,8 +214,7 @@ class Calls:
             return False
         if known is None or not known.is_harmless:
             return False
-        job.is_placed = False
-        exchange.replace_params(job.original_params)
+        job.undo_place()
         return True
 
     def receive_result(self, exchange: Exchange, result: bytes) -> bool:
@@ -242,7 +238,7 @@ class Calls:
         """Drops the call of an exchange that is over, however it ended, and unpins its files."""
         job = self._jobs.pop(exchange.key, None)
         if job is not None:
-            job.is_over = True
+            job.end()
             self._inputs.release(job)
 
     def sweep(self, workspace: str) -> None:

@@ -65,11 +65,13 @@ class Inputs:
         helper = offers.helper_name(server.id)
         if not self._context.plan.uploads_enabled:
             self._check_no_files(job, params)
-        job.references = arguments.find_references(params, job.consumers, helper=helper)
+        references = arguments.find_references(params, job.consumers, helper=helper)
+        mentioned: list[Mention] = []
         if not job.consumers and server.auto_files is not None:
             limit = arguments.REFERENCES_MAX
-            job.mentions = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
-        all_found: list[Reference | Mention] = [*job.references, *job.mentions]
+            mentioned = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+        job.receive_found(references, mentioned)
+        all_found: list[Reference | Mention] = [*references, *mentioned]
         for found in all_found:
             self._resolve(job, found, helper)
 
@@ -107,7 +109,7 @@ class Inputs:
                 f"Call {helper}, upload the file, and pass the handle from its response."
             )
         self._file_store.pin(entry)
-        job.inputs[key] = FileInput(entry)
+        job.add_input(key, entry)
 
     # --- Orders -----------------------------------------------------------------------------------------------------
 
@@ -131,13 +133,13 @@ class Inputs:
         def placed(answer: StorageAnswer) -> None:
             known_files.end_placing(folder)
             if isinstance(answer, Materialized):
-                given.path = to_there(answer.path, link.plan.shared)
+                given.receive_placed(to_there(answer.path, link.plan.shared))
                 known_files.place(answer.path, answer.stamp, uri_of(record, link.plan.upload_scheme))
             else:
-                job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
+                job.fail(f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}.")
             self._answered(job)
 
-        job.open_orders += 1
+        job.expect_answer()
         known_files.begin_placing(folder)
         self._workspaces.order(
             link.workspace,
@@ -160,7 +162,7 @@ class Inputs:
         size = sum(record.size_bytes for record in records)
         if size > limit:
             what = f"The file {records[0].filename} has" if len(records) == 1 else "These files together have"
-            job.problem = (
+            job.fail(
                 f"{what} {size} bytes, and this tool takes the content itself: at most {limit} bytes are put into a "
                 "call."
             )
@@ -171,12 +173,12 @@ class Inputs:
 
         def fetched(answer: StorageAnswer) -> None:
             if isinstance(answer, Fetched):
-                given.data = answer.data
+                given.receive_data(answer.data)
             else:
-                job.problem = f"The file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
+                job.fail(f"The file {record.filename} cannot be handed to the tool: {reason_of(answer)}.")
             self._answered(job)
 
-        job.open_orders += 1
+        job.expect_answer()
         self._storage_orders.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), fetched)
 
     # --- Params -----------------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...base.plan import ArtifactProducer, AutoFiles, LocatorMode, OutputLocator, UploadConsumer
+from ...base.storage import SeenFile
 from ...state.exchange import Exchange
 from ...state.link import Link
 from ..store.store import StoredArtifact, StoredEntry
@@ -51,6 +53,14 @@ class FileInput:
         self.entry = entry
         self.path: str | None = None
         self.data: bytes | None = None
+
+    def receive_placed(self, path: str) -> None:
+        """Takes the path where the server sees it."""
+        self.path = path
+
+    def receive_data(self, data: bytes) -> None:
+        """Takes its content."""
+        self.data = data
 
 
 class FileCall:
@@ -101,18 +111,27 @@ class FileCall:
         "tool",
     )
 
-    def __init__(self, link: Link, exchange: Exchange, tool: str, known_files: KnownFiles) -> None:
+    def __init__(
+        self,
+        link: Link,
+        exchange: Exchange,
+        tool: str,
+        known_files: KnownFiles,
+        *,
+        consumers: Sequence[UploadConsumer],
+        rule: OutputRule | None,
+    ) -> None:
         self.link = link
         self.exchange = exchange
         self.tool = tool
         self.known_files = known_files
-        self.consumers: list[UploadConsumer] = []
+        self.consumers = consumers
         self.references: list[Reference] = []
         self.mentions: list[Mention] = []
         self.inputs: dict[tuple[str, str, str], FileInput] = {}
         self.is_placed = False
         self.original_params: bytes | None = None
-        self.rule: OutputRule | None = None
+        self.rule = rule
         self.aid = ""
         self.allocated: str | None = None
         self.baseline: dict[str, str] = {}
@@ -124,6 +143,82 @@ class FileCall:
         self.is_over = False
         self.artifacts: list[StoredArtifact] = []
         self.contents: dict[str, bytes] = {}
+
+    # --- Orders -----------------------------------------------------------------------------------------------------
+
+    def expect_answer(self) -> None:
+        """Waits for the answer of one more storage order."""
+        self.open_orders += 1
+
+    def receive_answer(self) -> bool:
+        """Handles such an answer. True if it goes on now: it waits for no more, and is not over."""
+        self.open_orders -= 1
+        return not self.open_orders and not self.is_over
+
+    def fail(self, problem: str) -> None:
+        """Records why it cannot go on."""
+        self.problem = problem
+
+    # --- Before it is sent ------------------------------------------------------------------------------------------
+
+    def receive_found(self, references: list[Reference], found: list[Mention]) -> None:
+        """Takes the handles in its arguments."""
+        self.references, self.mentions = references, found
+
+    def add_input(self, key: tuple[str, str, str], entry: StoredEntry) -> None:
+        """Adds a file that one of them stands for."""
+        self.inputs[key] = FileInput(entry)
+
+    def name_artifact(self, aid: str) -> None:
+        """Takes the id of the artifact that its output path is allocated for."""
+        self.aid = aid
+
+    def receive_allocated(self, path: str) -> None:
+        """Takes that path."""
+        self.allocated = path
+
+    def receive_baseline(self, files: Sequence[SeenFile]) -> None:
+        """Takes the stamps of files that are there before it is sent."""
+        self.baseline.update({file.path: file.stamp for file in files})
+
+    def begin(self, now: float) -> None:
+        """Begins the call: what its tool writes is written from now on."""
+        self.begun_at, self.begun_after = now, self.known_files.last_number
+
+    def place(self, params: bytes) -> None:
+        """Replaces the params by those for the server."""
+        self.is_placed, self.original_params = True, self.exchange.params
+        self.exchange.replace_params(params)
+
+    def undo_place(self) -> None:
+        """Goes back to the client's params: they are written anew."""
+        self.is_placed = False
+        self.exchange.replace_params(self.original_params)
+
+    # --- After it ---------------------------------------------------------------------------------------------------
+
+    def report(self, *problems: str) -> None:
+        """Adds reasons why files were not collected."""
+        self.problems += problems
+
+    def add_artifact(self, record: StoredArtifact) -> bool:
+        """Adds an artifact. False if it has it."""
+        if record in self.artifacts:
+            return False
+        self.artifacts.append(record)
+        return True
+
+    def remove_artifact(self, record: StoredArtifact) -> None:
+        """Removes an artifact that was not stored, or is another call's as well."""
+        self.artifacts.remove(record)
+
+    def keep_content(self, record: StoredArtifact, data: bytes) -> None:
+        """Keeps the content of an artifact, which its result shows."""
+        self.contents[record.aid] = data
+
+    def end(self) -> None:
+        """Ends the call, however."""
+        self.is_over = True
 
 
 def rule_of(producer: ArtifactProducer) -> OutputRule:

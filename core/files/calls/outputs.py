@@ -111,7 +111,7 @@ class Outputs:
 
             def read(contents: list[InlineSource], problems: list[str]) -> None:
                 outcome.inline += contents
-                job.problems += problems
+                job.report(*problems)
                 self._look(outcome)
 
             self._linked_resources.read(job, claims.links, read)
@@ -137,7 +137,7 @@ class Outputs:
             if isinstance(answer, Surveyed):
                 self._select(outcome, named, awaited, answer)
             else:
-                job.problems.append(reason_of(answer))
+                job.report(reason_of(answer))
             self._collect(outcome)
 
         self._storage_orders.order(
@@ -170,7 +170,7 @@ class Outputs:
                     missing.append((named[index][0], sighting.problem))
                 continue
             if sighting.is_cut:
-                job.problems.append(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
+                job.report(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
                 self._choose(outcome, file, chosen, if_changed=outcome.claims.if_changed[index])
         for path, problem in missing:
@@ -191,12 +191,10 @@ class Outputs:
             for file in known_files.changed(answer.listed, [folders[name] for name in AREAS]):
                 self._choose(outcome, file, chosen, if_changed=True)
             if answer.is_cut:
-                job.problems.append("there are more files in the session's folders than are watched")
+                job.report("there are more files in the session's folders than are watched")
         limit = self._context.limits.artifacts_per_call_max
         if len(chosen) > limit:
-            job.problems.append(
-                f"{len(chosen) - limit} of {len(chosen)} files are left for later calls: {limit} at most"
-            )
+            job.report(f"{len(chosen) - limit} of {len(chosen)} files are left for later calls: {limit} at most")
         outcome.files = list(chosen.values())[:limit]
 
     def _choose(self, outcome: _Outcome, file: SeenFile, chosen: dict[str, SeenFile], *, if_changed: bool) -> None:
@@ -221,8 +219,8 @@ class Outputs:
     def _join(self, job: FileCall, aid: str) -> None:
         """Adds an artifact that another call made of the same file to this call."""
         record = self._file_store.find_artifact(job.link.session_of(job.exchange).sid, aid)
-        if record is not None and record not in job.artifacts:
-            job.artifacts.append(record)
+        if record is not None:
+            job.add_artifact(record)
 
     def _is_new(self, job: FileCall, file: SeenFile, *, is_known: bool) -> bool:
         """True if the call may have written the file."""
@@ -236,7 +234,7 @@ class Outputs:
     def _await(self, job: FileCall, path: str, why: str) -> None:
         """Notes a problem with a file, which later calls look for again unless it is not permitted."""
         name = posixpath.basename(path) or path
-        job.problems.append(f"{name[:160]}: {why}")
+        job.report(f"{name[:160]}: {why}")
         if not why.startswith("not permitted"):
             job.known_files.awaits(path)
 
@@ -268,7 +266,7 @@ class Outputs:
             if isinstance(answer, Collected):
                 self._take_in(outcome, blobs, answer.files)
             elif not job.is_over:
-                job.problems.append(reason_of(answer))
+                job.report(reason_of(answer))
                 self._deliver(outcome)
 
         self._storage_orders.order(
@@ -302,15 +300,15 @@ class Outputs:
             if job.is_over or is_twice or is_over_limit:
                 self._context.order(Discard(blob=blob))
                 if is_over_limit and not is_twice:
-                    job.problems.append("this session's storage is full")
+                    job.report("this session's storage is full")
                 continue
             seen.add(file.path)
             record = self._record(outcome, blob, file)
-            job.artifacts.append(record)
+            job.add_artifact(record)
             taken.append((record, self._file_store.hold(session.sid, file.size_bytes, artifacts=1), source))
         if job.is_over:
             return
-        job.open_orders += 1  # keeps the call waiting until all orders are given
+        job.expect_answer()  # keeps the call waiting until all orders are given
         for record, reservation, source in taken:
             self._save(outcome, record, reservation, source)
         self._order_done(outcome)
@@ -319,7 +317,7 @@ class Outputs:
         if source is not None and problem == "unfinished":
             self._await(job, source.path, "it is still being written")
             return
-        job.problems.append(problem)
+        job.report(problem)
         if source is not None and source.size_bytes > self._context.limits.artifact_size_max_bytes:
             job.known_files.note(source)  # reported once: no later call can collect it either
 
@@ -357,8 +355,7 @@ class Outputs:
             duplicate = None if job.is_over or source is None else self._duplicate(job, source)
             if duplicate is not None:
                 self._undo(job, record)
-                if duplicate not in job.artifacts:
-                    job.artifacts.append(duplicate)
+                if job.add_artifact(duplicate):
                     self._show(outcome, duplicate)
             elif isinstance(answer, Saved) and not job.is_over:
                 self._file_store.add_artifact(record)
@@ -368,12 +365,12 @@ class Outputs:
                     if outcome.rule.moves:
                         self._remove(job, source)
             else:  # undone although it failed, since it may have been written; or because the call was cancelled
-                job.problems.append(reason_of(answer))
+                job.report(reason_of(answer))
                 self._undo(job, record)
             self._order_done(outcome)
 
         value = msgspec.json.encode(record)
-        job.open_orders += 1
+        job.expect_answer()
         self._storage_orders.order(
             lambda ticket: Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix),
             saved,
@@ -388,7 +385,7 @@ class Outputs:
         return self._file_store.find_artifact(job.link.session_of(job.exchange).sid, entry.aid)
 
     def _undo(self, job: FileCall, record: StoredArtifact) -> None:
-        job.artifacts.remove(record)
+        job.remove_artifact(record)
         self._context.order(Forget(key=record.key))
         self._context.order(Discard(blob=record.blob))
 
@@ -416,16 +413,14 @@ class Outputs:
 
         def fetched(answer: StorageAnswer) -> None:
             if isinstance(answer, Fetched):
-                outcome.job.contents[record.aid] = answer.data
+                outcome.job.keep_content(record, answer.data)
             self._order_done(outcome)
 
-        outcome.job.open_orders += 1
+        outcome.job.expect_answer()
         self._storage_orders.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), fetched)
 
     def _order_done(self, outcome: _Outcome) -> None:
-        job = outcome.job
-        job.open_orders -= 1
-        if not job.is_over and not job.open_orders:
+        if outcome.job.receive_answer():
             self._deliver(outcome)
 
     # --- The answer -------------------------------------------------------------------------------------------------
@@ -440,7 +435,7 @@ class Outputs:
                 problem = "the result names no file"
             if rule.required:
                 text = f"The tool ran, but its output file was not found: {problem or 'nothing was found'}."
-                job.exchange.is_native = False  # made here: it still has to be translated to the client's era
+                job.exchange.mark_native(False)  # made here: it still has to be translated to the client's era
                 self._finish(job, tool_error(text))
                 return
         if rule.rewrite_text:

@@ -36,6 +36,27 @@ class Entry(Generic[R]):
         """True if an earlier run stored the file."""
         return self.added_at == float("-inf")
 
+    def pin(self) -> None:
+        """Records one more call that uses the file."""
+        self.pins += 1
+
+    def unpin(self) -> None:
+        """Records the end of such a call."""
+        assert self.pins > 0
+        self.pins -= 1
+
+    def use(self, ordinal: int, at_unix: float) -> None:
+        """Records a use."""
+        self.used, self.used_at_unix = ordinal, at_unix
+
+    def extend(self, expires_at: float) -> None:
+        """Moves the deadline; never to an earlier time."""
+        self.expires_at = max(self.expires_at, expires_at)
+
+    def replace_record(self, record: R) -> None:
+        """Takes the record that is being saved in place of the last."""
+        self.record = record
+
     def is_over(self, now: float) -> bool:
         """True if the file has expired and no call uses it."""
         return not self.pins and self.expires_at <= now

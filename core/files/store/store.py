@@ -320,12 +320,11 @@ class FileStore:
 
     def pin(self, entry: StoredEntry) -> None:
         """Marks the file as used by one more call."""
-        entry.pins += 1
+        entry.pin()
 
     def unpin(self, entry: StoredEntry) -> None:
         """Marks one call that used the file as over, and catches up on the expiry or eviction that it held up."""
-        assert entry.pins > 0
-        entry.pins -= 1
+        entry.unpin()
         record = entry.record
         if self._quota.find(record.kind, record.sid, record.id) is not entry:
             return  # it was dropped with its session meanwhile
@@ -354,17 +353,16 @@ class FileStore:
 
     def _use(self, entry: StoredEntry) -> None:
         self._uses += 1
-        entry.used, entry.used_at_unix = self._uses, self._context.now_unix
+        entry.use(self._uses, self._context.now_unix)
         if isinstance(entry.record, StoredArtifact):
             return
         ttl_s = self._context.limits.upload_ttl_s
-        # A restored deadline may be later than this, if the wall clock was put back since: use never makes it earlier.
-        entry.expires_at = max(entry.expires_at, self._context.now + ttl_s)
+        entry.extend(self._context.now + ttl_s)  # a restored deadline is later if the wall clock was put back since
         self._set_deadline(entry)
         expires_at_unix = self._context.now_unix + ttl_s
         if expires_at_unix - entry.record.expires_at_unix > ttl_s * SAVED_ANEW_AFTER:
             record = msgspec.structs.replace(entry.record, expires_at_unix=expires_at_unix)
-            entry.record = record
+            entry.replace_record(record)
             value = msgspec.json.encode(record)
             # The answer is not awaited: if saving fails, a restart takes the upload for unused.
             order = Save(self._context.new_ticket(), key=record.key, value=value, expires_at_unix=expires_at_unix)
