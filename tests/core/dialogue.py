@@ -13,11 +13,11 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from checked_engine import CheckedEngine
 from dialogue_peers import Client, Peer, Request, Server
-from expected_values import matches
+from expected_values import matches, shown
 from isthmus.core import (
     Cause,
     ChannelId,
@@ -41,6 +41,8 @@ from isthmus.core import (
     Spawn,
 )
 
+DONE: Final = Cause(End.DONE)
+
 
 @dataclass(frozen=True)
 class Came:
@@ -57,9 +59,9 @@ class Came:
 
 
 def sentence(peer: Peer, verb: str, what: Any) -> str:
-    """Returns what happens to a peer, for people."""
-    shown = "" if what is None else " " + json.dumps(what, default=lambda odd: "…" if odd is ... else repr(odd))
-    return f"{peer.name} {verb}{shown}"
+    """Returns what happens to a peer, for people. `what` is None, a message, or a method with its params."""
+    told = what if isinstance(what, list) else [] if what is None else [what]
+    return " ".join([peer.name, verb, *(each if isinstance(each, str) else shown(each) for each in told)])
 
 
 class Dialogue:
@@ -175,6 +177,7 @@ class Dialogue:
     def came(self, peer: Peer, verb: str, what: Any, channel: ChannelId, request: Request | None = None) -> None:
         self.unexpected.append(Came(peer, verb, what, channel, request))
 
-    def ends(self, channel: ChannelId, cause: Cause | None = None) -> list[Effect]:
+    def ends(self, channel: ChannelId, cause: Cause = DONE) -> list[Effect]:
+        """Reports the end of a channel."""
         self.over.add(channel)
-        return self.engine.receive_close(channel, cause or Cause(End.DONE), self.now)
+        return self.engine.receive_close(channel, cause, self.now)

@@ -148,9 +148,12 @@ class Client(Peer):
         if down == "pipe":
             self.pipe = self.opens(PipeOpening(server, principal, "http://here"))
 
-    def opens(self, opening: Any) -> ChannelId:
+    def opens(self, opening: Any, *, is_silent: bool = False) -> ChannelId:
+        """Opens a channel; a silent one gets no answer but its status."""
         channel = self.play.engine.new_channel()
         self.play.owners[channel] = self
+        if is_silent:
+            self.play.silent.add(channel)
         self.play.happens(self.play.engine.receive_open, channel, opening)
         return channel
 
@@ -182,9 +185,7 @@ class Client(Peer):
             opening = PostOpening(
                 self.server, self.principal, self.session, revision, base_url="http://here", mirrored=mirrored
             )
-            channel = self.opens(opening)
-            if "id" not in frame or "method" not in frame:
-                self.play.silent.add(channel)
+            channel = self.opens(opening, is_silent="id" not in frame or "method" not in frame)
         self.play.happens(self.play.engine.receive_message, channel, message)
         return channel
 
@@ -208,22 +209,14 @@ class Client(Peer):
     def hangs_up(self, on: Any = None) -> None:
         channel = self.pipe if on is None else on.channel if isinstance(on, Request) else on
         assert channel is not None
-        self.play.over.add(channel)
-        self.play.happens(self.play.engine.receive_close, channel, Cause(End.GONE))
+        self.play.happens(lambda _: self.play.ends(channel, Cause(End.GONE)))
 
     def leaves(self) -> None:
         """Ends its session: with DELETE, or by hanging up."""
         if self.pipe is not None:
             return self.hangs_up()
-        self.play.silent.add(channel := self.opens_later())
-        return self.play.happens(
-            self.play.engine.receive_open, channel, DeleteOpening(self.server, self.principal, self.session)
-        )
-
-    def opens_later(self) -> ChannelId:
-        channel = self.play.engine.new_channel()
-        self.play.owners[channel] = self
-        return channel
+        self.opens(DeleteOpening(self.server, self.principal, self.session), is_silent=True)
+        return None
 
 
 def _mirrored(frame: dict[str, Any]) -> Any:
@@ -287,8 +280,7 @@ class Server(Peer):
 
     def breaks_off(self, on: Any, cause: Cause | None = None) -> None:
         channel = on.channel if isinstance(on, Request) else on
-        self.play.over.add(channel)
-        self.play.happens(self.play.engine.receive_close, channel, cause or Cause(End.BROKEN, "reset"))
+        self.play.happens(lambda _: self.play.ends(channel, cause or Cause(End.BROKEN, "reset")))
 
     def refuses(self, on: Any, status: int) -> None:
         """Refuses a request, or the event stream, with an HTTP status."""
@@ -303,8 +295,7 @@ class Server(Peer):
         message = json.dumps({"jsonrpc": "2.0"} | frame).encode()
         self.play.happens(self.play.engine.receive_message, channel, message)
         if self.is_url and "method" not in frame:
-            self.play.over.add(channel)
-            self.play.carry_out(self.play.engine.receive_close(channel, Cause(End.DONE), self.play.now))
+            self.play.carry_out(self.play.ends(channel))
         return channel
 
     def _channel(self, on: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 UNSET: Final = object()
@@ -12,9 +13,6 @@ class Minted:
 
     def __init__(self) -> None:
         self.value: Any = UNSET
-
-    def __repr__(self) -> str:
-        return "Minted()" if self.value is UNSET else repr(self.value)
 
     def matches(self, found: Any) -> bool:
         if self.value is UNSET:
@@ -27,9 +25,6 @@ class Containing:
 
     def __init__(self, part: str | dict[str, Any]) -> None:
         self.part = part
-
-    def __repr__(self) -> str:
-        return f"Containing({self.part!r})"
 
     def matches(self, found: Any) -> bool:
         if isinstance(self.part, str):
@@ -52,3 +47,17 @@ def matches(expected: Any, found: Any) -> bool:
     if isinstance(expected, list):
         return len(expected) == len(found) and all(map(matches, expected, found))
     return bool(expected == found)
+
+
+def shown(value: Any) -> str:
+    """Returns an expected value for people: JSON, in which … stands for anything."""
+    if value is ... or isinstance(value, Minted):
+        return "…"
+    if isinstance(value, Containing):
+        part = shown(value.part)
+        return f'"…{part[1:-1]}…"' if isinstance(value.part, str) else f"{{… {part[1:-1]} …}}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)}: {shown(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(shown, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
