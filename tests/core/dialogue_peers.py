@@ -44,15 +44,6 @@ class Request:
     post: Post | None = None
 
 
-def bare(params: Any) -> Any:
-    """Returns params without the members of `_meta` that each request of the stateless era has."""
-    if not isinstance(params, dict) or "_meta" not in params:
-        return params
-    kept = {key: value for key, value in params["_meta"].items() if not key.startswith(META)}
-    rest = {key: value for key, value in params.items() if key != "_meta"}
-    return rest | ({"_meta": kept} if kept else {})
-
-
 class Peer:
     """What clients and servers have in common."""
 
@@ -83,6 +74,9 @@ class Peer:
 
     def worded(self, params: Any) -> dict[str, Any]:
         return {} if params is None else {"params": params}
+
+    def shown(self, params: Any) -> Any:
+        return params
 
     def says(self, frame: dict[str, Any], on: Any) -> ChannelId:
         raise NotImplementedError
@@ -122,9 +116,9 @@ class Peer:
             self.play.came(self, "is answered", {key: frame[key] for key in frame if key != "jsonrpc"}, channel)
         elif "id" in frame:
             request = Request(frame["id"], method, params, channel, post)
-            self.play.came(self, "is asked", [method, bare(params)], channel, request)
+            self.play.came(self, "is asked", [method, self.shown(params)], channel, request)
         else:
-            self.play.came(self, "is notified", [method, bare(params)], channel)
+            self.play.came(self, "is notified", [method, self.shown(params)], channel)
 
 
 class Client(Peer):
@@ -171,6 +165,7 @@ class Client(Peer):
         if self.play.unexpected[0].peer is not self:
             server.starts(**rest)
         self.is_answered(greeting, ...)
+        server.is_asked_to_listen()
         return self.notifies("initialized")
 
     def listens(self) -> ChannelId:
@@ -229,10 +224,12 @@ class Server(Peer):
     Attributes:
         channel: to the process or socket that was started last.
         stream: the event stream that was dialled last.
+        listen: the `subscriptions/listen` that was granted last.
     """
 
     channel: ChannelId
     stream: ChannelId
+    listen: Request
 
     def __init__(self, play: Dialogue, plan: ServerPlan) -> None:
         super().__init__(play, plan.id)
@@ -288,6 +285,21 @@ class Server(Peer):
 
     # --- Speaks -----------------------------------------------------------------------------------------------------
 
+    def shown(self, params: Any) -> Any:
+        """Returns params without the members of `_meta` that each request of the stateless era has."""
+        if not isinstance(params, dict) or "_meta" not in params:
+            return params
+        kept = {key: value for key, value in params["_meta"].items() if not key.startswith(META)}
+        rest = {key: value for key, value in params.items() if key != "_meta"}
+        return rest | ({"_meta": kept} if kept else {})
+
+    def is_cancelled(self, request: Request) -> None:
+        """Expects the end of a request: over HTTP in the stateless era, that of its response."""
+        if self.is_url and self.era is Era.STATELESS:
+            self.is_closed(request)
+        else:
+            super().is_cancelled(request)
+
     def says(self, frame: dict[str, Any], on: Any) -> ChannelId:
         channel: ChannelId = self._channel(on)
         if self.is_url:
@@ -303,11 +315,17 @@ class Server(Peer):
             return on.channel
         return on or (self.stream if self.is_url else self.channel)
 
+    def is_asked_to_listen(self) -> None:
+        """Expects, and grants, the first `subscriptions/listen`, if there is one: of a server of the stateless era."""
+        if self.era is Era.STATELESS and self.play.unexpected:
+            self.grants(self.is_asked("subscriptions/listen"))
+
     def tells(self, listen: Request, method: str, params: Any = NOTHING) -> None:
         """Sends a notification of a `subscriptions/listen`."""
         self.notifies(method, params | {"_meta": {f"{META}subscriptionId": listen.id}}, on=listen)
 
     def grants(self, listen: Request, granted: Any = None) -> None:
         """Acknowledges a `subscriptions/listen`: all of it, or what is given."""
+        self.listen = listen
         wanted = listen.params["notifications"] if granted is None else granted
         self.tells(listen, "subscriptions/acknowledged", {"notifications": wanted})
