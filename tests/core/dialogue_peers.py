@@ -194,6 +194,13 @@ class Client(Peer):
         }
         return {"params": (params or {}) | {"_meta": {META + key: value for key, value in declared.items()}}}
 
+    def is_told(self, listen: Request, method: str, params: Any = NOTHING) -> None:
+        """Expects a notification of its `subscriptions/listen`."""
+        self.is_notified(method, params | {"_meta": {f"{META}subscriptionId": listen.id}}, on=listen)
+
+    def is_granted(self, listen: Request, granted: Any) -> None:
+        self.is_told(listen, "subscriptions/acknowledged", {"notifications": granted})
+
     def cancels(self, request: Request) -> None:
         """Cancels a request; over HTTP in the stateless era by hanging up."""
         if self.pipe is None and self.era is Era.STATELESS:
@@ -249,11 +256,19 @@ class Server(Peer):
             self.connected.add(channel)
             self.play.happens(self.play.engine.receive_open, channel, Connected(session=session))
 
-    def starts(self, *, able: Any = NOTHING, session: str = "S1", listens: bool = False, waiting: bool = False) -> None:
-        """Starts, and finishes the handshake, or the discovery, up to the answer of a client that waits for it."""
+    def starts(self, **rest: Any) -> None:
+        """Starts, and is greeted."""
         if not self.is_url:
             self.is_started()
             self.connects()
+        self.is_greeted(**rest)
+
+    def is_greeted(self, *, able: Any = NOTHING, session: str = "S1", listens: bool = False) -> None:
+        """Finishes the handshake, or the discovery. The client's answer, if one waits for it, is still to be expected.
+
+        Args:
+            listens: it has an event stream, over HTTP.
+        """
         info = {"capabilities": able, "serverInfo": {"name": self.name, "version": "1"}}
         if self.era is Era.STATELESS:
             told = {"resultType": "complete", "supportedVersions": [STATELESS], "ttlMs": 0, "cacheScope": "private"}
@@ -263,14 +278,17 @@ class Server(Peer):
         self.answers(greeting, {"protocolVersion": HANDSHAKE} | info)
         self.is_notified("initialized")
         if self.is_url:
-            self.play.expects(self, "is listened to", None)
-            taken, self.play.unexpected = self.play.unexpected, []
+            self.is_listened_to()
+            others, self.play.unexpected = self.play.unexpected, []
             if listens:
                 self.connects(self.stream)
             else:
                 self.refuses(self.stream, 405)
-            self.play.unexpected = taken + self.play.unexpected
+            self.play.unexpected = others + self.play.unexpected
         return None
+
+    def is_listened_to(self) -> None:
+        self.play.expects(self, "is listened to", None)
 
     def dies(self, detail: str = "exited with code 1", *, end: End = End.BROKEN) -> None:
         self.breaks_off(self.channel, Cause(end, detail))
