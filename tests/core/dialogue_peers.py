@@ -45,7 +45,7 @@ class Request:
 
 
 class Peer:
-    """What clients and servers have in common."""
+    """A client or a server: the verbs of both."""
 
     def __init__(self, play: Dialogue, name: str) -> None:
         self.play = play

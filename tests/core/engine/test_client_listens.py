@@ -1,4 +1,4 @@
-"""Tests of client subscriptions in the stateless era of which the bytes count, that are malformed, or that leave nothing."""
+"""Tests of client subscriptions in the stateless era: their bytes, malformed ones, and what is left of them."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def live(play: Dialogue, client: Client, wanted: dict[str, Any], all_wanted: dic
 @DOWNS
 @pytest.mark.parametrize("is_live", [False, True], ids=["opening", "live"])
 def test_a_proxy_that_stops_ends_each_subscription_with_its_result(down: str, is_live: bool) -> None:
-    """On a pipe the subscription is cancelled as well."""
+    """A pipe also gets its cancellation."""
     play, files, alice = meeting(down)
     listen = subscribed(alice, files, A) if is_live else listens(alice, resources(A))
     if not is_live:
@@ -156,7 +156,7 @@ def test_no_other_principal_is_notified(up: Kind) -> None:
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_a_server_that_is_back_is_subscribed_to_again(is_cancelled: bool) -> None:
-    """That comes before anything else, and each subscription gets one notification for everything that was confirmed.
+    """The subscription comes before anything else. Each subscription gets one notification for everything that was confirmed.
     A subscription that was cancelled is not made again."""
     _, files, alice = meeting()
     wanted = TOOLS | PROMPTS | RESOURCES | resources(A)
@@ -291,7 +291,7 @@ def test_a_confirmation_counts_only_for_subscriptions_that_were_in_the_request(d
 
 @pytest.mark.parametrize("when", ["before", "while"])
 def test_a_filter_that_changes_while_the_server_is_away_is_sent_when_it_is_back(when: str) -> None:
-    """Also one that changed just before the server was lost."""
+    """A filter that changed just before the loss is sent then too."""
     play, files, alice = meeting(era=Era.STATELESS)
     first = live(play, alice, TOOLS)
     second = live(play, alice, PROMPTS, TOOLS | PROMPTS)

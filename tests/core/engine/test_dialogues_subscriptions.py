@@ -148,7 +148,7 @@ def test_subscriptions_are_bounded() -> None:
 
 @UPS
 def test_unsubscribe_is_answered_at_once_and_the_listen_shrinks_later(up: Kind) -> None:
-    """Without anything to listen for the request ends."""
+    """The request ends with the last subscription."""
     play, files, alice = meeting("pipe", up, able={"resources": {"subscribe": True}})
     first, second = alice.asks(SUBSCRIBE, A), alice.asks(SUBSCRIBE, B)
     play.waits(0.05)
@@ -283,7 +283,7 @@ def test_a_server_that_does_not_confirm_does_not_hold_up_calls(how: str, up: Kin
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_listen_that_was_not_sent_is_repeated_under_a_new_id(is_first: bool) -> None:
-    """Those who wait get what they would have got from the first request. A replaced one is not repeated."""
+    """Clients get what they would have got from the first request. A replaced one is not repeated."""
     play, files, alice = meeting("http", Kind.HTTP)
     old, first = files.listen, alice.asks(SUBSCRIBE, A)
     lost = asked_anew(play, A)
