@@ -290,6 +290,10 @@ class Server(Peer):
     def is_listened_to(self) -> None:
         self.play.expects(self, "is listened to", None)
 
+    def is_left(self) -> None:
+        """Expects the DELETE of its session."""
+        self.play.expects(self, "is left", self.session)
+
     def dies(self, detail: str = "exited with code 1", *, end: End = End.BROKEN) -> None:
         self.breaks_off(self.channel, Cause(end, detail))
 
@@ -297,9 +301,9 @@ class Server(Peer):
         channel = on.channel if isinstance(on, Request) else on
         self.play.happens(lambda _: self.play.ends(channel, cause or Cause(End.BROKEN, "reset")))
 
-    def refuses(self, on: Any, status: int) -> None:
+    def refuses(self, on: Any, status: int, body: bytes = b"") -> None:
         """Refuses a request, or the event stream, with an HTTP status."""
-        self.breaks_off(on, Cause(End.REFUSED, status=status))
+        self.breaks_off(on, Cause(End.REFUSED, status=status, body=body))
 
     # --- Speaks -----------------------------------------------------------------------------------------------------
 
@@ -324,7 +328,7 @@ class Server(Peer):
             self.connects(channel, self.session)
         message = json.dumps({"jsonrpc": "2.0"} | frame).encode()
         self.play.happens(self.play.engine.receive_message, channel, message)
-        if self.is_url and "method" not in frame:
+        if self.is_url and "method" not in frame and channel not in self.play.over:
             self.play.carry_out(self.play.ends(channel))
         return channel
 

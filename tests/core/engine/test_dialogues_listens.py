@@ -156,7 +156,7 @@ def test_no_other_principal_is_notified(up: Kind) -> None:
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_a_server_that_is_back_is_subscribed_to_again(is_cancelled: bool) -> None:
-    """The subscription comes before anything else. Each subscription gets one notification for everything that was confirmed.
+    """The subscription comes before anything else. The client gets one notification for each confirmed part.
     A subscription that was cancelled is not made again."""
     _, files, alice = meeting()
     wanted = TOOLS | PROMPTS | RESOURCES | resources(A)
