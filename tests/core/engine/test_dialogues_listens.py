@@ -90,6 +90,39 @@ def test_a_proxy_that_stops_ends_each_subscription_with_its_result(down: str, is
 
 
 @UPS
+@DOWNS
+@pytest.mark.parametrize("id", [1, "1", 1.0])
+def test_the_confirmation_comes_first_and_each_notification_has_the_subscription_id(
+    up: Kind, down: str, id: Any
+) -> None:
+    """Changes before the confirmation wait for it. The id keeps its type. Other changes are dropped, as are those that
+    come without a subscription."""
+    _, files, alice = meeting(down, up)
+    for _ in range(100):
+        files.notifies(CHANGED)
+        files.notifies(UPDATED, A)
+    listen = alice.asks(LISTEN, {"notifications": TOOLS | resources(A)}, id=id)
+    asked = files.is_asked(SUBSCRIBE, A)
+    for method, params in ((UPDATED, A), (CHANGED, None), (CHANGED, None), ("prompts/list_changed", None)):
+        files.notifies(method, params)
+    files.answers(asked)
+    alice.is_granted(listen, TOOLS | resources(A))
+    alice.is_told(listen, UPDATED, A)
+    alice.is_told(listen, CHANGED)
+    files.notifies(UPDATED, {"uri": "a:1/c"})
+    alice.is_told(listen, UPDATED, {"uri": "a:1/c"})
+    files.notifies("resources/list_changed")
+    files.notifies(UPDATED, {"uri": "x:y"})
+
+
+@pytest.mark.parametrize("wanted", [None, 5, [], {"toolsListChanged": 1}, {"resourceSubscriptions": [5]}])
+def test_a_subscription_that_cannot_be_read_is_refused(wanted: Any) -> None:
+    play, _, alice = meeting()
+    alice.is_answered(listens(alice, wanted), error=-32602)
+    play.waits(10)
+
+
+@UPS
 def test_changes_that_the_server_does_not_notify_of_are_not_confirmed(up: Kind) -> None:
     """Flags that the server does not declare, and resources that it refuses to subscribe to, are left out."""
     _, files, alice = meeting(up=up, able={"tools": CHANGES, "resources": {"subscribe": True}})
@@ -194,6 +227,58 @@ def test_a_subscription_that_finds_its_session_forgotten_starts_a_new_one() -> N
     alice.is_granted(listen, resources(A))
 
 
+@pytest.mark.parametrize("how", ["granted", "refused", "cancelled"])
+def test_a_subscription_that_the_lost_server_did_not_answer_is_up_to_the_next(how: str) -> None:
+    """The confirmation comes with the answer of the next server, before its deadline. A subscription that was
+    cancelled meanwhile is not made."""
+    _, files, alice = meeting()
+    listen = listens(alice, resources(A))
+    files.is_asked(SUBSCRIBE, A)
+    files.dies()
+    files.is_started()
+    if how == "cancelled":
+        alice.cancels(listen)
+        alice.asks("tools/list")
+    files.connects()
+    files.is_greeted(able=ABLE)
+    if how == "cancelled":
+        files.is_asked("tools/list")
+        return None
+    files.answers(files.is_asked(SUBSCRIBE, A), error=-32602 if how == "refused" else None)
+    return alice.is_granted(listen, {} if how == "refused" else resources(A))
+
+
+@pytest.mark.parametrize("cause", [Cause(End.BROKEN, "reset"), Cause(End.REFUSED, status=500)])
+def test_a_subscription_that_the_next_server_cannot_be_asked_for_is_not_waited_for(cause: Cause) -> None:
+    _, files, alice = meeting(up=Kind.HTTP)
+    listen = listens(alice, resources(A))
+    files.refuses(files.is_asked(SUBSCRIBE, A), 404)
+    files.is_closed(files.stream)
+    files.starts(able=ABLE, session="S2", listens=True)
+    files.breaks_off(files.is_asked(SUBSCRIBE, A), cause)
+    alice.is_granted(listen, {})
+
+
+@pytest.mark.parametrize("how", ["answer", "error", "broken", "refused", "cancelled"])
+def test_a_resource_is_subscribed_again_only_once_it_is_unsubscribed(how: str) -> None:
+    """Requests on separate connections may overtake each other, which would leave the client unsubscribed."""
+    _, files, alice = meeting(up=Kind.HTTP)
+    alice.cancels(subscribed(alice, files, A))
+    leaving = files.is_asked(UNSUBSCRIBE, A)
+    again = listens(alice, resources(A))
+    if how == "cancelled":
+        alice.cancels(again)
+        once_more = files.is_asked(UNSUBSCRIBE, A)
+        files.answers(leaving)
+        return files.answers(once_more)
+    if how in ("answer", "error"):
+        files.answers(leaving, error=-32602 if how == "error" else None)
+    else:
+        files.breaks_off(leaving, Cause(End.BROKEN) if how == "broken" else Cause(End.REFUSED, status=500))
+    files.answers(files.is_asked(SUBSCRIBE, A))
+    return alice.is_granted(again, resources(A))
+
+
 @DOWNS
 def test_a_subscription_can_be_cancelled_before_it_is_confirmed(down: str) -> None:
     """The client gets nothing more, and the server is unsubscribed from. Nor gets it changes that it did not want."""
@@ -243,6 +328,25 @@ def test_on_a_shared_server_a_resource_is_subscribed_until_the_last_session_unsu
 # --- With servers without sessions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("sharing", [Sharing.CONCURRENT, Sharing.SERIAL])
+def test_on_a_shared_server_each_client_gets_updates_of_its_own_resources(sharing: Sharing) -> None:
+    """A client gets updates of no other resources, and of none once its subscription is over."""
+    play, files, alice = meeting("pipe", era=Era.STATELESS, able={"resources": {"subscribe": True}}, sharing=sharing)
+    bob = play.client("bob", era=Era.STATELESS)
+    hers, his = listens(alice, resources(A)), listens(bob, resources(B))
+    files.grants(old := asked_anew(play, resources(A, B)))
+    alice.is_granted(hers, resources(A))
+    bob.is_granted(his, resources(B))
+    files.tells(old, UPDATED, B)
+    bob.is_told(his, UPDATED, B)
+    bob.cancels(his)
+    files.grants(asked_anew(play, resources(A)))
+    files.is_cancelled(old)
+    for each in (B, A):
+        files.tells(files.listen, UPDATED, each)
+    alice.is_told(hers, UPDATED, A)
+
+
 @UPS
 @DOWNS
 def test_ids_of_our_own_subscriptions_stay_with_the_server(up: Kind, down: str) -> None:
@@ -270,6 +374,16 @@ def test_a_server_that_ends_our_subscription_is_asked_again(how: str) -> None:
     play.waits(Limits().listen_retry_s)
     files.grants(files.is_asked(LISTEN, {"notifications": TOOLS}))
     alice.is_told(listen, CHANGED)
+
+
+def test_a_subscription_that_a_stateless_server_grants_after_a_loss_is_confirmed() -> None:
+    play, files, alice = meeting(era=Era.STATELESS)
+    listen = listens(alice, TOOLS | resources(A))
+    asked_anew(play, TOOLS | resources(A))
+    files.dies()
+    files.starts(able=ABLE)
+    files.grants(files.is_asked(LISTEN, {"notifications": TOOLS | resources(A)}))
+    alice.is_granted(listen, TOOLS | resources(A))
 
 
 @DOWNS
