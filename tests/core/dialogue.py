@@ -126,7 +126,10 @@ class Dialogue:
                     self.unexpected.remove(came)
                     return came
                 break
-        came_text = [f"but came: {each}" for each in self.unexpected] or ["but nothing came"]
+        elsewhere = "" if channel is None else " (on another channel)"
+        came_text = [f"but came: {each}{'' if each.channel == channel else elsewhere}" for each in self.unexpected] or [
+            "but nothing came"
+        ]
         raise AssertionError("\n".join([f"expected: {sentence(peer, verb, what)}", *came_text]))
 
     def carry_out(self, effects: list[Effect]) -> None:
@@ -140,6 +143,7 @@ class Dialogue:
             assert order.channel not in self.over, f"ordered for a channel that is over: {order}"
             peer = self.owners[order.channel]
             peer.session = order.session or peer.session
+            peer.seen.setdefault(order.channel, []).extend([order.event_id] if order.event_id else [])
             if order.message:
                 peer.hears(order.channel, order.message)
             sent = self.engine.receive_sent(order.channel, len(order.message), self.now)

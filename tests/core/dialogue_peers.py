@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from expected_values import Containing
@@ -52,6 +52,7 @@ class Peer:
         self.name = name
         self.last_id = 0
         self.session: str | None = None
+        self.seen: dict[ChannelId, list[str]] = {}  # event ids
 
     # --- Says -------------------------------------------------------------------------------------------------------
 
@@ -102,7 +103,7 @@ class Peer:
             told = {"result": result}
         else:
             told = {"error": Containing({"code": error} if isinstance(error, int) else error)}
-        on = request.channel if self.play.owners.get(request.channel) is self else None
+        on = request if isinstance(self, Client) else None  # to a URL, answers are POSTs of their own
         self.play.expects(self, "is answered", {"id": request.id} | told, on)
 
     def is_closed(self, on: Any = None) -> None:
@@ -168,9 +169,23 @@ class Client(Peer):
         server.is_asked_to_listen()
         return self.notifies("initialized")
 
-    def listens(self) -> ChannelId:
+    def listens(self) -> Request:
         """Opens its event stream. Without a pipe, messages outside of responses come there."""
-        return self.opens(GetOpening(self.server, self.principal, self.session))
+        return Request(None, "", None, self.opens(GetOpening(self.server, self.principal, self.session)))
+
+    def resumes(self, request: Request, after: int = -1) -> Request:
+        """Resumes an event stream after an event that it saw, by default the last. Returns it with its new channel."""
+        last_event_id = self.seen[request.channel][after]
+        opening = GetOpening(self.server, self.principal, self.session, last_event_id=last_event_id)
+        resumed = replace(request, channel=self.opens(opening))
+        self.seen[resumed.channel] = self.seen[request.channel][: after + 1 or None] + self.seen.get(
+            resumed.channel, []
+        )
+        return resumed
+
+    def is_refused(self, request: Request) -> None:
+        """Expects that a stream cannot be resumed."""
+        self.play.expects(self, "is answered", {"id": None, "error": Containing({"code": -32600})}, request)
 
     def says(self, frame: dict[str, Any], on: Any) -> ChannelId:
         message = json.dumps({"jsonrpc": "2.0"} | frame).encode()
