@@ -278,17 +278,20 @@ class Server(Peer):
             self.connects()
         self.is_greeted(**rest)
 
-    def is_greeted(self, *, able: Any = NOTHING, session: str = "S1", listens: bool = False) -> None:
+    def is_greeted(
+        self, *, able: Any = NOTHING, session: str = "S1", listens: bool = False, greeting: Request | None = None
+    ) -> None:
         """Finishes the handshake, or the discovery. The client's answer, if one waits for it, is still to be expected.
 
         Args:
             listens: it has an event stream, over HTTP.
+            greeting: the `initialize` that was expected before.
         """
         info = {"capabilities": able, "serverInfo": {"name": self.name, "version": "1"}}
         if self.era is Era.STATELESS:
             told = {"resultType": "complete", "supportedVersions": [STATELESS], "ttlMs": 0, "cacheScope": "private"}
             return self.answers(self.is_asked("server/discover"), told | info)
-        greeting = self.is_asked("initialize")
+        greeting = greeting or self.is_asked("initialize")
         self.session = session
         self.answers(greeting, {"protocolVersion": HANDSHAKE} | info)
         self.is_notified("initialized")

@@ -195,7 +195,7 @@ def test_a_question_on_a_stream_without_connection_is_asked_when_it_is_resumed(u
 
 @pytest.mark.parametrize("how", ["late", "withdrawn"])
 def test_a_question_that_is_over_comes_with_its_withdrawal(how: str) -> None:
-    """It is refused when its client does not come back. A late answer is dropped."""
+    """The question is refused when its client does not come back. A late answer is dropped."""
     play, files, alice = meeting(limits=Limits(held_timeout_s=30.0))
     request, asked = cut_off(alice, files)
     question = files.asks("elicitation/create", {}, on=asked)
@@ -214,7 +214,7 @@ def test_a_question_that_is_over_comes_with_its_withdrawal(how: str) -> None:
 
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_question_has_its_time_from_when_its_client_could_see_it(is_seen: bool) -> None:
-    """What becomes of the connection does not matter. A resumption gives the time anew."""
+    """The loss of the connection does not matter. A resumption gives the time anew."""
     play, files, alice = meeting(limits=Limits(held_timeout_s=30.0, question_timeout_s=100.0))
     if is_seen:
         request, asked = call(alice, files)
