@@ -91,7 +91,7 @@ def test_late_answers_to_cancelled_requests_are_dropped(up: Kind, late: str) -> 
 
 
 def test_only_an_open_request_of_the_session_can_be_cancelled() -> None:
-    """Neither `initialize` nor a request of another session can be, nor one of two with the same id."""
+    """A server is not told to cancel `initialize`, a request of another session, or one of two with the same id."""
     play, files, alice = meeting(up=Kind.HTTP, listens=False)
     bob = play.client("bob")
     greeting = bob.greets()
