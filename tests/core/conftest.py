@@ -1,4 +1,4 @@
-"""Runs the final oracle check of every `CheckedEngine`, and compares the snapshots of the tests that have one."""
+"""Runs the final oracle check of every `CheckedEngine`, checks that dialogues end, and compares snapshots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import snapshot
 from checked_engine import CheckedEngine
+from dialogue import Dialogue
 
 REWRITES = "SNAPSHOTS"
 """The environment variable that makes the tests write their snapshots anew instead of comparing them."""
@@ -17,11 +18,18 @@ REWRITES = "SNAPSHOTS"
 def _nothing_is_owed_at_rest() -> Iterator[None]:
     """Checks after each test that an engine at rest owes nothing to its peers."""
     CheckedEngine.made.clear()
+    Dialogue.made.clear()
     yield
     for engine in CheckedEngine.made:
         if engine.is_at_rest:
             engine.finish()
     CheckedEngine.made.clear()
+
+
+def _nobody_got_more() -> None:
+    """Checks that the dialogues of a test end with nothing unexpected."""
+    for play in Dialogue.made:
+        play.finish()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -30,9 +38,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     path, name = snapshot.place_of(pyfuncitem.nodeid)
     kept = snapshot.read(path).get(name)
     if kept is None:
-        return (yield)
+        outcome = yield
+        _nobody_got_more()
+        return outcome
     with snapshot.recorded() as found:
         outcome = yield
+    _nobody_got_more()
     if os.environ.get(REWRITES):
         snapshot.write(path, name, found.lines)
     elif changed := snapshot.difference(kept, found.lines):

@@ -45,7 +45,6 @@ from streaming import (
 )
 
 CHANGED = "notifications/tools/list_changed"
-PRIMING = ["2025-11-25"]
 NAMED_ONLY = ["2025-03-26", "2025-06-18"]
 OLD = ["2024-11-05", *NAMED_ONLY]
 
@@ -332,64 +331,6 @@ def test_a_get_stream_cut_anywhere_goes_on_after_any_event_the_client_has_seen(
         reader.read()
 
 
-def test_the_newer_of_two_resumptions_wins_and_the_other_is_closed() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    call.progress(2)
-    first, second = client.resume("1-1"), client.resume("1-1")
-    assert (first in world.closed, second in world.closed) == (True, False)
-    world.end(first)
-    call.progress(3)
-    call.answer()
-    assert tags(world, first) == [2]
-    assert tags(world, second)[:2] == [2, 3]
-    assert world.sent[second][-1].is_last
-
-
-def test_the_older_connection_may_look_alive_and_its_end_harms_nothing() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    resumed = client.resume(last_id(world, call.channel))
-    assert call.channel in world.closed
-    call.progress(2)
-    world.end(call.channel, GONE)
-    call.progress(3)
-    assert tags(world, call.channel) == [1]
-    assert tags(world, resumed) == [2, 3]
-
-
-def test_an_answer_that_was_missed_can_be_had_until_it_is_too_old() -> None:
-    world = driver(limits=Limits(stream_ttl_s=300.0))
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    world.wait(1000.0)
-    call.answer('{"n":1}')
-    world.wait(299.9)
-    for _ in range(2):
-        assert world.messages(client.resume("1-1")) == [result("1", '{"n":1}')]
-    world.wait(0.2)
-    assert is_refused(world, client.resume("1-1"), 400)
-    assert is_refused(world, client.resume("1-2"), 400)
-
-
-def test_a_finished_stream_that_was_seen_to_its_end_resumes_empty() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    call.answer()
-    resumed = client.resume(last_id(world, call.channel))
-    assert not world.sent[resumed]
-    assert world.closed[resumed].status < 300
-
-
 @pytest.mark.parametrize(
     "id", ["1-3", "1-1000000", "2-1", "1-0", "0-1", "", "1", "1-1-1", "01-1", "x", "\0", "9" * 5000]
 )
@@ -463,71 +404,7 @@ def test_sessions_of_2024_11_05_have_nothing_to_resume() -> None:
     assert is_refused(world, client.resume("1-1"), 400)
 
 
-@pytest.mark.parametrize("revision", [LATEST, *NAMED_ONLY])
-def test_all_revisions_with_event_ids_can_resume(revision: str) -> None:
-    world = driver()
-    client = connect(world, "http", "pipe", revision=revision)
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    call.progress(2)
-    call.answer()
-    assert tags(world, client.resume("1-1")) == [2, json.loads(result("1"))]
-
-
-def test_a_reply_cut_off_before_it_named_an_id_is_lost_and_costs_nothing_more() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    world.end(call.channel, GONE)
-    call.progress(1)
-    call.answer()
-    assert is_refused(world, client.resume("1-1"), 400)
-    assert world.engine.exchange_count == 0
-
-
-def test_a_call_without_connection_keeps_its_session() -> None:
-    world = driver(limits=Limits(session_idle_ttl_s=60.0))
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    world.wait(1000.0)
-    call.answer()
-    world.wait(59.0)
-    assert tags(world, client.resume("1-1")) == [json.loads(result("1"))]
-    world.wait(59.0)
-    assert world.engine.session_count == 1, "a client that resumes is active"
-    world.wait(1.1)
-    assert world.engine.session_count == 0
-
-
 # --- The session's own streams ----------------------------------------------------------------------------------------
-
-
-def test_a_get_stream_that_is_resumed_goes_on_live() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    stream = client.listen()
-    world.send(child_of(world), notification(LOG, '{"data":1}'))
-    seen = last_id(world, stream)
-    world.send(child_of(world), notification(LOG, '{"data":2}'))
-    world.end(stream, GONE)
-    resumed = client.resume(seen)
-    world.send(child_of(world), notification(LOG, '{"data":3}'))
-    assert tags(world, resumed) == [2, 3]
-    assert resumed not in world.closed
-
-
-def test_a_get_stream_that_is_resumed_is_the_newest() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    first, second = client.listen(), client.listen()
-    again = client.resume(last_id(world, first))
-    assert first in world.closed
-    world.end(first)
-    world.send(child_of(world), notification(CHANGED))
-    assert (tags(world, again), tags(world, second)) == ([CHANGED], [])
 
 
 def test_a_get_stream_that_was_resumed_keeps_no_session_once_it_is_gone() -> None:
@@ -541,56 +418,6 @@ def test_a_get_stream_that_was_resumed_keeps_no_session_once_it_is_gone() -> Non
     world.end(again, GONE)
     world.wait(61.0)
     assert world.engine.session_count == 0
-
-
-def test_get_streams_that_are_resumed_count_among_those_a_session_may_have() -> None:
-    world = driver(limits=Limits(streams_per_session_max=2))
-    client = connect(world, "http", "pipe")
-    streams = [client.listen() for _ in range(3)]
-    assert streams[0] in world.closed
-    again = client.resume(last_id(world, streams[0]))
-    assert [stream in world.closed for stream in (*streams[1:], again)] == [True, False, False]
-    world.send(child_of(world), notification(CHANGED))
-    assert tags(world, again) == [CHANGED]
-
-
-def test_waiting_messages_come_in_their_order_after_missed_events() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    stream = client.listen()
-    world.send(child_of(world), notification(LOG, '{"data":1}'))
-    world.end(stream, GONE)
-    for number in (2, 3):
-        world.send(child_of(world), notification(LOG, f'{{"data":{number}}}'))
-        world.send(child_of(world), notification(CHANGED))
-    world.send(child_of(world), request('"q4"', "roots/list", '{"q":4}'))
-    assert tags(world, client.resume("1-1")) == [1, 2, CHANGED, 3, 4]
-
-
-def test_the_reply_to_a_post_does_not_become_the_sessions_own_stream_by_being_resumed() -> None:
-    """2025-11-25: a reply's stream is for what relates to its request."""
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    resumed = client.resume("1-1")
-    call.send(notification(CHANGED))
-    assert tags(world, resumed) == []
-    assert tags(world, client.listen()) == [CHANGED]
-
-
-def test_messages_of_a_call_wait_on_its_stream_while_that_is_cut_off() -> None:
-    """A message of a call is not sent on another stream."""
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    call.log(2)
-    call.ask(3)
-    assert tags(world, client.listen()) == []
-    assert tags(world, client.resume("1-1")) == [2, 3]
 
 
 def test_list_changed_survives_a_flood_of_logs() -> None:
@@ -608,147 +435,9 @@ def test_list_changed_survives_a_flood_of_logs() -> None:
     assert came == [CHANGED, 7, 8, 9, "notifications/prompts/list_changed", 17, 18, 19]
 
 
-def test_messages_of_one_of_several_calls_come_on_its_own_stream() -> None:
-    """A message of a call comes neither on the session's own stream nor on that of another call."""
-    world = driver()
-    client = connect(world, "http", "http")
-    stream = client.listen()
-    calls = [call_of(world, client, str(number)) for number in (1, 2)]
-    for number, call in enumerate(calls):
-        call.log(number)
-        call.ask(10 + number)
-    assert [tags(world, call.channel) for call in calls] == [[0, 10], [1, 11]]
-    assert tags(world, stream) == []
-
-
-# --- Questions --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_a_question_on_a_stream_without_connection_is_asked_when_it_is_resumed(up: str) -> None:
-    world = driver(limits=Limits(held_timeout_s=30.0))
-    client = connect(world, "http", up)
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    call.ask(2)
-    world.wait(29.0)
-    resumed = client.resume("1-1")
-    (asked,) = world.frames(resumed)
-    assert asked["params"] == {"q": 2}
-    world.wait(1000.0)
-    assert not world.unread, "a form takes its time"
-    for _ in range(2):
-        client.send(result(str(asked["id"]), '{"action":"accept"}'))
-    answer = world.take_sent("")
-    assert answer.raw == result('"q2"', '{"action":"accept"}')
-    assert not world.unread
-    again = client.resume("1-1")
-    assert tags(world, again) == [2], "it is sent again to a client that resumes"
-    client.send(result(str(asked["id"])))
-    assert not world.unread
-
-
-def test_a_question_whose_client_does_not_come_back_is_refused() -> None:
-    world = driver(limits=Limits(held_timeout_s=30.0))
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(1)
-    world.end(call.channel, GONE)
-    call.ask(2)
-    world.wait(29.9)
-    assert not world.unread
-    world.wait(0.2)
-    refused = world.take_sent("")
-    assert (refused.frame["id"], refused.frame["error"]["code"]) == ("q2", -32603)
-    resumed = client.resume("1-1")
-    asked, withdrawn = world.frames(resumed)
-    assert withdrawn["params"]["requestId"] == asked["id"]
-    client.send(result(str(asked["id"])))
-    world.wait(1000.0)
-    assert not world.unread
-
-
-def test_a_question_that_was_seen_has_its_own_time_whatever_becomes_of_the_connection() -> None:
-    world = driver(limits=Limits(held_timeout_s=30.0, question_timeout_s=100.0))
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.ask(1)
-    (asked,) = world.frames(call.channel)
-    world.end(call.channel, GONE)
-    world.wait(99.0)
-    client.send(result(str(asked["id"])))
-    assert world.take_sent("").raw == result('"q1"')
-
-
-def test_a_resumption_gives_a_question_its_time_anew() -> None:
-    world = driver(limits=Limits(held_timeout_s=30.0, question_timeout_s=100.0))
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(0)
-    world.end(call.channel, GONE)
-    call.ask(1)
-    world.wait(20.0)
-    client.resume("1-1")
-    world.wait(99.0)
-    assert not world.unread
-    world.wait(1.1)
-    assert world.take_sent("").frame["error"]["code"] == -31008
-
-
-def test_a_question_withdrawn_while_its_client_is_away_is_sent_with_its_withdrawal() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(0)
-    world.end(call.channel, GONE)
-    call.ask(1)
-    call.send(notification("notifications/cancelled", '{"requestId":"q1"}'))
-    asked, withdrawn = world.frames(client.resume("1-1"))
-    assert withdrawn == {**withdrawn, "method": "notifications/cancelled", "params": {"requestId": asked["id"]}}
-
-
-@pytest.mark.parametrize("was_back", [False, True])
-def test_a_question_that_its_client_has_not_seen_is_not_withdrawn_elsewhere(was_back: bool) -> None:
-    """A question is kept on the stream of its call. After the answer there is no place for its withdrawal, and a client
-    that has not seen the question gets none."""
-    world = driver(limits=Limits(held_timeout_s=30.0, question_timeout_s=30.0))
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress(0)
-    world.end(call.channel, GONE)
-    call.ask(1)
-    if was_back:
-        world.end(client.resume("1-1"), GONE)
-    call.answer()
-    stream = client.listen()
-    world.wait(31.0)
-    assert world.take_sent("").frame["id"] == "q1", "it is refused"
-    methods = [frame["method"] for frame in world.frames(stream)]
-    assert methods == ["notifications/cancelled"] * was_back
-
-
 # --- Cancelling -------------------------------------------------------------------------------------------------------
 
 CANCEL = '{"requestId":1}'
-
-
-@pytest.mark.parametrize("revision", [LATEST, *NAMED_ONLY])
-def test_a_cancelled_call_whose_stream_has_named_an_id_ends_with_an_answer(revision: str) -> None:
-    """The client of a stream that just ended would resume it."""
-    world = driver()
-    client = connect(world, "http", "http", revision=revision)
-    call = call_of(world, client)
-    if revision == LATEST:
-        world.open(call.received.channel, Primed())
-    else:
-        call.progress()
-    client.notify("notifications/cancelled", CANCEL)
-    last = world.sent[call.channel][-1]
-    assert (last.is_last, json.loads(last.message)["error"]["code"]) == (True, -32800)
-    call.answer()
-    assert world.sent[call.channel][-1] is last
-    assert world.messages(client.resume("1-1"))[-1] == last.message
 
 
 @pytest.mark.parametrize("revision", [LATEST, *OLD])
@@ -764,19 +453,6 @@ def test_a_cancelled_call_whose_stream_has_named_no_id_ends_without_an_answer(re
     assert not [send for send in world.sent[call.channel] if send.is_last]
     call.answer()
     assert world.engine.exchange_count == 0
-
-
-def test_a_call_cancelled_while_its_client_is_away_is_over_when_it_is_back() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    call = call_of(world, client)
-    call.progress()
-    world.end(call.channel, GONE)
-    client.notify("notifications/cancelled", CANCEL)
-    call.answer()
-    resumed = client.resume("1-1")
-    assert [frame["error"]["code"] for frame in world.frames(resumed)] == [-32800]
-    assert world.sent[resumed][0].is_last
 
 
 # --- Batches ----------------------------------------------------------------------------------------------------------

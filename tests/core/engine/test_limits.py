@@ -1,4 +1,4 @@
-"""Tests of every bound of `Limits` when it is reached, and of the ends: drain, stop, and misuse by the transport."""
+"""Tests of bounds of `Limits` when they are reached, of stops, and of misuse by the transport."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from driving import (
     send_in,
     upload,
 )
-from isthmus.core.base.effects import Close, Delete, Effect, Pause, Resume, Send, Spawn
+from isthmus.core.base.effects import Effect, Pause, Resume, Send, Spawn
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.base.events import (
     Cause,
@@ -86,48 +86,6 @@ def test_children_max_refuses_one_more_until_one_is_gone() -> None:
     connect(world, "http", "pipe")
 
 
-@pytest.mark.parametrize("down", ["pipe", "http"])
-def test_exchanges_per_session_max_refuses_one_more_until_one_is_answered(down: str) -> None:
-    world = driver(limits=Limits(exchanges_per_session_max=3))
-    client = connect(world, down, "http")
-    for n in range(3):
-        client.request(str(n), "tools/call", "{}")
-    fourth = client.request("3", "tools/call", "{}")
-    assert code(world, fourth) == -31007
-    other = connect_beside(world)
-    other.request("1", "prompts/list")
-    assert world.was_sent("prompts/list"), "other sessions are unaffected"
-    world.answer(world.take_sent("tools/call"))
-    client.request("4", "tools/list", "{}")
-    assert world.was_sent("tools/list")
-
-
-def connect_beside(world: Driver) -> Client:
-    """Another client, while messages of the first are unread."""
-    unread, world.unread = world.unread, []
-    client = connect(world, "http", "http", session="S2")
-    world.unread = unread
-    return client
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_questions_per_session_max_refuses_the_servers_next_question(up: str) -> None:
-    world = driver(limits=Limits(questions_per_session_max=2))
-    client = connect(world, "http", up, listens=True)
-    stream = client.listen()
-    server = world.dials[0].channel if up == "pipe" else world.dials[-1].channel
-    for n in range(3):
-        world.send(server, request(str(n), "roots/list"))
-    assert len(world.messages(stream)) == 2
-    refused = world.take_sent("")
-    assert refused.frame["id"] == 2
-    assert refused.frame["error"]["code"] == -32603
-    client.send(result(str(next(world.frames(stream))["id"])))
-    world.take_sent("")
-    world.send(server, request("3", "roots/list"))
-    assert len(world.messages(stream)) == 3
-
-
 # --- Messages that wait for a stream ----------------------------------------------------------------------------------
 
 
@@ -165,80 +123,7 @@ def test_held_per_session_max_refuses_the_question_it_drops() -> None:
     assert len(world.messages(client.listen())) == 2
 
 
-def test_held_timeout_refuses_each_question_after_its_own_wait() -> None:
-    """Other messages of the server do not make its question wait longer."""
-    world = driver(limits=Limits(held_timeout_s=30.0))
-    client = connect(world, "http", "pipe")
-    server = world.dials[0].channel
-    world.send(server, request("1", "roots/list"))
-    world.wait(20.0)
-    world.send(server, request("2", "roots/list"))
-    world.send(server, notification("notifications/message", "{}"))
-    world.wait(9.9)
-    assert not world.unread
-    world.wait(0.2)
-    refused = world.take_sent("")
-    assert (refused.frame["id"], refused.frame["error"]["code"]) == (1, -32603)
-    assert not world.unread
-    world.wait(20.0)
-    assert world.take_sent("").frame["id"] == 2
-    assert [frame["method"] for frame in world.frames(client.listen())] == ["notifications/message"]
-    world.wait(100.0)
-    assert not world.unread
-
-
-def test_held_timeout_is_over_for_a_question_that_was_asked() -> None:
-    world = driver(limits=Limits(held_timeout_s=30.0))
-    client = connect(world, "http", "pipe")
-    world.send(world.dials[0].channel, request("1", "roots/list"))
-    world.wait(29.0)
-    (asked,) = world.frames(client.listen())
-    world.wait(100.0)
-    assert not world.unread
-    client.send(result(str(asked["id"])))
-    assert world.take_sent("").raw == result("1")
-
-
 # --- Idle sessions ----------------------------------------------------------------------------------------------------
-
-
-def test_session_idle_ttl_ends_an_unused_session() -> None:
-    world = driver(limits=Limits(session_idle_ttl_s=60.0))
-    client = connect(world, "http", "pipe")
-    world.wait(59.0)
-    client.request("1", "ping")
-    world.wait(59.0)
-    assert world.engine.session_count == 1
-    world.wait(1.1)
-    assert world.engine.session_count == 0
-    assert world.dials[0].channel in world.closed
-    channel = client.request("2", "tools/list")
-    assert world.sent[channel][0].status == 404
-
-
-def busy_with_call(world: Driver, client: Client) -> Callable[[], object]:
-    client.request("1", "tools/call", "{}")
-    call = world.take_sent("tools/call")
-    return lambda: world.answer(call)
-
-
-def busy_with_stream(world: Driver, client: Client) -> Callable[[], object]:
-    stream = client.listen()
-    return lambda: world.end(stream)
-
-
-@pytest.mark.parametrize("busy", [busy_with_call, busy_with_stream])
-def test_session_idle_ttl_spares_the_busy(busy: Callable[[Driver, Client], Callable[[], object]]) -> None:
-    world = driver(limits=Limits(session_idle_ttl_s=60.0))
-    client = connect(world, "http", "pipe")
-    finish = busy(world, client)
-    world.wait(1000.0)
-    assert world.engine.session_count == 1
-    finish()
-    world.wait(59.0)
-    assert world.engine.session_count == 1
-    world.wait(61.0)
-    assert world.engine.session_count == 0
 
 
 def test_a_pipe_is_never_idle() -> None:
@@ -249,40 +134,6 @@ def test_a_pipe_is_never_idle() -> None:
 
 
 # --- Silence of the server --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_reply_timeout_ends_a_request_whose_server_says_nothing(up: str) -> None:
-    world = driver(limits=Limits(reply_timeout_s=50.0, cancel_grace_s=2.0))
-    client = connect(world, "http", up)
-    channel = client.request("1", "tools/call", "{}")
-    call = world.take_sent("tools/call")
-    world.wait(49.9)
-    assert not world.sent[channel]
-    world.wait(0.2)
-    frame = world.only_message(channel)
-    assert frame["error"]["code"] == -31008
-    assert frame["error"]["data"] == {"outcome": "unknown"}
-    assert world.take_sent("notifications/cancelled").frame["params"] == {"requestId": call.id}
-    world.wait(2.1)
-    assert (call.channel in world.closed) == (up == "http")
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_reply_timeout_starts_anew_with_each_progress(up: str) -> None:
-    world = driver(limits=Limits(reply_timeout_s=50.0))
-    client = connect(world, "http", up)
-    channel = client.request("1", "tools/call", '{"_meta":{"progressToken":1}}')
-    call = world.take_sent("tools/call")
-    for n in range(4):
-        world.wait(49.0)
-        params = f'{{"progressToken":{call.frame["params"]["_meta"]["progressToken"]},"progress":{n}}}'
-        world.send(call.channel, notification("notifications/progress", params))
-    assert len(world.messages(channel)) == 4
-    world.wait(49.0)
-    assert len(world.messages(channel)) == 4
-    world.wait(1.1)
-    assert code(world, channel) == -31008
 
 
 def test_each_server_may_have_time_limits_of_its_own() -> None:
@@ -626,49 +477,6 @@ def test_an_answer_after_the_storage_timeout_does_nothing() -> None:
 # --- Drain and stop ---------------------------------------------------------------------------------------------------
 
 
-def test_a_draining_proxy_takes_nothing_new_and_finishes_what_runs() -> None:
-    world = driver()
-    http, pipe = connect(world, "http", "http"), connect(world, "pipe", "pipe")
-    assert pipe.pipe is not None
-    running = http.request("1", "tools/call", "{}")
-    call = world.take_sent("tools/call")
-    world.engine.receive_drain(world.now)
-    refused = http.request("2", "tools/call", "{}")
-    assert code(world, refused) == -31007
-    pipe.request("3", "tools/list")
-    assert code(world, pipe.pipe) == -31007
-    for down, status in (("http", 503), ("pipe", 200)):
-        channel = new_client(world, down, "http").send(INITIALIZE)
-        assert (code(world, channel), world.sent[channel][0].status) == (-31007, status)
-    assert not world.unread
-    ping = http.request("4", "ping")
-    assert world.messages(ping) == [result("4")]
-    http.notify("notifications/cancelled", '{"requestId":99}')
-    world.answer(call, '{"n":1}')
-    assert world.messages(running) == [result("1", '{"n":1}')]
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_stop_answers_every_request_and_lets_everything_go(up: str) -> None:
-    world = driver()
-    http, pipe = connect(world, "http", up, listens=True), connect(world, "pipe", up, session="S2", listens=True)
-    assert pipe.pipe is not None
-    stream = http.listen()
-    running = http.request("1", "tools/call", "{}")
-    pipe.request("2", "tools/call", "{}")
-    opening = new_client(world, "http", up).initialize()
-    world.stop()
-    assert code(world, running) == code(world, pipe.pipe) == -31001
-    assert code(world, opening) == -31007
-    assert stream in world.closed
-    assert pipe.pipe in world.closed
-    for dial in world.dials:
-        if type(dial.target).__name__ in ("Spawn", "Listen"):
-            assert dial.channel in world.closed
-    assert (world.engine.session_count, world.engine.exchange_count) == (0, 0)
-    assert [e for e in world.stop() if not isinstance(e, Close)] == [], "twice is once"
-
-
 def test_the_error_of_a_call_at_stop_says_whether_it_may_have_run() -> None:
     """A call that was written to its server may have run; one that waits for a server, or fails with it, did not."""
     world = driver()
@@ -690,17 +498,6 @@ def test_the_error_of_a_call_at_stop_says_whether_it_may_have_run() -> None:
     assert errors[0]["message"].startswith("the proxy is shutting down: ")
     assert errors[1]["message"] == "the proxy is shutting down: tools/call did not run"
     assert errors[2]["message"] == "the handshake failed: tools/call did not run"
-
-
-def test_a_stopped_engine_has_nothing_to_wait_for() -> None:
-    world = driver()
-    connect(world, "http", "http")
-    connect(world, "pipe", "pipe")
-    world.stop()
-    (delete,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
-    world.end(delete.channel)
-    world.wait(10.0)
-    assert world.engine.next_timeout() is None
 
 
 # --- Misuse -----------------------------------------------------------------------------------------------------------

@@ -1,131 +1,18 @@
-"""Tests of requests, subscriptions and questions that are open when a server is lost: all are settled, and none is
-kept."""
+"""Tests of requests and questions that are open when a server is lost: all are settled, and none is kept."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from driving import GONE, Driver, connect, driver, error, result
-from isthmus.core.base.effects import Spawn
+from driving import connect, driver, result
 from isthmus.core.base.events import Cause, End
-from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind
 from isthmus.core.base.revisions import Era
 from isthmus.core.jsonrpc import envelope
-from stateless_driving import assert_idle, bridge, modern, served, start_legacy_server, start_stateless_server
-from stateless_server import grant
 from task_clients import handle
 from task_scenes import scene
 from task_servers import text
-
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-
-
-def lose(world: Driver) -> None:
-    world.end(world.last_dial(Spawn).channel, GONE)
-
-
-# --- Subscriptions ----------------------------------------------------------------------------------------------------
-
-
-def test_a_cancelled_subscription_is_not_made_when_the_server_is_back() -> None:
-    """The client cancelled before the lost server had answered."""
-    world, client, _ = served()
-    channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.take_sent("resources/subscribe")
-    lose(world)
-    client.cancel(channel)
-    client.request("tools/list")
-    start_legacy_server(world)
-    assert world.was_sent("tools/list")
-    assert not world.was_sent("resources/subscribe")
-
-
-@pytest.mark.parametrize("is_refused", [False, True])
-def test_a_subscription_that_the_lost_server_did_not_answer_is_confirmed_by_the_next(is_refused: bool) -> None:
-    """The next server is asked again, and its answer decides the confirmation, before its deadline."""
-    world, client, _ = served()
-    channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.take_sent("resources/subscribe")
-    lose(world)
-    start_legacy_server(world)
-    again = world.take_sent("resources/subscribe")
-    assert again.frame["params"] == {"uri": "a:1"}
-    assert client.notifications(channel) == []
-    world.reply(again, error(str(again.id), '{"code":-32602,"message":"no"}') if is_refused else result(str(again.id)))
-    (confirmation,) = client.notifications(channel)
-    assert confirmation["method"] == ACKNOWLEDGED
-    assert confirmation["params"]["notifications"] == ({} if is_refused else {"resourceSubscriptions": ["a:1"]})
-
-
-@pytest.mark.parametrize("cause", [Cause(End.BROKEN, "reset"), Cause(End.REFUSED, status=500)])
-def test_a_subscription_that_the_next_server_cannot_be_asked_for_is_not_waited_for(cause: Cause) -> None:
-    """The confirmation comes at once, before its deadline."""
-    world, client, _ = served("http")
-    channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.end(world.take_sent("resources/subscribe").channel, Cause(End.REFUSED, status=404))
-    start_legacy_server(world)
-    again = world.take_sent("resources/subscribe")
-    assert client.notifications(channel) == []
-    world.end(again.channel, cause)
-    (confirmation,) = client.notifications(channel)
-    assert (confirmation["method"], confirmation["params"]["notifications"]) == (ACKNOWLEDGED, {})
-
-
-def test_a_subscription_that_a_stateless_server_grants_after_a_loss_is_confirmed() -> None:
-    world = bridge()
-    client = modern(world, "pipe")
-    client.request("server/discover")
-    start_stateless_server(world)
-    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["a:1"]}
-    channel = client.request("subscriptions/listen", notifications=wanted)
-    world.wait(Limits().listen_pause_s)
-    world.take_sent("subscriptions/listen")
-    lose(world)
-    start_stateless_server(world)
-    grant(world, world.take_sent("subscriptions/listen"))
-    (confirmation,) = client.notifications(channel)
-    assert (confirmation["method"], confirmation["params"]["notifications"]) == (ACKNOWLEDGED, wanted)
-
-
-@pytest.mark.parametrize("how", ["answer", "error", "broken", "refused"])
-def test_a_resource_is_subscribed_again_only_once_it_is_unsubscribed(how: str) -> None:
-    """Requests on separate connections may overtake each other, which would leave the client unsubscribed."""
-    world, client, _ = served("http")
-    first = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.answer(world.take_sent("resources/subscribe"))
-    client.cancel(first)
-    leaving = world.take_sent("resources/unsubscribe")
-    again = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    assert not world.was_sent("resources/subscribe")
-    assert client.notifications(again) == []
-    if how == "answer":
-        world.answer(leaving)
-    elif how == "error":
-        world.reply(leaving, error(str(leaving.id), '{"code":-32602,"message":"no"}'))
-    else:
-        cause = Cause(End.BROKEN, "reset") if how == "broken" else Cause(End.REFUSED, status=500)
-        world.end(leaving.channel, cause)
-    world.answer(world.take_sent("resources/subscribe"))
-    (confirmation,) = client.notifications(again)
-    assert confirmation["params"]["notifications"] == {"resourceSubscriptions": ["a:1"]}
-    assert not world.unread
-
-
-def test_a_client_that_leaves_before_it_is_subscribed_again_leaves_nothing() -> None:
-    world, client, _ = served("http")
-    first = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
-    world.answer(world.take_sent("resources/subscribe"))
-    client.cancel(first)
-    leaving = world.take_sent("resources/unsubscribe")
-    client.cancel(client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]}))
-    world.answer(leaving)
-    assert not world.was_sent("resources/subscribe")
-    while world.was_sent("resources/unsubscribe"):
-        world.answer(world.take_sent("resources/unsubscribe"))
-    assert_idle(world)
-
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 

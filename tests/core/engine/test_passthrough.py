@@ -9,7 +9,6 @@ import json
 
 import pytest
 from driving import (
-    DONE,
     Client,
     Driver,
     connect,
@@ -20,7 +19,7 @@ from driving import (
     request,
     result,
 )
-from isthmus.core.base.effects import Close, Listen, Send
+from isthmus.core.base.effects import Listen, Send
 from isthmus.core.base.events import Cause, Connected, End, GetOpening
 from isthmus.core.base.ids import ChannelId
 
@@ -212,31 +211,6 @@ def test_messages_on_the_stream_of_a_call_stay_on_its_stream(method: str) -> Non
     assert not world.sent[session_channel]
 
 
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_other_messages_go_on_the_stream_of_the_only_call_or_on_the_event_stream(up: str) -> None:
-    world = driver()
-    client, server, session_channel = open_session(world, "http", up)
-    log = notification("notifications/message", '{"level":"info","data":1}')
-    world.send(server, log)
-    assert world.messages(session_channel) == [log], "no call is open"
-    first = client.request("1", "tools/call", "{}")
-    world.send(server, log)
-    assert world.messages(first) == [log], "one is"
-    second = client.request("2", "tools/call", "{}")
-    world.send(server, log)
-    assert world.messages(session_channel) == [log, log], "two calls are open, and the message names neither"
-    assert not world.sent[second]
-
-
-def test_without_an_event_stream_other_messages_go_on_the_stream_of_the_latest_call() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    first, second = (client.request(n, "tools/call", "{}") for n in "12")
-    world.send(world.dials[0].channel, request("1", "elicitation/create", "{}"))
-    assert not world.sent[first]
-    assert world.only_message(second)["method"] == "elicitation/create"
-
-
 def test_a_client_that_takes_only_json_is_not_sent_events() -> None:
     world = driver()
     client = connect(world, "http", "pipe")
@@ -251,45 +225,6 @@ def test_a_client_that_takes_only_json_is_not_sent_events() -> None:
         "notifications/message",
         "elicitation/create",
     ]
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-@pytest.mark.parametrize(
-    "method",
-    [
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    ],
-)
-def test_changes_go_to_the_event_stream_even_while_a_call_is_open(up: str, method: str) -> None:
-    world = driver()
-    client, server, session_channel = open_session(world, "http", up)
-    call = client.request("1", "tools/call", "{}")
-    world.send(server, notification(method))
-    assert world.messages(session_channel) == [notification(method)]
-    assert not world.sent[call]
-
-
-def test_changes_wait_coalesced_until_the_event_stream_opens() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    client.request("1", "tools/call", "{}")
-    server = world.dials[0].channel
-    tools = notification("notifications/tools/list_changed")
-    updated = [notification("notifications/resources/updated", f'{{"uri":"file:///{n}"}}') for n in range(2)]
-    for message in (tools, updated[0], tools, updated[1], updated[0], tools):
-        world.send(server, message)
-    assert world.messages(client.listen()) == [tools, updated[0], updated[1]]
-
-
-def test_changes_wait_again_when_the_event_stream_was_lost() -> None:
-    world = driver()
-    client, server, session_channel = open_session(world, "http", "pipe")
-    world.end(session_channel)
-    world.send(server, notification("notifications/tools/list_changed"))
-    assert len(world.messages(client.listen())) == 1
 
 
 @pytest.mark.parametrize("down", ["pipe", "http"])
@@ -434,31 +369,6 @@ def test_cancellation_is_passed_on_under_the_servers_id(down: str, up: str, id_r
     assert world.engine.exchange_count == 0
 
 
-@pytest.mark.parametrize("up", ["pipe", "http"])
-@pytest.mark.parametrize("late", ["result", "error", "progress"])
-def test_late_answers_to_cancelled_requests_are_dropped(up: str, late: str) -> None:
-    world = driver()
-    client = connect(world, "pipe", up)
-    assert client.pipe is not None
-    client.request("1", "tools/call", meta("1"))
-    call = world.take_sent("tools/call")
-    client.notify("notifications/cancelled", '{"requestId":1}')
-    if call.post is not None:
-        world.open(call.channel, Connected())
-    world.send(
-        call.channel,
-        {
-            "result": result(str(call.id)),
-            "error": error(str(call.id), '{"code":-32800,"message":"cancelled"}'),
-            "progress": notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'),
-        }[late],
-    )
-    assert not world.sent[client.pipe]
-    again = client.request("1", "tools/call", "{}")
-    world.answer(world.take_sent("tools/call"), '{"again":1}')
-    assert world.messages(again) == [result("1", '{"again":1}')], "the id is free again"
-
-
 @pytest.mark.parametrize(
     "params",
     ['{"requestId":99}', '{"requestId":"1"}', "{}", '{"requestId":null}', '{"requestId":1,"requestId":1}', "[]", None],
@@ -473,72 +383,6 @@ def test_unknown_or_malformed_cancellations_are_ignored(down: str, params: str |
     assert not world.unread
     world.answer(call)
     assert world.messages(channel) == [result("1")]
-
-
-def test_cancellation_of_an_id_in_use_twice_is_ignored() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    channels = [client.request("1", "tools/call", "{}") for _ in range(2)]
-    calls = [world.take_sent("tools/call") for _ in range(2)]
-    client.notify("notifications/cancelled", '{"requestId":1}')
-    assert not world.unread
-    for call in calls:
-        world.answer(call)
-    assert [world.messages(channel) for channel in channels] == [[result("1")]] * 2
-
-
-def test_initialize_is_never_cancelled() -> None:
-    world = driver()
-    client = new_client(world, "pipe", "pipe")
-    assert client.pipe is not None
-    client.initialize()
-    client.notify("notifications/cancelled", '{"requestId":0}')
-    world.start_server()
-    assert world.only_message(client.pipe)["id"] == 0
-
-
-def test_another_sessions_request_cannot_be_cancelled() -> None:
-    world = driver()
-    mine, yours = (connect(world, "http", "http", session=name) for name in ("S1", "S2"))
-    mine.request("1", "tools/call", "{}")
-    yours.notify("notifications/cancelled", '{"requestId":1}')
-    assert world.engine.exchange_count == 1
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_a_request_cancelled_before_it_was_written_never_is(up: str) -> None:
-    world = driver()
-    client = new_client(world, "pipe", up)
-    client.initialize()
-    client.request("1", "tools/call", '{"n":1}')
-    client.request("2", "tools/call", '{"n":2}')
-    client.notify("notifications/cancelled", '{"requestId":1}')
-    world.start_server()
-    assert world.take_sent("tools/call").frame["params"] == {"n": 2}
-    assert not world.unread
-
-
-def test_a_cancelled_requests_stream_is_closed_after_a_grace() -> None:
-    """SDK servers do not end the stream themselves. Until the grace is over they may still send on it."""
-    world = driver()
-    client = connect(world, "http", "http")
-    client.request("1", "tools/call", "{}")
-    call = world.take_sent("tools/call")
-    client.notify("notifications/cancelled", '{"requestId":1}')
-    world.wait(1.9)
-    assert call.channel not in world.closed
-    world.wait(0.2)
-    assert call.channel in world.closed
-
-
-def test_a_cancelled_requests_stream_that_ended_is_not_closed_again() -> None:
-    world = driver()
-    client = connect(world, "http", "http")
-    client.request("1", "tools/call", "{}")
-    call = world.take_sent("tools/call")
-    client.notify("notifications/cancelled", '{"requestId":1}')
-    world.end(call.channel, DONE)
-    assert not [effect for effect in world.wait(10) if isinstance(effect, Close)]
 
 
 # --- The server asks --------------------------------------------------------------------------------------------------
@@ -617,15 +461,6 @@ def test_a_question_that_is_withdrawn_is_cancelled_for_the_client_and_its_late_a
     assert not world.unread
 
 
-def test_a_question_that_is_withdrawn_while_it_waits_is_never_asked() -> None:
-    world = driver()
-    client = connect(world, "http", "pipe")
-    server = world.dials[0].channel
-    world.send(server, request("1", "elicitation/create", "{}"))
-    world.send(server, notification("notifications/cancelled", '{"requestId":1}'))
-    assert not world.sent[client.listen()]
-
-
 @pytest.mark.parametrize("params", ['{"requestId":9}', "{}", None, '{"requestId":{}}', '{"requestId":1,"requestId":2}'])
 def test_a_withdrawal_of_no_question_is_ignored(params: str | None) -> None:
     world = driver()
@@ -657,42 +492,6 @@ def test_progress_on_a_question_goes_back_under_the_servers_token(down: str, up:
     for seen in (given, 999, "null", '"t"'):
         client.notify("notifications/progress", f'{{"progressToken":{seen},"progress":2}}')
     assert not world.unread, "nothing of the kind is open"
-
-
-@pytest.mark.parametrize("up", ["pipe", "http"])
-def test_an_id_the_server_uses_twice_at_once_is_refused_and_the_first_stands(up: str) -> None:
-    world = driver()
-    client, server, session_channel = open_session(world, "http", up)
-    world.send(server, request("1", "roots/list"))
-    world.send(server, request("1", "sampling/createMessage"))
-    assert world.take_sent("").frame["error"]["code"] == -32600
-    client.send(result(str(world.only_message(session_channel)["id"]), '{"roots":[]}'))
-    assert world.take_sent("").raw == result("1", '{"roots":[]}')
-
-
-def test_a_duplicate_answer_is_passed_on_once() -> None:
-    world = driver()
-    client, server, session_channel = open_session(world, "http", "pipe")
-    world.send(server, request("1", "roots/list"))
-    number = str(world.only_message(session_channel)["id"])
-    client.send(result(number, '{"n":1}'))
-    client.send(result(number, '{"n":2}'))
-    assert world.take_sent("").raw == result("1", '{"n":1}')
-    assert not world.unread
-
-
-def test_questions_of_a_lost_server_are_cancelled_for_the_client_and_not_answered_to_its_successor() -> None:
-    world = driver()
-    client, server, session_channel = open_session(world, "http", "pipe")
-    world.send(server, request("1", "elicitation/create", "{}"))
-    number = world.only_message(session_channel)["id"]
-    world.end(server)
-    assert json.loads(world.messages(session_channel)[-1])["params"] == {"requestId": number}
-    client.request("1", "tools/list")
-    world.start_server()
-    world.take_sent("tools/list")
-    client.send(result(str(number)))
-    assert not world.unread
 
 
 # --- Servers that bend the rules --------------------------------------------------------------------------------------
