@@ -53,7 +53,7 @@ def render(report: dict[str, Any]) -> str:
     parts = [f"{interpreter_line(report['python'])} {report['rounds']} rounds, medians."]
     parts += [table(columns, rows) for columns, rows in ((COST_COLUMNS, costs), *_apart(results)) if rows]
     if judged:
-        parts.append("Targets: the limit is of the machine it was set on, a ratio is to the same run.")
+        parts.append("Targets: a ratio is to another subject of the same run.")
         parts.append(table(("workload", "through", "figure", "measured", "bound", "held"), judged))
     if report.get("peers"):
         parts.append("Compared with: " + ", ".join(report["peers"].values()) + ".")
