@@ -1,8 +1,9 @@
 """Targets for the cost of a call: bounds that mean the same on every machine.
 
-A cost is a ratio to another subject or workload of the same run. The floors (`floor.py`, `floor_h11.py`) run in the same
-interpreter, so that a ratio to them depends on neither the machine nor the interpreter's build. Only sizes of memory,
-and the CPU time of a second in which nothing happens, have limits of their own.
+CPU time and throughput are judged as ratios to another subject or workload of the same run. The floors (`floor.py`,
+`floor_h11.py`) are Python in the same interpreter. A ratio of CPU time to a proxy in C depends on how the interpreter
+was built and on what a step into the kernel costs, so it is shown but not judged. Limits are set only on sizes of
+memory, and on the CPU time of a second in which nothing happens.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class Gate:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on one figure.
+    """The bounds on one figure: either a limit or gates.
 
     Attributes:
-        limit: the bound in the figure's own unit; None: gates only.
+        limit: the bound in the figure's own unit; None: there are gates.
         is_least: the bounds are minima; else they are maxima.
     """
 
