@@ -1,9 +1,8 @@
 """Targets for the cost of a call: bounds that mean the same on every machine.
 
 CPU time and throughput are judged as ratios to another subject or workload of the same run. The floors (`floor.py`,
-`floor_h11.py`) are Python in the same interpreter. A ratio of CPU time to a proxy in C depends on how the interpreter
-was built and on what a step into the kernel costs, so it is shown but not judged. Limits are set only on sizes of
-memory, and on the CPU time of a second in which nothing happens.
+`floor_h11.py`) are Python in the same interpreter. Byte proxies are not, so ratios of CPU time to them are shown but
+not judged. Limits are set only on sizes of memory, and on the CPU time of a second in which nothing happens.
 """
 
 from __future__ import annotations
@@ -100,8 +99,15 @@ TARGETS: Final = (
         for workload in ("modern_to_legacy_c16", "legacy_to_modern_c16")
         for subject in OURS
     ),
+    Target("http_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "http_c16"),)),
+    Target("from_stdio_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "from_stdio_c16"),)),
+    Target("http_100k", "isthmus", "cpu_us", gates=(Gate("isthmus", 2, "http_c16"),)),
+    Target("from_stdio_100k", "isthmus", "cpu_us", gates=(Gate("isthmus", 3, "from_stdio_c16"),)),
+    Target("http_10m", "isthmus", "cpu_us", gates=(Gate("floor", 3),)),
     Target("http_10m", "isthmus", "growth_kb", 4 * MIB_KB),
     Target("from_stdio_10m", "isthmus", "growth_kb", 45 * MIB_KB),
+    Target("http_churn", "isthmus", "cpu_us", gates=(Gate("isthmus", 8, "http_c16"),)),
+    Target("from_stdio_churn_shared", "isthmus-shared", "cpu_us", gates=(Gate("isthmus-shared", 8, "from_stdio_c16"),)),
     Target("http_idle_1k", "isthmus", "idle_kb", 12),
     Target("http_idle_1k", "isthmus", "idle_cpu_us_per_s", 200),
     Target("http_idle_10k", "isthmus", "idle_kb", 12),

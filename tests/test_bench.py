@@ -80,6 +80,14 @@ def test_a_limit_is_judged_by_the_figure_itself() -> None:
     assert [(verdict.against, verdict.is_held) for verdict in verdicts] == [(None, False), (None, True)]
 
 
+def test_the_page_has_the_bounds_of_the_code() -> None:
+    page = (BENCH.parent / "docs/performance.md").read_text(encoding="utf-8")
+    table = page.split("| workload | through | figure | measured | bound | held |\n")[1].split("\n\n")[0]
+    shown = [line.strip("| ").split(" | ") for line in table.splitlines()[1:]]
+    bounds = [report.verdict_row(verdict) for verdict in targets.judge({})]
+    assert [(*row[:3], row[4]) for row in shown] == [(*row[:3], row[4]) for row in bounds]
+
+
 def test_a_lower_bound_is_judged_as_one() -> None:
     results = {"file_upload": {"isthmus": {"mib_per_s": 49.0}, "nginx": {"mib_per_s": 100.0}}}
     verdicts = [verdict for verdict in targets.judge(results) if verdict.target.figure == "mib_per_s"]
