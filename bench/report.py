@@ -33,8 +33,6 @@ COST_COLUMNS: Final = (
 )
 UNITS: Final[dict[str, tuple[float, str]]] = {
     "cpu_us": (1, "µs CPU"),
-    "added_p50_us": (1000, "ms added p50"),
-    "added_delay_p50_us": (1000, "ms added delay p50"),
     "growth_kb": (1024, "MiB growth"),
     "rss_kb": (1024, "MiB RSS"),
     "idle_kb": (1, "KiB per session"),
@@ -53,7 +51,7 @@ def render(report: dict[str, Any]) -> str:
     parts = [f"{interpreter_line(report['python'])} {report['rounds']} rounds, medians."]
     parts += [table(columns, rows) for columns, rows in ((COST_COLUMNS, costs), *_apart(results)) if rows]
     if judged:
-        parts.append("Targets: the limit is of the machine it was set on, a ratio is to the same run.")
+        parts.append("Targets: a ratio is to another subject or workload of the same run.")
         parts.append(table(("workload", "through", "figure", "measured", "bound", "held"), judged))
     if report.get("peers"):
         parts.append("Compared with: " + ", ".join(report["peers"].values()) + ".")
