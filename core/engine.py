@@ -201,7 +201,8 @@ class Engine:
         A message on a channel that has ended, or was never opened, is dropped: it crossed a `Close` of the engine.
         """
         effects = self._context.begin(now, channel)
-        self._receive(channel, message)
+        if not self._endpoints.fast_path.receive_answer(channel, message):
+            self._receive(channel, message)
         return effects
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
