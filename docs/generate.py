@@ -1,4 +1,5 @@
-"""Writes the parts of the pages that come from the code: settings, limits, losses, rules, state machines, rooms.
+"""Writes the parts of the pages that come from the code: settings, limits, losses, rules, state machines, rooms,
+interceptors, ways of calls.
 
 `make docs` runs it.
 
@@ -44,12 +45,14 @@ from isthmus.app.config.settings import (
 )
 from isthmus.core.base.limits import Limits
 from isthmus.core.oracle import METHODS, RULES, Severity
+from isthmus.core.routing.interceptors import ORDER
 
 DOCS: Final = Path(__file__).parent
 ROOT: Final = DOCS.parent
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(DOCS)]
 from rooms import APP, CORE, LOOSE, PARTS, ROOMS, STORAGE, TRANSPORTS  # noqa: E402
+from ways import stories  # noqa: E402
 
 MACHINES: Final = {
     "exchange": "isthmus.core.state.exchange",
@@ -95,6 +98,8 @@ def pages() -> dict[Path, str]:
         "limits": _limits(),
         "losses": _losses(),
         "rules": _rules(),
+        "ways": _ways(),
+        "interceptors": _interceptors(),
         **{f"machine {name}": _machine(module) for name, module in MACHINES.items()},
     }
     made = {}
@@ -110,6 +115,28 @@ def pages() -> dict[Path, str]:
             made[page] = filled
     made[DOCS / "architecture.svg"] = _picture()
     return made
+
+
+def _ways() -> str:
+    """The number of files and functions that each kind of call enters, and those of a plain call by name."""
+    told = stories()
+    heads = ["Call", "Files up", "Functions up", "Files down", "Functions down"]
+    counts = [
+        [story.title, *(str(count) for way in story[1:] for count in (len(way.files), way.function_count))]
+        for story in told
+    ]
+    plain = [
+        [direction, f"`{file}`", ", ".join(f"`{name}`" for name in names)]
+        for direction, way in (("up", told[0].up), ("down", told[0].down))
+        for file, names in way.files.items()
+    ]
+    named = _table(["Way", "File of `core/`", "Functions, in the order of their first call"], plain)
+    return f"{_table(heads, counts)}\nA plain call in detail:\n\n{named}"
+
+
+def _interceptors() -> str:
+    rows = [[str(place), name, reason] for place, (name, reason) in enumerate(ORDER.items(), 1)]
+    return _table(["Place", "Interceptor", "Why it stands there"], rows)
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
