@@ -3,7 +3,7 @@ or in parts, and all that was learnt of a channel in one moment.
 
 None of them is needed. Each has the result of the inputs of `Engine` that it stands for: the same effects in the same
 order, except that no effect is carried out in between. `tests/core/engine/test_inputs.py` compares both for random
-conversations. Only here may the engine order `Pass` and `SendEvents`.
+conversations. Only `receive_messages` orders `SendEvents`.
 """
 
 from __future__ import annotations

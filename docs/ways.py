@@ -130,7 +130,7 @@ class Conversation:
             self.happens(self.engine.receive_close, self.ended.pop(), Cause(End.DONE))
         self.tracer = tracer
         self.number += 1
-        frame = {"jsonrpc": "2.0", "method": method}
+        frame: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             frame |= {"id": self.number, "params": params | (self._meta() if self.is_modern else {})}
         mirrored = headers_for(method, encoded(frame.get("params"))) if self.is_modern else ()
