@@ -160,7 +160,8 @@ def test_a_copy_says_what_it_lacks(vendored: Path) -> None:
     assert planned == "server s has files, and this copy has no folder files/"
     assert opened == "this copy of the engine lacks the folder that handles DownloadOpening"
     assert len(answers) == 2
-    assert all('"code":-32022' in answer and "Unsupported protocol version" in answer for answer in answers)
+    supported = '"supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"]'
+    assert all('"code":-32022' in answer and supported in answer for answer in answers)
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ class Pipes(ChannelHandler):
             self._expect_greeting(channel)
         try:
             if self._stateless is None:
-                raise unsupported(revision_of(frame.params) or "")
+                raise unsupported(revision_of(frame.params) or "", is_legacy_only=True)
             self._stateless.receive_request(role.opening, key, frame, reply, headers, pipe_requests=role.pipe_requests)
         except RemoteProtocolError as error:
             message = envelope.encode_error(frame.id_raw, error.rpc_code, error.message, error.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..base.errors import UNSUPPORTED_VERSION, RemoteProtocolError
-from ..base.revisions import MODERN, is_known_modern
+from ..base.revisions import LEGACY, MODERN, is_known_modern
 from ..bridge import request_meta
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import Frame
@@ -21,8 +21,12 @@ def read_request(frame: Frame) -> RequestMeta:
     return request_meta.read(frame.params)
 
 
-def unsupported(revision: str) -> RemoteProtocolError:
+def unsupported(revision: str, *, is_legacy_only: bool = False) -> RemoteProtocolError:
     """Returns the error for an unsupported revision: -32022 with the supported ones.
+
+    Args:
+        is_legacy_only: this copy of the engine serves no clients without sessions. A client that also speaks one of the
+            older revisions then sends `initialize`.
 
     Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
     """
@@ -30,5 +34,5 @@ def unsupported(revision: str) -> RemoteProtocolError:
         "Unsupported protocol version",
         rpc_code=UNSUPPORTED_VERSION,
         http_status=400,
-        data={"supported": list(MODERN), "requested": revision[:64]},
+        data={"supported": list(LEGACY if is_legacy_only else MODERN), "requested": revision[:64]},
     )

@@ -282,7 +282,7 @@ class StreamableHttp(ChannelHandler):
             if is_modern_header:
                 read_request(frame)  # raises an error that names what is missing
             if header is not None and not is_known_legacy(header) and opening.session is None:
-                raise unsupported(header)
+                raise unsupported(header, is_legacy_only=self._stateless is None)
         except RemoteProtocolError as error:
             id_raw = frame.id_raw if frame.is_request else None
             self._refuse(channel, error.http_status, error.rpc_code, error.message, id_raw, error.data)
@@ -297,9 +297,9 @@ class StreamableHttp(ChannelHandler):
         assert frame.method is not None
         if opening.revision is not None and revision:
             check_revision(opening.revision, revision)  # whether or not what the body names is served
-        request = read_request(frame)
         if self._stateless is None:
-            raise unsupported(revision)
+            raise unsupported(revision, is_legacy_only=True)
+        request = read_request(frame)
         mirrors = self._stateless.mirrors_for(opening, frame)
         check(frame.method, frame.params, request.revision, opening.mirrored, mirrors, header_revision=opening.revision)
         if frame.method == "subscriptions/listen" and not opening.accepts_events:
