@@ -43,18 +43,19 @@ class BulkEngine(Engine):
         The result is that of `receive_message` for each. Events for HTTP clients may be ordered together as
         `SendEvents`.
         """
-        context = self._context
-        effects = context.begin(now, channel)
-        if len(messages) == 1 and self._endpoints.fast_path.receive_answer(channel, messages[0]):
-            return effects
-        at, channels = 0, self._router.channels
+        effects = self._context.begin(now, channel)
+        at = 0
         while at < len(messages):
-            row, role = row_at(messages, at), context.role_if_open(channel)
-            stop = at + (1 if row is None else len(row.messages))
-            if row is None or not isinstance(role, _SPEAKING_ROLES) or not channels.receive_progress(role, row):
-                for message in messages[at:stop]:
+            row = row_at(messages, at)
+            if row is None:
+                self._receive(channel, messages[at])
+                at += 1
+                continue
+            role = self._context.role_if_open(channel)
+            if not isinstance(role, _SPEAKING_ROLES) or not self._router.channels.receive_progress(role, row):
+                for message in row.messages:
                     self._receive(channel, message)
-            at = stop
+            at += len(row.messages)
         return effects
 
     def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:

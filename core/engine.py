@@ -26,6 +26,7 @@ from .base.timers import Deadline
 from .downstream.downstream import Downstream
 from .endpoints.channels import PipeRole
 from .endpoints.endpoints import Endpoints
+from .endpoints.fast_path import ANSWERING_ROLES
 from .features import features_of, plan_for
 from .jsonrpc import envelope
 from .routing.router import UPSTREAM_ROLES, Router
@@ -201,8 +202,7 @@ class Engine:
         A message on a channel that has ended, or was never opened, is dropped: it crossed a `Close` of the engine.
         """
         effects = self._context.begin(now, channel)
-        if not self._endpoints.fast_path.receive_answer(channel, message):
-            self._receive(channel, message)
+        self._receive(channel, message)
         return effects
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
@@ -316,6 +316,8 @@ class Engine:
 
     def _receive(self, channel: ChannelId, message: bytes) -> None:
         role = self._context.role_of(channel)
+        if isinstance(role, ANSWERING_ROLES) and self._endpoints.fast_path.receive_answer(role, channel, message):
+            return
         handler = None if role is None else self._channels.get(type(role))
         if role is not None and handler is not None and (not role.is_ending or handler.reads_late):
             handler.receive_message(role, channel, message.removeprefix(envelope.MARK))

@@ -190,11 +190,6 @@ class Streams:
 
     # --- Connections ------------------------------------------------------------------------------------------------
 
-    def detach(self, stream: Stream, channel: ChannelId) -> None:
-        """Handles the loss of a connection. A stream with event ids stays."""
-        if stream.channel == channel:
-            stream.detach()
-
     def receive_left(self, session: Session, stream: Stream) -> None:
         """Starts the timeout of a GET stream that has no connection any more. New messages of the session do not go
         there."""

@@ -34,7 +34,7 @@ from ..wire.http.mcp_headers import named
 from .channels import PostRole
 from .known_clients import KnownClient, KnownClients
 
-UP_ROLES: Final = (DuplexRole, UpstreamPostRole)
+ANSWERING_ROLES: Final = (DuplexRole, UpstreamPostRole)
 """Roles of the channels that responses to calls come on."""
 _METHOD: Final = b'"method"'
 _METHOD_WITHIN: Final = 80
@@ -219,14 +219,13 @@ class FastPath:
             self._responder.close(session, exchange.reply, envelope.encode_result(exchange.id_raw, result))
         return True
 
-    def receive_answer(self, channel: ChannelId, message: bytes) -> bool:
+    def receive_answer(self, role: DuplexRole | UpstreamPostRole, channel: ChannelId, message: bytes) -> bool:
         """Handles one message on a channel to a server that goes on."""
-        if len(message) >= envelope.LARGE_BYTES or _METHOD in message[:_METHOD_WITHIN]:
-            return False
-        role = self._context.role_if_open(channel)
-        if not isinstance(role, UP_ROLES) or (isinstance(role, DuplexRole) and role.link.channel != channel):
+        if role.is_ending or len(message) >= envelope.LARGE_BYTES or _METHOD in message[:_METHOD_WITHIN]:
             return False
         link = role.link
+        if isinstance(role, DuplexRole) and link.channel != channel:
+            return False
         try:
             frame = envelope.decode(message)
         except RemoteProtocolError:

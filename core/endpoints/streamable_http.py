@@ -138,7 +138,7 @@ class StreamableHttp(ChannelHandler):
         if role.request is not None and self._stateless is not None and cause.end is not End.DONE:
             self._stateless.hang_up(*role.request)
         if role.stream is not None:
-            self._streams.detach(role.stream, channel)
+            role.stream.detach(channel)
         if role.session is not None and cause.end is not End.DONE:
             if role.session.state in (SessionState.OPENING, SessionState.INITIALIZED):
                 self._sessions.close_session(role.session, "client hung up before it was told its session")
@@ -148,7 +148,7 @@ class StreamableHttp(ChannelHandler):
         session, stream = role.session, role.stream
         if stream.channel != channel:
             return  # the stream was resumed on another connection
-        self._streams.detach(stream, channel)
+        stream.detach(channel)
         self._streams.receive_left(session, stream)
         session.close_stream(stream)
         if session.state is not SessionState.CLOSED:

@@ -19,7 +19,6 @@ from ..state.upstream_session import UpstreamSessionState
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.upstream import Upstream
 from ..wire.oversize import owner_of
-from . import fast_path_rules
 
 UpRole = DuplexRole | UpstreamPostRole | UpstreamStreamRole
 
@@ -213,11 +212,6 @@ class Dispatcher:
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()
         self._handshaker.health[link.plan.id].receive_proof()
-        if fast_path_rules.may_come_down(link, exchange, frame):
-            assert frame.result is not None
-            exchange.step(ExchangeInput.REPLY)
-            self._failures.finish(link, exchange, envelope.encode_result(exchange.id_raw, frame.result))
-            return
         try:
             for receive_response in link.interceptors.receive_response:
                 if receive_response(link, exchange, frame):

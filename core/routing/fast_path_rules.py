@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..bridge.content import TRACE
-from ..jsonrpc.envelope import Frame
 from ..state.exchange import Exchange
 from ..state.link import Link
 from .fast_path_eras import translation_for
@@ -35,17 +33,6 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
         return False
     exchange.mark_plain()
     return True
-
-
-def may_come_down(link: Link, exchange: Exchange, frame: Frame) -> bool:
-    """True if the response to such a request is returned unchanged."""
-    return (
-        exchange.is_plain
-        and link.is_plain is True
-        and exchange.lacking is None
-        and frame.result is not None
-        and TRACE not in frame.result
-    )
 
 
 def _is_plain(link: Link) -> bool:

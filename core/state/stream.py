@@ -126,9 +126,10 @@ class Stream:
         """Continues on another connection, where missed events come first."""
         self.channel, self.replay = channel, replay
 
-    def detach(self) -> None:
-        """Handles the loss of the connection."""
-        self.channel = self.replay = None
+    def detach(self, channel: ChannelId) -> None:
+        """Handles the loss of a connection. A stream with event ids stays."""
+        if self.channel == channel:
+            self.channel = self.replay = None
 
     def end_replay(self) -> None:
         """Ends the replay: the client has what it missed."""
