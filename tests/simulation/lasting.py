@@ -19,7 +19,7 @@ from isthmus.core.base.effects import Dial
 from isthmus.core.base.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
 from isthmus.core.base.revisions import Era
 from isthmus.core.bulk import BulkEngine
-from lasting_network import DYING, LastingNetwork
+from lasting_network import DYING, RESTART_S, LastingNetwork
 from promises import Promises
 from simulated_clients import KINDS as PLAIN_KINDS
 from simulated_clients import Client
@@ -166,6 +166,8 @@ class LastingWorld(World):
         network.run(STORM_S)
         network.is_stormy = False
         network.run(FAIR_S)
+        if network.is_down:  # the last effects met a restart that was drawn in the storm
+            network.run(RESTART_S)
         self.promises.check_stored()
         if self.faults.intersection(DYING):
             network.crash()

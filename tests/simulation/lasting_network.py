@@ -27,6 +27,8 @@ from isthmus.core.bulk import BulkEngine
 from simulated_disk import Left, StormyDisk
 from simulated_network import Channel, Network, Wrong
 
+RESTART_S: Final = 3.0
+"""The longest time between the end of one process and the start of the next."""
 DYING: Final = ("restarts", "stops", "steps")
 """Faults of the proxy's process. restarts: it dies at any effect of any input, and starts again. stops: it is stopped
 in order, and starts again. steps: the wall clock jumps meanwhile."""
@@ -161,9 +163,14 @@ class LastingNetwork(Network):
         if self.strikes("steps", 0.5, self._fate):
             self.unix_at_zero += self._fate.choice((-3600.0, -30.0, -1.0, 1.0, 20.0, 3600.0))
             self.latest_unix_at_zero = max(self.latest_unix_at_zero, self.unix_at_zero)
-        self.later(self._fate.uniform(0.1, 3.0), self.start)
+        self.later(self._fate.uniform(0.1, RESTART_S), self.start)
 
     # --- While there is no process ----------------------------------------------------------------------------------
+
+    @property
+    def is_down(self) -> bool:
+        """True between the end of one process and the start of the next."""
+        return self._is_down
 
     def open(self, peer: Any, opening: Opening, body: bytes | None = None) -> Channel:
         if not self._is_down:
