@@ -163,9 +163,34 @@ class WireState:
         for requests in self.requests.values():
             yield from (request for request in requests.values() if request.state is RequestState.OPEN)
 
+    def note_opened(self, stream: Stream) -> None:
+        """Adds a channel."""
+        self.streams[stream.number] = stream
+
+    def note_event(self, id: str, stream: Stream, message: bytes) -> None:
+        """Adds an event that has an id."""
+        self.events[id] = stream, message
+
+    def note_garbled(self, sender: Role) -> None:
+        """Counts a message that its receiver may be unable to read."""
+        self.garbled[sender] += 1
+
+    def note_complaint(self, sender: Role) -> None:
+        """Counts an error without id, which answers one of those messages."""
+        self.garbled[sender.other] = max(0, self.garbled[sender.other] - 1)
+
+    def note_shared(self, sender: Role, token: Id) -> None:
+        """Adds a progress token of two requests."""
+        self.shared_tokens[sender, token] = None
+
+    def note_session(self, session: str) -> None:
+        """Takes the session that the response to `initialize` names."""
+        self.session = session
+
     def note(self, frame: Frame) -> None:
         """Updates the book with a message that was judged."""
-        frame.stream.messages += frame.sender is Role.SERVER
+        if frame.sender is Role.SERVER:
+            frame.stream.count()
         if frame.kind is MessageKind.REQUEST:
             self._note_request(frame)
         elif frame.kind is MessageKind.NOTIFICATION:
@@ -173,15 +198,14 @@ class WireState:
         elif frame.request is not None:
             self._note_response(frame, frame.request)
         if frame.sender is Role.CLIENT and frame.kind is not MessageKind.REQUEST:
-            frame.stream.notifications += 1
+            frame.stream.count(is_notification=True)
 
     def _note_request(self, frame: Frame) -> None:
         request = frame.made
         assert request is not None
         earlier = self.requests[frame.sender].get(request.id)
         if earlier is not None and earlier.state is RequestState.OPEN:
-            earlier.is_doubled = request.is_doubled = True
-            request.duplicates = earlier.duplicates + 1 if self._shares_channel(frame) else 0
+            request.receive_twin(earlier, shares_channel=self._shares_channel(frame))
         self.requests[frame.sender][request.id] = request
         if request.token is not None:
             self.tokens[frame.sender][request.token] = request
@@ -200,7 +224,7 @@ class WireState:
         """True if two requests with one id are answered on the same channel."""
         return frame.sender is Role.SERVER or self.transport is not Transport.HTTP
 
-    def entry_for(self, frame: Frame) -> Request:
+    def entry_for(self, frame: Frame, revision: str) -> Request:
         """Builds the entry for a request; `note` adds it to the book."""
         name = frame.params.get(NAMED.get(frame.method, "taskId"))
         sought = frame.params.get("notifications")
@@ -210,18 +234,18 @@ class WireState:
             method=frame.method,
             index=frame.index,
             channel=frame.stream.number,
-            revision=frame.revision,
+            revision=revision,
             meta=frame.meta,
             token=key_of(frame.meta.get("progressToken")),
             name=name if isinstance(name, str) else None,
             sought=sought if isinstance(sought, dict) else None,
-            is_task="task" in frame.params and self._takes_task(frame),
+            is_task="task" in frame.params and self._takes_task(frame, revision),
         )
 
-    def _takes_task(self, frame: Frame) -> bool:
+    def _takes_task(self, frame: Frame, revision: str) -> bool:
         declared = self.capabilities[frame.sender.other]
         path = AUGMENTED.get(frame.method)
-        return frame.revision == V4 and path is not None and declared is not None and declares(declared, path)
+        return revision == V4 and path is not None and declared is not None and declares(declared, path)
 
     def _note_notification(self, frame: Frame) -> None:
         if frame.method == "notifications/initialized" and frame.sender is Role.CLIENT:
@@ -234,18 +258,14 @@ class WireState:
                 if target is None
                 else self.requests[Role.CLIENT if frame.revision == V5 else frame.sender].get(target)
             )
-            if request is not None and request.state is RequestState.OPEN:
-                request.state = RequestState.CANCELLED
+            if request is not None:
+                request.cancel()
 
     def _note_response(self, frame: Frame, request: Request) -> None:
         if frame.sender is Role.CLIENT and frame.stream.verb is not None:
             frame.stream.given.append(request)
-        if request.duplicates:
-            # One of the earlier requests with this id may be meant: only the last response closes this one.
-            request.duplicates -= 1
+        if not request.receive_response(is_result=frame.kind is MessageKind.RESULT):
             return
-        request.state = RequestState.ANSWERED
-        request.is_task = request.is_task and frame.kind is MessageKind.RESULT
         if request is self.hello:
             if frame.kind is MessageKind.ERROR:
                 self.hello, self.offered = None, None
@@ -264,12 +284,11 @@ class WireState:
         Responses in it may be sent again. Requests in it need not be answered on another stream.
         """
         for request in stream.given:
-            request.state = RequestState.OPEN
+            request.reopen()
         stream.given.clear()
         if self.transport is Transport.EVENTS:
             for request in stream.requests:
-                if request.state is RequestState.OPEN:
-                    request.state = RequestState.LOST
+                request.lose()
 
     def note_end(self, stream: Stream, by: Role | None) -> None:
         """Updates the book for a channel that ended.
@@ -280,14 +299,14 @@ class WireState:
             self.note_refused(stream)  # without a response, the body may not have arrived
         if stream.verb is None or (self.transport is Transport.EVENTS and stream.verb is Verb.GET):
             for request in self.open_requests():
-                request.state = RequestState.LOST
+                request.lose()
         elif self.transport is Transport.EVENTS:
             pass  # responses come on the event stream, which goes on
         elif by is not Role.SERVER or not stream.has_event_id:
             for request in stream.origin.requests:
-                if request.state is RequestState.OPEN:
-                    request.state = (
-                        RequestState.CANCELLED if by is Role.CLIENT and request.revision == V5 else RequestState.LOST
-                    )
+                if by is Role.CLIENT and request.revision == V5:
+                    request.cancel()
+                else:
+                    request.lose()
         self.streams.pop(stream.number, None)
         self.over[stream.number] = None

@@ -21,7 +21,7 @@ from .progress import ProgressChecker
 from .reading import Reading, read
 from .refusals import RefusalChecker
 from .rules import RULES
-from .seen import Finding, Frame, MessageKind, RequestState, Stream, shown
+from .seen import Finding, Frame, MessageKind, Stream, key_of, shown
 from .sessions import HeaderChecker, SessionChecker
 from .stateless import ExtensionChecker, InputRoundChecker, MetaChecker
 from .streams import watches
@@ -77,7 +77,7 @@ class Oracle:
         self._book = WireState(revision, transport, remembered_max)
         self._count = 0
         if transport is Transport.PIPE:
-            self._book.streams[PIPE_CHANNEL] = Stream(PIPE_CHANNEL, None, 0)
+            self._book.note_opened(Stream(PIPE_CHANNEL, None, 0))
         kinds: list[type[Checker]] = [
             RequestChecker,
             CapabilityChecker,
@@ -139,6 +139,7 @@ class Oracle:
             raise LocalProtocolError("a pipe has no responses of HTTP")
 
     def _open(self, seen: Opened, index: int) -> Iterator[Finding]:
+        before = self._book.events.get(seen.last_event_id or "")
         stream = Stream(
             number=seen.channel,
             verb=seen.verb,
@@ -148,16 +149,15 @@ class Oracle:
             accept=seen.accept,
             last_event_id=seen.last_event_id,
             mirrored=seen.mirrored,
+            resumes=None if before is None else before[0],
         )
-        before = self._book.events.get(seen.last_event_id or "")
-        stream.resumes = None if before is None else before[0]
-        self._book.streams[seen.channel] = stream
+        self._book.note_opened(stream)
         for watch in self._watches:
             yield from watch.opened(stream)
 
     def _head(self, seen: Head, index: int) -> Iterator[Finding]:
         stream = self._book.streams[seen.channel]
-        stream.status, stream.content_type = seen.status, seen.content_type
+        stream.receive_head(seen.status, seen.content_type)
         for watch in self._watches:
             yield from watch.headed(stream, index, seen.session)
         if seen.status >= 400:
@@ -174,17 +174,17 @@ class Oracle:
     def _message(self, seen: Said, index: int) -> Iterator[Finding]:
         book, stream = self._book, self._book.streams[seen.channel]
         if seen.event_id is not None:
-            stream.has_event_id = True
+            stream.receive_event_id()
             known = book.events.get(seen.event_id)
             if known is not None:
                 if not (stream.resumes is not None and known[0] is stream.origin and known[1] == seen.message):
                     yield self._event_reused(stream, index, seen.event_id, known[0])
                 return  # the event is sent again after a resumption
-            book.events[seen.event_id] = (stream.origin, seen.message)
+            book.note_event(seen.event_id, stream.origin, seen.message)
         if seen.event_id is not None and not seen.message:
             return  # an event without data only gives the client an id to resume from
         if book.transport is Transport.EVENTS and seen.event == "endpoint" and not stream.messages:
-            stream.messages += 1
+            stream.count()
             return
         yield from self._read(seen, stream, index)
 
@@ -200,17 +200,27 @@ class Oracle:
         if is_refusal and not reading.messages:
             return  # the body of an HTTP error may be anything
         if reading.is_batch or reading.is_ambiguous:
-            self._book.garbled[seen.sender] += 1  # the peer may refuse it as a whole, or be unable to read it
+            self._book.note_garbled(seen.sender)  # the peer may refuse it as a whole, or be unable to read it
         if reading.problems:
             yield from self._garbled(reading, seen, stream, index)
         for number, (kind, message) in enumerate(reading.messages):
-            frame = Frame(kind, seen.sender, stream, index, message, seen)
-            frame.is_batched, frame.is_first = reading.is_batch, number == 0
+            id = key_of(message.get("id")) if kind in (MessageKind.RESULT, MessageKind.ERROR) else None
+            frame = Frame(
+                kind,
+                seen.sender,
+                stream,
+                index,
+                message,
+                seen,
+                request=None if id is None else self._book.find(seen.sender, id, stream),
+                is_batched=reading.is_batch,
+                is_first=number == 0,
+            )
             yield from self._judge(frame)
 
     def _garbled(self, reading: Reading, seen: Said, stream: Stream, index: int) -> Iterator[Finding]:
         revision = stream.origin.requests[0].revision if stream.origin.requests else self._book.revision_of_head(stream)
-        self._book.garbled[seen.sender] += 1
+        self._book.note_garbled(seen.sender)
         for problem in reading.problems:
             if problem.is_echo and self._book.garbled[seen.sender.other] > 0:
                 continue  # a request with an invalid id may be answered with the same id
@@ -218,11 +228,8 @@ class Oracle:
 
     def _judge(self, frame: Frame) -> Iterator[Finding]:
         book = self._book
-        if frame.kind in (MessageKind.RESULT, MessageKind.ERROR) and frame.message.get("id") is not None:
-            frame.request = book.find(frame.sender, frame.id, frame.stream)
-        frame.revision = book.revision_of(frame)
-        if frame.kind is MessageKind.REQUEST:
-            frame.made = book.entry_for(frame)
+        revision = book.revision_of(frame)
+        frame.attribute(revision, made=book.entry_for(frame, revision) if frame.kind is MessageKind.REQUEST else None)
         if frame.is_batched and frame.is_first:
             yield Finding("batch-unknown", frame.sender, "got an array of messages", frame.revision, (frame.index,))
         if frame.is_batched and frame.method == "initialize" and frame.sender is Role.CLIENT:
@@ -232,10 +239,10 @@ class Oracle:
         for watch in self._watches:
             yield from watch.frame(frame)
         if frame.kind is MessageKind.ERROR and frame.message.get("id") is None:
-            book.garbled[frame.sender.other] = max(0, book.garbled[frame.sender.other] - 1)
+            book.note_complaint(frame.sender)
         book.note(frame)
         if frame.made is not None and not _is_owed(frame):
-            frame.made.state = RequestState.LOST
+            frame.made.lose()
 
     def _violations(self, breaches: Iterator[Finding]) -> list[Violation]:
         """Returns the findings that the rules of their revision have."""

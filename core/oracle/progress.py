@@ -30,11 +30,11 @@ class ProgressChecker(Checker):
             return
         earlier = self.book.tokens[frame.sender].get(token)
         if earlier is not None and earlier.state is RequestState.LOST:
-            self.book.shared_tokens[frame.sender, token] = None
+            self.book.note_shared(frame.sender, token)
         if earlier is not None and earlier.state is RequestState.OPEN:
             text = f"{frame.method} has the token {shown(token)} of {earlier.method}, which is active"
             yield breach(frame, "progress-token-reused", text, earlier.index)
-            self.book.shared_tokens[frame.sender, token] = None
+            self.book.note_shared(frame.sender, token)
 
     def _reported(self, frame: Frame) -> Iterator[Finding]:
         value = frame.params.get("progressToken")

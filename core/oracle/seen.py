@@ -82,6 +82,40 @@ class Request(msgspec.Struct, eq=False):
     is_doubled: bool = False
     state: RequestState = RequestState.OPEN
 
+    def receive_twin(self, other: Request, *, shares_channel: bool) -> None:
+        """Handles an earlier request with this id that is still open."""
+        self.is_doubled = True
+        other.is_doubled = True
+        self.duplicates = other.duplicates + 1 if shares_channel else 0
+
+    def receive_response(self, *, is_result: bool) -> bool:
+        """Handles a response with its id. False if one of the earlier requests with this id may be meant: only the last
+        response closes this one."""
+        if self.duplicates:
+            self.duplicates -= 1
+            return False
+        self.state = RequestState.ANSWERED
+        self.is_task = self.is_task and is_result
+        return True
+
+    def cancel(self) -> None:
+        """Ends it if it is open: no response is owed."""
+        if self.state is RequestState.OPEN:
+            self.state = RequestState.CANCELLED
+
+    def lose(self) -> None:
+        """Ends it if it is open: it cannot be answered any more."""
+        if self.state is RequestState.OPEN:
+            self.state = RequestState.LOST
+
+    def reopen(self) -> None:
+        """Handles the loss of its response, which may be sent again."""
+        self.state = RequestState.OPEN
+
+    def end_task(self) -> None:
+        """Records that its task has a final status."""
+        self.is_task_over = True
+
     @property
     def capabilities(self) -> JsonObject:
         """The client capabilities that a stateless-era request declares."""
@@ -120,6 +154,25 @@ class Stream(msgspec.Struct, eq=False):
     has_event_id: bool = False
     messages: int = 0
 
+    def receive_head(self, status: int, content_type: str | None) -> None:
+        """Takes what the head of the response says."""
+        self.status, self.content_type = status, content_type
+
+    def receive_event_id(self) -> None:
+        """Records that an event has an id."""
+        self.has_event_id = True
+
+    def receive_contradiction(self, text: str) -> None:
+        """Records how the head contradicts the body."""
+        self.contradicts = text
+
+    def count(self, *, is_notification: bool = False) -> None:
+        """Counts a message of the server, or one of the client that is no request."""
+        if is_notification:
+            self.notifications += 1
+        else:
+            self.messages += 1
+
     @property
     def origin(self) -> Stream:
         """The stream that this one continues, or itself."""
@@ -157,6 +210,10 @@ class Frame(msgspec.Struct, eq=False):
     made: Request | None = None
     is_batched: bool = False
     is_first: bool = True
+
+    def attribute(self, revision: str, *, made: Request | None) -> None:
+        """Takes the revision by which it is judged, and the entry of a request."""
+        self.revision, self.made = revision, made
 
     @property
     def id(self) -> Id:

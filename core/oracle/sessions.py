@@ -73,7 +73,8 @@ class SessionChecker(Checker):
                 for rule, text in self._session_header(stream, session)
             )
         if session is not None and self._answers_initialize(stream):
-            self.book.session, self._ended_index, self._not_found_index = session, None, None
+            self.book.note_session(session)
+            self._ended_index = self._not_found_index = None
 
     def _is_misnamed(self, stream: Stream) -> bool:
         """True if a request is refused with 400 although its head shows no other fault than the session id."""
@@ -123,8 +124,9 @@ class SessionChecker(Checker):
             if stream.revision is None:
                 yield found("version-header-missing", "got no MCP-Protocol-Version header")
             elif value is not None and value != stream.revision:
-                stream.contradicts = f"got {shown(stream.revision)}, and {shown(value)} in the body"
-                yield found("version-header", stream.contradicts)
+                text = f"got {shown(stream.revision)}, and {shown(value)} in the body"
+                stream.receive_contradiction(text)
+                yield found("version-header", text)
             return
         if self._not_found_index is not None and stream.index > self._not_found_index and stream.session is not None:
             yield found("session-id-lost", "got the id of a session that is over")
@@ -157,7 +159,7 @@ class HeaderChecker(Checker):
         if frame.stream.mirrored is None or frame.sender is Role.SERVER or not frame.method or frame.revision != V5:
             return
         for found in self._differences(frame, frame.stream.mirrored):
-            frame.stream.contradicts = found.text
+            frame.stream.receive_contradiction(found.text)
             yield found
 
     def _differences(self, frame: Frame, mirrored: Headers) -> Iterator[Finding]:

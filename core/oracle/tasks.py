@@ -162,7 +162,7 @@ class TaskChecker(Checker):
             yield breach(frame, "task-status", f"task {shown(id)} was {task.status} and is {status}", task.index)
         task.status, task.index = status, frame.index
         if status in OVER and task.request is not None:
-            task.request.is_task_over = True
+            task.request.end_task()
         interval = fields.get("pollInterval" if frame.revision == V4 else "pollIntervalMs")
         is_polled = frame.said.at is not None and isinstance(interval, int | float)
         task.next_poll_at = (frame.said.at or 0.0) + interval / 1000 if is_polled and interval is not None else None
