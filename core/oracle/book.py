@@ -210,7 +210,7 @@ class WireState:
         if request.token is not None:
             self.tokens[frame.sender][request.token] = request
         if frame.sender is Role.CLIENT and frame.stream.verb is not None:
-            frame.stream.requests.append(request)
+            frame.stream.add_request(request)
         if request.revision == V5:
             self.is_stateless_used = True
         if request.method == "initialize" and request.sender is Role.CLIENT and not self.is_greeted:
@@ -263,7 +263,7 @@ class WireState:
 
     def _note_response(self, frame: Frame, request: Request) -> None:
         if frame.sender is Role.CLIENT and frame.stream.verb is not None:
-            frame.stream.given.append(request)
+            frame.stream.add_answered(request)
         if not request.receive_response(is_result=frame.kind is MessageKind.RESULT):
             return
         if request is self.hello:
@@ -283,9 +283,8 @@ class WireState:
 
         Responses in it may be sent again. Requests in it need not be answered on another stream.
         """
-        for request in stream.given:
+        for request in stream.take_answered():
             request.reopen()
-        stream.given.clear()
         if self.transport is Transport.EVENTS:
             for request in stream.requests:
                 request.lose()

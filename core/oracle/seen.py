@@ -166,6 +166,19 @@ class Stream(msgspec.Struct, eq=False):
         """Records how the head contradicts the body."""
         self.contradicts = text
 
+    def add_request(self, request: Request) -> None:
+        """Adds a request of the client that came in the body."""
+        self.requests.append(request)
+
+    def add_answered(self, request: Request) -> None:
+        """Adds a request of the server that was answered in the body."""
+        self.given.append(request)
+
+    def take_answered(self) -> list[Request]:
+        """Removes and returns those."""
+        given, self.given = self.given, []
+        return given
+
     def count(self, *, is_notification: bool = False) -> None:
         """Counts a message of the server, or one of the client that is no request."""
         if is_notification:
