@@ -51,7 +51,7 @@ class Suite(NamedTuple):
 
     @property
     def python(self) -> Path:
-        return rig.PYTHON_2
+        return rig.REAL / f"{self.folder}-python/bin/python"  # of its own: `make peers` changes other environments
 
     @property
     def server_command(self) -> list[str | Path]:
@@ -113,7 +113,7 @@ def install(suite: Suite) -> None:
     if suite.requirements:
         with _missing(suite.python.parents[1], suite.requirements) as is_missing:
             if is_missing:
-                venv.create(suite.python.parents[1], with_pip=True)
+                venv.create(suite.python.parents[1], with_pip=True, symlinks=True)
                 pip = [suite.python, "-m", "pip", "install", "--quiet", *suite.requirements]
                 subprocess.run(pip, check=True, timeout=INSTALL_TIMEOUT_S, stdout=sys.stderr)
 
