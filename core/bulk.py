@@ -2,8 +2,9 @@
 or in parts, and all that was learnt of a channel in one moment.
 
 None of them is needed. Each has the result of the inputs of `Engine` that it stands for: the same effects in the same
-order, except that no effect is carried out in between. `tests/core/engine/test_inputs.py` compares both for random
-conversations. Only `receive_messages` orders `SendEvents`.
+order, except that no effect is carried out in between. A channel is paused after all that came on it, or not at all if
+it has ended. `tests/core/engine/test_bulk.py` compares both for random conversations. Only `receive_messages` orders
+`SendEvents`.
 """
 
 from __future__ import annotations
