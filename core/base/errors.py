@@ -7,7 +7,7 @@ down (outside the range JSON-RPC reserves, as the 2026-07-28 specification asks 
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 Shape = Literal["call", "reply", ""]
 """The kind of an unreadable message: "call" is a request or notification, "reply" a response, "" unknown."""
@@ -76,6 +76,12 @@ class RemoteProtocolError(Exception):
     def recognize(self, id_raw: bytes | None, shape: Shape) -> None:
         """Adds what was found out about the offending message."""
         self.id_raw, self.shape = id_raw, shape
+
+    def without_frames(self) -> Self:
+        """Drops the frames that the error was raised in, and returns it. An error that is kept must not keep them: they
+        hold the message, and where they hold the error too, both stay until the collector runs."""
+        self.__context__ = None
+        return self.with_traceback(None)
 
     def blame(self, rpc_code: int, clause: str = "") -> None:
         """Replaces the code, and the clause if one is given: only the caller knows what the text that was read is."""

@@ -79,7 +79,7 @@ class Sessions:
             try:
                 frames.append(envelope.decode(message))
             except RemoteProtocolError as error:
-                faults.append(error)
+                faults.append(error.without_frames())
         return Body(frames, faults, is_batch)
 
     def _split(self, channel: ChannelId, body: bytes, *, is_pipe: bool) -> list[bytes] | None:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError, Shape
-from .splice import DEPTH_SAFE, Edit, Span, check_depth, check_utf8, deeper, elements, look, members, splice, take
+from .splice import DEPTH_SAFE, Edit, Span, check_depth, check_utf8, deeper, elements, look, members, mend, splice, take
 
 IdKey = tuple[str, str | int]
 """An id or token by value: ("s", text) or ("n", integer). 1 and "1" differ; 1 and 1.0 are the same."""
@@ -84,7 +84,8 @@ def decode(message: bytes) -> Frame:
     """Decodes one message.
 
     A `null` method or params counts as absent. So does a `null` result or error beside the other one: some peers write
-    every member that their types have.
+    every member that their types have. Half a character (a lone `\\ud800`) stays as it is in a message below
+    `LARGE_BYTES` and becomes `\\ufffd` in a larger one.
 
     Raises:
         RemoteProtocolError: the message is not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST). The
@@ -103,6 +104,7 @@ def decode(message: bytes) -> Frame:
     else:
         frame = deeper(_decode_plain, message)
         if frame is None:
+            message = mend(message)  # else each later reading of a part would have to mend it
             check_depth(message)
     if frame is not None:
         return frame

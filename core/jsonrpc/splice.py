@@ -7,9 +7,10 @@ duplicate key is refused: two parsers that disagree about which one counts are a
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -45,14 +46,29 @@ DEPTH_SAFE: Final = 256
 DEPTH_SPARE: Final = 128
 """Levels of the stack that may lie between two readings of the same message."""
 
+SCAN_SAFE_BYTES: Final = 64 * 1024
+"""The size up to which a message costs little, whatever is in it. Larger ones are counted before they are read."""
+
+MEMBERS_MAX: Final = 20_000
+"""Members of one object that is looked into. Each costs about a microsecond, during which nobody else is served."""
+
+ELEMENTS_MAX: Final = 20_000
+"""Elements of one array that is looked into: a list of so many tools has some 5 MB."""
+
+MENDED_MAX: Final = 10_000
+"""Lone surrogates in one message. Each comes of one text that was cut within a character."""
+
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 # Possessive: a repetition that can be backtracked costs a hundred times the key's size in memory.
 _KEY: Final = re.compile(rb'[ \t\r\n]*"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _NEXT: Final = re.compile(rb"[ \t\r\n]*([,}\]])[ \t\r\n]*")
+_HEX: Final = rb"[0-9a-fA-F]{2}"
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+# A high half pairs with a low half right behind it, whatever is before, so each half shows by its neighbour.
 _LONE_SURROGATE: Final = re.compile(
-    rb"\\\\"  # an escaped backslash: the next character is no escape
-    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a proper pair
-    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # a lone surrogate
+    rb"\\u[dD](?:"
+    rb"[89abAB]" + _HEX + rb"(?!\\u[dD][c-fC-F]" + _HEX + rb")"
+    rb"|[c-fC-F](?<!\\u[dD][89abAB]" + _HEX + rb"\\u[dD][c-fC-F])" + _HEX + rb")"
 )
 
 
@@ -81,16 +97,28 @@ def check_depth(data: bytes) -> None:
     Raises:
         RemoteProtocolError: `data` is nested too deeply (PARSE_ERROR).
     """
-    if data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
+    # To count millions of brackets takes longer than to try.
+    if len(data) < SCAN_SAFE_BYTES and data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
         return
-    for text in (data, _mended(data)):  # a decoder that stops at a lone surrogate has not seen what follows
-        try:
-            _raw_decoder.decode(b"[" * DEPTH_SPARE + text + b"]" * DEPTH_SPARE)
-        except RecursionError:
-            raise _too_deep() from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-        return
+    if not _can_nest(data):
+        mended = mend(data)  # a decoder that stops at a lone surrogate has not seen what follows
+        if mended != data:
+            _can_nest(mended)
+
+
+def _can_nest(data: bytes) -> bool:
+    """Returns True if `data` is JSON that can be read `DEPTH_SPARE` levels down, and False if it is no JSON.
+
+    Raises:
+        RemoteProtocolError: it is nested too deeply (PARSE_ERROR).
+    """
+    try:
+        _raw_decoder.decode(b"[" * DEPTH_SPARE + data + b"]" * DEPTH_SPARE)
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -> T:
@@ -112,7 +140,7 @@ def members(data: bytes) -> dict[str, Span]:
     """
     probe = data
     try:
-        values = _object_decoder.decode(probe)
+        values = _read_object(probe)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         probe = _readable(data, error)
         values = _decode_object(probe)
@@ -179,8 +207,8 @@ def compact_members(data: bytes) -> dict[str, slice] | None:
     tests/core/jsonrpc/test_splice_compact.py compares both.
     """
     try:
-        values = _object_decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        values = _read_object(data)
+    except (RemoteProtocolError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     spans: dict[str, slice] = {}
     at = 1
@@ -200,7 +228,7 @@ def elements(data: bytes) -> list[Span]:
     """
     probe = data
     try:
-        values = _array_decoder.decode(probe)
+        values = _read_array(probe)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         probe = _readable(data, error)
         values = _decode_array(probe)
@@ -327,28 +355,97 @@ def _readable(data: bytes, error: Exception) -> bytes:
     """
     if isinstance(error, RecursionError):
         raise _too_deep() from None
-    readable = _mended(data)
+    readable = mend(data)
     if readable == data:
         raise _refusal(data, error) from None
     return readable
 
 
-def _mended(data: bytes) -> bytes:
-    return _LONE_SURROGATE.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
+def mend(data: bytes) -> bytes:
+    """Returns `data` with U+FFFD in the place of each lone surrogate, at the same length.
+
+    Raises:
+        RemoteProtocolError: there are more than `MENDED_MAX` (PARSE_ERROR).
+    """
+    if _SURROGATE.search(data) is None or b"\0" in data:  # JSON text has no NUL
+        return data
+    escapes = data.replace(b"\\\\", b"\0\0")  # what is behind an escaped backslash is no escape
+    mended, count = _LONE_SURROGATE.subn(rb"\\ufffd", escapes, MENDED_MAX + 1)
+    if count > MENDED_MAX:
+        raise RemoteProtocolError(
+            f"got more than {MENDED_MAX} lone surrogates in one message, expected Unicode text", rpc_code=PARSE_ERROR
+        )
+    return mended.replace(b"\0\0", b"\\\\")
 
 
 def _decode_object(data: bytes) -> dict[str, msgspec.Raw]:
     try:
-        return _object_decoder.decode(data)
+        return _read_object(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(data, error) from None
 
 
 def _decode_array(data: bytes) -> list[msgspec.Raw]:
     try:
-        return _array_decoder.decode(data)
+        return _read_array(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(data, error) from None
+
+
+def _read_object(data: bytes) -> dict[str, msgspec.Raw]:
+    if len(data) >= SCAN_SAFE_BYTES and data.count(b'"') > 2 * MEMBERS_MAX:
+        _check_member_count(data)
+    return _object_decoder.decode(data)
+
+
+def _read_array(data: bytes) -> list[msgspec.Raw]:
+    if len(data) >= SCAN_SAFE_BYTES and data.count(b",") >= ELEMENTS_MAX:
+        _check_element_count(data)
+    return _array_decoder.decode(data)
+
+
+def _check_member_count(data: bytes) -> None:
+    """Refuses an object of more than `MEMBERS_MAX` members, without keeping any.
+
+    The decoder looks each name up as an enumeration's value and asks about those that are none.
+    """
+    count = 0
+
+    class Name(enum.Enum):
+        ANY = ""
+
+        @classmethod
+        def _missing_(cls, value: object) -> Name:
+            nonlocal count
+            count += 1
+            if count > MEMBERS_MAX:
+                raise ValueError
+            return cls.ANY
+
+    try:
+        msgspec.json.decode(data, type=dict[Name, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # the reader says what is wrong
+    if count > MEMBERS_MAX:
+        raise RemoteProtocolError(f"got an object of more than {MEMBERS_MAX} members, expected fewer")
+
+
+def _check_element_count(data: bytes) -> None:
+    """Refuses an array of more than `ELEMENTS_MAX` elements, without keeping more."""
+    try:
+        _first_elements().decode(data)
+    except msgspec.ValidationError as error:
+        if "at most" in str(error):  # else it is no array
+            raise RemoteProtocolError(f"got an array of more than {ELEMENTS_MAX} elements, expected fewer") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # the reader says what is wrong
+
+
+@cache
+def _first_elements() -> msgspec.json.Decoder[msgspec.Struct]:
+    """A decoder that stops behind `ELEMENTS_MAX` elements. The one of lists does not: it keeps all, then counts."""
+    fields = [(f"e{at}", msgspec.Raw, msgspec.Raw()) for at in range(ELEMENTS_MAX)]
+    return msgspec.json.Decoder(msgspec.defstruct("FirstElements", fields, array_like=True, forbid_unknown_fields=True))
 
 
 def _too_deep() -> RemoteProtocolError:

@@ -56,7 +56,6 @@ class Connection:
 
     __slots__ = (
         "_admitted",
-        "_body",
         "_body_size_max",
         "_framing",
         "_is_lost",
@@ -77,7 +76,6 @@ class Connection:
         self._jobs = Jobs(wire, self._handle_job)
         self._writer = Writer(wire, self._framing, self._jobs, listening, self._settle)
         self._route: Route | None = None
-        self._body: bytes | bytearray = b""
         self._body_size_max = 0
         self._is_lost = False
         self._admitted: RoutedHead | None = None
@@ -224,7 +222,6 @@ class Connection:
     def _begin(self, head: RequestHead) -> None:
         framing, writer = self._framing, self._writer
         framing.begin(head)
-        self._body = b""
         self._repeated = None
         admitted = self._admitted
         if admitted is None or not admitted.fits(head):
@@ -282,15 +279,8 @@ class Connection:
         self._framing.note_given(len(data))
         if self._framing.phase is not Phase.BODY:
             return
-        if len(self._body) + len(data) > self._body_size_max:
-            self._body = b""
+        if not self._framing.gather(data, self._body_size_max):
             self._refuse_size()
-        elif not self._body:
-            self._body = data
-        else:
-            if isinstance(self._body, bytes):
-                self._body = bytearray(self._body)
-            self._body += data
 
     def _complete(self) -> None:
         """Reports a complete request, unless it was answered already."""
@@ -300,8 +290,7 @@ class Connection:
             if self._writer.exchange is None:
                 self._writer.next_cycle()
             return
-        body, self._body = bytes(self._body), b""
-        self._handle(body)
+        self._handle(self._framing.take_gathered())
 
     def _handle(self, body: bytes) -> None:
         """Handles a complete request that was not answered yet."""

@@ -79,6 +79,7 @@ class Framing:
 
     __slots__ = (
         "_arrival",
+        "_body",
         "_dropped_bytes",
         "_is_late",
         "_is_read",
@@ -123,6 +124,7 @@ class Framing:
         self._tunnel_bytes = b""  # of a tunnel: one read, and what came before reading stopped
         self._pieces_given = 0  # pieces of bodies given to tasks
         self._dropped_bytes = 0
+        self._body: bytes | bytearray = b""  # what has arrived of a body that is handled as a whole
 
     @property
     def head_only(self) -> bool:
@@ -214,6 +216,7 @@ class Framing:
     def begin(self, head: RequestHead) -> None:
         """Begins the request whose head was parsed."""
         self.head = head
+        self._body = b""
         self.body_left = head.body_size
         self.phase = Phase.BODY
         self._timeout_s = self._limits.body_timeout_s
@@ -244,6 +247,30 @@ class Framing:
             self._timeout_s = FOREVER
             self.body_left = 0
         return body
+
+    def gather(self, data: bytes, size_max_bytes: int) -> bool:
+        """Keeps a piece of the body. Returns False, and drops what was kept, if the body exceeds `size_max_bytes`."""
+        if len(self._body) + len(data) > size_max_bytes:
+            self._body = b""
+            return False
+        if not self._body:
+            self._body = data
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
+        return True
+
+    def take_gathered(self) -> bytes:
+        """Returns the pieces of the body that were kept, and keeps them no more."""
+        body, self._body = bytes(self._body), b""
+        return body
+
+    def drop(self) -> None:
+        """Drops what is to be written and what has arrived of a body, at the end of the connection. The objects of a
+        connection refer to each other, so the collector frees them, late."""
+        self.queued.clear()
+        self._body = b""
 
     def note_given(self, size_bytes: int) -> None:
         """Counts bytes of the body that were given out."""

@@ -283,7 +283,7 @@ class Writer:
             return
         self.is_over = self.framing.is_ending = True
         self.framing.phase = Phase.CLOSING
-        self.framing.queued.clear()
+        self.framing.drop()
         self._jobs.cancel()
         self.close_if_over()
 

@@ -34,6 +34,8 @@ PART_BYTES: Final = 64 * KIB
 whole."""
 TURN_EVENTS: Final = 200
 """Frames that are handled before other connections get their turn: some milliseconds of work."""
+TURN_BYTES: Final = 64 * KIB
+"""The size of a message after which others get their turn. It is handled before another one is inflated."""
 CLOSE_WAIT_S: Final = 2.0
 """Seconds the peer may take to answer a Close frame. It has nothing else to do."""
 
@@ -129,7 +131,8 @@ class Socket:
                     continue
                 self._take(event)
                 count += 1
-                if count % TURN_EVENTS == 0:  # one read can hold thousands of tiny frames
+                is_large = type(event) is Text and len(event.data) >= TURN_BYTES
+                if is_large or count % TURN_EVENTS == 0:  # one read can hold thousands of tiny frames
                     await checkpoint()
         except LOST:
             self._cut(Cause(self._gone, f"{self._peer} hung up without closing the WebSocket"))

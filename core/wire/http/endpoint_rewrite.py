@@ -134,7 +134,7 @@ class EndpointRewriter:
             try:
                 replaced = self._replace(held[start:stop].decode("latin-1"))
             except RemoteProtocolError as error:
-                self.failure = error
+                self.failure = error.without_frames()
             else:
                 out += held[:start] + replaced.encode() + held[stop:]
         self._held.clear()

@@ -3,11 +3,14 @@ on."""
 
 from __future__ import annotations
 
+import gc
 import json
+from types import FrameType
 
 import pytest
 from driving import LATEST, Client, Driver, connect, driver, error, new_client, notification, request, result
 from isthmus.core.base.effects import Spawn
+from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import Era
@@ -329,3 +332,26 @@ def test_time_does_not_run_backwards() -> None:
             receive()
     assert_goes_on(world, client)
     assert engine.earliest_at <= engine.next_timeout().at  # type: ignore[union-attr]
+
+
+# --- Memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("message", [b" ", b'{"jsonrpc":"2.0","id":1}', b'["\\ud800"', b"[" * 10_000])
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_an_unreadable_message_leaves_no_garbage(message: bytes, is_pipe: bool) -> None:
+    """An unreadable message is freed at once: a collection may come late, and a message may have megabytes."""
+    world = driver(ServerPlan(id="s", kind=Kind.PIPE))
+    client = new_client(world, "pipe" if is_pipe else "http", "s")
+    client.initialize()
+    gc.collect()
+    gc.disable()
+    try:
+        client.send(message)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert [one for one in gc.garbage if isinstance(one, (FrameType, RemoteProtocolError))] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
