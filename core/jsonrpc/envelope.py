@@ -8,6 +8,7 @@ Source: JSON-RPC 2.0; MCP base protocol, "Messages" (ids are strings or integers
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -270,6 +271,27 @@ def number_of(id_raw: bytes) -> int | None:
     if isinstance(key[1], int):
         return key[1]
     return int(key[1]) if key[1].isdecimal() and key[1].isascii() and len(key[1]) <= _DIGITS_MAX else None
+
+
+def repeated_numbers(message: bytes) -> set[int]:
+    """Returns the numbers that a response below `LARGE_BYTES` names as its ids if it has the member more than once.
+
+    Parsers disagree on which of them counts, so it settles no request; but each of these waits for no other response.
+    """
+    if len(message) >= LARGE_BYTES or message.count(b'"id"') < 2:
+        return set()
+    try:
+        pairs = json.loads(message, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return set()
+    if not isinstance(pairs, list):
+        return set()
+    names = [pair[0] for pair in pairs if isinstance(pair, tuple)]
+    versions = [value for name, value in pairs if name == "jsonrpc"]
+    is_response = versions == ["2.0"] and "method" not in names and ("result" in names) != ("error" in names)
+    if not is_response or names.count("id") < 2:
+        return set()
+    return {value for name, value in pairs if name == "id" and type(value) is int}
 
 
 # Joined, not formatted: formatting takes ten times as long for large payloads.

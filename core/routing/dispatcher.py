@@ -89,13 +89,17 @@ class Dispatcher:
         if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
             shape = "reply"
         text = f"the server's answer could not be read: {error.message}"
+        numbers = envelope.repeated_numbers(message) if not shape else set()
         number = None if id_raw is None else envelope.number_of(id_raw)
-        if number is None and isinstance(role, UpstreamPostRole):
+        if number is None and not numbers and isinstance(role, UpstreamPostRole):
             role.receive_problem(text)  # the request may still get a readable response, until its reply ends
             number = role.number if shape == "reply" else None
-        if number is not None and number in link.pending:
-            answer = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
-            self._receive_reply(link, role, Frame(error=answer), number)
+        if number is not None:
+            numbers.add(number)
+        answer = Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text}))
+        for named in sorted(numbers):
+            if named in link.pending:
+                self._receive_reply(link, role, answer, named)
 
     def _note_noise(self, link: Link, message: bytes, error: RemoteProtocolError) -> None:
         """Notes an unreadable message, ever more rarely. Text that looks like a message may hold payloads, so it is not

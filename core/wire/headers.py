@@ -26,6 +26,7 @@ _SINGLE: Final = {
     b"host": "Host",
     b"origin": "Origin",
     b"content-type": "Content-Type",
+    b"content-encoding": "Content-Encoding",
     b"content-length": "Content-Length",
     b"mcp-session-id": "Mcp-Session-Id",
     b"mcp-protocol-version": "MCP-Protocol-Version",

@@ -196,7 +196,7 @@ def _mcp_route(
         return McpRoute(GetOpening(server, session=session, revision=revision, last_event_id=last_event_id))
 
     clause = f'{TRANSPORTS}, "Sending Messages to the Server"'
-    _check_content_type(fields, clause)
+    _check_json(fields, clause)
     if not (accepts_json or accepts_events):
         raise RemoteProtocolError(
             f"got Accept {accept[:200]!r}, expected {USUAL_ACCEPT}", http_status=406, clause=clause
@@ -227,11 +227,18 @@ def _with_headers(route: R, headers: Headers, surface: Surface) -> R:
     return msgspec.structs.replace(route, opening=msgspec.structs.replace(opening, headers=passed))
 
 
-def _check_content_type(fields: dict[bytes, str], clause: str) -> None:
+def _check_json(fields: dict[bytes, str], clause: str) -> None:
+    """Refuses a body that is not JSON, or encoded: a compressed one could be a thousand times as large.
+
+    Source: RFC 9110, 15.5.16.
+    """
     content_type = fields.get(b"content-type")
     if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
         seen = "no Content-Type" if content_type is None else f"Content-Type {content_type[:200]}"
         raise RemoteProtocolError(f"got {seen}, expected {JSON}", http_status=415, clause=clause)
+    coding = fields.get(b"content-encoding", "")
+    if coding.lower() not in ("", "identity"):
+        raise RemoteProtocolError(f"got Content-Encoding {coding[:32]!r}, expected none", http_status=415)
 
 
 def _page_route(
@@ -256,7 +263,7 @@ def _page_route(
         page = DELETED[page]
     # An order such as START has no body, and so no type. A form, which a web page could send, always has one.
     if page in POSTED and (page in USE or b"content-type" in fields):
-        _check_content_type(fields, "")
+        _check_json(fields, "")
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
     if (page in (Page.TOOLS, Page.DELETE) or page in POSTED) and is_of_another_site(head.headers):
@@ -284,7 +291,7 @@ def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes,
     server = _mcp_server(rest, surface)
     if method != "POST":
         raise NotAllowed(method, METHODS["messages"])
-    _check_content_type(fields, '2024-11-05 basic/transports, "HTTP with SSE"')
+    _check_json(fields, '2024-11-05 basic/transports, "HTTP with SSE"')
     token = parse_query(query).get("sessionId")
     if token is None:
         raise RemoteProtocolError("got no sessionId in the query, expected the address that the event stream named")

@@ -334,6 +334,53 @@ def test_time_does_not_run_backwards() -> None:
     assert engine.earliest_at <= engine.next_timeout().at  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"id":{id},"id":{id},"result":{{}}',
+        '"result":{{}},"id":{id},"id":{id}',
+        '"id":{id},"id":999,"error":{{"code":1,"message":"m"}}',
+        '"id":999,"id":{id},"result":{{}}',
+        '"id":{id}, "id" : "x","result":{{}}',
+    ],
+)
+def test_a_response_with_two_ids_ends_each_call_that_it_names(members: str) -> None:
+    """Otherwise these calls would wait for their time limit: the server takes them for answered."""
+    world = driver(ServerPlan(id="s", kind=Kind.PIPE))
+    client = connect(world, "pipe", "s", capabilities=ALL)
+    client.request("1", "tools/call", '{"name":"t"}')
+    first = world.take_sent("tools/call")
+    channel = client.request("2", "tools/call", '{"name":"t"}')
+    received = world.take_sent("tools/call")
+    world.send(received.channel, f'{{"jsonrpc":"2.0",{members.format(id=received.id)}}}'.encode())
+    answer = json.loads(world.messages(channel)[-1])
+    assert (answer["id"], answer["error"]["code"]) == (2, -32603)
+    assert "'id' twice" in answer["error"]["message"]
+    world.answer(first, "{}")
+    assert json.loads(world.messages(channel)[-1]) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert_goes_on(world, client)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"id":{id},"id":{id}',
+        '"id":{id},"id":{id},"result":{{}},"error":{{}}',
+        '"method":"x","id":{id},"id":{id},"result":{{}}',
+        '"id":{id},"id":{id},"jsonrpc":"1.0","result":{{}}',
+        '"params":{{"id":{id},"id":{id},"result":{{}}}}',
+    ],
+)
+def test_what_is_no_response_ends_no_call(members: str) -> None:
+    world = driver(ServerPlan(id="s", kind=Kind.PIPE))
+    client = connect(world, "pipe", "s", capabilities=ALL)
+    channel = client.request("1", "tools/call", '{"name":"t"}')
+    received = world.take_sent("tools/call")
+    world.send(received.channel, f'{{"jsonrpc":"2.0",{members.format(id=received.id)}}}'.encode())
+    world.answer(received, '{"content":[]}')
+    assert json.loads(world.messages(channel)[-1])["result"] == {"content": []}
+
+
 # --- Memory -----------------------------------------------------------------------------------------------------------
 
 

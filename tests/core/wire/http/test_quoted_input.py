@@ -40,6 +40,7 @@ def longest(text: str) -> int:
         ("POST", "/mcp", dict([JSON]) | {"accept": LONG}, 406, 200),
         ("GET", "/sse", {"accept": LONG}, 406, 200),
         ("POST", "/mcp", {"content-type": LONG}, 415, 200),
+        ("POST", "/mcp", dict([JSON]) | {"content-encoding": LONG}, 415, 32),
         ("POST", "/mcp", {"host": LONG}, 403, 200),
         ("POST", "/mcp", {"origin": LONG}, 403, 200),
         ("POST", "/mcp", {"expect": LONG}, 417, 64),

@@ -409,6 +409,12 @@ def test_an_event_stream_of_2024_has_one_method_and_so_has_its_endpoint(method: 
             assert dict(route.headers)[b"allow"].split(b", ")[0] == allowed.encode()
 
 
+@pytest.mark.parametrize("target", ["/mcp", "/messages?sessionId=t"])
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("br, identity", 415), ("Identity", 200)])
+def test_encoded_messages_are_refused(target: str, coding: str, status: int) -> None:
+    assert status_of(post(("content-encoding", coding), target=target)) == status
+
+
 def test_a_message_names_its_event_stream() -> None:
     assert post(target="/messages?sessionId=t%2B1") == McpRoute(MessageOpening("files", token="t+1"))
     assert post(target="/messages/files?sessionId=") == McpRoute(MessageOpening("files", token=""))
