@@ -6,15 +6,17 @@ lines. Lines that come faster than they can be written are dropped and counted.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import select
 import sys
+import textwrap
 import threading
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
+from .output import LAYOUT, plain
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
@@ -22,12 +24,19 @@ WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
 FLUSH_TIMEOUT_S: Final = 1.0
 """Seconds that the end of the process waits for the last lines to be written."""
 
+_INDENT: Final = "    "
+"""Before each line of a traceback."""
+
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
-        line = f"{at} {record.levelname.lower():7} {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = f"{at} {record.levelname.lower():7} {plain(record.getMessage())}"
+        if not record.exc_info:
+            return line
+        # Indented: an error's text may have lines that look like those of the log.
+        trace = plain(self.formatException(record.exc_info), kept="\n")
+        return f"{line}\n{textwrap.indent(trace, _INDENT)}"
 
 
 class _Json(logging.Formatter):
@@ -40,7 +49,13 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+        # The encoder leaves what only some terminals and readers take for a control or the end of a line.
+        return text if text.isprintable() else "".join(one if one.isprintable() else _json_escape(one) for one in text)
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
 
 
 class _ThreadedHandler(logging.Handler):
@@ -145,9 +160,9 @@ def say(text: str) -> None:
     """Writes a line for people to where the log goes, whatever the level, without waiting either."""
     for handler in logging.getLogger("isthmus").handlers:
         if isinstance(handler, _ThreadedHandler):
-            handler.put(text)
+            handler.put(plain(text, kept=LAYOUT))
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(plain(text, kept=LAYOUT), file=sys.stderr, flush=True)
 
 
 def _handler() -> logging.Handler:

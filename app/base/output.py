@@ -11,6 +11,9 @@ from typing import Final
 SHORT_MAX_CHARS: Final = 60
 """Names that people choose are shorter; a server may send one of several megabytes."""
 
+LAYOUT: Final = "\n\t"
+"""Controls in what this program prints. Where text of a peer is put into it, `plain` has escaped them."""
+
 
 class OutputClosed(Exception):
     """Stdout can no longer be written; the message says why."""
@@ -31,7 +34,7 @@ def set_up() -> None:
 
 
 def say(text: str) -> None:
-    """Prints a line on stdout and flushes it.
+    """Prints a line, or several, on stdout and flushes it. Controls are escaped: peers chose parts of it.
 
     Raises:
         OutputClosed: stdout cannot be written. Later lines are discarded silently.
@@ -39,7 +42,7 @@ def say(text: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # print drops what a full pipe does not take
         os.set_blocking(sys.stdout.fileno(), True)
     try:
-        print(text, flush=True)
+        print(plain(text, kept=LAYOUT), flush=True)
     except OSError as error:
         _silence()
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
@@ -49,12 +52,22 @@ def complain(text: str) -> None:
     """Prints a line on stderr, if it can be written: in one write, as log lines may come between two."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(f"{text}\n", end="", file=sys.stderr, flush=True)
+            print(f"{plain(text, kept=LAYOUT)}\n", end="", file=sys.stderr, flush=True)
 
 
-def plain(text: str) -> str:
-    """Makes text of a peer fit for a terminal: on one line, and without control characters."""
-    return "".join(character if character.isprintable() else " " for character in text)
+def plain(text: str, *, kept: str = "") -> str:
+    """Makes text of a peer fit for a terminal: on one line, each character that cannot be seen as an escape (`\\x1b`).
+
+    Such are controls, line ends, marks of direction and half characters: they could recolour what others wrote, hide
+    it, or begin a line that looks like another's. Those in `kept` stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in kept else _escape(one) for one in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def short(text: str) -> str:

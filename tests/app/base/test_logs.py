@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
-from isthmus.app.base import logs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from isthmus.app.base import logs, output
 
+Captured = pytest.CaptureFixture[str]
 PATIENCE_S = 30.0
 LINES = 100_000
 
@@ -87,3 +92,47 @@ def test_each_line_is_formatted_when_it_is_logged(monkeypatch: pytest.MonkeyPatc
         root.handlers[0].close()
         root.handlers[:], level, root.propagate = before
         root.setLevel(level)
+
+
+@pytest.fixture
+def captured(capsys: Captured) -> Iterator[Captured]:
+    """Captures the log, and leaves no handler for the stream that is closed behind the test."""
+    yield capsys
+    logging.getLogger("isthmus").handlers.clear()
+
+
+FORGED = "\x1b[2J\r12:00:00 error   forged\n12:00:00 error   forged\x00\x9b31m \u202e \u2028 \ud800"
+
+
+def test_a_peer_can_neither_forge_a_line_nor_control_the_terminal(captured: Captured) -> None:
+    logs.set_up("info", "text")
+    logger = logging.getLogger("isthmus.test")
+    logger.info("said %s", FORGED)
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        logger.exception("failed")
+    said, failed, *trace = captured.readouterr().err.removesuffix("\n").split("\n")
+    assert said.endswith(
+        r"said \x1b[2J\r12:00:00 error   forged\n12:00:00 error   forged\x00\x9b31m \u202e \u2028 \ud800"
+    )
+    assert failed.endswith("failed") and len(trace) > 2
+    assert all(line.startswith("    ") for line in trace)
+    assert all(line.isprintable() for line in (said, failed, *trace))
+
+
+@given(text=st.text(st.characters()))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_json_line_is_one_printable_line_with_the_whole_message(captured: Captured, text: str) -> None:
+    logs.set_up("info", "json")
+    logging.getLogger("isthmus.test").info("%s", text)
+    line = captured.readouterr().err.removesuffix("\n")
+    assert line.isprintable()
+    assert json.loads(line)["message"] == text
+
+
+@given(text=st.text(st.characters()))
+def test_shown_text_is_printable_and_printable_text_is_shown_as_it_is(text: str) -> None:
+    shown = output.plain(text)
+    assert shown.isprintable()
+    assert shown == text or not text.isprintable()

@@ -960,7 +960,7 @@ def test_a_server_cannot_write_on_our_terminal() -> None:
     evil += "'serverInfo':{'name':'nice\\x1b]0;evil\\x07\\nhttp://evil','version':'1'}}}), flush=True)"
     with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", evil) as wrapped:
         wrapped.wait_url()
-        wrapped.wait_line(r"server  nice \]0;evil  http://evil 1 ")
+        wrapped.wait_line(r"server  nice\\x1b\]0;evil\\x07\\nhttp://evil 1 ")
         assert "\x1b" not in wrapped.stdout
 
 
@@ -1177,7 +1177,7 @@ def test_log_lines_carry_what_went_wrong(capsys: pytest.CaptureFixture[str], ins
         logged = capsys.readouterr().err
         assert "too quiet" not in logged
         if format == "text":
-            assert re.match(r"\d\d:\d\d:\d\d error   it failed: twice\nTraceback", logged)
+            assert re.match(r"\d\d:\d\d:\d\d error   it failed: twice\n    Traceback", logged)
         else:
             line = json.loads(logged)
             assert (line["level"], line["logger"], line["message"]) == ("error", "isthmus.test", "it failed: twice")

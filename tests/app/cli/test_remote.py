@@ -176,7 +176,7 @@ def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
     _, first, second = rows(http_client.table([bare, odd]))
     assert first == ["-", "-", "-", "idle", "-", "-", "-", "-", "-", "-", "-"]
     assert second == [
-        "a [31m",
+        r"a\x1b[31m",
         "-",
         "handshake,stateless",
         "stopping",
