@@ -196,9 +196,10 @@ class OverHttp(Client):
     def close(self) -> None:
         self._is_over = True
         for connection in list(self._open):
-            if connection.sock is not None:
+            sock = connection.sock  # its thread may close the connection meanwhile
+            if sock is not None:
                 with contextlib.suppress(OSError):
-                    connection.sock.shutdown(socket.SHUT_RDWR)
+                    sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
