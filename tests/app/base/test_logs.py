@@ -96,9 +96,12 @@ def test_each_line_is_formatted_when_it_is_logged(monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def captured(capsys: Captured) -> Iterator[Captured]:
-    """Captures the log, and leaves no handler for the stream that is closed behind the test."""
+    """Captures the log, and leaves the logger as it was: the stream is closed behind the test."""
+    logger = logging.getLogger("isthmus")
+    before = (logger.handlers[:], logger.level, logger.propagate)
     yield capsys
-    logging.getLogger("isthmus").handlers.clear()
+    logger.handlers[:], level, logger.propagate = before
+    logger.setLevel(level)
 
 
 FORGED = "\x1b[2J\r12:00:00 error   forged\n12:00:00 error   forged\x00\x9b31m \u202e \u2028 \ud800"

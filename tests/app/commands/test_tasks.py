@@ -98,7 +98,7 @@ def test_one_is_shown_whole(url: str, run: Run) -> None:
     assert (shown["principal"], shown["message"]) == ("-", "-")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 \(1\d+s ago\)", shown["created"])
     assert shown["expires"].endswith(" left)")
-    assert ["message", r"half way \x1b[31m"] in rows(run("show", DIG, "--url", url)[1]), "nothing that a terminal obeys"
+    assert ["message", r"half way\x1b[31m"] in rows(run("show", DIG, "--url", url)[1]), "nothing that a terminal obeys"
     shown = json.loads(run("show", "--json", DIP, "--url", url)[1])
     assert (shown["id"], shown["principal"], shown["era"]) == (DIP, "ann", "stateless")
 
