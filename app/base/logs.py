@@ -126,7 +126,7 @@ class _ThreadedHandler(logging.Handler):
 
     def _dropped_line(self, count: int) -> str:
         text = f"{count} log line{'' if count == 1 else 's'} dropped: stderr was not read fast enough"
-        return f"{self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None))}\n"
+        return f"{self.format(_record(logging.WARNING, text))}\n"
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -163,12 +163,21 @@ def _log_crash(kind: type[BaseException], error: BaseException, trace: Traceback
 
 
 def say(text: str) -> None:
-    """Writes a line for people to where the log goes, whatever the level, without waiting either."""
+    """Writes a line for people to where the log goes, whatever the level, without waiting either.
+
+    In a log that is JSON, the line is one of its objects.
+    """
     for handler in logging.getLogger("isthmus").handlers:
+        is_json = isinstance(handler.formatter, _Json)
+        line = handler.format(_record(logging.INFO, text)) if is_json else laid_out(text)
         if isinstance(handler, _ThreadedHandler):
-            handler.put(laid_out(text))
+            handler.put(line)
         else:
-            print(laid_out(text), file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
+
+
+def _record(level: int, text: str) -> logging.LogRecord:
+    return logging.LogRecord(__name__, level, __file__, 0, text, None, None)
 
 
 def _handler() -> logging.Handler:

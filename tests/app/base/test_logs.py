@@ -136,6 +136,14 @@ def test_a_message_is_one_printable_line(captured: Captured, format: str, text: 
         assert json.loads(line)["message"] == json.loads(json.dumps(text))
 
 
+@pytest.mark.parametrize("format, shown", [("text", "starting \\x1b\n"), ("json", None)])
+def test_a_line_for_people_is_of_the_format_of_the_log(captured: Captured, format: str, shown: str | None) -> None:
+    logs.set_up("error", format)
+    logs.say("starting \x1b")
+    line = captured.readouterr().err
+    assert line == shown if shown is not None else json.loads(line)["message"] == "starting \x1b"
+
+
 STRAY = f"""
 import asyncio
 from isthmus.app.base import logs
