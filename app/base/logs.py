@@ -14,9 +14,10 @@ import sys
 import textwrap
 import threading
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Final
 
-from .output import LAYOUT, plain
+from .output import laid_out, plain, plain_json
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WAITING_MAX_CHARS: Final = 4 * 1024 * 1024
@@ -35,7 +36,7 @@ class _Text(logging.Formatter):
         if not record.exc_info:
             return line
         # Indented: an error's text may have lines that look like those of the log.
-        trace = plain(self.formatException(record.exc_info), kept="\n")
+        trace = laid_out(self.formatException(record.exc_info))
         return f"{line}\n{textwrap.indent(trace, _INDENT)}"
 
 
@@ -49,13 +50,7 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-        # The encoder leaves what only some terminals and readers take for a control or the end of a line.
-        return text if text.isprintable() else "".join(one if one.isprintable() else _json_escape(one) for one in text)
-
-
-def _json_escape(character: str) -> str:
-    return json.dumps(character)[1:-1]
+        return plain_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
 
 class _ThreadedHandler(logging.Handler):
@@ -131,7 +126,7 @@ class _ThreadedHandler(logging.Handler):
 
     def _dropped_line(self, count: int) -> str:
         text = f"{count} log line{'' if count == 1 else 's'} dropped: stderr was not read fast enough"
-        return f"{self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None))}\n"
+        return f"{self.format(_record(logging.WARNING, text))}\n"
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -144,7 +139,12 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def set_up(level: str, format: str) -> None:
-    """Sends the log to stderr from now on. `level` is one of `LEVELS`; `format` is text or json."""
+    """Sends the log to stderr from now on, and with it what libraries log and the error that ends the process.
+
+    Args:
+        level: one of `LEVELS`.
+        format: text or json.
+    """
     handler = _handler()
     handler.setFormatter(_Json() if format == "json" else _Text())
     root = logging.getLogger("isthmus")
@@ -154,15 +154,30 @@ def set_up(level: str, format: str) -> None:
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level.upper())
+    logging.lastResort = handler  # of loggers without a handler, such as that of asyncio
+    sys.excepthook = _log_crash
+
+
+def _log_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    logging.getLogger(__name__).critical("ended by an error", exc_info=(kind, error, trace))
 
 
 def say(text: str) -> None:
-    """Writes a line for people to where the log goes, whatever the level, without waiting either."""
+    """Writes a line for people to where the log goes, whatever the level, without waiting either.
+
+    In a log that is JSON, the line is one of its objects.
+    """
     for handler in logging.getLogger("isthmus").handlers:
+        is_json = isinstance(handler.formatter, _Json)
+        line = handler.format(_record(logging.INFO, text)) if is_json else laid_out(text)
         if isinstance(handler, _ThreadedHandler):
-            handler.put(plain(text, kept=LAYOUT))
+            handler.put(line)
         else:
-            print(plain(text, kept=LAYOUT), file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
+
+
+def _record(level: int, text: str) -> logging.LogRecord:
+    return logging.LogRecord(__name__, level, __file__, 0, text, None, None)
 
 
 def _handler() -> logging.Handler:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
+import re
 import sys
 from typing import Final
+
+import msgspec
 
 SHORT_MAX_CHARS: Final = 60
 """Names that people choose are shorter; a server may send one of several megabytes."""
 
-LAYOUT: Final = "\n\t"
-"""Controls in what this program prints. Where text of a peer is put into it, `plain` has escaped them."""
+_RUN: Final = re.compile(r"[^\n\t'\\]+")
+"""Text of which `repr` escapes what cannot be seen, and nothing else."""
+_WIDE: Final = re.compile("[\x7f-\U0010ffff]+")
+"""Text that an encoder of JSON may leave as it is although it cannot be seen."""
 
 
 class OutputClosed(Exception):
@@ -42,32 +48,50 @@ def say(text: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # print drops what a full pipe does not take
         os.set_blocking(sys.stdout.fileno(), True)
     try:
-        print(plain(text, kept=LAYOUT), flush=True)
+        print(laid_out(text), flush=True)
     except OSError as error:
         _silence()
         raise OutputClosed(f"stdout cannot be written: {error.strerror or error}") from error
+
+
+def say_json(value: object) -> None:
+    """Prints a value as JSON, a line for each member.
+
+    Raises:
+        OutputClosed: as `say`.
+    """
+    say(plain_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def complain(text: str) -> None:
     """Prints a line on stderr, if it can be written: in one write, as log lines may come between two."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(f"{plain(text, kept=LAYOUT)}\n", end="", file=sys.stderr, flush=True)
+            print(f"{laid_out(text)}\n", end="", file=sys.stderr, flush=True)
 
 
-def plain(text: str, *, kept: str = "") -> str:
+def plain(text: str) -> str:
     """Makes text of a peer fit for a terminal: on one line, each character that cannot be seen as an escape (`\\x1b`).
 
     Such are controls, line ends, marks of direction and half characters: they could recolour what others wrote, hide
-    it, or begin a line that looks like another's. Those in `kept` stay.
+    it, or begin a line that looks like another's.
     """
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one in kept else _escape(one) for one in text)
+    return text if text.isprintable() else laid_out(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def laid_out(text: str) -> str:
+    """Escapes as `plain` does, except for line ends and tabs: where a peer's text is part of it, `plain` did that."""
+    # By `repr`, for a peer that floods the log with controls must not take all of a core.
+    return text if text.isprintable() else _RUN.sub(lambda run: repr(run[0])[1:-1], text)
+
+
+def plain_json(text: str) -> str:
+    """Escapes what cannot be seen in JSON, as JSON does; only line ends between members stay."""
+    return text if text.isprintable() else _WIDE.sub(_json_escaped, text)
+
+
+def _json_escaped(run: re.Match[str]) -> str:
+    return run[0] if run[0].isprintable() else json.dumps(run[0])[1:-1].replace("\x7f", "\\u007f")
 
 
 def short(text: str) -> str:

@@ -274,7 +274,7 @@ def _replay(options: argparse.Namespace, command: list[str]) -> int:
 
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
-    output.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
+    output.say_json(schema())
     return DONE
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-import msgspec
-
 from ...transports.base.endpoint import Endpoint
 from ..base import output
 from ..commands import (
@@ -86,9 +84,10 @@ def _files(options: argparse.Namespace) -> bool:
 
 
 def _print(options: argparse.Namespace, result: T, for_people: Callable[[T], str]) -> None:
-    output.say(
-        msgspec.json.format(msgspec.json.encode(result), indent=2).decode() if options.json else for_people(result)
-    )
+    if options.json:
+        output.say_json(result)
+    else:
+        output.say(for_people(result))
 
 
 def _isthmus(options: argparse.Namespace) -> http_client.Isthmus:

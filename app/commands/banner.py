@@ -12,7 +12,7 @@ import msgspec
 from ...core.base.plan import Affinity
 from ...core.wire.http.origin import is_loopback
 from ..base.output import plain as _plain
-from ..base.output import short
+from ..base.output import plain_json, short
 from ..base.version import VERSION
 from ..config.addresses import SCHEMES, host_of, scheme_of
 from ..config.documents import without_credentials
@@ -93,7 +93,7 @@ def _own_path() -> str:
 
 
 def _paste_line(entries: Mapping[str, object]) -> str:
-    return "  " + msgspec.json.encode({"mcpServers": entries}).decode()
+    return "  " + plain_json(msgspec.json.encode({"mcpServers": entries}).decode())
 
 
 def describe(settings: Settings, server: Server, report: ServerReport) -> list[str]:

@@ -90,7 +90,7 @@ def find(files: Files, given: Sequence[str]) -> list[Json]:
     found = []
     for text in given:
         id = _id_of(text)
-        missing = f"{files.name} has no file {plain(id)}: it may have expired"
+        missing = f"{files.name} has no file {id}: it may have expired"
         file = named(listed, id, "files", missing)
         if file not in found:
             found.append(file)
@@ -105,7 +105,7 @@ def _id_of(text: str) -> str:
             continue
     if len(text) < PREFIX_MIN_CHARS:
         right = f"a file's id or URI, or at least the id's first {PREFIX_MIN_CHARS} characters"
-        raise Failed(f"got {plain(text)!r}, expected {right}")
+        raise Failed(f"got {text!r}, expected {right}")
     return text
 
 

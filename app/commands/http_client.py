@@ -105,7 +105,7 @@ class Isthmus(NamedTuple):
             )
         if "error" not in body or body.get("code") != status:
             return self.no_isthmus(f"it answers with HTTP status {status}")
-        return Failed(plain(str(body["error"])))
+        return Failed(str(body["error"]))
 
     @contextlib.contextmanager
     def _requested(self, method: str, path: str, timeout_s: float) -> Iterator[http.client.HTTPResponse]:
@@ -168,7 +168,7 @@ def named(items: list[Json], given: str, what: str, missing: str) -> Json:
         return (whole or found)[0]
     if not found:
         raise Failed(missing)
-    ids = ", ".join(plain(one["id"]) for one in found[:CANDIDATES_SHOWN])
+    ids = ", ".join(one["id"] for one in found[:CANDIDATES_SHOWN])
     more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
     raise Failed(f"{given} is the beginning of {len(found)} {what}, give more of it: {ids}{more}")
 

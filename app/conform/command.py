@@ -154,7 +154,7 @@ def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:
     try:
         records = report.decode_record(_content(options.replay), trial.kind)
     except ValueError as error:
-        raise ConfigError(f"{options.replay} is no record of `isthmus conform`: {error}") from error
+        raise ConfigError(f"{options.replay} is no record of `isthmus conform`: {output.plain(str(error))}") from error
     rules = trial.chosen(options.only, options.ignore)
     findings: list[Finding[C]] = []
     for record in records:

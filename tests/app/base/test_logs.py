@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from isthmus.app.base import logs, output
+from isthmus.app.base import logs
 
 Captured = pytest.CaptureFixture[str]
 PATIENCE_S = 30.0
@@ -124,18 +124,52 @@ def test_a_peer_can_neither_forge_a_line_nor_control_the_terminal(captured: Capt
     assert all(line.isprintable() for line in (said, failed, *trace))
 
 
+@pytest.mark.parametrize("format", ["text", "json"])
 @given(text=st.text(st.characters()))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_json_line_is_one_printable_line_with_the_whole_message(captured: Captured, text: str) -> None:
-    logs.set_up("info", "json")
+def test_a_message_is_one_printable_line(captured: Captured, format: str, text: str) -> None:
+    logs.set_up("info", format)
     logging.getLogger("isthmus.test").info("%s", text)
     line = captured.readouterr().err.removesuffix("\n")
     assert line.isprintable()
-    assert json.loads(line)["message"] == text
+    if format == "json":
+        assert json.loads(line)["message"] == json.loads(json.dumps(text))
 
 
-@given(text=st.text(st.characters()))
-def test_shown_text_is_printable_and_printable_text_is_shown_as_it_is(text: str) -> None:
-    shown = output.plain(text)
-    assert shown.isprintable()
-    assert shown == text or not text.isprintable()
+@pytest.mark.parametrize("format, shown", [("text", "starting \\x1b\n"), ("json", None)])
+def test_a_line_for_people_is_of_the_format_of_the_log(captured: Captured, format: str, shown: str | None) -> None:
+    logs.set_up("error", format)
+    logs.say("starting \x1b")
+    line = captured.readouterr().err
+    assert line == shown if shown is not None else json.loads(line)["message"] == "starting \x1b"
+
+
+STRAY = f"""
+import asyncio
+from isthmus.app.base import logs
+logs.set_up("info", "FORMAT")
+def fail():
+    raise ValueError({FORGED!r})
+async def work():
+    asyncio.get_running_loop().call_soon(fail)
+    await asyncio.sleep(0)
+asyncio.run(work())
+fail()
+"""
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_errors_that_nobody_catches_are_log_lines_too(format: str) -> None:
+    """The first is raised in a callback of the event loop, which logs it; the second ends the process."""
+    script = [sys.executable, "-c", STRAY.replace("FORMAT", format)]
+    ended = subprocess.run(script, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 1
+    lines = ended.stderr.decode().removesuffix("\n").split("\n")
+    assert all(line.isprintable() for line in lines)
+    if format == "json":
+        failures = [json.loads(line) for line in lines]
+        assert [one["level"] for one in failures] == ["error", "critical"]
+        assert all("ValueError" in one["exception"] for one in failures)
+    else:
+        heads = [line for line in lines if not line.startswith("    ")]
+        assert [line.split()[1] for line in heads] == ["error", "critical"]

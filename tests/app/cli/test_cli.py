@@ -953,15 +953,42 @@ def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
         assert wrapped.wait_exit() == 0
 
 
-def test_a_server_cannot_write_on_our_terminal() -> None:
-    """Names come from servers, which are not trusted with control characters."""
-    evil = "import json,sys\nfor line in sys.stdin:\n m=json.loads(line)\n if 'id' in m: print(json.dumps("
-    evil += "{'jsonrpc':'2.0','id':m['id'],'result':{'protocolVersion':'2025-06-18','capabilities':{},"
-    evil += "'serverInfo':{'name':'nice\\x1b]0;evil\\x07\\nhttp://evil','version':'1'}}}), flush=True)"
-    with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", evil) as wrapped:
-        wrapped.wait_url()
-        wrapped.wait_line(r"server  nice\\x1b\]0;evil\\x07\\nhttp://evil 1 ")
-        assert "\x1b" not in wrapped.stdout
+EVIL = r"""
+import json, os, sys
+FORGED = "nice\x1b]0;title\x07\x1b[2J\r12:00:00 error   forged\n12:00:00 error   forged\x00\x9b31m\u202e\u2028"
+os.write(2, FORGED.encode() + b"\xff\n")
+for line in sys.stdin:
+    asked = json.loads(line)
+    os.write(1, FORGED.encode() + b"\xff\n")
+    answer = dict(result=dict(protocolVersion="2025-06-18", capabilities=dict(tools=dict()),
+                              serverInfo=dict(name=FORGED, version=FORGED)))
+    if asked["method"] == "tools/list":
+        answer = dict(result=dict(tools=[dict(name=FORGED, inputSchema=dict(type="object"))]))
+    if asked["method"] == "initialize" and sys.argv[1:]:
+        answer = dict(error=dict(code=-32000, message=FORGED))
+    if "id" in asked:
+        print(json.dumps(dict(answer, jsonrpc="2.0", id=asked["id"])), flush=True)
+"""
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+@pytest.mark.parametrize("is_refusing", [False, True])
+def test_a_server_can_neither_control_our_terminal_nor_forge_a_line(is_refusing: bool, format: str) -> None:
+    """The server writes controls in its name, version, tools and errors, on stderr, and between messages."""
+    shared = ("--log-format", format, "--log-level", "debug")
+    arguments = ("refusing",) if is_refusing else ()
+    with Run("wrap", *shared, *ANY_PORT, "--", sys.executable, "-c", EVIL, *arguments) as wrapped:
+        wrapped.wait_line("FAILED  .*nice.*forged" if is_refusing else r"tools   1: nice\\x1b\]0;title\\x07")
+        session = Session(wrapped.wait_url())
+        session.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+        wrapped.wait_line("no message.*forged", "stderr")
+        wrapped.signal(signal.SIGTERM)
+        assert wrapped.wait_exit() == 0
+        lines = [*wrapped.stdout.split("\n"), *(logged := wrapped.stderr.split("\n"))]
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.startswith("12:00:00 error   forged") for line in lines)
+    if format == "json":
+        assert all(json.loads(line)["level"] for line in logged)
 
 
 def test_serve_keeps_what_it_stores_in_its_root(tmp_path: Path) -> None:

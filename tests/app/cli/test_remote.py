@@ -161,6 +161,16 @@ def test_a_server_that_is_no_isthmus_is_reported(status: int, body: bytes, reaso
         assert run("ps", "--url", url) == (1, "", f"isthmus: what listens at {url} is no isthmus: {reason}")
 
 
+def test_what_listens_there_cannot_forge_a_line() -> None:
+    forged = "no\nisthmus: all is well\x1b[8m"
+    with other_server(500, json.dumps({"code": 500, "error": forged}).encode()) as url:
+        assert run("ps", "--url", url) == (1, "", r"isthmus: no\nisthmus: all is well\x1b[8m")
+    ids = [{"id": f"12345678{number}{forged}"} for number in range(2)]
+    with other_server(200, json.dumps({"tasks": ids}).encode()) as url:
+        code, _, err = run("tasks", "show", "12345678", "--url", url)
+        assert code == 1 and err.startswith("isthmus: 12345678 is the beginning of 2 tasks") and err.isprintable()
+
+
 def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
     bare: Json = {"state": "idle"}
     odd: Json = {

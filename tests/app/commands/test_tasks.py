@@ -24,13 +24,14 @@ from task_fakes import TaskEngine, task_status
 
 DIG, DIP, DONE = "dddddddd11" + "0" * 22, "dddddddd22" + "0" * 22, "eeeeeeee33" + "0" * 22
 TOKEN = "s3cret-t0ken"
+ODD = "half way\x1b[31m \x7f\x85\xa0\nmore"
 
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of a gateway with three tasks, which runs in a thread beside the tests."""
     kept = [
-        task_status(DIG, age_s=3700, left_s=7205, kind="proxied", message="half way\x1b[31m"),
+        task_status(DIG, age_s=3700, left_s=7205, kind="proxied", message=ODD),
         task_status(DIP, server="b", status="input_required", era="stateless", principal="ann"),
         task_status(DONE, status="completed", size_bytes=5000, session="s" * 32),
     ]
@@ -98,7 +99,11 @@ def test_one_is_shown_whole(url: str, run: Run) -> None:
     assert (shown["principal"], shown["message"]) == ("-", "-")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 \(1\d+s ago\)", shown["created"])
     assert shown["expires"].endswith(" left)")
-    assert ["message", r"half way\x1b[31m"] in rows(run("show", DIG, "--url", url)[1]), "nothing that a terminal obeys"
+    shown = {row[0]: row[1] for row in rows(run("show", DIG, "--url", url)[1])}
+    assert shown["message"] == r"half way\x1b[31m \x7f\x85\xa0\nmore", "nothing that a terminal obeys"
+    printed = run("show", "--json", DIG, "--url", url)[1]
+    assert json.loads(printed)["message"] == ODD
+    assert all(line.isprintable() for line in printed.split("\n"))
     shown = json.loads(run("show", "--json", DIP, "--url", url)[1])
     assert (shown["id"], shown["principal"], shown["era"]) == (DIP, "ann", "stateless")
 

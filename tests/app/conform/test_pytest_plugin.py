@@ -70,6 +70,11 @@ def test_a_client_is_tested_likewise(run: Run) -> None:
     "fixture, arguments, complaint",
     [
         ("mcp_conform", "'/no/such/program'", "the server cannot be started*"),
+        (
+            "mcp_conform",
+            "'sh', '-c', r'printf \"\\033[8mhidden\" >&2; exit 7'",
+            r"the server ended at once, and said: \x1b[[]8mhidden",
+        ),
         ("mcp_conform", "", "*expected a command, or a url"),
         ("mcp_conform", "'c', revision='1999'", "*got the revision '1999', expected one of 2024-11-05*"),
         ("mcp_conform", "'c', only=['no-such-rule']", "*got the rule no-such-rule, expected one of*"),
