@@ -11,9 +11,9 @@ import json
 import re
 
 from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.jsonrpc.bounds import check_depth
 from isthmus.core.jsonrpc.splice import (
     Span,
-    check_depth,
     elements,
     extend_array,
     insert_members,

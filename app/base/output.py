@@ -73,7 +73,7 @@ def complain(text: str) -> None:
 def plain(text: str) -> str:
     """Makes text of a peer fit for a terminal: on one line, each character that cannot be seen as an escape (`\\x1b`).
 
-    Such are controls, line ends, marks of direction and half characters: they could recolour what others wrote, hide
+    Such are controls, line ends, marks of direction and lone surrogates: they could recolour what others wrote, hide
     it, or begin a line that looks like another's.
     """
     return text if text.isprintable() else laid_out(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -16,7 +16,8 @@ from typing import Final, Literal
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError, Shape
-from .splice import DEPTH_SAFE, Edit, Span, check_depth, check_utf8, deeper, elements, look, members, mend, splice, take
+from .bounds import DEPTH_SAFE, check_depth, check_utf8, deeper, replace_lone_surrogates
+from .splice import Edit, Span, elements, look, members, splice, take
 
 IdKey = tuple[str, str | int]
 """An id or token by value: ("s", text) or ("n", integer). 1 and "1" differ; 1 and 1.0 are the same."""
@@ -85,8 +86,8 @@ def decode(message: bytes) -> Frame:
     """Decodes one message.
 
     A `null` method or params counts as absent. So does a `null` result or error beside the other one: some peers write
-    every member that their types have. Half a character (a lone `\\ud800`) stays as it is in a message below
-    `LARGE_BYTES` and becomes `\\ufffd` in a larger one.
+    every member that their types have. A lone surrogate (`\\ud800`) stays as it is in a message below `LARGE_BYTES` and
+    becomes `\\ufffd` in a larger one.
 
     Raises:
         RemoteProtocolError: the message is not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST). The
@@ -105,7 +106,7 @@ def decode(message: bytes) -> Frame:
     else:
         frame = deeper(_decode_plain, message)
         if frame is None:
-            message = mend(message)  # else each later reading of a part would have to mend it
+            message = replace_lone_surrogates(message)  # once, not whenever a part is read
             check_depth(message)
     if frame is not None:
         return frame
@@ -273,10 +274,11 @@ def number_of(id_raw: bytes) -> int | None:
     return int(key[1]) if key[1].isdecimal() and key[1].isascii() and len(key[1]) <= _DIGITS_MAX else None
 
 
-def repeated_numbers(message: bytes) -> set[int]:
-    """Returns the numbers that a response below `LARGE_BYTES` names as its ids if it has the member more than once.
+def numbers_of_repeated_id(message: bytes) -> set[int]:
+    """Returns the numbers in the members `id` of a response that has more than one, and is below `LARGE_BYTES`.
 
-    Parsers disagree on which of them counts, so it settles no request; but each of these waits for no other response.
+    Parsers disagree on which member counts, so the response settles no request. But its server takes the requests with
+    these numbers for answered.
     """
     if len(message) >= LARGE_BYTES or message.count(b'"id"') < 2:
         return set()

@@ -7,17 +7,15 @@ duplicate key is refused: two parsers that disagree about which one counts are a
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
-from functools import cache, lru_cache
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Container, Iterable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 
 from ..base.errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
-
-T = TypeVar("T")
+from .bounds import decode_array, decode_object, replace_lone_surrogates, too_deep
 
 
 class Span(NamedTuple):
@@ -35,99 +33,12 @@ class Edit(NamedTuple):
     text: bytes
 
 
-_object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_raw_decoder: Final = msgspec.json.Decoder(msgspec.Raw)
-_array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _string_decoder: Final = msgspec.json.Decoder(str)
-
-DEPTH_SAFE: Final = 256
-"""The number of levels that can be read on any stack. Real messages have fewer than 30."""
-
-DEPTH_SPARE: Final = 128
-"""Levels of the stack that may lie between two readings of the same message."""
-
-SCAN_SAFE_BYTES: Final = 64 * 1024
-"""The size up to which a message costs little, whatever is in it. Larger ones are counted before they are read."""
-
-MEMBERS_MAX: Final = 20_000
-"""Members of one object that is looked into. Each costs about a microsecond, during which nobody else is served."""
-
-ELEMENTS_MAX: Final = 20_000
-"""Elements of one array that is looked into: a list of so many tools has some 5 MB."""
-
-MENDED_MAX: Final = 10_000
-"""Lone surrogates in one message. Each comes of one text that was cut within a character."""
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 # Possessive: a repetition that can be backtracked costs a hundred times the key's size in memory.
 _KEY: Final = re.compile(rb'[ \t\r\n]*"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _NEXT: Final = re.compile(rb"[ \t\r\n]*([,}\]])[ \t\r\n]*")
-_HEX: Final = rb"[0-9a-fA-F]{2}"
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-# A high half pairs with a low half right behind it, whatever is before, so each half shows by its neighbour.
-_LONE_SURROGATE: Final = re.compile(
-    rb"\\u[dD](?:"
-    rb"[89abAB]" + _HEX + rb"(?!\\u[dD][c-fC-F]" + _HEX + rb")"
-    rb"|[c-fC-F](?<!\\u[dD][89abAB]" + _HEX + rb"\\u[dD][c-fC-F])" + _HEX + rb")"
-)
-
-
-def check_utf8(data: bytes) -> None:
-    """Checks that `data` is UTF-8, as JSON text is (RFC 8259, section 8.1).
-
-    Raises:
-        RemoteProtocolError: a byte is not UTF-8 (PARSE_ERROR).
-    """
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError(
-                f"got a byte that is not UTF-8 at offset {error.start}, expected UTF-8 text", rpc_code=PARSE_ERROR
-            ) from None
-
-
-def check_depth(data: bytes) -> None:
-    """Checks that `data` is not nested more deeply than can be read.
-
-    The depth that can be read depends on the stack. So the reading is tried with `DEPTH_SPARE` levels more than `data`
-    has: what passes here can be read again by functions that are called later. `data` need not be JSON; that is for its
-    reader to judge.
-
-    Raises:
-        RemoteProtocolError: `data` is nested too deeply (PARSE_ERROR).
-    """
-    # To count millions of brackets takes longer than to try.
-    if len(data) < SCAN_SAFE_BYTES and data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
-        return
-    if not _can_nest(data):
-        mended = mend(data)  # a decoder that stops at a lone surrogate has not seen what follows
-        if mended != data:
-            _can_nest(mended)
-
-
-def _can_nest(data: bytes) -> bool:
-    """Returns True if `data` is JSON that can be read `DEPTH_SPARE` levels down, and False if it is no JSON.
-
-    Raises:
-        RemoteProtocolError: it is nested too deeply (PARSE_ERROR).
-    """
-    try:
-        _raw_decoder.decode(b"[" * DEPTH_SPARE + data + b"]" * DEPTH_SPARE)
-    except RecursionError:
-        raise _too_deep() from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
-
-
-def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -> T:
-    """Calls `read` with `data` on a stack with `levels` fewer levels left, and returns its result.
-
-    What can be read so can be read again anywhere later. It takes the place of `check_depth` for a reader that goes
-    through the data anyway.
-    """
-    return deeper(read, data, levels - 1) if levels else read(data)
 
 
 def members(data: bytes) -> dict[str, Span]:
@@ -140,7 +51,7 @@ def members(data: bytes) -> dict[str, Span]:
     """
     probe = data
     try:
-        values = _read_object(probe)
+        values = decode_object(probe)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         probe = _readable(data, error)
         values = _decode_object(probe)
@@ -207,7 +118,7 @@ def compact_members(data: bytes) -> dict[str, slice] | None:
     tests/core/jsonrpc/test_splice_compact.py compares both.
     """
     try:
-        values = _read_object(data)
+        values = decode_object(data)
     except (RemoteProtocolError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     spans: dict[str, slice] = {}
@@ -228,7 +139,7 @@ def elements(data: bytes) -> list[Span]:
     """
     probe = data
     try:
-        values = _read_array(probe)
+        values = decode_array(probe)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         probe = _readable(data, error)
         values = _decode_array(probe)
@@ -354,104 +265,25 @@ def _readable(data: bytes, error: Exception) -> bytes:
     same length gives the same spans, and the spans are applied to the original bytes.
     """
     if isinstance(error, RecursionError):
-        raise _too_deep() from None
-    readable = mend(data)
+        raise too_deep() from None
+    readable = replace_lone_surrogates(data)
     if readable == data:
         raise _refusal(data, error) from None
     return readable
 
 
-def mend(data: bytes) -> bytes:
-    """Returns `data` with U+FFFD in the place of each lone surrogate, at the same length.
-
-    Raises:
-        RemoteProtocolError: there are more than `MENDED_MAX` (PARSE_ERROR).
-    """
-    if _SURROGATE.search(data) is None or b"\0" in data:  # JSON text has no NUL
-        return data
-    escapes = data.replace(b"\\\\", b"\0\0")  # what is behind an escaped backslash is no escape
-    mended, count = _LONE_SURROGATE.subn(rb"\\ufffd", escapes, MENDED_MAX + 1)
-    if count > MENDED_MAX:
-        raise RemoteProtocolError(
-            f"got more than {MENDED_MAX} lone surrogates in one message, expected Unicode text", rpc_code=PARSE_ERROR
-        )
-    return mended.replace(b"\0\0", b"\\\\")
-
-
 def _decode_object(data: bytes) -> dict[str, msgspec.Raw]:
     try:
-        return _read_object(data)
+        return decode_object(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(data, error) from None
 
 
 def _decode_array(data: bytes) -> list[msgspec.Raw]:
     try:
-        return _read_array(data)
+        return decode_array(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(data, error) from None
-
-
-def _read_object(data: bytes) -> dict[str, msgspec.Raw]:
-    if len(data) >= SCAN_SAFE_BYTES and data.count(b'"') > 2 * MEMBERS_MAX:
-        _check_member_count(data)
-    return _object_decoder.decode(data)
-
-
-def _read_array(data: bytes) -> list[msgspec.Raw]:
-    if len(data) >= SCAN_SAFE_BYTES and data.count(b",") >= ELEMENTS_MAX:
-        _check_element_count(data)
-    return _array_decoder.decode(data)
-
-
-def _check_member_count(data: bytes) -> None:
-    """Refuses an object of more than `MEMBERS_MAX` members, without keeping any.
-
-    The decoder looks each name up as an enumeration's value and asks about those that are none.
-    """
-    count = 0
-
-    class Name(enum.Enum):
-        ANY = ""
-
-        @classmethod
-        def _missing_(cls, value: object) -> Name:
-            nonlocal count
-            count += 1
-            if count > MEMBERS_MAX:
-                raise ValueError
-            return cls.ANY
-
-    try:
-        msgspec.json.decode(data, type=dict[Name, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # the reader says what is wrong
-    if count > MEMBERS_MAX:
-        raise RemoteProtocolError(f"got an object of more than {MEMBERS_MAX} members, expected fewer")
-
-
-def _check_element_count(data: bytes) -> None:
-    """Refuses an array of more than `ELEMENTS_MAX` elements, without keeping more."""
-    try:
-        _first_elements().decode(data)
-    except msgspec.ValidationError as error:
-        if "at most" in str(error):  # else it is no array
-            raise RemoteProtocolError(f"got an array of more than {ELEMENTS_MAX} elements, expected fewer") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # the reader says what is wrong
-
-
-@cache
-def _first_elements() -> msgspec.json.Decoder[msgspec.Struct]:
-    """A decoder that stops behind `ELEMENTS_MAX` elements. The one of lists does not: it keeps all, then counts."""
-    fields = [(f"e{at}", msgspec.Raw, msgspec.Raw()) for at in range(ELEMENTS_MAX)]
-    return msgspec.json.Decoder(msgspec.defstruct("FirstElements", fields, array_like=True, forbid_unknown_fields=True))
-
-
-def _too_deep() -> RemoteProtocolError:
-    return RemoteProtocolError(
-        "got JSON nested too deeply, expected a few hundred levels at most", rpc_code=PARSE_ERROR
-    )
 
 
 def _twice(key: str) -> RemoteProtocolError:

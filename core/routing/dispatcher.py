@@ -89,7 +89,7 @@ class Dispatcher:
         if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
             shape = "reply"
         text = f"the server's answer could not be read: {error.message}"
-        numbers = envelope.repeated_numbers(message) if not shape else set()
+        numbers = envelope.numbers_of_repeated_id(message) if not shape else set()
         number = None if id_raw is None else envelope.number_of(id_raw)
         if number is None and not numbers and isinstance(role, UpstreamPostRole):
             role.receive_problem(text)  # the request may still get a readable response, until its reply ends

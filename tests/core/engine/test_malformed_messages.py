@@ -346,19 +346,15 @@ def test_time_does_not_run_backwards() -> None:
 )
 def test_a_response_with_two_ids_ends_each_call_that_it_names(members: str) -> None:
     """Otherwise these calls would wait for their time limit: the server takes them for answered."""
-    world = driver(ServerPlan(id="s", kind=Kind.PIPE))
-    client = connect(world, "pipe", "s", capabilities=ALL)
-    client.request("1", "tools/call", '{"name":"t"}')
-    first = world.take_sent("tools/call")
-    channel = client.request("2", "tools/call", '{"name":"t"}')
-    received = world.take_sent("tools/call")
+    world, client, _ = served("pipe", "pipe")
+    channel = client.call()
+    ended, received = client.last_id, world.take_sent("tools/call")
+    other = client.call()
     world.send(received.channel, f'{{"jsonrpc":"2.0",{members.format(id=received.id)}}}'.encode())
-    answer = json.loads(world.messages(channel)[-1])
-    assert (answer["id"], answer["error"]["code"]) == (2, -32603)
-    assert "'id' twice" in answer["error"]["message"]
-    world.answer(first, "{}")
-    assert json.loads(world.messages(channel)[-1]) == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert_goes_on(world, client)
+    problem = client.answered(channel, ended)["error"]
+    assert problem["code"] == -32603 and "'id' twice" in problem["message"]
+    respond(world, world.take_sent("tools/call"))
+    assert "result" in client.answered(other, client.last_id)
 
 
 @pytest.mark.parametrize(
@@ -372,13 +368,12 @@ def test_a_response_with_two_ids_ends_each_call_that_it_names(members: str) -> N
     ],
 )
 def test_what_is_no_response_ends_no_call(members: str) -> None:
-    world = driver(ServerPlan(id="s", kind=Kind.PIPE))
-    client = connect(world, "pipe", "s", capabilities=ALL)
-    channel = client.request("1", "tools/call", '{"name":"t"}')
+    world, client, _ = served("pipe", "pipe")
+    channel = client.call()
     received = world.take_sent("tools/call")
     world.send(received.channel, f'{{"jsonrpc":"2.0",{members.format(id=received.id)}}}'.encode())
-    world.answer(received, '{"content":[]}')
-    assert json.loads(world.messages(channel)[-1])["result"] == {"content": []}
+    respond(world, received)
+    assert "result" in client.answered(channel, client.last_id)
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------

@@ -13,13 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+from isthmus.core.jsonrpc.bounds import DEPTH_SPARE, check_depth, check_utf8, deeper
 from isthmus.core.jsonrpc.splice import (
-    DEPTH_SPARE,
     Edit,
     build_object,
-    check_depth,
-    check_utf8,
-    deeper,
     elements,
     extend_array,
     insert_members,

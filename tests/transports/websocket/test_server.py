@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import anyio
 import anyio.lowlevel
@@ -16,7 +17,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base.port import Outlet
 from isthmus.transports.http_server.server import HttpServer
-from isthmus.transports.websocket.connection import CLOSE_WAIT_S, PART_BYTES, TURN_EVENTS
+from isthmus.transports.websocket.connection import CLOSE_WAIT_S, PART_BYTES, TURN_BYTES, TURN_EVENTS
 from isthmus.transports.websocket.frames import Frames
 from socket_fakes import BINARY, CONTINUATION, PING, TEXT, SocketPeer, closing, connected, frame, jumping
 from wsproto.events import CloseConnection, Pong, TextMessage
@@ -126,6 +127,26 @@ async def test_pings_are_answered_between_messages() -> None:
         assert await peer.read() == Pong(b"hello")
         await w.port.wait_message()
         assert w.port.messages == [(ONE, b"{}")]
+
+
+@pytest.mark.parametrize(("size_bytes", "turns"), [(TURN_BYTES - 1, {1}), (TURN_BYTES, {2, 3})])
+async def test_a_large_message_is_handled_before_the_next_is_inflated(size_bytes: int, turns: set[int]) -> None:
+    """Three messages that come in one read take one turn of the event loop; large ones take a turn each.
+
+    Trio runs the tasks of a turn in any order, so two turns may look like one.
+    """
+    maker = zlib.compressobj(9, zlib.DEFLATED, -15)
+    small = (maker.compress(b"x" * size_bytes) + maker.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\0\0\xff\xff")
+    async with world() as w:
+        peer = await connected(w.client.stream, deflates=True)
+        turn, seen = 0, set()
+        w.port.on_message = lambda channel, message, outlet: seen.add(turn)
+        await peer.send(frame(TEXT, small, is_compressed=True) * 3)
+        with anyio.fail_after(WAIT_S):
+            while len(w.port.messages) < 3:
+                turn += 1
+                await anyio.lowlevel.checkpoint()
+        assert len(seen) in turns
 
 
 async def test_a_flood_of_pings_is_answered_once_in_a_while() -> None:

@@ -1,5 +1,4 @@
-"""Messages that are made to cost: counts are bounded before anything is kept of them, and half characters are mended in
-a few passes."""
+"""Tests of the bounds of members, elements and lone surrogates."""
 
 from __future__ import annotations
 
@@ -10,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import PARSE_ERROR, RemoteProtocolError
 from isthmus.core.jsonrpc import envelope
-from isthmus.core.jsonrpc.splice import ELEMENTS_MAX, MEMBERS_MAX, MENDED_MAX, compact_members, elements, members, mend
+from isthmus.core.jsonrpc.bounds import ELEMENTS_MAX, LONE_SURROGATES_MAX, MEMBERS_MAX, replace_lone_surrogates
+from isthmus.core.jsonrpc.splice import compact_members, elements, members
 
 PARTS = (b"\\\\", b"\\ud83d", b"\\uDE00", b"\\u00e9", b'\\"', b"ud83d", b"a", "ü".encode())
 
@@ -33,7 +33,7 @@ def test_members_below_the_level_that_is_read_do_not_count() -> None:
     assert list(members(b'{"a":%b,"b":[%b]}' % (inner, inner))) == ["a", "b"]
 
 
-def test_too_many_members_behind_half_a_character_are_refused() -> None:
+def test_too_many_members_behind_a_lone_surrogate_are_refused() -> None:
     with pytest.raises(RemoteProtocolError, match=f"more than {MEMBERS_MAX} members"):
         members(b'{"\\ud800":0,' + _object(MEMBERS_MAX, b":")[1:])
 
@@ -48,23 +48,24 @@ def test_an_array_of_too_many_elements_is_refused() -> None:
 
 
 @given(parts=st.lists(st.sampled_from(PARTS), max_size=12))
-def test_half_characters_and_nothing_else_are_replaced(parts: list[bytes]) -> None:
-    """Python's reader keeps half characters, so it shows what each text means before and after."""
+def test_lone_surrogates_and_nothing_else_are_replaced(parts: list[bytes]) -> None:
+    """Python's reader keeps lone surrogates, so it shows what each text means before and after."""
     text = b'"' + b"".join(parts) + b'"'
-    mended = mend(text)
-    assert len(mended) == len(text)
+    replaced = replace_lone_surrogates(text)
+    assert len(replaced) == len(text)
     meant = json.loads(text)
-    assert json.loads(mended) == "".join("\ufffd" if "\ud800" <= one <= "\udfff" else one for one in meant)
+    assert json.loads(replaced) == "".join("\ufffd" if "\ud800" <= one <= "\udfff" else one for one in meant)
 
 
-def test_too_many_half_characters_are_refused() -> None:
-    assert mend(b'"' + b"\\ud800" * MENDED_MAX + b'"') == b'"' + b"\\ufffd" * MENDED_MAX + b'"'
-    with pytest.raises(RemoteProtocolError, match=f"more than {MENDED_MAX} lone surrogates") as caught:
-        mend(b'"' + b"\\ud800" * (MENDED_MAX + 1) + b'"')
+def test_too_many_lone_surrogates_are_refused() -> None:
+    lone, replaced = b"\\ud800" * LONE_SURROGATES_MAX, b"\\ufffd" * LONE_SURROGATES_MAX
+    assert replace_lone_surrogates(b'"%b"' % lone) == b'"%b"' % replaced
+    with pytest.raises(RemoteProtocolError, match=f"more than {LONE_SURROGATES_MAX} lone surrogates") as caught:
+        replace_lone_surrogates(b'"' + b"\\ud800" * (LONE_SURROGATES_MAX + 1) + b'"')
     assert caught.value.rpc_code == PARSE_ERROR
 
 
-def test_a_large_message_is_mended_once_and_a_small_one_travels_as_it_is() -> None:
+def test_lone_surrogates_are_replaced_in_large_messages_only() -> None:
     head = b'{"jsonrpc":"2.0","id":1,"method":"x","params":'
     assert envelope.decode(head + b'["\\ud800"]}').params == b'["\\ud800"]'
     filler = b"a" * envelope.LARGE_BYTES

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from isthmus.core.base.errors import RemoteProtocolError
-from isthmus.core.jsonrpc.splice import DEPTH_SAFE, DEPTH_SPARE, check_depth, look, members
+from isthmus.core.jsonrpc.bounds import DEPTH_SAFE, DEPTH_SPARE, check_depth
+from isthmus.core.jsonrpc.splice import look, members
 
 DEEP = 200_000
 

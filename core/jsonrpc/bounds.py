@@ -1,0 +1,200 @@
+"""Bounds of the JSON that peers send: its depth, its members and elements, its lone surrogates.
+
+While a message is read nobody else is served, and a peer decides what is in it. So whatever costs more than a pass
+through the bytes is counted, and refused above a bound, before anything is kept of it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Final, TypeVar
+
+import msgspec
+
+from ..base.errors import PARSE_ERROR, RemoteProtocolError
+
+T = TypeVar("T")
+
+DEPTH_SAFE: Final = 256
+"""The number of levels that can be read on any stack. Real messages have fewer than 30."""
+
+DEPTH_SPARE: Final = 128
+"""Levels of the stack that may lie between two readings of the same message."""
+
+SCAN_SAFE_BYTES: Final = 64 * 1024
+"""The size up to which a message costs little, whatever is in it. Larger ones are counted before they are read."""
+
+MEMBERS_MAX: Final = 20_000
+"""Members of one object that is looked into. Each costs about a microsecond, during which nobody else is served."""
+
+ELEMENTS_MAX: Final = 20_000
+"""Elements of one array that is looked into: a list of so many tools has some 5 MB."""
+
+LONE_SURROGATES_MAX: Final = 10_000
+"""Lone surrogates in one message. A text that was cut between the halves of a pair has one."""
+
+_object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_raw_decoder: Final = msgspec.json.Decoder(msgspec.Raw)
+
+_HEX: Final = rb"[0-9a-fA-F]{2}"
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+# A high half and a low half right behind it are a pair, whatever is before them: one look at the neighbour decides.
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\u[dD](?:"
+    rb"[89abAB]" + _HEX + rb"(?!\\u[dD][c-fC-F]" + _HEX + rb")"
+    rb"|[c-fC-F](?<!\\u[dD][89abAB]" + _HEX + rb"\\u[dD][c-fC-F])" + _HEX + rb")"
+)
+
+
+def check_utf8(data: bytes) -> None:
+    """Checks that `data` is UTF-8, as JSON text is (RFC 8259, section 8.1).
+
+    Raises:
+        RemoteProtocolError: a byte is not UTF-8 (PARSE_ERROR).
+    """
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(
+                f"got a byte that is not UTF-8 at offset {error.start}, expected UTF-8 text", rpc_code=PARSE_ERROR
+            ) from None
+
+
+def check_depth(data: bytes) -> None:
+    """Checks that `data` is not nested more deeply than can be read.
+
+    The depth that can be read depends on the stack. So the reading is tried with `DEPTH_SPARE` levels more than `data`
+    has: what passes here can be read again by functions that are called later. `data` need not be JSON; that is for its
+    reader to judge.
+
+    Raises:
+        RemoteProtocolError: `data` is nested too deeply (PARSE_ERROR).
+    """
+    # To count millions of brackets takes longer than to try.
+    if len(data) < SCAN_SAFE_BYTES and data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
+        return
+    if not _is_json(data):
+        replaced = replace_lone_surrogates(data)  # a decoder that stops at a lone surrogate has not seen what follows
+        if replaced != data:
+            _is_json(replaced)
+
+
+def _is_json(data: bytes) -> bool:
+    """Returns True if `data` is JSON, and False if it is not.
+
+    Raises:
+        RemoteProtocolError: `data` cannot be read `DEPTH_SPARE` levels down (PARSE_ERROR).
+    """
+    try:
+        _raw_decoder.decode(b"[" * DEPTH_SPARE + data + b"]" * DEPTH_SPARE)
+    except RecursionError:
+        raise too_deep() from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -> T:
+    """Calls `read` with `data` on a stack with `levels` fewer levels left, and returns its result.
+
+    What can be read so can be read again anywhere later. It takes the place of `check_depth` for a reader that goes
+    through the data anyway.
+    """
+    return deeper(read, data, levels - 1) if levels else read(data)
+
+
+def replace_lone_surrogates(data: bytes) -> bytes:
+    """Returns `data` with U+FFFD in the place of each lone surrogate, at the same length.
+
+    Raises:
+        RemoteProtocolError: there are more than `LONE_SURROGATES_MAX` (PARSE_ERROR).
+    """
+    if _SURROGATE.search(data) is None or b"\0" in data:  # JSON text has no NUL
+        return data
+    escapes = data.replace(b"\\\\", b"\0\0")  # what is behind an escaped backslash is no escape
+    replaced, count = _LONE_SURROGATE.subn(rb"\\ufffd", escapes, LONE_SURROGATES_MAX + 1)
+    if count > LONE_SURROGATES_MAX:
+        text = f"got more than {LONE_SURROGATES_MAX} lone surrogates in one message, expected Unicode text"
+        raise RemoteProtocolError(text, rpc_code=PARSE_ERROR)
+    return replaced.replace(b"\0\0", b"\\\\")
+
+
+def decode_object(data: bytes) -> dict[str, msgspec.Raw]:
+    """Returns the members of a JSON object, their values unread.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: `data` is no JSON object, or has a lone surrogate.
+        RemoteProtocolError: there are more than `MEMBERS_MAX` (INVALID_REQUEST).
+    """
+    if len(data) >= SCAN_SAFE_BYTES and data.count(b'"') > 2 * MEMBERS_MAX:
+        _check_member_count(data)
+    return _object_decoder.decode(data)
+
+
+def decode_array(data: bytes) -> list[msgspec.Raw]:
+    """Returns the elements of a JSON array, unread.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: `data` is no JSON array, or has a lone surrogate.
+        RemoteProtocolError: there are more than `ELEMENTS_MAX` (INVALID_REQUEST).
+    """
+    if len(data) >= SCAN_SAFE_BYTES and data.count(b",") >= ELEMENTS_MAX:
+        _check_element_count(data)
+    return _array_decoder.decode(data)
+
+
+def _check_member_count(data: bytes) -> None:
+    """Refuses an object of more than `MEMBERS_MAX` members, without keeping any.
+
+    The decoder looks each name up as an enumeration's value and asks about those that are none.
+    """
+    count = 0
+
+    class Name(enum.Enum):
+        ANY = ""
+
+        @classmethod
+        def _missing_(cls, value: object) -> Name:
+            nonlocal count
+            count += 1
+            if count > MEMBERS_MAX:
+                raise ValueError
+            return cls.ANY
+
+    try:
+        msgspec.json.decode(data, type=dict[Name, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # the reader says what is wrong
+    if count > MEMBERS_MAX:
+        raise RemoteProtocolError(f"got an object of more than {MEMBERS_MAX} members, expected that many at most")
+
+
+def _check_element_count(data: bytes) -> None:
+    """Refuses an array of more than `ELEMENTS_MAX` elements, without keeping more."""
+    try:
+        _first_elements().decode(data)
+    except msgspec.ValidationError as error:
+        if "at most" in str(error):  # else it is no array
+            text = f"got an array of more than {ELEMENTS_MAX} elements, expected that many at most"
+            raise RemoteProtocolError(text) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # the reader says what is wrong
+
+
+@cache
+def _first_elements() -> msgspec.json.Decoder[msgspec.Struct]:
+    """Returns a decoder that stops behind `ELEMENTS_MAX` elements. One of lists would keep all before it counts."""
+    fields = [(f"e{at}", msgspec.Raw, msgspec.Raw()) for at in range(ELEMENTS_MAX)]
+    return msgspec.json.Decoder(msgspec.defstruct("FirstElements", fields, array_like=True, forbid_unknown_fields=True))
+
+
+def too_deep() -> RemoteProtocolError:
+    """Returns the error for JSON that no stack can read."""
+    return RemoteProtocolError(
+        "got JSON nested too deeply, expected a few hundred levels at most", rpc_code=PARSE_ERROR
+    )
