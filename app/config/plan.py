@@ -91,10 +91,18 @@ def affinity_of(settings: Settings) -> Affinity:
 def to_limits(settings: Settings) -> Limits:
     """Returns the limits of `settings`, with the defaults of `Limits` for those that the settings leave open."""
     defaults = Limits()
+    size = settings.core.max_request_bytes
     sessions, uploads, artifacts, tasks = settings.sessions, settings.uploads, settings.artifacts, settings.tasks
     return Limits(
-        request_size_max_bytes=settings.core.max_request_bytes,
+        request_size_max_bytes=size,
+        # Some of the largest requests fit, however large the settings allow them to be.
+        bodies_max_bytes=max(defaults.bodies_max_bytes, 4 * size),
+        bodies_per_owner_max_bytes=max(defaults.bodies_per_owner_max_bytes, 2 * size),
+        session_memory_max_bytes=max(defaults.session_memory_max_bytes, 4 * size),
+        owner_memory_max_bytes=max(defaults.owner_memory_max_bytes, 8 * size),
+        memory_max_bytes=max(defaults.memory_max_bytes, 16 * size),
         sessions_max=sessions.max_active,
+        sessions_per_owner_max=sessions.max_active_per_client or max(1, sessions.max_active - sessions.max_active // 4),
         children_max=sessions.max_processes,
         session_idle_ttl_s=sessions.idle_ttl_seconds,
         exchanges_per_session_max=sessions.max_in_flight_per_session,

@@ -104,6 +104,13 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     idle_ttl_seconds: Annotated[Seconds, about("A session without any use for this long is ended.")] = 1800.0
     max_active: Annotated[Count, about("Sessions alive at once.")] = 10_000
+    max_active_per_client: Annotated[
+        Count | None,
+        about(
+            "Sessions alive at once of one client, which is known by its IP address, so that no address can take all. "
+            "Clients behind one reverse proxy have one address. null: three quarters of max_active."
+        ),
+    ] = None
     max_processes: Annotated[Count, about("Server processes at once, over all servers and sessions.")] = 512
     max_in_flight_per_session: Annotated[Count, about("Requests of one session that wait for their answers.")] = 256
     max_total_session_size: Annotated[Size | None, about("Files of one session together, in bytes; null: 1 GiB.")] = (

@@ -71,14 +71,16 @@ class Close(Effect, frozen=True):
 
     An HTTP reply to which nothing was written is answered with `status` and no body. An event stream ends. A pipe is
     closed, a WebSocket with `code` (RFC 6455, 7.4.1). A child process is stopped. A request in progress to an upstream
-    is abandoned. On downstream channels, everything sent before is still delivered. The driver reports nothing more
-    about this channel except `receive_close`. `reason` is one line for people.
+    is abandoned. On downstream channels, everything sent before is still delivered, unless it `drops` what is unsent:
+    then the connection is cut, even in the middle of the last message. The driver reports nothing more about this
+    channel except `receive_close`. `reason` is one line for people.
     """
 
     channel: ChannelId
     status: int = 202
     reason: str = ""
     code: int = 1000
+    drops: bool = False
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

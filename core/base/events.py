@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+from .budget import owner_of
+
 Headers = tuple[tuple[str, str], ...]
 """HTTP headers as (name, value) pairs, carried from a client's request to the server's."""
 
@@ -46,6 +48,13 @@ class PostOpening(Fact, frozen=True):
     """The request's headers that go on to the server, under the names they have there."""
     mirrored: Headers = ()
     """The lines of `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…`, in order, names in lower case (2026-07-28)."""
+    address: str = ""
+    """The address that the request came from, as `budget.address_owner` gives it."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of what the client uses, see `budget.owner_of`."""
+        return owner_of(self.principal, self.address)
 
 
 class GetOpening(Fact, frozen=True):
@@ -72,17 +81,22 @@ class DeleteOpening(Fact, frozen=True):
 
 class PipeOpening(Fact, frozen=True):
     """A client connected on stdio, on a WebSocket, or on any other two-way stream of messages. The channel is the
-    session. `server`, `principal`, `base_url` and `headers` are as in `PostOpening`."""
+    session. `server`, `principal`, `base_url`, `headers` and `address` are as in `PostOpening`."""
 
     server: str
     principal: str = ""
     base_url: str = ""
     headers: Headers = ()
+    address: str = ""
     sees_hidden: bool = False
     """True for a session of the driver's own that sees the names that the plan hides from clients."""
     is_own: bool = False
     """True for a session of the driver's own that sees the task abilities the server declared, not those that clients
     are offered."""
+
+    @property
+    def owner(self) -> str:
+        return owner_of(self.principal, self.address)
 
 
 class EventPipeOpening(Fact, frozen=True):
@@ -99,6 +113,11 @@ class EventPipeOpening(Fact, frozen=True):
     endpoint: str = ""
     """The path of the message endpoint."""
     headers: Headers = ()
+    address: str = ""
+
+    @property
+    def owner(self) -> str:
+        return owner_of(self.principal, self.address)
 
 
 class MessageOpening(Fact, frozen=True):

@@ -53,6 +53,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     longer."""
     body_timeout_s: float = 60.0
     """Silence within a request body after which its sender is given up."""
+    bodies_max_bytes: int = 256 * MIB
+    """Messages of clients that are arriving, on all connections together: sixteen of the largest. A further one is
+    refused with 503, on a WebSocket with 1013."""
+    bodies_per_owner_max_bytes: int = 128 * MIB
+    """Bytes of those messages from one address: half, so that the others are served."""
     write_timeout_s: float = 60.0
     """Time after which a peer that reads nothing is disconnected."""
     idle_connection_timeout_s: float = 75.0
@@ -60,6 +65,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     connections_max: int = 12_288
     """Open client connections; one more is refused with 503. Each session may hold a stream, and two thousand make
     calls."""
+    connections_per_address_max: int = 8_192
+    """Open client connections from one address: two thirds, so that no address can take all, and one may be a reverse
+    proxy."""
     keep_alive_s: float = 15.0
     """Pause after which an idle event stream gets a comment, and an idle WebSocket a ping, so that load balancers (30
     to 60 s) do not cut it."""
@@ -95,6 +103,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Unsent bytes on a channel above which its sources are paused."""
     outbox_low_bytes: int = 256 * KIB
     """Unsent bytes below which the sources are resumed."""
+    outboxes_max_bytes: int = 1024 * MIB
+    """Unsent bytes on all channels together: sixteen of the largest responses. Above it, the client with the most is
+    cut off: it does not read."""
     outbox_max_bytes: int = 32 * MIB
     """Unsent bytes for a server above which HTTP clients, which cannot be paused, are refused. For a client of a shared
     server, which is not paused for one of many, unsent bytes above which that client is disconnected."""
@@ -104,6 +115,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # Sessions
     sessions_max: int = 10_000
     """Live downstream sessions. The official Python SDK stops at 10,000 as well."""
+    sessions_per_owner_max: int = 7_500
+    """Live sessions of one principal or, where clients are not authenticated, of one address, which may be a reverse
+    proxy."""
+    initialize_size_max_bytes: int = 256 * KIB
+    """Params of `initialize`, which are kept as long as the session. Clients send a few KiB; icons may be more."""
+    session_memory_max_bytes: int = 64 * MIB
+    """Bytes that one session keeps of messages: its client's description of itself, the requests in flight, and the
+    questions to the client. Four of the largest requests fit. The request of a POST up to 64 KiB does not count."""
+    owner_memory_max_bytes: int = 512 * MIB
+    """Bytes that all sessions of one principal keep or, where clients are not authenticated, those of one address."""
+    memory_max_bytes: int = 1024 * MIB
+    """Bytes that all sessions keep of messages."""
     session_idle_ttl_s: float = 1800.0
     """Time without a request, stream or call after which a session is ended. The official SDK's default."""
     page_session_idle_ttl_s: float = 60.0
@@ -155,6 +178,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Time that a server request waits for the client to open a stream."""
     subscriptions_per_session_max: int = 1024
     """Resource subscriptions remembered for replay after an upstream restart."""
+    subscriptions_per_session_max_bytes: int = 256 * KIB
+    """Bytes of those subscriptions: room for URIs of usual length."""
 
     # Clients without sessions (2026-07-28)
     collect_s: float = 0.02
@@ -249,6 +274,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Server processes at once, ending ones included. A Node or Python server takes 50 to 100 MB."""
     notifications_waiting_max: int = 256
     """Notifications of one client kept while its upstream starts."""
+    notifications_waiting_max_bytes: int = 64 * KIB
+    """Bytes of those notifications together. What clients send so early has some hundred bytes."""
     notifications_open_high: int = 64
     """POSTs with a notification or a response, of one session at once, above which their source is paused."""
     notifications_open_max: int = 1024

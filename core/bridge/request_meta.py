@@ -42,9 +42,12 @@ KEYS: Final = frozenset({REVISION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL})
 """The keys of an envelope, compared exactly: a key that differs in case or by a space is another party's, and
 passes."""
 
+CLIENT_INFO_SIZE_MAX_BYTES: Final = 128 * 1024
+"""Longest description of a client, which may hold an icon. It is kept with its session."""
+
 EXPECTED: Final = {
     REVISION: "a string",
-    CLIENT_INFO: "an object with a name and a version",
+    CLIENT_INFO: f"an object with a name and a version, of at most {CLIENT_INFO_SIZE_MAX_BYTES} bytes",
     CAPABILITIES: f"an object of at most {CAPABILITIES_SIZE_MAX_BYTES} bytes and {CAPABILITIES_DEPTH_MAX} levels",
     LOG_LEVEL: "one of " + ", ".join(LEVELS),
 }
@@ -132,7 +135,9 @@ def _read(meta: bytes | None) -> RequestMeta:
         faulty.append(REVISION)
     if capabilities is None or not _is_acceptable(capabilities):
         faulty.append(CAPABILITIES)
-    if client_info is not None and not is_implementation(client_info):
+    if client_info is not None and not (
+        len(client_info) <= CLIENT_INFO_SIZE_MAX_BYTES and is_implementation(client_info)
+    ):
         faulty.append(CLIENT_INFO)
     if raw[LOG_LEVEL] is not None and log_level not in LEVELS:
         faulty.append(LOG_LEVEL)

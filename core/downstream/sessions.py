@@ -6,8 +6,9 @@ The rules of each transport are in `streamable_http` and `pipes`. Responses and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from ..base.budget import Budget, Share
 from ..base.errors import INVALID_REQUEST, OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ..base.events import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.ids import ChannelId
@@ -23,6 +24,8 @@ from ..state.stream import Stream
 from .event_streams import Streams
 from .responder import Responder
 from .session_ids import derived_sid
+
+NO_MEMORY: Final = "the requests that are open have too many bytes: wait, and try again"
 
 
 class Body(NamedTuple):
@@ -44,6 +47,7 @@ class Sessions:
     def __init__(self, context: Context, responder: Responder, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
         self._by_sid: dict[str, Session] = {}
+        self._room = Budget(context.limits.sessions_max, context.limits.sessions_per_owner_max)
         self._context = context
         self._responder = responder
         self._streams = streams
@@ -161,6 +165,7 @@ class Sessions:
         """Starts an accepted request: answers it here, or sends it up."""
         duplicate = session.pipe is not None and any(e.id_key == exchange.id_key for e in session.exchanges.values())
         is_full = session.in_flight >= self._context.limits.exchanges_per_session_max
+        has_room = session.has_room_for(exchange)
         session.add(exchange)  # also of a request that is refused: its response removes it
         if exchange.method == "ping":
             self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
@@ -177,6 +182,8 @@ class Sessions:
             self._responder.fail(
                 session, exchange, OVERLOADED, f"{limit} requests are open, the most a session may have"
             )
+        elif not has_room:
+            self._responder.fail(session, exchange, OVERLOADED, NO_MEMORY)
         else:
             try:
                 exchange.read_token()
@@ -219,14 +226,17 @@ class Sessions:
 
     # --- Sessions -----------------------------------------------------------------------------------------------
 
-    def no_room(self) -> str | None:
-        """Returns why no session can be opened now; None if one can."""
-        limit = self._context.limits.sessions_max
+    def no_room(self, owner: str) -> str | None:
+        """Returns why no session of this owner can be opened now; None if one can."""
+        limits = self._context.limits
         if self._context.is_draining:
             return "shutting down: no new sessions"
-        if len(self.sessions) >= limit:
-            return f"{limit} sessions are open, the most allowed: end one, or try again later"
-        return None
+        if self._room.has_room(owner):
+            return None
+        if self._room.is_full_for(owner):
+            most = limits.sessions_per_owner_max
+            return f"{most} sessions of yours are open, the most that one client or address may have: end one first"
+        return f"{limits.sessions_max} sessions are open, the most allowed: end one, or try again later"
 
     def open_session(
         self,
@@ -271,12 +281,15 @@ class Sessions:
         sid: str | None = None,
         replies: StatelessReplies | None = None,
     ) -> Session:
+        owner = opening.owner
         session = Session(
             id=self._context.mint(),
             sid=sid or self._context.mint(),
             workspace=self._context.mint(),
             server=opening.server,
             principal=opening.principal,
+            owner=owner,
+            room=Share(self._context.memory, owner, self._context.limits.session_memory_max_bytes),
             pipe=pipe,
             base_url=opening.base_url,
             router=router,
@@ -286,6 +299,8 @@ class Sessions:
         )
         self.sessions[session.id] = session
         self._by_sid[session.sid] = session
+        is_taken = self._room.take(session.owner)
+        assert is_taken, "a session that was not asked for with no_room"
         return session
 
     def _begin(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
@@ -358,6 +373,7 @@ class Sessions:
         self._streams.forget_all(session)
         del self.sessions[session.id]
         del self._by_sid[session.sid]
+        self._room.give_back(session.owner)
         self._context.timers.cancel(("idle", session.sid))
         session.router.end(session, questions)
 

@@ -22,6 +22,7 @@ class PostRole(ChannelRole):
         request: the session, the call and the reply of its request, for a client without a session.
     """
 
+    may_be_cut = True
     session: Session | None = None
     stream: Stream | None = None
     request: tuple[Session, Exchange, Reply] | None = None
@@ -45,6 +46,7 @@ class PostRole(ChannelRole):
 class StreamRole(ChannelRole):
     """A GET of an event stream: the session's own, or a resumed one."""
 
+    may_be_cut = True
     __slots__ = ("session", "stream")
 
     def __init__(self, session: Session, stream: Stream) -> None:
@@ -62,6 +64,7 @@ class PipeRole(ChannelRole):
         token: the name of an event pipe in the address of its POSTs; None for other pipes.
     """
 
+    may_be_cut = True
     __slots__ = ("last_ordinal", "opening", "pipe_requests", "session", "token")
 
     def __init__(self, opening: PipeOpening | EventPipeOpening, token: str | None = None) -> None:

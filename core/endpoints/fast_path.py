@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..base.budget import UNCOUNTED_MAX_BYTES
 from ..base.errors import RemoteProtocolError
 from ..base.events import Cause, Connected, End, PostOpening
 from ..base.ids import ChannelId
@@ -25,7 +26,7 @@ from ..routing.router import Router
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Plain, Reply
 from ..state.link import Link, StatelessParams, TranslatedParams
-from ..state.session import Session, SessionState
+from ..state.session import REQUEST_BYTES, Session, SessionState
 from ..state.stream import Stream
 from ..state.upstream_channels import DuplexRole, UpstreamPostRole
 from ..state.upstream_session import UpstreamSessionState
@@ -87,7 +88,7 @@ class FastPath:
         ):
             return False
         link = self._links.get(session.sid)
-        if link is None or not self._may_go_up(link, session):
+        if link is None or not self._may_go_up(link, session, params):
             return False
         crossed: TranslatedParams | None = TranslatedParams(params)
         if not link.is_plain:
@@ -110,7 +111,7 @@ class FastPath:
             return False
         session = known.session
         link = self._links.get(session.sid)
-        if link is None or not self._may_go_up(link, session):
+        if link is None or not self._may_go_up(link, session, params):
             return False
         if link.translation is None or frame.method is None:
             return False
@@ -140,11 +141,17 @@ class FastPath:
             return None, None
         return known, StatelessParams(params, spans, what, known.rest)
 
-    def _may_go_up(self, link: Link, session: Session) -> bool:
+    def _may_go_up(self, link: Link, session: Session, params: bytes | None) -> bool:
         context = self._context
         if link.upstream.state is not UpstreamSessionState.READY or context.is_draining:
             return False
         if len(session.exchanges) - session.adopted + session.passing >= context.limits.exchanges_per_session_max:
+            return False
+        if (
+            params is not None
+            and len(params) > UNCOUNTED_MAX_BYTES
+            and not session.room.has_room(len(params) + REQUEST_BYTES)
+        ):
             return False
         return not link.is_pipe or (link.plan.idle_stop_s is None and self._has_room(link))
 

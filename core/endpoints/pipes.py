@@ -244,7 +244,7 @@ class Pipes(ChannelHandler):
         elif frame.method != "initialize":
             text = f"got {frame.method} before initialize, expected initialize first"
             self._context.send(channel, envelope.encode_error(frame.id_raw, INVALID_REQUEST, text))
-        elif (fault := self._sessions.no_room()) is not None:
+        elif (fault := self._sessions.no_room(role.opening.owner)) is not None:
             self._context.send(channel, envelope.encode_error(frame.id_raw, OVERLOADED, fault))
         else:
             if role.token is not None:

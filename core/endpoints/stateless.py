@@ -27,6 +27,7 @@ from ..bridge.request_meta import RequestMeta
 from ..bridge.request_state import Claims, ClaimsKind, InvalidRequestState, is_ours
 from ..bridge.results import named
 from ..downstream.downstream import Downstream
+from ..downstream.sessions import NO_MEMORY
 from ..input_required.questions import Questions
 from ..input_required.replay import answers
 from ..jsonrpc import envelope
@@ -273,6 +274,8 @@ class Stateless:
             mirrored=mirrored,
             known=answers(claims, responses) if claims is not None and claims.kind is ClaimsKind.PARK else None,
         )
+        if not session.has_room_for(exchange):
+            raise RemoteProtocolError(NO_MEMORY, rpc_code=OVERLOADED, http_status=503)
         session.add(exchange)
         session.receive_headers(headers)
         self._responder.touch(session)
@@ -352,7 +355,7 @@ class Stateless:
         session = self._find_session(affinity, opening.server)
         if session is not None:
             return session
-        fault = self._sessions.no_room()
+        fault = self._sessions.no_room(opening.owner)
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
         affinity = merged_affinity(affinity) if self.known.says_all(opening.server) else affinity

@@ -322,7 +322,7 @@ class StreamableHttp(ChannelHandler):
             return
         if opening.session is not None:
             self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
-        elif (fault := self._sessions.no_room()) is not None:
+        elif (fault := self._sessions.no_room(opening.owner)) is not None:
             self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
         else:
             role.open_session(

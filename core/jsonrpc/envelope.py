@@ -35,6 +35,12 @@ _DIGITS_MAX: Final = 4000
 """The longest integer that is read as a number. Python refuses longer ones by default; such an id is compared as
 text."""
 
+ID_MAX_BYTES: Final = 8 * 1024
+"""Longest id and progress token. Each is kept as long as its request, and repeated in messages about it. SDKs use
+numbers and UUIDs."""
+METHOD_MAX_CHARS: Final = 8 * 1024
+"""Longest method, which is kept likewise."""
+
 _string_decoder: Final = msgspec.json.Decoder(str)
 
 
@@ -105,6 +111,8 @@ def decode(message: bytes) -> Frame:
         frame = _decode_plain(message)
     else:
         frame = deeper(_decode_plain, message)
+        if frame is not None and frame.method is not None and len(frame.method) > METHOD_MAX_CHARS:
+            frame = None
         if frame is None:
             message = replace_lone_surrogates(message)  # once, not whenever a part is read
             check_depth(message)
@@ -119,6 +127,8 @@ def decode(message: bytes) -> Frame:
     is_null_id = id_raw == b"null"
     if id_raw is not None and not is_null_id and id_key(id_raw) is None:
         raise RemoteProtocolError(f"got the id {described(id_raw)}, expected a string or an integer", shape=shape)
+    if id_raw is not None and len(id_raw) > ID_MAX_BYTES:
+        raise RemoteProtocolError(f"got an id of {len(id_raw)} bytes, expected at most {ID_MAX_BYTES}", shape=shape)
     answerable = None if is_null_id else id_raw
     seen = take(message, spans.get("jsonrpc"))
     if seen != b'"2.0"' and text_of(seen) != "2.0":  # escapes in the version are odd, and allowed
@@ -207,6 +217,9 @@ def _decode_call(message: bytes, spans: dict[str, Span], id_raw: bytes | None, i
             method = _string_decoder.decode(method_raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise RemoteProtocolError("got a method that is not Unicode text", id_raw=id_raw, shape="call") from None
+    if len(method) > METHOD_MAX_CHARS:
+        text = f"got a method of {len(method)} characters, expected at most {METHOD_MAX_CHARS}"
+        raise RemoteProtocolError(text, id_raw=id_raw, shape="call")
     params = None
     if "params" in spans:
         start, stop = spans["params"]
@@ -387,6 +400,9 @@ def progress_token(params: bytes | None) -> bytes | None:
         return None
     if id_key(token) is None:
         text = f"got a progressToken that is {_kind(token)}, expected a string or an integer"
+        raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
+    if len(token) > ID_MAX_BYTES:
+        text = f"got a progressToken of {len(token)} bytes, expected at most {ID_MAX_BYTES}"
         raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
     return token
 

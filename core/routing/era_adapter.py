@@ -133,8 +133,8 @@ class EraAdapter(Interceptor):
             session.set_level(value if value in LEVELS else session.level)
         elif exchange.method == "resources/unsubscribe":
             session.unsubscribe(value)
-        elif len(session.subscriptions) < self._context.limits.subscriptions_per_session_max:
-            session.subscribe(value)
+        else:
+            session.subscribe(value, self._context.limits)
 
     def _must_read_tools(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if not self._tool_discovery.wants(link, session, exchange):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
 from ..base.plan import ServerPlan, Sharing
 from ..base.revisions import LATEST_LEGACY, LEGACY
 from ..bridge.discovery import initialize_params, introduction
@@ -84,6 +84,10 @@ class Links:
         refused."""
         plan = self._context.servers[session.server]
         try:
+            limit = self._context.limits.initialize_size_max_bytes
+            if len(initialize) > limit:
+                text = f"got params of {len(initialize)} bytes, expected at most {limit}"
+                raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
             if plan.owns_roots:
                 initialize = with_roots(initialize)
             session.introduce(introduction(initialize))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..base.errors import RemoteProtocolError
 from ..base.events import Headers
+from ..base.limits import Limits
 from ..base.methods import MAY_ASK
 from ..base.revisions import Era, features_of
 from ..bridge import related_task
@@ -212,10 +213,7 @@ class Router:
             self._writer.tell(link, message, headers)
         elif link.upstream.state is UpstreamSessionState.IDLE:
             self._context.note("debug", f"{method} dropped: there is no upstream session", link.plan.id)
-        elif (
-            sum(isinstance(entry, QueuedNotification) for entry in link.queue)
-            >= self._context.limits.notifications_waiting_max
-        ):
+        elif not _may_wait(message, link, self._context.limits):
             self._context.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
             link.enqueue(QueuedNotification(message, headers))
@@ -374,3 +372,12 @@ def _with_server_task(upstream_task: UpstreamTask | None, result: bytes) -> Fram
         return Frame(result=bare if upstream_task is None else related_task.with_related(bare, upstream_task.id))
     except RemoteProtocolError as error:
         return Frame(error=envelope.error_object(error.rpc_code, error.message))
+
+
+def _may_wait(message: bytes, link: Link, limits: Limits) -> bool:
+    """True if there is room for a notification that waits for the upstream."""
+    sizes = [len(entry.message) for entry in link.queue if isinstance(entry, QueuedNotification)]
+    return (
+        len(sizes) < limits.notifications_waiting_max
+        and sum(sizes) + len(message) <= limits.notifications_waiting_max_bytes
+    )

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from ..base.budget import Budget
 from ..base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents, Target
 from ..base.errors import LocalProtocolError
 from ..base.events import Headers
@@ -36,6 +37,8 @@ class ChannelRole:
         channel: its number, if the engine has dialled it.
         unsent_bytes: bytes of the messages that have not left yet.
         is_ending: nothing more can be sent.
+        is_cut: it was closed because its peer takes too little, and what is unsent does not count any more.
+        may_be_cut: its peer is a client that may be cut off for that.
         feeders: the channels that are paused because this one is full.
         then: a callback for when most of the outbox has left.
     """
@@ -44,6 +47,8 @@ class ChannelRole:
     channel: ChannelId | None = None
     unsent_bytes: int = 0
     is_ending: bool = False
+    is_cut: bool = False
+    may_be_cut: bool = False
     feeders: set[ChannelId] | frozenset[ChannelId] = _NO_FEEDERS
     then: Callable[[], None] | None = None
 
@@ -62,6 +67,7 @@ class Context:
         source: the channel that the current input came on, if that channel may be paused.
         ends_source: the current input is known to be the last on `source`.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
+        memory: the bytes that sessions keep of messages.
     """
 
     def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits) -> None:
@@ -76,6 +82,8 @@ class Context:
         self.ends_source = False
         self.is_draining = False
         self.unix_at_zero = unix_at_zero
+        self.memory = Budget(limits.memory_max_bytes, limits.owner_memory_max_bytes)
+        self._unsent_bytes = 0
         self._channels: dict[ChannelId, ChannelRole] = {}
         self._paused: dict[ChannelId, int] = {}
         self._last_channel = 0
@@ -163,7 +171,7 @@ class Context:
         """Gives an open channel another role. The new role takes over the outbox."""
         before = self._channels[channel]
         role.unsent_bytes, role.is_ending = before.unsent_bytes, before.is_ending
-        role.feeders, role.then = before.feeders, before.then
+        role.feeders, role.then, role.is_cut = before.feeders, before.then, before.is_cut
         self._channels[channel] = role
 
     def role_of(self, channel: ChannelId) -> ChannelRole | None:
@@ -190,6 +198,8 @@ class Context:
         found = self._channels.pop(channel, None)
         if found is None:
             return None
+        if not found.is_cut:
+            self._unsent_bytes -= found.unsent_bytes
         if found.feeders:
             self._resume_feeders(found)
         if self._paused.pop(channel, 0):
@@ -224,6 +234,7 @@ class Context:
         held_bytes = found.unsent_bytes
         # The last message on the channel that caused it needs no pause: nothing follows it there.
         found.unsent_bytes += len(message)
+        self._unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
             self._receive_full(found, channel, held_bytes)
         return True
@@ -239,6 +250,7 @@ class Context:
         self.out.append(SendEvents(channel, messages, event_ids))
         held_bytes = found.unsent_bytes
         found.unsent_bytes += size_bytes
+        self._unsent_bytes += size_bytes
         if found.unsent_bytes > self.limits.outbox_high_bytes:
             self._receive_full(found, channel, held_bytes)
         return True
@@ -251,6 +263,19 @@ class Context:
             self._hold_back(full, channel)
         elif held_bytes > self.limits.outbox_max_bytes:
             self.close(channel, reason="too much waits to be read")
+        self._relieve()
+
+    def _relieve(self) -> None:
+        """Cuts off the clients with the most unsent bytes, while all channels together have more than they may."""
+        while self._unsent_bytes > self.limits.outboxes_max_bytes:
+            left = [pair for pair in self._channels.items() if pair[1].may_be_cut and not pair[1].is_cut]
+            channel, fullest = max(left, key=lambda pair: pair[1].unsent_bytes, default=(None, ChannelRole()))
+            if channel is None or not fullest.unsent_bytes:
+                return
+            fullest.is_ending = fullest.is_cut = True
+            self._unsent_bytes -= fullest.unsent_bytes
+            self.out.append(Close(channel=channel, reason="too much waits to be read", drops=True))
+            self.note("warning", f"a channel is closed whose peer left {fullest.unsent_bytes} bytes unread")
 
     def pass_on(self, channel: ChannelId, pieces: tuple[bytes, ...], size_bytes: int = 0) -> bool:
         """Orders a part of the last message of a channel. Returns False, and orders nothing, if the channel is gone.
@@ -264,9 +289,13 @@ class Context:
         assert found.is_ending is not bool(size_bytes)
         self.out.append(Pass(channel, pieces, size_bytes))
         found.is_ending = True
-        found.unsent_bytes += sum(map(len, pieces))
+        more_bytes = sum(map(len, pieces))
+        found.unsent_bytes += more_bytes
+        if not found.is_cut:
+            self._unsent_bytes += more_bytes
         if found.unsent_bytes > self.limits.outbox_high_bytes and not self.ends_source:
             self._hold_back(found, channel)
+            self._relieve()
         return True
 
     def cut(self, channel: ChannelId, reason: str) -> None:
@@ -301,6 +330,8 @@ class Context:
         if size_bytes > found.unsent_bytes:
             raise LocalProtocolError(f"channel {channel} reports more bytes sent than were ordered")
         found.unsent_bytes -= size_bytes
+        if not found.is_cut:
+            self._unsent_bytes -= size_bytes
         if found.unsent_bytes > self.limits.outbox_low_bytes:
             return
         if found.feeders:

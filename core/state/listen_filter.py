@@ -27,6 +27,9 @@ LISTS: Final = {
 _FLAGS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 _NAMES: Final = {"resourceSubscriptions": "uris", "taskIds": "tasks"}
 
+NESTED_URI_MAX_CHARS: Final = 2048
+"""Longest URI of which it is asked whether it lies below another one: each of its slashes takes a copy."""
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -88,6 +91,11 @@ class ListenFilter(msgspec.Struct, frozen=True):
         """True if anything is covered."""
         return self != ListenFilter()
 
+    @property
+    def size_chars(self) -> int:
+        """The characters of all URIs and task ids together."""
+        return sum(map(len, self.uris)) + sum(map(len, self.tasks))
+
     def covers(self, method: str, subject: str | None = None) -> bool:
         """True if a notification is covered; `subject` is the URI or the task id that it is about.
 
@@ -99,7 +107,9 @@ class ListenFilter(msgspec.Struct, frozen=True):
         if subject is None:
             return False
         if method == UPDATED:
-            return subject in self.uris or any(above in self.uris for above in _ancestors(subject))
+            return subject in self.uris or (
+                len(subject) <= NESTED_URI_MAX_CHARS and any(above in self.uris for above in _ancestors(subject))
+            )
         return method == TASK and subject in self.tasks
 
     def changes(self) -> list[Change]:

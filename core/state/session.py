@@ -21,9 +21,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from ..base.budget import UNCOUNTED_MAX_BYTES, Share
 from ..base.empty import NONE, without
 from ..base.events import Headers
 from ..base.ids import ChannelId
+from ..base.limits import Limits
 from ..base.revisions import Features, features_of
 from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import RequestMeta
@@ -115,6 +117,7 @@ class PendingQuestion(NamedTuple):
         of_task: the call that the client was given a task for, if the question is asked in the course of that.
         told: the last `progress` value that the server was sent; further values must be greater.
         is_shown: the request was sent to the client, and is not only kept for it.
+        size_bytes: the bytes of its params, as far as they count in `Session.room`.
     """
 
     id_raw: bytes
@@ -129,6 +132,7 @@ class PendingQuestion(NamedTuple):
     of_task: Exchange | None = None
     told: float = float("-inf")
     is_shown: bool = False
+    size_bytes: int = 0
 
 
 class Held(NamedTuple):
@@ -141,6 +145,17 @@ class Held(NamedTuple):
     about: str = ""
 
 
+REQUEST_BYTES: Final = 2 * 1024
+"""The memory of a request besides its params."""
+
+
+def _counted_bytes(exchange: Exchange) -> int:
+    """Returns the memory that a request counts for: none for that of a POST, unless it is large."""
+    size_bytes = 0 if exchange.params is None else len(exchange.params)
+    is_counted = size_bytes > UNCOUNTED_MAX_BYTES or not exchange.reply.ends_channel
+    return size_bytes + REQUEST_BYTES if is_counted else 0
+
+
 class Session(Machine[SessionState, SessionInput]):
     """The state of one session.
 
@@ -151,6 +166,7 @@ class Session(Machine[SessionState, SessionInput]):
         server: the id of its server.
         router: routes its requests to its server.
         replies: replies to its client, if that has no sessions.
+        owner: the owner of what it uses, see `core.base.budget`.
         pipe: its channel, if it is a pipe; None on HTTP.
         features: the features of its revision.
         streams: its connected GET streams, the newest last; for a pipe, its only stream.
@@ -175,6 +191,8 @@ class Session(Machine[SessionState, SessionInput]):
         listens: its `subscriptions/listen` requests, if its client has no sessions.
         adopted: number of its exchanges that are tasks, which no request of its client waits for.
         passing: number of large responses that are being passed on in parts. See `passthrough`.
+        room: the memory that it takes for what it keeps of messages.
+        counted: bytes of that for each request that counts.
     """
 
     __slots__ = (
@@ -182,6 +200,7 @@ class Session(Machine[SessionState, SessionInput]):
         "affinity",
         "base_url",
         "client",
+        "counted",
         "exchanges",
         "features",
         "greeting",
@@ -196,12 +215,14 @@ class Session(Machine[SessionState, SessionInput]):
         "level",
         "listens",
         "opener",
+        "owner",
         "passing",
         "pipe",
         "principal",
         "questions",
         "replies",
         "resumable",
+        "room",
         "router",
         "sees_hidden",
         "server",
@@ -222,6 +243,8 @@ class Session(Machine[SessionState, SessionInput]):
         workspace: str,
         server: str,
         principal: str,
+        owner: str,
+        room: Share,
         pipe: ChannelId | None,
         base_url: str,
         router: SessionRouter,
@@ -235,6 +258,9 @@ class Session(Machine[SessionState, SessionInput]):
         self.workspace = workspace
         self.server = server
         self.principal = principal
+        self.owner = owner
+        self.room = room
+        self.counted: Mapping[ExchangeKey, int] = NONE
         self.pipe = pipe
         self.base_url = base_url
         self.router = router
@@ -305,7 +331,8 @@ class Session(Machine[SessionState, SessionInput]):
     # --- The handshake ----------------------------------------------------------------------------------------------
 
     def begin(self, opener: Exchange) -> None:
-        """Begins the handshake with the client's `initialize`."""
+        """Begins the handshake with the client's `initialize`, whose params are kept."""
+        self.room.take(2 * len(opener.params or b""))  # by the link, and what is read of them
         self.opener = opener
         self.exchanges[opener.key] = opener
 
@@ -346,12 +373,29 @@ class Session(Machine[SessionState, SessionInput]):
     def add(self, exchange: Exchange, headers: Headers = ()) -> None:
         """Adds a request, with the headers that came with it."""
         self.exchanges[exchange.key] = exchange
+        if not exchange.reply.ends_channel or (
+            exchange.params is not None and len(exchange.params) > UNCOUNTED_MAX_BYTES
+        ):
+            self._count(exchange)
         if headers:
             self.headers = headers
 
     def remove(self, exchange: Exchange) -> None:
         """Removes a request that is over, or was refused before it began."""
         self.exchanges.pop(exchange.key, None)
+        if self.counted and exchange.key in self.counted:
+            self.room.give_back(self.counted[exchange.key])
+            self.counted = without(self.counted, exchange.key)
+
+    def has_room_for(self, exchange: Exchange) -> bool:
+        """True if there is memory for a request."""
+        size_bytes = _counted_bytes(exchange)
+        return not size_bytes or self.room.has_room(size_bytes)
+
+    def _count(self, exchange: Exchange) -> None:
+        size_bytes = _counted_bytes(exchange)
+        if self.room.take(size_bytes):
+            self.counted = {**self.counted, exchange.key: size_bytes}
 
     def count_adopted(self, change: int) -> None:
         """Counts requests that became tasks, or tasks that are over."""
@@ -379,9 +423,17 @@ class Session(Machine[SessionState, SessionInput]):
         """Records the log level; None: the server has to be told again."""
         self.level = level
 
-    def subscribe(self, uri: str) -> None:
-        """Records a subscription to a resource."""
+    def subscribe(self, uri: str, limits: Limits) -> str | None:
+        """Records a subscription to a resource. Returns why there is no room for it; None if there is."""
+        if uri in self.subscriptions:
+            return None
+        if len(self.subscriptions) >= limits.subscriptions_per_session_max:
+            return f"{limits.subscriptions_per_session_max} resources are subscribed, the most allowed"
+        most = limits.subscriptions_per_session_max_bytes
+        if sum(map(len, self.subscriptions)) + len(uri) > most:
+            return f"the URIs of all subscriptions have more characters than allowed, expected at most {most}"
         self.subscriptions[uri] = None
+        return None
 
     def unsubscribe(self, uri: str) -> None:
         """Drops that record."""
@@ -428,11 +480,16 @@ class Session(Machine[SessionState, SessionInput]):
 
     def settle_question(self, number: int) -> PendingQuestion | None:
         """Removes and returns a server request; None if it is settled already."""
-        return self.questions.pop(number, None)
+        question = self.questions.pop(number, None)
+        if question is not None and question.size_bytes:
+            self.room.give_back(question.size_bytes)
+        return question
 
     def close(self) -> list[PendingQuestion]:
         """Ends the session. Returns the server requests that were not answered."""
         self.step(SessionInput.CLOSE)
+        self.counted = NONE
+        self.room.give_all_back()
         questions = list(self.questions.values())
         self.questions.clear()
         self.held.clear()
@@ -459,6 +516,8 @@ class Session(Machine[SessionState, SessionInput]):
 
     def record_question(self, question: PendingQuestion) -> int:
         """Adds a server request. Returns the id under which the client is asked."""
+        if not self.room.take(question.size_bytes):
+            question = question._replace(size_bytes=0)
         self.last_question += 1
         self.questions[self.last_question] = question._replace(number=self.last_question)
         return self.last_question

@@ -257,10 +257,15 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
             return True
         if method == "resources/unsubscribe":
             self._subscriptions.pop(uri, None)
-        elif uri in self._subscriptions or len(self._subscriptions) < self._limits.subscriptions_per_session_max:
-            self._subscriptions[uri] = params
         else:
-            return False
+            others = [kept for other, kept in self._subscriptions.items() if other != uri]
+            size_bytes = sum(map(len, others)) + len(params)
+            if (
+                len(others) >= self._limits.subscriptions_per_session_max
+                or size_bytes > self._limits.subscriptions_per_session_max_bytes
+            ):
+                return False
+            self._subscriptions[uri] = params
         return True
 
     def replay(self) -> list[tuple[str, bytes]]:

@@ -53,6 +53,11 @@ class ClientListens:
             if wanted.tasks and (exchange.request is None or not declares(exchange.request.capabilities)):
                 text = "Missing required client capability: tasks are an extension, declare it with each request"
                 raise RemoteProtocolError(text, rpc_code=MISSING_CAPABILITY, data=NEEDED)
+            size_chars = sum(other.wanted.size_chars for other in session.listens.values()) + wanted.size_chars
+            if size_chars > limits.subscriptions_per_session_max_bytes:
+                most = limits.subscriptions_per_session_max_bytes
+                text = f"the URIs and ids of all subscriptions have {size_chars} characters, expected at most {most}"
+                raise RemoteProtocolError(text, rpc_code=OVERLOADED)
             if len(session.listens) >= limits.listens_per_session_max:
                 text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)

@@ -214,11 +214,9 @@ class ServerListens:
                 link.upstream.forget_subscription(uri)
             filters.renew_later(self._context, link)
             link.router.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
-        elif len(session.subscriptions) >= self._context.limits.subscriptions_per_session_max:
-            limit = self._context.limits.subscriptions_per_session_max
-            self._refuse(link, exchange, INVALID_PARAMS, f"{limit} resources are subscribed, the most allowed")
+        elif (fault := session.subscribe(uri, self._context.limits)) is not None:
+            self._refuse(link, exchange, INVALID_PARAMS, fault)
         else:
-            session.subscribe(uri)
             link.subscriptions.wait(exchange)
             self._writer.expect_reply(link, exchange)
             filters.renew_later(self._context, link)

@@ -61,6 +61,9 @@ class ServerMessages:
         elif len(session.questions) >= self._context.limits.questions_per_session_max:
             text = f"{len(session.questions)} requests to this client are open, the most allowed"
             self._writer.tell(link, envelope.encode_error(frame.id_raw, INTERNAL_ERROR, text))
+        elif not session.room.has_room(size_bytes := len(frame.params or b"")):
+            text = "the requests to and from this client that are open have too many bytes: try again later"
+            self._writer.tell(link, envelope.encode_error(frame.id_raw, INTERNAL_ERROR, text))
         elif self._is_open(link, frame.id_raw):
             text = "got the id of a request that is still open, expected another"
             self._writer.tell(link, envelope.encode_error(frame.id_raw, INVALID_REQUEST, text))
@@ -73,7 +76,7 @@ class ServerMessages:
             related, frame = self._find_call(link, session, frame, related)
             if related is not None:
                 self._writer.expect_reply(link, related)
-            question = PendingQuestion(id_raw, token, method, link.upstream.incarnation, None)
+            question = PendingQuestion(id_raw, token, method, link.upstream.incarnation, None, size_bytes=size_bytes)
             try:
                 shown = self._to_client_revision(link, session, frame)
             except RemoteProtocolError as error:

@@ -30,6 +30,8 @@ UNSUPPORTED_DATA: Final = 1003
 INVALID_DATA: Final = 1007
 TOO_BIG: Final = 1009
 INTERNAL_ERROR: Final = 1011
+TRY_AGAIN_LATER: Final = 1013
+"""The server is overloaded. Source: the IANA registry of WebSocket close codes."""
 
 REASON_MAX_BYTES: Final = 123
 """The payload of a control frame has at most 125 bytes, and the code takes two of them (RFC 6455, 5.5)."""

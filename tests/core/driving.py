@@ -162,7 +162,7 @@ class Driver:
 
     def _note(self, effects: list[Effect]) -> list[Effect]:
         for effect in effects:
-            if isinstance(effect, Send | Close | Serve):
+            if isinstance(effect, Send | Close | Serve) and not (isinstance(effect, Close) and effect.drops):
                 assert effect.channel not in self.over, f"ordered for a channel that is over: {effect}"
             if isinstance(effect, Send) and not effect.message and not effect.is_last:
                 self.primed[effect.channel] = effect

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from isthmus.core.base.budget import Budget, Share
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.state.interceptor import Interceptors
@@ -26,6 +27,8 @@ def lone_session(sid: str = "s", **given: Any) -> Session:
         "workspace": "w",
         "server": "s",
         "principal": "p",
+        "owner": "",
+        "room": Share(Budget(Limits().memory_max_bytes, Limits().owner_memory_max_bytes), ""),
         "pipe": None,
         "base_url": "",
         "router": NoRouter(),

@@ -22,7 +22,8 @@ class Outlet(Protocol):
         """Queues one message. The transport calls `Port.sent` once its bytes have been written."""
 
     def close(self, order: Close) -> None:
-        """Ends the channel once everything queued before has been written. Safe to call twice."""
+        """Ends the channel once everything queued before has been written, or at once if the order `drops` it. Safe to
+        call twice."""
 
     def pause(self) -> None:
         """Stops reading from the peer until `resume`."""

@@ -19,6 +19,7 @@ from typing import Final
 import h11
 from anyio import CancelScope
 
+from ...core.base.budget import address_owner
 from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, Verb
 from ...core.base.storage import Append, Serve
 from ...core.wire.http.error_responses import page_error, refusal
@@ -42,7 +43,7 @@ from ..base.wire import Gone, Silent, Wire
 from ..websocket.server import serve_socket
 from .files import UploadBody, refuse_upload
 from .forwarded_request import ForwardedRequest
-from .framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Phase
+from .framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Gathered, Phase
 from .jobs import Jobs
 from .replies import Exchange, FileExchange
 from .shared import RoutedHead, ServerContext
@@ -55,6 +56,7 @@ class Connection:
     """Serves one client until either side ends the connection. Then it closes its wire, once."""
 
     __slots__ = (
+        "_address",
         "_admitted",
         "_body_size_max",
         "_framing",
@@ -72,12 +74,13 @@ class Connection:
         self._wire = wire
         self._listening = listening
         self._limits = listening.limits
-        self._framing = Framing(wire, self._limits, listening.make_codec)
+        self._framing = Framing(wire, self._limits, listening.make_codec, listening.bodies)
         self._jobs = Jobs(wire, self._handle_job)
         self._writer = Writer(wire, self._framing, self._jobs, listening, self._settle)
         self._route: Route | None = None
         self._body_size_max = 0
         self._is_lost = False
+        self._address: str | None = None  # once the wire knows the peer's, as `budget.address_owner` gives it
         self._admitted: RoutedHead | None = None
         self._repeated: RoutedHead | None = None  # the same, if the last request was a message that arrived in full
         self._framing.tell_wire()
@@ -225,7 +228,9 @@ class Connection:
         self._repeated = None
         admitted = self._admitted
         if admitted is None or not admitted.fits(head):
-            admitted = self._listening.admit(head)
+            if self._address is None:
+                self._address = address_owner(self._wire.peer_host)
+            admitted = self._listening.admit(head, self._address)
             self._admitted = admitted if admitted.may_be_kept else None
         writer.shared_headers = admitted.shared_headers
         self._route = route = admitted.route
@@ -279,8 +284,11 @@ class Connection:
         self._framing.note_given(len(data))
         if self._framing.phase is not Phase.BODY:
             return
-        if not self._framing.gather(data, self._body_size_max):
+        gathered = self._framing.gather(data, self._body_size_max, self._address or "")
+        if gathered is Gathered.TOO_LARGE:
             self._refuse_size()
+        elif gathered is Gathered.NO_ROOM:
+            self._refuse_for_room()
 
     def _complete(self) -> None:
         """Reports a complete request, unless it was answered already."""
@@ -356,7 +364,15 @@ class Connection:
         stream = await self._wire.take_stream()
         greeting = self._framing.switch([*route.upgrade.headers, (b"date", self._listening.date())])
         received = self._framing.held
-        await serve_socket(self._listening.port, route, self._limits, stream, greeting=greeting, received=received)
+        await serve_socket(
+            self._listening.port,
+            route,
+            self._limits,
+            self._listening.bodies,
+            stream,
+            greeting=greeting,
+            received=received,
+        )
         self._writer.end_here()
 
     # --- Refusals ---------------------------------------------------------------------------------------------------
@@ -364,6 +380,11 @@ class Connection:
     def _refuse_size(self) -> None:
         message = f"got a body over the limit, expected at most {self._body_size_max} bytes"
         self._writer.answer(refusal(413, message, is_mcp=isinstance(self._route, McpRoute)))
+
+    def _refuse_for_room(self) -> None:
+        message = "got a body while others that are arriving have all the room: try again later, or send less at once"
+        is_mcp = isinstance(self._route, McpRoute)
+        self._writer.answer(refusal(503, message, is_mcp=is_mcp, extra=((b"retry-after", b"1"),)))
 
     def _refuse_malformed(self, error: h11.RemoteProtocolError) -> None:
         status, message = error.error_status_hint, f"got a malformed request ({error}), expected HTTP/1.1"

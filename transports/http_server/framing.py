@@ -20,6 +20,7 @@ import anyio
 from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
+from ...core.base.budget import UNCOUNTED_MAX_BYTES, Budget, Share
 from ...core.base.limits import KIB, Limits
 from ...core.wire.http1.events import NEED_DATA, Data, RequestHead
 from ..base.wire import Gone, Silent, Wire
@@ -62,8 +63,19 @@ NOT_READ: Final = (*HANDED_ON, Phase.SWITCHED)
 """Phases in which input is not read continuously."""
 
 
+class Gathered(enum.Enum):
+    """The outcome of keeping a piece of a body."""
+
+    KEPT = "kept"
+    TOO_LARGE = "too large"
+    NO_ROOM = "no room"  # other bodies that are arriving have it
+
+
 class Framing:
     """The requests and responses of one connection, one after another.
+
+    Args:
+        bodies: the room for bodies that are arriving.
 
     Attributes:
         phase: what may happen next.
@@ -79,6 +91,7 @@ class Framing:
 
     __slots__ = (
         "_arrival",
+        "_bodies",
         "_body",
         "_dropped_bytes",
         "_is_late",
@@ -88,6 +101,7 @@ class Framing:
         "_make_codec",
         "_may_be_full",
         "_pieces_given",
+        "_share",
         "_timeout_s",
         "_tunnel_bytes",
         "_wire",
@@ -102,7 +116,7 @@ class Framing:
         "queued",
     )
 
-    def __init__(self, wire: Wire, limits: Limits, make_codec: Callable[[], ServerCodec]) -> None:
+    def __init__(self, wire: Wire, limits: Limits, make_codec: Callable[[], ServerCodec], bodies: Budget) -> None:
         self.phase = Phase.IDLE
         self.head: RequestHead | None = None
         self.body_left: int | None = 0
@@ -125,6 +139,8 @@ class Framing:
         self._pieces_given = 0  # pieces of bodies given to tasks
         self._dropped_bytes = 0
         self._body: bytes | bytearray = b""  # what has arrived of a body that is handled as a whole
+        self._bodies = bodies
+        self._share: Share | None = None  # of a body that is larger than most
 
     @property
     def head_only(self) -> bool:
@@ -216,7 +232,6 @@ class Framing:
     def begin(self, head: RequestHead) -> None:
         """Begins the request whose head was parsed."""
         self.head = head
-        self._body = b""
         self.body_left = head.body_size
         self.phase = Phase.BODY
         self._timeout_s = self._limits.body_timeout_s
@@ -248,29 +263,44 @@ class Framing:
             self.body_left = 0
         return body
 
-    def gather(self, data: bytes, size_max_bytes: int) -> bool:
-        """Keeps a piece of the body. Returns False, and drops what was kept, if the body exceeds `size_max_bytes`."""
-        if len(self._body) + len(data) > size_max_bytes:
-            self._body = b""
-            return False
+    def gather(self, data: bytes, size_max_bytes: int, address: str) -> Gathered:
+        """Keeps a piece of the body, from a client at this address. Drops what was kept if the body exceeds
+        `size_max_bytes`, or if there is no room for it."""
+        size_bytes = len(self._body) + len(data)
+        if size_bytes > size_max_bytes:
+            self._drop_body()
+            return Gathered.TOO_LARGE
+        if size_bytes > UNCOUNTED_MAX_BYTES:
+            if self._share is None:
+                self._share = Share(self._bodies, address)
+            if not self._share.take(size_bytes - self._share.amount):
+                self._drop_body()
+                return Gathered.NO_ROOM
         if not self._body:
             self._body = data
         else:
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
             self._body += data
-        return True
+        return Gathered.KEPT
 
     def take_gathered(self) -> bytes:
         """Returns the pieces of the body that were kept, and keeps them no more."""
-        body, self._body = bytes(self._body), b""
+        body = bytes(self._body)
+        self._drop_body()
         return body
+
+    def _drop_body(self) -> None:
+        self._body = b""
+        if self._share is not None:
+            self._share.give_all_back()
+            self._share = None
 
     def drop(self) -> None:
         """Drops what is to be written and what has arrived of a body, at the end of the connection. The objects of a
         connection refer to each other, so the collector frees them, late."""
         self.queued.clear()
-        self._body = b""
+        self._drop_body()
 
     def note_given(self, size_bytes: int) -> None:
         """Counts bytes of the body that were given out."""

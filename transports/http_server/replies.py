@@ -31,6 +31,9 @@ class Sink(Protocol):
     def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
         """Writes `outs` when the peer takes them. `message_bytes` of them belong to messages."""
 
+    def cut_off(self, exchange: Exchange, reason: str) -> None:
+        """Ends the connection, and drops what it has not written of the reply, if that is still due."""
+
     def start_download(self, exchange: FileExchange, order: Serve) -> None:
         """Starts the task that sends a stored file."""
 
@@ -69,7 +72,9 @@ class Exchange:
         self.put(self._reply.receive_pass(order), sum(map(len, order.pieces)))
 
     def close(self, order: Close) -> None:
-        if not self.is_ended:
+        if order.drops:
+            self._sink.cut_off(self, order.reason)
+        elif not self.is_ended:
             self.put(self._reply.receive_close(order))
 
     def pause(self) -> None:

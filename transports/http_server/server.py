@@ -17,12 +17,14 @@ from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, Soc
 from anyio.lowlevel import checkpoint
 from anyio.streams.stapled import MultiListener
 
+from ...core.base.budget import Budget, address_owner
 from ...core.base.limits import Limits
 from ...core.wire.http.error_responses import refusal
 from ...core.wire.http.routes import Surface
 from ..base.backpressure import pause_until_read
 from ..base.driver import uses_protocols
 from ..base.port import FileService, Port
+from ..base.stream_socket import peer_host_of
 from ..base.traffic import Counts
 from ..base.transport_stream import TransportStream
 from ..reverse_proxy.forwarder import Forwarder
@@ -102,7 +104,8 @@ class HttpServer:
             surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11
         )
         self._protocols = protocols
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, str] = {}  # with the owner of its address
+        self._room_for = Budget(limits.connections_max, limits.connections_per_address_max)
         self._listeners: set[Listener[SocketStream]] = set()
         self._accepting: set[anyio.CancelScope] = set()  # around tasks that wait for a connection
         self._all_gone = anyio.Event()
@@ -136,11 +139,12 @@ class HttpServer:
 
     async def handle(self, stream: ByteStream) -> None:
         """Serves one connection, and closes it. Raises nothing but cancellation: an error of our own is logged."""
-        if self._is_full:
+        owner = address_owner(peer_host_of(stream))
+        if not self._room_for.has_room(owner):
             await _turn_away(stream)
             return
         wire = StreamWire(stream, self._listening)
-        self._connections.add(wire.connection)
+        self._remember(wire.connection, owner)
         try:
             await wire.run()
         except Exception:  # a failure with one client must not disturb others
@@ -148,12 +152,13 @@ class HttpServer:
         finally:
             self._forget(wire.connection)
 
-    @property
-    def _is_full(self) -> bool:
-        return len(self._connections) >= self._listening.limits.connections_max
+    def _remember(self, connection: Connection, owner: str) -> None:
+        is_taken = self._room_for.take(owner)
+        assert is_taken, "a connection that should have been turned away"
+        self._connections[connection] = owner
 
     def _forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._room_for.give_back(self._connections.pop(connection))
         if not self._connections:
             self._all_gone.set()
 
@@ -230,18 +235,19 @@ class HttpServer:
         Returns:
             The connection; None if it is turned away.
         """
-        return self._serve_transport(connect, tasks, on_end, partial(self._end, on_end))
+        return self._serve_transport(connect, "", tasks, on_end, partial(self._end, on_end))
 
     def _serve_transport(
-        self, connect: Connect, tasks: TaskGroup, on_end: OnEnd, end: Callable[[Connection], None]
+        self, connect: Connect, peer_host: str, tasks: TaskGroup, on_end: OnEnd, end: Callable[[Connection], None]
     ) -> Connection | None:
         """Serves one connection. `end` is `_end` bound to `on_end`, made once per listener."""
-        if self._is_full:
+        owner = address_owner(peer_host)
+        if not self._room_for.has_room(owner):
             tasks.start_soon(self._turn_away_transport, connect, on_end)
             return None
 
         protocol = HttpProtocol(self._listening, tasks, end)
-        self._connections.add(protocol.connection)
+        self._remember(protocol.connection, owner)
         tasks.start_soon(protocol.connect, connect)
         return protocol.connection
 
@@ -262,8 +268,9 @@ class HttpServer:
         """Serves until the listener and every connection that it accepted are closed."""
         served = _Served()
 
-        def take(accepted: socket.socket) -> None:
-            connection = self._serve_transport(partial(_connect_socket, accepted), tasks, on_end, end)
+        def take(arrived: tuple[socket.socket, str]) -> None:
+            accepted, peer_host = arrived
+            connection = self._serve_transport(partial(_connect_socket, accepted), peer_host, tasks, on_end, end)
             served.add(connection)
 
         def on_end(connection: Connection | None) -> None:
@@ -279,8 +286,9 @@ class HttpServer:
             for connection in list(served.connections):
                 connection.stop()
 
-    async def _accept_socket(self, raw: socket.socket) -> socket.socket:
-        """Accepts a connection as `SocketListener.accept` does, with the same exceptions, without making a stream."""
+    async def _accept_socket(self, raw: socket.socket) -> tuple[socket.socket, str]:
+        """Accepts a connection as `SocketListener.accept` does, with the same exceptions, without making a stream.
+        Returns it with the peer's IP address, "" if it has none."""
         while True:
             if self._listening.is_draining or raw.fileno() < 0:
                 raise anyio.ClosedResourceError
@@ -292,9 +300,9 @@ class HttpServer:
                     self._accepting.discard(scope)
             if not scope.cancelled_caught:
                 with contextlib.suppress(BlockingIOError):
-                    accepted, _ = raw.accept()
+                    accepted, address = raw.accept()
                     accepted.setblocking(False)
-                    return accepted
+                    return accepted, address[0] if isinstance(address, tuple) else ""
 
     async def _keep_alive(self) -> None:
         while True:

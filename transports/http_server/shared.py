@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from ...core.base.budget import Budget
 from ...core.base.limits import Limits
 from ...core.base.storage import Serve
 from ...core.wire.headers import Headers
@@ -77,7 +78,11 @@ def _without_length(headers: Headers) -> Headers:
 
 @dataclass
 class ServerContext:
-    """The settings and services that all connections of a server share."""
+    """The settings and services that all connections of a server share.
+
+    Attributes:
+        bodies: the room for messages that are arriving.
+    """
 
     surface: Surface
     port: Port
@@ -90,15 +95,21 @@ class ServerContext:
     only_h11: bool = False
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
+    bodies: Budget = field(init=False)
     _date: tuple[int, bytes] = field(default=(0, b""))
     _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # within the current second
 
     def __post_init__(self) -> None:
         size_max = self.limits.head_size_max_bytes
+        self.bodies = Budget(self.limits.bodies_max_bytes, self.limits.bodies_per_owner_max_bytes)
         self.make_codec = partial(ServerCodec, head_size_max_bytes=size_max, only_h11=self.only_h11)
 
-    def admit(self, head: RequestHead) -> RoutedHead:
-        """Routes a request, or refuses it, and computes the headers that every response to it carries."""
+    def admit(self, head: RequestHead, address: str = "") -> RoutedHead:
+        """Routes a request, or refuses it, and computes the headers that every response to it carries.
+
+        Args:
+            address: where it came from, as `budget.address_owner` gives it.
+        """
         judged = Head(head.method, head.target, head.headers, head.version)
         shared = shared_headers(judged, self.surface)
         limit = self.limits.head_size_max_bytes
@@ -109,7 +120,7 @@ class ServerContext:
         if size > limit:
             # h11 checks the limit only while a head is incomplete, but how a head was cut up must not matter.
             return RoutedHead(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False)
-        route = judge(judged, self.surface, scheme=self.scheme)
+        route = judge(judged, self.surface, scheme=self.scheme, address=address)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
         return RoutedHead(head, route, shared, may_be_kept=may_be_kept)
 

@@ -277,6 +277,10 @@ class Writer:
             self.exchange = None
         self.end_here()
 
+    def cut_off(self, exchange: Exchange, reason: str) -> None:
+        if exchange is self.exchange:
+            self.stop(Cause(End.BROKEN, reason))
+
     def end_here(self) -> None:
         """Stops reading and writing. The wire is closed once no task is left."""
         if self.is_over:

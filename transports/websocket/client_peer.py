@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anyio.abc import ByteStream
 
+from ...core.base.budget import Budget, Share
 from ...core.base.events import Cause, End
 from ...core.base.limits import Limits
 from ...core.wire.http.routes import SocketRoute
@@ -14,16 +15,22 @@ from .frames import Frames
 
 
 class SocketClient(Socket):
-    """The channel of one client. `serve` opens it and reports its end."""
+    """The channel of one client. `serve` opens it and reports its end.
 
-    def __init__(self, port: Port, limits: Limits) -> None:
+    Args:
+        bodies: the room for messages that are arriving.
+    """
+
+    def __init__(self, port: Port, limits: Limits, bodies: Budget) -> None:
         super().__init__(port, limits, peer="the client", gone=End.GONE)
+        self._bodies = bodies
 
     async def serve(self, route: SocketRoute, stream: ByteStream, greeting: bytes, received: bytes) -> None:
         frames = Frames(
             is_client=False,
             message_size_max_bytes=self._limits.request_size_max_bytes,
             deflate=route.upgrade.deflate,
+            share=Share(self._bodies, route.opening.owner),
         )
         self._channel = self._port.open(route.opening, self)
         cause = Cause(End.BROKEN, "the listener was stopped")

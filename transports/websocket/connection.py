@@ -74,7 +74,11 @@ class Socket:
         self._put(order.message, is_ordered=True)
 
     def close(self, order: Close) -> None:
-        self._end(Cause(End.DONE), order.code, order.reason)
+        if order.drops:
+            self._queue.clear()
+            self._cut(Cause(End.BROKEN, order.reason))
+        else:
+            self._end(Cause(End.DONE), order.code, order.reason)
 
     def pause(self) -> None:
         if self._close is None:
@@ -93,14 +97,17 @@ class Socket:
         self._frames = frames
         outbox = self._outbox = Outbox(stream, write_timeout_s=self._limits.write_timeout_s)
         outbox.put(greeting)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._write, outbox)
-            tasks.start_soon(self._read, stream, received)
-            tasks.start_soon(self._keep_alive)
-            await self._is_closed.wait()
-            with anyio.move_on_after(CLOSE_WAIT_S):
-                await self._is_peer_closed.wait()
-            tasks.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._write, outbox)
+                tasks.start_soon(self._read, stream, received)
+                tasks.start_soon(self._keep_alive)
+                await self._is_closed.wait()
+                with anyio.move_on_after(CLOSE_WAIT_S):
+                    await self._is_peer_closed.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            frames.stop()
         assert self._cause is not None
         return self._cause
 

@@ -15,9 +15,18 @@ import msgspec
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, FrameProtocol, Opcode, ParseFailed, RsvBits
 
+from ...core.base.budget import UNCOUNTED_MAX_BYTES, Share
 from ...core.base.limits import KIB
 from ...core.wire.truncated import HEAD_SIZE_MAX_BYTES
-from ...core.wire.websocket import INVALID_DATA, TOO_BIG, UNSUPPORTED_DATA, Deflate, SocketError, parse_close
+from ...core.wire.websocket import (
+    INVALID_DATA,
+    TOO_BIG,
+    TRY_AGAIN_LATER,
+    UNSUPPORTED_DATA,
+    Deflate,
+    SocketError,
+    parse_close,
+)
 
 INFLATE_BYTES: Final = 4 * KIB
 """Bytes parsed at a time where messages may be compressed. Deflate expands them at most a thousandfold, so that the
@@ -74,6 +83,7 @@ class Frames:
     Args:
         is_client: True on the client's side.
         takes_binary: accept a binary message as text if it is UTF-8.
+        share: takes the bytes of a message that is arriving in several pieces and is larger than most.
     """
 
     def __init__(
@@ -83,6 +93,7 @@ class Frames:
         message_size_max_bytes: int,
         deflate: Deflate | None = None,
         takes_binary: bool = False,
+        share: Share | None = None,
     ) -> None:
         self._deflate = None if deflate is None else _DeflateExtension(deflate, message_size_max_bytes)
         extensions: list[Extension] = [] if self._deflate is None else [self._deflate]
@@ -91,6 +102,7 @@ class Frames:
         self._step = None if deflate is None else INFLATE_BYTES
         self._size_max = message_size_max_bytes
         self._takes_binary = takes_binary
+        self._share = share
         self._waiting: deque[bytes] = deque()  # input that was not given to the reader yet
         self._opcode: Opcode | None = None  # of the current message
         self._message = bytearray()
@@ -111,10 +123,10 @@ class Frames:
                 if frame is not None:
                     return self._receive_frame(frame)
             except ParseFailed as error:
-                self._stop()
+                self.stop()
                 return self._fail(error.code, f"got a malformed frame ({error}), expected RFC 6455")
             except SocketError as error:
-                self._stop()
+                self.stop()
                 return self._fail(error.code, error.message)
             if not self._waiting:
                 return None
@@ -144,7 +156,7 @@ class Frames:
         assert isinstance(payload, bytes)
         if frame.opcode is Opcode.CLOSE:
             closed = Closed(*parse_close(payload))
-            self._stop()
+            self.stop()
             return closed
         if frame.opcode is Opcode.PING and not self._has_failed:
             return Ping(payload)
@@ -176,12 +188,16 @@ class Frames:
             head = bytes(self._message[:head_max] + payload[:head_max])[:head_max]
             return self._fail(TOO_BIG, f"got a message over the limit of {self._size_max} bytes", head)
         if not is_last:
+            size_bytes = len(self._message) + len(payload)
+            share = None if size_bytes <= UNCOUNTED_MAX_BYTES else self._share
+            if share is not None and not share.take(size_bytes - share.amount):
+                return self._fail(TRY_AGAIN_LATER, "other messages that are arriving have all the room: try again")
             self._message += payload
             return _PART
         if self._message:
             self._message += payload
             payload = bytes(self._message)
-            self._message = bytearray()
+            self._drop()
         if not _is_utf8(payload):
             code, kind = (UNSUPPORTED_DATA, "a binary message") if is_binary else (INVALID_DATA, "text")
             return self._fail(code, f"got {kind} that is not UTF-8, expected UTF-8")
@@ -191,13 +207,19 @@ class Frames:
         if self._has_failed:
             return _PART
         self._has_failed = True
-        self._message = bytearray()
+        self._drop()
         return Failed(code, reason, head)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Drops what has arrived, and ignores all further input: the connection is over."""
         self._is_over = True
         self._waiting.clear()
+        self._drop()
+
+    def _drop(self) -> None:
         self._message = bytearray()
+        if self._share is not None:
+            self._share.give_all_back()
 
 
 def _is_utf8(data: bytes) -> bool:

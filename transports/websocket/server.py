@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from anyio.abc import ByteStream
 
+from ...core.base.budget import Budget
 from ...core.base.limits import Limits
 from ...core.wire.http.routes import SocketRoute
 from ..base.port import Port
 
 
 async def serve_socket(
-    port: Port, route: SocketRoute, limits: Limits, stream: ByteStream, *, greeting: bytes, received: bytes
+    port: Port,
+    route: SocketRoute,
+    limits: Limits,
+    bodies: Budget,
+    stream: ByteStream,
+    *,
+    greeting: bytes,
+    received: bytes,
 ) -> None:
     """Serves one client on `stream` until it leaves or the channel is closed. The stream stays open.
 
     Args:
+        bodies: the room for messages that are arriving.
         greeting: the head of the response that grants the upgrade.
         received: bytes that were read behind the request.
     """
     # Imported late: wsproto loads slowly, and most gateways have no WebSockets.
     from .client_peer import SocketClient
 
-    await SocketClient(port, limits).serve(route, stream, greeting, received)
+    await SocketClient(port, limits, bodies).serve(route, stream, greeting, received)

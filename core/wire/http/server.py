@@ -75,11 +75,12 @@ ALL_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 """The methods of the server as a whole, for `OPTIONS *`."""
 
 
-def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
+def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = "") -> Route:
     """Routes a request by its head. Every problem of the request becomes a `Refused`; nothing is raised.
 
     Args:
         scheme: `http` or `https`, the scheme of the listener. URLs given to the client start with it.
+        address: the address that the request came from, as `budget.address_owner` gives it.
     """
     path = ""
     try:
@@ -105,15 +106,17 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         if found is not None:
             return _page_route(head, *found, query, fields, surface, host=host)
         if area == "mcp":
-            route = _mcp_route(head.method, rest, fields, surface, head.headers, base_url=f"{scheme}://{host}")
+            base_url = f"{scheme}://{host}"
+            route = _mcp_route(head.method, rest, fields, surface, head.headers, base_url=base_url, address=address)
             return _with_headers(route, head.headers, surface)
         if area == "sse":
-            route = _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            base_url = f"{scheme}://{host}"
+            route = _event_pipe_route(head.method, rest, fields, surface, base_url=base_url, address=address)
             return _with_headers(route, head.headers, surface)
         if area == "messages":
             return _with_headers(_message_route(head.method, rest, query, fields, surface), head.headers, surface)
         if area == "ws":
-            socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
+            socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}", address=address)
             return _with_headers(socket, head.headers, surface)
         if area == "upload":
             server, fields_of = _server(rest[:1], surface), parse_query(query)
@@ -169,7 +172,14 @@ class _NotFound(Exception):
 
 
 def _mcp_route(
-    method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, headers: Headers, *, base_url: str
+    method: str,
+    rest: list[str],
+    fields: dict[bytes, str],
+    surface: Surface,
+    headers: Headers,
+    *,
+    base_url: str,
+    address: str,
 ) -> McpRoute:
     server = _mcp_server(rest, surface)
     if method not in METHODS["mcp"]:
@@ -210,6 +220,7 @@ def _mcp_route(
             accepts_events=accepts_events,
             base_url=base_url,
             mirrored=read_mirrored(headers),
+            address=address,
         )
     )
 
@@ -272,7 +283,7 @@ def _page_route(
 
 
 def _event_pipe_route(
-    method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str
+    method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str, address: str
 ) -> McpRoute:
     """Routes a GET for an HTTP+SSE stream (2024-11-05 basic/transports, "HTTP with SSE"). A missing `Accept` is
     accepted: the `EventSource` of browsers and older clients send none."""
@@ -284,7 +295,8 @@ def _event_pipe_route(
     if not accepts(accept, EVENTS):
         raise RemoteProtocolError(f"got Accept {accept[:200]!r}, expected {EVENTS}", http_status=406)
     path = "/messages" if not rest or rest == [""] else f"/messages/{rest[0]}"
-    return McpRoute(EventPipeOpening(server, base_url=base_url, endpoint=surface.prefix + path))
+    endpoint = surface.prefix + path
+    return McpRoute(EventPipeOpening(server, base_url=base_url, endpoint=endpoint, address=address))
 
 
 def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> McpRoute:
@@ -298,11 +310,11 @@ def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes,
     return McpRoute(MessageOpening(server, token=token))
 
 
-def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: str) -> SocketRoute:
+def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: str, address: str) -> SocketRoute:
     server = _mcp_server(rest, surface)
     if head.method != "GET":
         raise NotAllowed(head.method, ("GET",))
-    return SocketRoute(PipeOpening(server, base_url=base_url), accept_upgrade(head.headers))
+    return SocketRoute(PipeOpening(server, base_url=base_url, address=address), accept_upgrade(head.headers))
 
 
 def _forward_target(rest: list[str], surface: Surface) -> ForwardTarget | None:

@@ -138,6 +138,8 @@ def test_limits_follow_the_settings() -> None:
     defaults = Limits()
     assert {name: value for name, value in changed.items() if value != getattr(defaults, name)} == {
         "sessions_max": 5,
+        "sessions_per_owner_max": 4,
+        "session_memory_max_bytes": 80 << 20,
         "session_idle_ttl_s": 60,
         "exchanges_per_session_max": 6,
         "tombstone_ttl_s": 61,

@@ -27,7 +27,7 @@ BAD: dict[str, list[Any]] = {
 }
 WANTED = {
     REVISION: "a string",
-    INFO: "an object with a name and a version",
+    INFO: "an object with a name and a version, of at most 131072 bytes",
     ABLE: "an object of at most 65536 bytes and 32 levels",
     LEVEL: "one of debug, info, notice, warning, error, critical, alert, emergency",
 }

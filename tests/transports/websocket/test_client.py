@@ -347,7 +347,7 @@ async def test_client_and_server_meet_over_sockets(
             for message in messages:
                 outlet.send(Send(ONE, message))
             assert await near.wait_message(ONE, len(messages)) == messages
-            assert far.openings[ONE] == PipeOpening("files", base_url=f"http://localhost:{number}")
+            assert far.openings[ONE] == PipeOpening("files", base_url=f"http://localhost:{number}", address="127.0.0.1")
             await near.wait_sent(ONE, sum(map(len, messages)))
             far.outlets[ONE].close(Close(ONE, code=1001, reason="bye"))
             assert await near.wait_closed(ONE) == Cause(End.BROKEN, "the server closed with 1001: bye")
