@@ -33,6 +33,9 @@ MEMBERS_MAX: Final = 20_000
 ELEMENTS_MAX: Final = 20_000
 """Elements of one array that is looked into: a list of so many tools has some 5 MB."""
 
+VALUES_MAX: Final = 500_000
+"""Most values of JSON that is read as a whole. Each takes some hundred bytes as an object of Python."""
+
 LONE_SURROGATES_MAX: Final = 10_000
 """Lone surrogates in one message. A text that was cut between the halves of a pair has one."""
 
@@ -146,6 +149,12 @@ def decode_array(data: bytes) -> list[msgspec.Raw]:
     if len(data) >= SCAN_SAFE_BYTES and data.count(b",") >= ELEMENTS_MAX:
         _check_element_count(data)
     return _array_decoder.decode(data)
+
+
+def has_few_values(data: bytes) -> bool:
+    """True if JSON has at most about `VALUES_MAX` values, so that they can be read as objects of Python. Commas and
+    brackets in strings count as well."""
+    return len(data) < SCAN_SAFE_BYTES or data.count(b",") + data.count(b"[") + data.count(b"{") <= VALUES_MAX
 
 
 def _check_member_count(data: bytes) -> None:

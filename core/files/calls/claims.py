@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import json
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -25,6 +27,9 @@ from ..store.filenames import safe_filename, suffix_of
 from ..store.handles import ARTIFACT_SCHEME
 from .paths_in_text import PATH_MAX_CHARS, mentions, reads_as_path, spellings
 
+READ_WHOLE_MAX_BYTES: Final = 1024 * 1024
+"""Largest JSON of which all values are read. As objects of Python they take up to thirty times its size."""
+_STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*+:)?', re.DOTALL)
 STRINGS_MAX: Final = 4096
 """Strings of one JSON value that are looked at. Results that list files have hundreds."""
 
@@ -129,11 +134,22 @@ def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) ->
 
 def strings_of(data: bytes) -> list[str]:
     """Returns the string values in a JSON value, at any depth, in order, at most `STRINGS_MAX`; none if it is not
-    JSON."""
+    JSON. Of large JSON, the beginning is searched for strings, since all its values could take many times its size."""
+    if len(data) > READ_WHOLE_MAX_BYTES:
+        return list(_first_strings(data))
     try:
         return list(_strings(json.loads(data)))
     except (ValueError, RecursionError):
         return []
+
+
+def _first_strings(data: bytes) -> Iterator[str]:
+    values = 0
+    for match in itertools.islice(_STRING_OR_KEY.finditer(data), 2 * STRINGS_MAX):
+        text = None if match["colon"] or values == STRINGS_MAX else readable_text(match["string"])
+        if text is not None:
+            values += 1
+            yield text
 
 
 def _strings(value: object) -> Iterator[str]:

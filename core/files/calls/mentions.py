@@ -29,16 +29,27 @@ than ten."""
 LAYERS_MAX: Final = 4
 """Layers of JSON within the strings of JSON that are searched. One is common, two are seen."""
 
+WORK_FACTOR: Final = 4
+"""Times that the bytes of the arguments may be read in all, besides `WORK_SPARE_BYTES`. Large values lie few levels
+deep."""
+WORK_SPARE_BYTES: Final = 1024 * 1024
+"""Bytes that may be read in any case: real arguments, at any depth."""
+
 LABEL_MAX_CHARS: Final = 200
 """Longest label or key, as messages show them and schemas are asked for them; a longer one is cut."""
 
 _ID: Final = "[0-9a-f]{32}"  # as `ids.mint` makes it
 _SIZE_MIN: Final = len("sessions/") + 2 * 32  # of a value that can hold a handle: most are shorter
 _NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop that ends a sentence is no part of it
-_BEGINS: Final = r"(?:(?<![0-9A-Za-z+.-])|(?<=\\[nrt]))"  # behind no word, unless that is the escape of a line end
+_WORD: Final = "[0-9A-Za-z+.-]"  # a handle stands behind none of it, unless that is the escape of a line end
+_PREFIX: Final = Pattern(rf"(?:(?<!{_WORD})|(?<=\\[nrt]))file:/{{0,3}}\Z")
+_PREFIX_MAX_CHARS: Final = len("\\nfile:///")
 _ENDS: Final = r"(?![\w.~%+@/*-])"  # so a slash before it leads nowhere
 
-_ESCAPE: Final = Pattern(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\[^u]")
+_SHORT_ESCAPES: Final = ("\\\\", '\\"', "\\/", "\\b", "\\f", "\\n", "\\r", "\\t")  # the first one first
+_SURROGATES: Final = Pattern(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}")
+_UNICODE: Final = Pattern(r"\\u[\da-fA-F]{4}")
+_BLOCK_CHARS: Final = 64 * 1024  # counted at once, to locate characters between escapes
 _SPACE: Final = " \t\r\n"
 
 _SQL_BEGINNING: Final = Pattern(
@@ -47,7 +58,9 @@ _SQL_BEGINNING: Final = Pattern(
 )
 _SELECT: Final = Pattern(r"\bselect\b", re.IGNORECASE)
 _FROM: Final = Pattern(r"\bfrom\b", re.IGNORECASE)
-_SQL_TOKEN: Final = Pattern(r"'(?:[^']++|'')*+'?|\"(?:[^\"]++|\"\")*+\"?|--[^\n]*+")
+_SQL_OUTSIDE: Final = Pattern(  # up to a string or comment that goes on
+    r"(?:[^'\"-]++|'(?:[^']++|'')*+'|\"(?:[^\"]++|\"\")*+\"|--[^\n]*+\n|-(?!-))*+"
+)
 
 Quoting = Literal["json", "sql'", 'sql"', "code'", 'code"']
 """Kinds of escaping: in a JSON string; in SQL, where a quote is doubled; in code, where it has a backslash before
@@ -98,11 +111,12 @@ def find_mentions(params: bytes, *, schemes: Sequence[str] = (), limit: int) -> 
 
     Raises:
         ArgumentProblem: there are more than `limit`; or one lies where the arguments cannot be read: below a key that
-            is there twice, or more than `DEPTH_MAX` levels deep.
+            is there twice, more than `DEPTH_MAX` levels deep, or so deep for their size that it takes too long.
     """
     if not _may_mention(params):
         return []
-    search = _Search(tuple(sorted({*schemes, UPLOAD_SCHEME, ARTIFACT_SCHEME})), limit)
+    work_bytes = WORK_FACTOR * len(params) + WORK_SPARE_BYTES
+    search = _Search(tuple(sorted({*schemes, UPLOAD_SCHEME, ARTIFACT_SCHEME})), limit, work_bytes)
     unread = params
     try:
         span = members(params).get("arguments")
@@ -140,8 +154,10 @@ def _may_mention(data: bytes) -> bool:
 class _Search:
     """The search for handles in the params of one call."""
 
-    def __init__(self, schemes: tuple[str, ...], limit: int) -> None:
+    def __init__(self, schemes: tuple[str, ...], limit: int, work_bytes: int) -> None:
         self._pattern = _pattern_of(schemes)
+        self._longest_first = sorted(schemes, key=len, reverse=True)
+        self._work_bytes = work_bytes
         self._limit = limit
         self._left = limit
 
@@ -156,7 +172,7 @@ class _Search:
             RemoteProtocolError: `data` is not JSON, has a key twice, or is nested too deeply.
         """
         found: list[Mention] = []
-        for string in _strings(data, label, key):
+        for string in self._strings(data, label, key):
             raw = data[string.start : string.stop]
             found += self._in_string(raw, string.label, string.key, offset + string.start, layers)
         return found
@@ -191,8 +207,15 @@ class _Search:
         return list(self._in_prose(text, label, key))
 
     def _in_prose(self, text: str, label: str, key: str) -> Iterator[Mention]:
-        quotes = None
+        quotes, before = None, 0
         for match in self._pattern.finditer(text):
+            scheme = next(each for each in self._longest_first if text.endswith(each, 0, match.start()))
+            begin = match.start() - len(scheme)
+            if begin < before:
+                continue  # it lies within the file name of the handle before
+            before = match.end()
+            prefix = _PREFIX.search(text[max(0, begin - _PREFIX_MAX_CHARS) : begin])
+            start = begin if prefix is None else begin - len(prefix[0])
             if not self._left:
                 raise ArgumentProblem(
                     f"Argument {label}: got more than {self._limit} files' handles, expected at most {self._limit} in "
@@ -201,29 +224,49 @@ class _Search:
             self._left -= 1
             if quotes is None:
                 quotes = _Quotes(text)
-            quoting = quotes.around(match.start(), match.end())
+            quoting = quotes.around(start, match.end())
             yield Mention(
-                match.start(),
+                start,
                 match.end(),
                 label,
                 key,
-                "artifact" if match["scheme"] == ARTIFACT_SCHEME else "upload",
+                "artifact" if scheme == ARTIFACT_SCHEME else "upload",
                 match["sid"],
                 match["id"],
-                match[0][len(match["prefix"] or "") :],
-                match.span() == (0, len(text)),
-                bool(match["prefix"]),
+                text[begin : match.end()],
+                (start, match.end()) == (0, len(text)),
+                prefix is not None,
                 () if quoting is None else (quoting,),
             )
+
+    def _strings(self, data: bytes, label: str, key: str) -> Iterator[_Value]:
+        """Yields the strings among the values in `data` that may mention a handle, in order.
+
+        Raises:
+            RemoteProtocolError: `data` is not JSON, has a key twice, or is nested too deeply.
+        """
+        pending = [_Value(0, len(data), label, key, 0)]
+        while pending:
+            value = pending.pop()
+            part = data[value.start : value.stop]
+            if part.startswith(b'"'):
+                yield value
+            elif part.startswith((b"{", b"[")):
+                if value.depth == DEPTH_MAX:
+                    raise RemoteProtocolError(f"got more than {DEPTH_MAX} levels, expected at most so many")
+                self._work_bytes -= len(part)
+                if self._work_bytes < 0:
+                    raise RemoteProtocolError("got large values many levels deep, expected them less deep")
+                pending += reversed(list(_below(value, part)))
 
 
 @functools.lru_cache(maxsize=64)
 def _pattern_of(schemes: tuple[str, ...]) -> re.Pattern[str]:
-    scheme = "|".join(re.escape(scheme) for scheme in schemes)
-    return re.compile(
-        rf"{_BEGINS}(?P<prefix>file:/{{0,3}}(?={scheme}))?(?P<scheme>{scheme})"
-        rf"sessions/(?P<sid>{_ID})/(?P<id>{_ID})(?![0-9A-Za-z-])(?>/{_NAME}|/{_ENDS})?+(?!/)"
-    )
+    """Returns the pattern of what follows the scheme of a handle. It begins with letters, which are found faster than
+    any other pattern."""
+    begun = [re.escape(f"{scheme}sessions/") for scheme in schemes]
+    behind = "|".join(rf"(?<={each})(?:(?<!{_WORD}{each})|(?<=\\[nrt]{each}))" for each in begun)
+    return re.compile(rf"sessions/(?:{behind})(?P<sid>{_ID})/(?P<id>{_ID})(?![0-9A-Za-z-])(?>/{_NAME}|/{_ENDS})?+(?!/)")
 
 
 class _Value(NamedTuple):
@@ -234,24 +277,6 @@ class _Value(NamedTuple):
     label: str
     key: str
     depth: int
-
-
-def _strings(data: bytes, label: str, key: str) -> Iterator[_Value]:
-    """Yields the strings among the values in `data` that may mention a handle, in order.
-
-    Raises:
-        RemoteProtocolError: `data` is not JSON, has a key twice, or is nested too deeply.
-    """
-    pending = [_Value(0, len(data), label, key, 0)]
-    while pending:
-        value = pending.pop()
-        part = data[value.start : value.stop]
-        if part.startswith(b'"'):
-            yield value
-        elif part.startswith((b"{", b"[")):
-            if value.depth == DEPTH_MAX:
-                raise RemoteProtocolError(f"got more than {DEPTH_MAX} levels, expected at most so many")
-            pending += reversed(list(_below(value, part)))
 
 
 def _below(value: _Value, part: bytes) -> Iterator[_Value]:
@@ -275,16 +300,32 @@ def _located(raw: bytes, marks: Sequence[int]) -> list[int]:
     if not marks:
         return []
     source = raw.decode()
-    escapes = _ESCAPE.finditer(source)
-    escape = next(escapes, None)
-    excess = 1  # by how many characters `source` is ahead of the text so far: by its opening quote
+    padded = source  # with a NUL for each character by which an escape is longer than what it stands for
+    if "\\" in source:
+        for escape in _SHORT_ESCAPES:
+            padded = padded.replace(escape, "_\0")
+        padded = _UNICODE.sub("_" + 5 * "\0", _SURROGATES.sub("_" + 11 * "\0", padded))
+    begin, count = 1, 0  # the block that is looked at, behind the opening quote, and the characters before it
     places = []
     for mark in marks:
-        while escape is not None and escape.start() - excess < mark:
-            excess += len(escape[0]) - 1
-            escape = next(escapes, None)
-        places.append(mark + excess)
+        while (more := _BLOCK_CHARS - padded.count("\0", begin, begin + _BLOCK_CHARS)) + count <= mark:
+            if begin + _BLOCK_CHARS >= len(padded):
+                break
+            begin, count = begin + _BLOCK_CHARS, count + more
+        places.append(_place_in(padded, begin, mark - count))
     return places if len(source) == len(raw) else _sizes(source, places)
+
+
+def _place_in(padded: str, begin: int, number: int) -> int:
+    """Returns the place of the character `number`, from `begin` on, in a text padded with NULs."""
+    low, high = begin + number, min(begin + _BLOCK_CHARS, len(padded))
+    while low < high:
+        middle = (low + high) // 2
+        if middle + 1 - begin - padded.count("\0", begin, middle + 1) > number:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _sizes(text: str, places: Sequence[int]) -> list[int]:
@@ -317,17 +358,17 @@ class _Quotes:
     def __init__(self, text: str) -> None:
         self._text = text
         self._is_sql = _SQL_BEGINNING.match(text) is not None or bool(_SELECT.search(text) and _FROM.search(text))
-        self._tokens = _SQL_TOKEN.finditer(text) if self._is_sql else iter(())
-        self._token = next(self._tokens, None)
+        self._at = 0  # no string and no comment goes on here
 
     def around(self, start: int, stop: int) -> Quoting | None:
         """Returns how to escape what stands there. To be called in ascending order."""
         beside = self._text[start - 1 : start], self._text[stop : stop + 1]
         quote = next((mark for mark in beside if mark in ("'", '"')), None)
-        while self._token is not None and self._token.end() <= start:
-            self._token = next(self._tokens, None)
-        if quote is None and self._token is not None and self._token.start() < start:
-            quote = self._token[0][0]
+        if quote is None and self._is_sql:
+            outside = _SQL_OUTSIDE.match(self._text, self._at, start)
+            assert outside is not None
+            self._at = outside.end()
+            quote = self._text[self._at] if self._at < start else None
         if quote == "'":
             return "sql'" if self._is_sql else "code'"
         if quote == '"':

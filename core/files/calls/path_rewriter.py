@@ -21,6 +21,7 @@ import msgspec
 
 from ...base.lazy_regex import Pattern
 from ...jsonrpc.append import readable_elements, readable_members
+from ...jsonrpc.bounds import has_few_values
 from ...jsonrpc.splice import Edit, Span, elements, splice, take
 from .claims import is_text_block, member_text
 from .paths_in_text import SPACELESS
@@ -387,8 +388,8 @@ class _Structured:
 
 
 def _loaded(raw: bytes) -> object:
-    """Returns an object or array; None if the JSON is of anything else, or holds a key twice."""
-    if not raw.lstrip().startswith((b"{", b"[")):
+    """Returns an object or array; None if the JSON is of anything else, holds a key twice, or has too many values."""
+    if not raw.lstrip().startswith((b"{", b"[")) or not has_few_values(raw):
         return None
     try:
         value: object = json.loads(raw, object_pairs_hook=_unique)
