@@ -45,7 +45,8 @@ _WINDOW_BITS_MIN: Final = 9
 """zlib makes no smaller window, though a peer may ask for 8."""
 
 _SWITCH: Final = ((b"upgrade", b"websocket"), (b"connection", b"Upgrade"))
-_ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
+_ELEMENT: Final = re.compile(r'(?:[^,"]++|"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))+')
+"""One element of a header. A quote that is not closed extends to the end: each would be looked for anew otherwise."""
 
 
 class UpgradeRefused(RemoteProtocolError):
