@@ -257,6 +257,10 @@ class ScriptedListener(SocketListener):
     def _raw_socket(self) -> socket.socket:
         raise AssertionError("there is none")
 
+    @property
+    def extra_attributes(self) -> dict[object, Callable[[], object]]:
+        return {}
+
     async def accept(self) -> SocketStream:
         await anyio.lowlevel.checkpoint()
         if not self.left:
