@@ -400,6 +400,15 @@ async def test_draining_waits_for_what_is_due() -> None:
             assert (await read_eof(busy)).startswith(b"HTTP/1.1 202 ")
 
 
+@pytest.mark.parametrize("end", [b"X: a\n", b"X: a\r\n b\r\n", b"Content-Length: 0\r\n", b"Content-Length: 0, 0\r\n"])
+async def test_a_request_behind_an_ambiguous_one_is_never_served(end: bytes) -> None:
+    async with listening() as w, await w.connect() as stream:
+        await stream.send(post(b"", chunked=True).replace(b"\r\n\r\n", b"\r\n" + end + b"\r\n", 1) + get("/healthz"))
+        received = await read_eof(stream)
+        assert received.startswith(b"HTTP/1.1 400 ") and received.count(b"HTTP/1.1 ") == 1
+        assert not w.port.openings
+
+
 class Flaky(socket.socket):
     """A listener that fails to accept a few times."""
 
