@@ -439,6 +439,19 @@ async def test_exactly_the_limit_passes() -> None:
         assert (await w.client.read()).body == b"1", "a short body is skipped, and the connection kept"
 
 
+@pytest.mark.parametrize("count, status", [(8, 200), (9, 431)])
+async def test_a_head_with_too_many_headers_is_refused(count: int, status: int) -> None:
+    async with world(Limits(headers_max=8)) as w:
+        w.port.on_message = echo
+        usual = post().count(b"\r\n") - 2
+        await w.client.send(post(b"{}", *["X:"] * (count - usual)))
+        answer = await w.client.read()
+        assert answer.status == status
+        if status == 431:
+            assert json.loads(answer.body)["detail"] == "got 9 headers, expected at most 8"
+            assert answer.headers[b"connection"] == b"close" and not w.port.openings
+
+
 @pytest.mark.parametrize("cut", [None, 100])
 async def test_a_head_over_the_limit_is_refused(cut: int | None) -> None:
     async with world(Limits(head_size_max_bytes=1000)) as w:
