@@ -48,6 +48,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # HTTP
     head_size_max_bytes: int = 64 * KIB
     """Request line and headers together. Browsers and proxies send up to about 16 KiB."""
+    headers_max: int = 256
+    """Headers of one request. Each is some 200 bytes in memory, however short its line is, and the last head of a
+    connection is kept. Browsers and proxies send up to about 50, and usual servers stop at 100."""
     head_timeout_s: float = 20.0
     """Time from a request's first byte to the end of its headers, so that slow senders do not hold a socket for
     longer."""

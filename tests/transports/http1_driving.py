@@ -21,6 +21,7 @@ from isthmus.core.wire.http1.events import (
     Signal,
 )
 from isthmus.transports.http1.client import ClientCodec
+from isthmus.transports.http1.h11 import RequestLines
 from isthmus.transports.http1.server import ServerCodec
 
 LIMIT = 300
@@ -128,8 +129,11 @@ class Plain:
 
 
 class PlainServer(Plain):
+    """An h11 connection that refuses ambiguous lines, as both codecs do."""
+
     def __init__(self) -> None:
         super().__init__(h11.SERVER)
+        self.http._receive_buffer = RequestLines()
         self.has_body = True
 
     def next_event(self) -> ServerEvent:

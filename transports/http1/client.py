@@ -36,7 +36,7 @@ class ClientCodec(Incoming):
     __slots__ = ("_asked", "_h11", "_is_sent", "_known", "_only_h11", "_post", "_request")
 
     def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
-        super().__init__(head_size_max_bytes)
+        super().__init__(head_size_max_bytes, is_request=False)
         self._only_h11 = only_h11
         self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
         self._request: Request | None = None  # the current one

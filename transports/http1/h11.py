@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 import h11
+from h11._receivebuffer import ReceiveBuffer
 
 from ...core.wire.headers import body_size
 from ...core.wire.http1.events import (
@@ -28,6 +29,7 @@ from ...core.wire.http1.events import (
     ServerEvent,
     Signal,
 )
+from ...core.wire.http1.fields import find_ambiguity, is_chunk_line
 
 
 class H11Server:
@@ -35,6 +37,7 @@ class H11Server:
 
     def __init__(self, *, head_size_max_bytes: int, version: bytes | None = None) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=head_size_max_bytes)
+        self._http._receive_buffer = RequestLines()
         self._http.their_http_version = version
         self._method = ""
         self._has_body = True  # the current response
@@ -145,10 +148,13 @@ class H11Chunked:
     Args:
         data: what has arrived of the body, starting where a chunk starts.
         is_ended: the stream has ended behind `data`.
+        is_request: the body is a client's, whose lines are read as those of a request's head.
     """
 
-    def __init__(self, data: bytes, is_ended: bool, *, head_size_max_bytes: int) -> None:
+    def __init__(self, data: bytes, is_ended: bool, *, head_size_max_bytes: int, is_request: bool) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=head_size_max_bytes)
+        if is_request:
+            self._http._receive_buffer = RequestLines()
         self._http.receive_data(_CHUNKED_REQUEST)
         self._http.next_event()
         if data:
@@ -166,6 +172,34 @@ class H11Chunked:
     @property
     def trailing_data(self) -> tuple[bytes, bool]:
         return self._http.trailing_data
+
+
+class RequestLines(ReceiveBuffer):
+    """The bytes that h11 has to parse of a client's requests. h11 reads lines that end in LF and folded lines, and
+    gives no sign of them: they are refused here, where it takes lines out."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """Takes out a head, or trailers, once all its lines are there.
+
+        Raises:
+            h11.LocalProtocolError: a line is ambiguous. h11 turns this into its `RemoteProtocolError`.
+        """
+        held = bytes(self)
+        lines = super().maybe_extract_lines()
+        if lines is not None and (problem := find_ambiguity(held[: len(held) - len(self)])) is not None:
+            raise h11.LocalProtocolError(problem)
+        return lines
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        """Takes out the line that begins a chunk, once it is there.
+
+        Raises:
+            h11.LocalProtocolError: it is malformed. h11 turns this into its `RemoteProtocolError`.
+        """
+        line = super().maybe_extract_next_line()
+        if line is not None and not is_chunk_line(bytes(line)):
+            raise h11.LocalProtocolError(f"got {bytes(line[:64])!r}, expected the size of a chunk")
+        return line
 
 
 _CHUNKED_REQUEST: Final = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -55,6 +55,7 @@ class Incoming:
 
     Args:
         head_size_max_bytes: the longest incomplete line or head that is waited for.
+        is_request: what arrives are requests.
     """
 
     __slots__ = (
@@ -65,12 +66,14 @@ class Incoming:
         "_is_closing",
         "_is_ended",
         "_is_line_end_due",
+        "_is_request",
         "_left",
         "_reading",
         "_searched_size",
     )
 
-    def __init__(self, head_size_max_bytes: int) -> None:
+    def __init__(self, head_size_max_bytes: int, *, is_request: bool) -> None:
+        self._is_request = is_request
         self._head_size_max = head_size_max_bytes
         self._reading = HEAD
         self._buffer = b""
@@ -248,7 +251,9 @@ class Incoming:
             return END
         if not self._is_ended and _BEGUN.fullmatch(self._buffer, self._at) is not None:
             return NEED_DATA
-        self._by_h11 = H11Chunked(*self._give_back(), head_size_max_bytes=self._head_size_max)
+        self._by_h11 = H11Chunked(
+            *self._give_back(), head_size_max_bytes=self._head_size_max, is_request=self._is_request
+        )
         self._buffer, self._at = b"", 0
         return self._next_by_h11(self._by_h11)
 

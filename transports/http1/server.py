@@ -2,7 +2,7 @@
 
 The message shapes that MCP clients send are read here; everything else is handed over to h11: a head that is not plain
 goes there byte for byte, with the rest of its request and the response. Nothing is accepted that h11 refuses, and what
-is accepted means the same.
+is accepted means the same. Of what h11 accepts, lines that others may read differently are refused (`find_ambiguity`).
 
 A head with the same bytes as the one before on its connection, as most have, is not parsed again: equal bytes parse to
 equal heads. `take_repeated` also skips the events of such a request. `tests/transports/http1/test_server.py` compares
@@ -33,7 +33,7 @@ class ServerCodec(Incoming):
     __slots__ = ("_awaits_continue", "_h11", "_known", "_only_h11", "_response", "_version")
 
     def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
-        super().__init__(head_size_max_bytes)
+        super().__init__(head_size_max_bytes, is_request=True)
         self._only_h11 = only_h11
         self._h11 = H11Server(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
         self._response = ResponseWriter()

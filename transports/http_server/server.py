@@ -19,7 +19,6 @@ from anyio.streams.stapled import MultiListener
 
 from ...core.base.budget import Budget, address_owner
 from ...core.base.limits import Limits
-from ...core.wire.http.error_responses import refusal
 from ...core.wire.http.routes import Surface
 from ..base.backpressure import pause_until_read
 from ..base.driver import uses_protocols
@@ -31,11 +30,12 @@ from ..reverse_proxy.forwarder import Forwarder
 from .anyio_driver import StreamWire
 from .asyncio_driver import Connect, HttpProtocol
 from .connection import Connection
+from .reserve import NO_DESCRIPTOR, Reserve, turned_away
 from .shared import Pages, ServerContext
 
 TURNED_AWAY_MAX: Final = 64
-"""Connections beyond `Limits.connections_max` that are accepted to be answered with a 503. Further ones wait in the
-kernel's queue."""
+"""Connections beyond `Limits.connections_max` that are accepted to be answered with a 503, and connections answered so
+before a pause when no descriptor is free. Further ones wait in the kernel's queue."""
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before accepting is tried again, when the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
@@ -133,7 +133,9 @@ class HttpServer:
                         if uses_protocols(self._protocols):
                             tasks.start_soon(self._serve_protocols, inner, connections)
                         else:
-                            tasks.start_soon(self._accept, inner.accept, partial(self._take_stream, connections))
+                            raw = inner.extra(SocketAttribute.raw_socket, None)
+                            take = partial(self._take_stream, connections)
+                            tasks.start_soon(self._accept, inner.accept, take, raw)
                 self._listeners.discard(listener)
             timers.cancel_scope.cancel()
 
@@ -179,31 +181,40 @@ class HttpServer:
             self._all_gone = anyio.Event()
             await self._all_gone.wait()
 
-    async def _accept(self, accept: Callable[[], Awaitable[T]], take: Callable[[T], None]) -> None:
+    async def _accept(
+        self, accept: Callable[[], Awaitable[T]], take: Callable[[T], None], raw: socket.socket | None
+    ) -> None:
         """Accepts one connection after another. If the system has no room for more, those there are go on, and
-        accepting is tried again."""
+        accepting is tried again.
+
+        Args:
+            raw: the socket that listens. Without a free descriptor, the clients that wait there get a 503.
+        """
         log_again_at = 0.0
-        while True:
-            while self._accepted >= self._listening.limits.connections_max + TURNED_AWAY_MAX:
-                self._room = self._room or anyio.Event()
-                await self._room.wait()
-            try:
-                accepted = await accept()
-            except anyio.ClosedResourceError:
-                return
-            except (OSError, anyio.BrokenResourceError) as error:
-                reason = error if isinstance(error, OSError) else error.__cause__  # trio wraps the OSError
-                if not isinstance(reason, OSError) or reason.errno in _UNUSABLE:
-                    raise
-                if reason.errno in _LOST:
-                    continue
-                if anyio.current_time() >= log_again_at:
-                    _log.error("cannot accept connections for now: %s", reason.strerror)
-                    log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
-                await anyio.sleep(ACCEPT_PAUSE_S)
-            else:
-                self._accepted += 1
-                take(accepted)
+        with contextlib.closing(Reserve()) as reserve:
+            while True:
+                while self._accepted >= self._listening.limits.connections_max + TURNED_AWAY_MAX:
+                    self._room = self._room or anyio.Event()
+                    await self._room.wait()
+                try:
+                    accepted = await accept()
+                except anyio.ClosedResourceError:
+                    return
+                except (OSError, anyio.BrokenResourceError) as error:
+                    reason = error if isinstance(error, OSError) else error.__cause__  # trio wraps the OSError
+                    if not isinstance(reason, OSError) or reason.errno in _UNUSABLE:
+                        raise
+                    if reason.errno in _LOST:
+                        continue
+                    if anyio.current_time() >= log_again_at:
+                        _log.error("cannot accept connections for now: %s", reason.strerror)
+                        log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
+                    if raw is not None and reason.errno in NO_DESCRIPTOR:
+                        reserve.turn_away(raw, TURNED_AWAY_MAX)
+                    await anyio.sleep(ACCEPT_PAUSE_S)
+                else:
+                    self._accepted += 1
+                    take(accepted)
 
     def _note_closed(self) -> None:
         """Records that an accepted connection is closed."""
@@ -280,7 +291,8 @@ class HttpServer:
         end = partial(self._end, on_end)
 
         try:
-            await self._accept(partial(self._accept_socket, listener.extra(SocketAttribute.raw_socket)), take)
+            raw = listener.extra(SocketAttribute.raw_socket)
+            await self._accept(partial(self._accept_socket, raw), take, raw)
             await served.wait_none()
         finally:
             for connection in list(served.connections):
@@ -365,12 +377,10 @@ async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -
 
 async def _turn_away(stream: ByteStream) -> None:
     """Answers with a 503, at little cost."""
-    refused = refusal(503, "got more connections than this server takes, expected fewer; try again later")
-    lines = [b"HTTP/1.1 503 Service Unavailable", b"connection: close", b"retry-after: 1"]
-    lines += [name + b": " + value for name, value in refused.headers]
+    answer = turned_away("got more connections than this server takes, expected fewer; try again later")
     with anyio.move_on_after(1.0):
         try:
-            await stream.send(b"\r\n".join([*lines, b"", refused.body]))
+            await stream.send(answer)
             await stream.receive()  # closing a socket with unread bytes could discard the answer
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass

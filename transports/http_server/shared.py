@@ -120,6 +120,9 @@ class ServerContext:
         if size > limit:
             # h11 checks the limit only while a head is incomplete, but how a head was cut up must not matter.
             return RoutedHead(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False)
+        if len(head.headers) > self.limits.headers_max:
+            seen = f"got {len(head.headers)} headers, expected at most {self.limits.headers_max}"
+            return RoutedHead(head, refusal(431, seen), shared, may_be_kept=False)
         route = judge(judged, self.surface, scheme=self.scheme, address=address)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
         return RoutedHead(head, route, shared, may_be_kept=may_be_kept)

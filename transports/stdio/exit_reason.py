@@ -3,6 +3,7 @@ possible."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -68,6 +69,8 @@ def explain_start(program: str, cwd: str | None, path: str | None, error: Except
         return f"command {program!r} not found on PATH; {fix} or give the full path"
     if isinstance(error, PermissionError):
         return f"command {program!r} is not executable; chmod +x it or name the interpreter that runs it"
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"command {program!r} cannot be started: {error.strerror}; raise the limit of open files (ulimit -n)"
     return f"command {program!r} cannot be started: {error}"
 
 

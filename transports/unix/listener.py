@@ -26,6 +26,7 @@ from ..stdio.client import at_once, serve_pipe
 BACKLOG = 128
 ACCEPT_PAUSE_S = 0.1
 """Seconds before accepting is tried again, when the system had no room for a connection."""
+ACCEPT_LOG_EVERY_S = 60.0
 
 
 class PathInUse(OSError):
@@ -103,6 +104,7 @@ class LineListener:
         self._log = log
         self._protocols = protocols
         self._count = 0
+        self._log_again_at = 0.0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.setblocking(False)
@@ -134,7 +136,9 @@ class LineListener:
         except BlockingIOError:
             return
         except OSError as error:
-            self._log(f"cannot accept a connection for now: {error.strerror}")
+            if anyio.current_time() >= self._log_again_at:
+                self._log(f"cannot accept a connection for now: {error.strerror}")
+                self._log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
             await anyio.sleep(ACCEPT_PAUSE_S)
             return
         if self._count >= self._limits.connections_max:

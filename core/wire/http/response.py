@@ -223,6 +223,7 @@ class ResponseReader:
         self._last_piece = b""  # in PASSING: held back until the end confirms it
         self._status = 0  # in REFUSED
         self._detail = ""  # in REFUSED
+        self._refusal_size_max = REFUSAL_BODY_MAX_BYTES
         self._challenge = ""  # in REFUSED
         self._events: EventReader | None = None  # in STREAMING
         self._has_begun = False  # in STREAMING: a message or `Primed` was returned
@@ -263,6 +264,9 @@ class ResponseReader:
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
             self._challenge = _challenge(headers) if status in (401, 403) else ""
+            if (coding := _coding(fields)) is not None:  # nobody could read the body in an error message
+                self._detail += f"; its body has Content-Encoding {_show(coding)}, expected none: none was offered"
+                self._refusal_size_max = 0
             return []
         if not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
             # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
@@ -279,7 +283,7 @@ class ResponseReader:
         if self._events is not None:  # STREAMING: `FED` leads back to it, no step needed
             return self._receive_events(self._events, bytes(data))
         is_refused = self.state is ResponseState.REFUSED
-        size_max = REFUSAL_BODY_MAX_BYTES if is_refused else self._size_max
+        size_max = self._refusal_size_max if is_refused else self._size_max
         if self.state is ResponseState.PASSING:
             return self._receive_piece(bytes(data))
         if self._body.size_bytes + len(data) <= size_max:
@@ -365,8 +369,7 @@ class ResponseReader:
         content_type = fields.get(b"content-type", b"")
         given = _INPUT_BY_TYPE.get(content_type) or _INPUT_BY_TYPE.get(content_type.partition(b";")[0].strip().lower())
         is_listening = isinstance(self._target, Listen)
-        coding = fields.get(b"content-encoding", b"identity").lower()
-        if coding != b"identity":
+        if (coding := _coding(fields)) is not None:
             self._step(ResponseInput.PROMISED_OTHER)
             return self._broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered")
         if given is None or (is_listening and given is not ResponseInput.PROMISED_EVENTS):
@@ -482,6 +485,12 @@ _CUT_DETAIL: Final = {
 
 def _oversize_detail(size_bytes: int, limit: int) -> str:
     return f"got an event of {size_bytes} bytes, over the limit of {limit} bytes"
+
+
+def _coding(fields: dict[bytes, bytes]) -> bytes | None:
+    """Returns the coding of the body, of which none is ever read; None if it has none."""
+    coding = fields.get(b"content-encoding", b"identity").lower()
+    return None if coding == b"identity" else coding
 
 
 def _session(fields: dict[bytes, bytes]) -> str | None:

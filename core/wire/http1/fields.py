@@ -31,6 +31,14 @@ _VALUE: Final = re.compile(rb"(?![\t ])%b(?<![\t ])" % _TEXT)
 _FRAMING: Final = frozenset((b"connection", b"content-length", b"expect", b"host", b"transfer-encoding", b"upgrade"))
 
 
+# RFC 9112, 7.1.1, without the blanks that may stand around ";" and "=".
+_QUOTED: Final = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_CHUNK_LINE: Final = re.compile(rb"[0-9A-Fa-f]{1,20}(?:;%b(?:=(?:%b|%b))?)*\r\n" % (_TOKEN, _TOKEN, _QUOTED))
+_LONE_LINE_FEED: Final = re.compile(rb"(?<!\r)\n")
+_FOLDED: Final = re.compile(rb"(?:\A|\n)[\t ]")
+_LENGTHS: Final = re.compile(rb"\ncontent-length:[^\n]*,", re.IGNORECASE)
+
+
 class NotPlain(Exception):
     """A head is not written as peers usually write it. It may still be valid: h11 decides."""
 
@@ -70,6 +78,34 @@ class EncodedFields(dict[tuple[bytes, bytes], bytes]):
 
 read_line: Final = FieldLines().__getitem__
 encode_field: Final = EncodedFields().__getitem__
+
+
+def find_ambiguity(section: bytes) -> str | None:
+    """Returns what in the lines of a request another recipient may read differently; None: nothing.
+
+    Whoever stands in front of this proxy might then see one request where it sees two. A recipient may accept the first
+    two and is free to refuse them.
+
+    Args:
+        section: a whole head, or the trailers of a chunked body, with the empty line.
+
+    Source: RFC 9112, 2.2 (a line that ends in LF alone), 5.2 (a folded line), 6.3 (a list of lengths).
+    """
+    if _LONE_LINE_FEED.search(section) is not None:
+        return "got a line that ends in LF, expected CRLF"
+    if _FOLDED.search(section) is not None:
+        return "got a folded header line, expected each header on one line"
+    if _LENGTHS.search(section) is not None:
+        return "got a list of lengths in Content-Length, expected one"
+    return None
+
+
+def is_chunk_line(line: bytes) -> bool:
+    """True if `line`, with its CRLF, may begin a chunk: its size in hexadecimal digits, and perhaps extensions.
+
+    Source: RFC 9112, 7.1.
+    """
+    return _CHUNK_LINE.fullmatch(line) is not None
 
 
 def read_framing(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -400,14 +400,25 @@ async def test_draining_waits_for_what_is_due() -> None:
             assert (await read_eof(busy)).startswith(b"HTTP/1.1 202 ")
 
 
+@pytest.mark.parametrize("end", [b"X: a\n", b"X: a\r\n b\r\n", b"Content-Length: 0\r\n", b"Content-Length: 0, 0\r\n"])
+async def test_a_request_behind_an_ambiguous_one_is_never_served(end: bytes) -> None:
+    async with listening() as w, await w.connect() as stream:
+        await stream.send(post(b"", chunked=True).replace(b"\r\n\r\n", b"\r\n" + end + b"\r\n", 1) + get("/healthz"))
+        received = await read_eof(stream)
+        assert received.startswith(b"HTTP/1.1 400 ") and received.count(b"HTTP/1.1 ") == 1
+        assert not w.port.openings
+
+
 class Flaky(socket.socket):
     """A listener that fails to accept a few times."""
 
     def __init__(self, *errors: int) -> None:
         super().__init__()
         self.errors = list(errors)
+        self.attempts = 0
 
     def accept(self) -> tuple[socket.socket, object]:
+        self.attempts += 1
         if self.errors:
             raise OSError(self.errors.pop(0), "no room")
         return super().accept()
@@ -445,6 +456,31 @@ async def test_what_keeps_a_connection_from_being_accepted_does_not_end_the_list
                 assert (await answer(stream))[0] == 200
             await server.drain()
     assert [record.getMessage() for record in caplog.records] == ["cannot accept connections for now: no room"]
+
+
+async def test_clients_without_a_descriptor_for_them_get_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each failure to accept is followed by a pause and not by further attempts."""
+    monkeypatch.setattr(http_server, "ACCEPT_PAUSE_S", 0.001)
+    server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(), pages=pages)
+    raw = Flaky(errno.EMFILE)
+    raw.setblocking(False)
+    raw.bind(("127.0.0.1", 0))
+    raw.listen()
+    port = raw.getsockname()[1]
+    clients = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(3)]
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(server.serve, FlakyListener(raw))
+            for client in clients:
+                status, body = await answer(client)
+                assert status == 503 and b"no free file descriptor" in body
+                await client.aclose()
+            assert raw.attempts == 5, "one that failed, three clients, and none left"
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(get("/healthz"))
+                assert (await answer(stream))[0] == 200
+            assert raw.attempts == 6
+            await server.drain()
 
 
 async def test_connections_that_cannot_even_get_a_503_are_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

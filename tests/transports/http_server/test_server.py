@@ -257,6 +257,10 @@ class ScriptedListener(SocketListener):
     def _raw_socket(self) -> socket.socket:
         raise AssertionError("there is none")
 
+    @property
+    def extra_attributes(self) -> dict[object, Callable[[], object]]:
+        return {}
+
     async def accept(self) -> SocketStream:
         await anyio.lowlevel.checkpoint()
         if not self.left:
@@ -433,6 +437,19 @@ async def test_exactly_the_limit_passes() -> None:
         await w.client.send(post(b"x" * 101) + post(b"1"))
         assert (await w.client.read()).status == 413
         assert (await w.client.read()).body == b"1", "a short body is skipped, and the connection kept"
+
+
+@pytest.mark.parametrize("count, status", [(8, 200), (9, 431)])
+async def test_a_head_with_too_many_headers_is_refused(count: int, status: int) -> None:
+    async with world(Limits(headers_max=8)) as w:
+        w.port.on_message = echo
+        usual = post().count(b"\r\n") - 2
+        await w.client.send(post(b"{}", *["X:"] * (count - usual)))
+        answer = await w.client.read()
+        assert answer.status == status
+        if status == 431:
+            assert json.loads(answer.body)["detail"] == "got 9 headers, expected at most 8"
+            assert answer.headers[b"connection"] == b"close" and not w.port.openings
 
 
 @pytest.mark.parametrize("cut", [None, 100])

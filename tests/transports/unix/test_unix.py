@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -16,6 +17,7 @@ from isthmus.core.base.events import Connected, End, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.stdio.client import at_once
+from isthmus.transports.unix import listener as unix_listener
 from isthmus.transports.unix.client import UnixAddress, UnixServer
 from isthmus.transports.unix.listener import LineListener, PathInUse, make_room
 from ports import RecordingPort
@@ -132,6 +134,35 @@ async def listening(
         await tasks.start(listener.serve)
         yield
         tasks.cancel_scope.cancel()
+
+
+class Failing(socket.socket):
+    """A listener that finds no descriptor a few times."""
+
+    def accept(self) -> tuple[socket.socket, object]:
+        self.failures = getattr(self, "failures", 0) + 1
+        if self.failures <= 3:
+            raise OSError(errno.EMFILE, "no descriptor")
+        return super().accept()
+
+
+async def test_a_lack_of_descriptors_is_logged_once_and_the_client_is_served_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix_listener, "ACCEPT_PAUSE_S", 0.001)
+    port, path, log = RecordingPort(), tmp_path / "s", list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", Failing)
+        listener = LineListener(str(path), port, OPENING, Limits(), log=log.append)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(listener.serve)
+            async with await anyio.connect_unix(path) as stream:
+                await stream.send(b"{}\n")
+                while not port.messages:
+                    await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert log == ["cannot accept a connection for now: no descriptor"]
 
 
 async def test_each_client_is_a_channel_of_its_own(tmp_path: Path) -> None:

@@ -131,6 +131,15 @@ def test_a_content_coding_is_refused(coding: bytes) -> None:
         ]
 
 
+@pytest.mark.parametrize("body", [b"", b"\x1f\x8b\x08"])
+def test_the_body_of_a_refusal_with_a_content_coding_is_not_kept(body: bytes) -> None:
+    reader = ResponseReader(POST, Limits())
+    assert reader.receive_head(502, [*JSON, (b"content-encoding", b"gzip")]) == []
+    (end,) = reader.receive_body(body) if body else reader.receive_eof(True)
+    assert isinstance(end, Ended) and end.cause.end is End.REFUSED and end.cause.body == b""
+    assert "its body has Content-Encoding gzip, expected none: none was offered" in end.cause.detail
+
+
 @pytest.mark.parametrize("given", [b"APPLICATION/json", b"application/json;charset=utf-8", b" application/json ; x"])
 def test_a_type_is_recognized_in_any_case_and_with_parameters(given: bytes) -> None:
     reader = ResponseReader(POST, Limits())
