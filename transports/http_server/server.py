@@ -34,8 +34,8 @@ from .connection import Connection
 from .shared import Pages, ServerContext
 
 TURNED_AWAY_MAX: Final = 64
-"""Connections beyond `Limits.connections_max` that are accepted to be answered with a 503. Further ones wait in the
-kernel's queue."""
+"""Connections beyond `Limits.connections_max` that are accepted to be answered with a 503. At it: no more connections
+are accepted."""
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before accepting is tried again, when the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
