@@ -286,6 +286,17 @@ def test_links_lead_somewhere() -> None:
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_tests_that_pages_name_exist() -> None:
+    """A link whose text is the name of a test leads to the file with that test."""
+    named = 0
+    for page in PAGES:
+        for name, target in re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            text = (page.parent / target).read_text(encoding="utf-8")
+            assert re.search(rf"^(?:async )?def {name}\(", text, re.MULTILINE), f"{page.name}: {name} in {target}"
+            named += page.name == "security.md"
+    assert named > 50
+
+
 @pytest.mark.parametrize("command", commands(), ids=lambda command: command.text[:40])
 def test_commands_are_ones_that_exist(command: Command) -> None:
     """The command line takes each `isthmus …` on a page, and the Makefile has each target."""

@@ -231,10 +231,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Interval of progress notifications to a server whose question is still open, if it asked for progress: servers
     wait for a minute. At it: progress is sent."""
     suspended_calls_per_session_max: int = 64
-    """Suspended calls of one client. At it: the server is told that the client cannot be asked."""
+    """Suspended calls of one client. At it: the server's question gets error -32603, and the call goes on."""
     suspended_calls_max: int = 1024
-    """Suspended calls of all clients together: each is a request that a server works on. At it: the server is told that
-    the client cannot be asked."""
+    """Suspended calls of all clients together: each is a request that a server works on. At it: the server's question
+    gets error -32603, and the call goes on."""
     suspended_call_logs_max: int = 32
     """Log messages kept for the client of one suspended call. At it: further ones are dropped."""
     suspended_call_logs_max_bytes: int = 256 * KIB
@@ -396,8 +396,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Life of a shared process without sessions: clients come and go, and starting takes seconds. At it: the process is
     stopped."""
     cancelled_request_ttl_s: float = 60.0
-    """Time for which a cancelled request may still be the reason of a shared server's request. At it: the request is
-    refused: no client is asked."""
+    """Time for which a cancelled request may still be the reason of a shared server's request. At it: it is forgotten,
+    and the server's request counts for the calls that are open."""
     stop_grace_s: float = 3.0
     """Pause between closing a child's stdin and TERM, and between TERM and KILL. At it: TERM is sent, then KILL."""
     stderr_ring_lines: int = 200
@@ -474,8 +474,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     # Shutdown
     drain_s: float = 10.0
-    """Time that running calls may take to finish on shutdown. At it: calls that still run get error -31004 or
-    -31001."""
+    """Time that running calls may take to finish on shutdown. At it: calls that still run get error -31001, those that
+    were not sent yet -31007."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
