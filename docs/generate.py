@@ -14,6 +14,7 @@ import enum
 import html
 import importlib
 import inspect
+import itertools
 import json
 import re
 import sys
@@ -51,6 +52,7 @@ DOCS: Final = Path(__file__).parent
 ROOT: Final = DOCS.parent
 
 sys.path[:0] = [str(ROOT / "tests"), str(DOCS)]
+from limit_tests import LIMIT_TESTS  # noqa: E402
 from rooms import APP, CORE, LOOSE, PARTS, ROOMS, STORAGE, TRANSPORTS  # noqa: E402
 from ways import stories  # noqa: E402
 
@@ -235,42 +237,104 @@ def _about(kind: Any) -> str:
 # --- Limits ---------------------------------------------------------------------------------------------------------
 
 
+FIXED_THEMES: Final = {
+    "Fixed: messages": ("core/jsonrpc", "core/bridge"),
+    "Fixed: HTTP and other transports": ("core/wire", "transports"),
+    "Fixed: sessions, questions, tasks": ("core/endpoints", "core/state", "core/input_required", "core/tasks"),
+    "Fixed: files": ("core/files", "app/disk"),
+}
+"""The themes of constants that limit what peers can do, with their folders."""
+
+_LIMIT_HEADS: Final = ("Limit", "Default", "Unit", "What it bounds", "What happens when it is reached", "Key", "Test")
+_UNITS: Final = {"bytes": "bytes", "s": "seconds", "ms": "milliseconds", "chars": "characters"}
+
+
 def _limits() -> str:
-    reasons, keys = dict(_attribute_docs(Limits)), _keys_of_limits()
-    rows = []
-    for field in msgspec.structs.fields(Limits):
-        value = size_text(field.default) if field.name.endswith("_bytes") else f"{field.default:g}"
-        key = f"`{keys[field.name]}`" if field.name in keys else ""
-        rows.append([f"`{field.name}`", value, key, reasons.get(field.name, "")])
-    return _table(["Limit", "Default", "Configuration key", "Reason"], rows)
+    """A table for each theme: those of `Limits`, then those of the constants that say what happens at them."""
+    keys, themes = _keys_of_limits(), _themes(inspect.getsource(Limits))
+    defaults = msgspec.structs.asdict(Limits())
+    parts = []
+    for theme, docs in themes.items():
+        rows = [
+            _limit_row(f"`{name}`", name, defaults[name], doc, ", ".join(f"`{key}`" for key in keys.get(name, ())))
+            for name, doc in docs.items()
+        ]
+        parts.append(f"### {theme}\n\n{_table(list(_LIMIT_HEADS), rows)}")
+    fixed = fixed_limits()
+    for theme, folders in FIXED_THEMES.items():
+        rows = []
+        for key, doc in fixed.items():
+            path, name = key.split("::")
+            if path.startswith(folders):
+                module = importlib.import_module("isthmus." + path.removesuffix(".py").replace("/", "."))
+                rows.append(_limit_row(f"[`{name}`](../{path})", key, getattr(module, name), doc))
+        heads = [head for head in _LIMIT_HEADS if head != "Key"]
+        parts.append(f"### {theme}\n\n{_table(heads, rows)}")
+    return "\n".join(parts)
 
 
-def _attribute_docs(shape: type) -> Iterator[tuple[str, str]]:
-    """The text that follows each field of a class."""
-    body = ast.parse(inspect.getsource(shape)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    for field, after in zip(body.body, body.body[1:], strict=False):
+def _limit_row(shown: str, key: str, value: float, doc: str, *set_by: str) -> list[str]:
+    """The row of a limit, from the text after it: what it bounds, then what happens `At it: `."""
+    unit = _UNITS.get(key.rpartition("_")[2].lower(), "count")
+    reason, _, outcome = doc.partition(" At it: ")
+    path, test = LIMIT_TESTS[key].split("::")
+    default = size_text(int(value)) if unit == "bytes" else f"{value:.12g}"
+    outcome = outcome[:1].upper() + outcome[1:]
+    return [shown, default, unit, reason, outcome, *set_by, f"[`{test}`](../tests/{path})"]
+
+
+def _themes(source: str) -> dict[str, dict[str, str]]:
+    """The texts after the fields of a class, by the comments that head them."""
+    docs = dict(_docs_in(source))
+    themes: dict[str, dict[str, str]] = {}
+    for heading, name in re.findall(r"^    (?:# (.+)|(\w+): .+)$", source, re.MULTILINE):
+        if heading:
+            themes[heading] = {}
+        elif name in docs:
+            themes[list(themes)[-1]][name] = docs[name]
+    return themes
+
+
+def fixed_limits() -> dict[str, str]:
+    """The texts after the constants that say what happens at them, by file and name."""
+    return {
+        f"{path.relative_to(ROOT)}::{name}": doc
+        for folders in FIXED_THEMES.values()
+        for folder in folders
+        for path in sorted((ROOT / folder).glob("**/*.py"))
+        for name, doc in _docs_in(path.read_text(encoding="utf-8"))
+        if " At it: " in doc
+    }
+
+
+def _docs_in(source: str) -> Iterator[tuple[str, str]]:
+    """The text that follows each annotated name of a class or a module."""
+    tree: ast.AST = ast.parse(source)
+    assert isinstance(tree, ast.Module)
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else tree.body
+    for field, after in itertools.pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             assert isinstance(field.target, ast.Name)
             yield field.target.id, " ".join(str(after.value.value).split())
 
 
-def _keys_of_limits() -> dict[str, str]:
-    """The key of a configuration that sets each limit, found by setting each key and looking what changes."""
-    keys = {}
+def _keys_of_limits() -> dict[str, list[str]]:
+    """The keys of a configuration that set each limit, found by setting each key and looking what changes."""
+    keys: dict[str, list[str]] = {}
     plain = to_limits(Settings())
     for section in SECTIONS:
         defaults = getattr(Settings(), section)
         for field in msgspec.structs.fields(defaults):
             value = getattr(defaults, field.name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number and not (value is None and _is_size(field.type)):
+            if value is None and _unwrap(field.type)[0] is not int:
+                continue
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 continue
             changed = msgspec.structs.replace(defaults, **{field.name: (value or 1) + 1})
             limits = to_limits(Settings(**{section: changed}))
             for name in Limits.__struct_fields__:
                 if getattr(limits, name) != getattr(plain, name):
-                    keys[name] = f"{section}.{field.encode_name}"
+                    keys.setdefault(name, []).append(f"{section}.{field.encode_name}")
     return keys
 
 

@@ -30,6 +30,7 @@ from isthmus.app.config.settings import Settings
 from isthmus.core.base.limits import Limits
 from isthmus.core.files.calls import artifact, offers
 from isthmus.core.state.records import FileStatus, TaskStatus
+from limit_tests import LIMIT_TESTS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
@@ -118,7 +119,7 @@ generate = load_generator()
 def test_generated_parts_are_as_generated() -> None:
     """`make docs` would change nothing."""
     made = generate.pages()
-    pages = {"architecture.md", "configuration.md", "eras.md", "machines.md", "operating.md", "proof.md"}
+    pages = {"architecture.md", "configuration.md", "eras.md", "limits.md", "machines.md", "proof.md"}
     assert {page.name for page in made} == {*pages, "architecture.svg"}
     for page, text in made.items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name} is out of date: run `make docs`"
@@ -178,12 +179,48 @@ def test_every_key_of_the_configuration_is_on_the_page() -> None:
 
 
 def test_every_limit_is_on_the_page() -> None:
-    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([\w.]+) \|", text, re.MULTILINE))
+    """Each limit is there with its default, with what happens at it, and with a test that reaches it."""
+    text = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    rows = {
+        key: row.split(" | ")
+        for row in re.findall(r"^\| (.+) \|$", text, re.MULTILINE)
+        if (key := row.partition(" | ")[0].strip("`")) in Limits.__struct_fields__
+    }
     defaults = msgspec.structs.asdict(Limits())
     assert list(rows) == list(defaults)
     for name, value in defaults.items():
-        assert (parse_size(rows[name]) if name.endswith("_bytes") else float(rows[name])) == value, name
+        _, shown, _, bounded, outcome, _, _ = rows[name]
+        assert (parse_size(shown) if name.endswith("_bytes") else float(shown)) == value, name
+        assert len(bounded) > 10 and len(outcome) > 2, f"{name}: say after its reason what happens, from `At it: ` on"
+    assert {*defaults, *generate.fixed_limits()} == set(LIMIT_TESTS)
+
+
+@pytest.mark.parametrize("limit", LIMIT_TESTS)
+def test_the_test_of_each_limit_mentions_it(limit: str) -> None:
+    """The test names the limit, or uses something of its module that does."""
+    path, name = LIMIT_TESTS[limit].split("::")
+    parts = top_level_parts(ROOT / "tests" / path)
+    assert name in parts, f"there is no test {name} in {path}"
+    unread, read = [name], set()
+    while unread:
+        read.add(part := unread.pop())
+        unread += set(re.findall(r"\w+", parts[part])) & parts.keys() - read
+    mentioned = limit.rpartition("::")[2]
+    assert any(re.search(rf"\b{mentioned}\b", parts[part]) for part in read), f"{name} does not reach {mentioned}"
+
+
+def top_level_parts(path: Path) -> dict[str, str]:
+    """Returns the source of each function, class and constant of a module, by name."""
+    source, parts = path.read_text(encoding="utf-8"), {}
+    for node in ast.parse(source).body:
+        decorators = getattr(node, "decorator_list", [])
+        text = "\n".join(ast.get_source_segment(source, part) or "" for part in (*decorators, node))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            parts[node.name] = text
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts.update({target.id: text for target in targets if isinstance(target, ast.Name)})
+    return parts
 
 
 def test_every_metric_is_on_the_page() -> None:
@@ -247,6 +284,17 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", FENCE.sub("", page.read_text(encoding="utf-8"))):
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_tests_that_pages_name_exist() -> None:
+    """A link whose text is the name of a test leads to the file with that test."""
+    named = 0
+    for page in PAGES:
+        for name, target in re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            text = (page.parent / target).read_text(encoding="utf-8")
+            assert re.search(rf"^(?:async )?def {name}\(", text, re.MULTILINE), f"{page.name}: {name} in {target}"
+            named += page.name == "security.md"
+    assert named > 50
 
 
 @pytest.mark.parametrize("command", commands(), ids=lambda command: command.text[:40])

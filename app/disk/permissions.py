@@ -20,8 +20,8 @@ from .walk import PATH_SIZE_MAX, list_files
 MISSING: Final = "missing"
 FORBIDDEN: Final = "not permitted"
 PRIVATE_ENTRIES_MAX: Final = 20_000
-"""Entries of private folders that are searched when a file has several names; takes some 30 ms. If there are more,
-such a file is not taken: ordinary output has one name."""
+"""Entries of private folders that are searched when a file has several names; takes some 30 ms. Ordinary output has one
+name. At it: such a file is not taken."""
 
 
 class NotPermitted(Exception):

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from .openat import open_folder
 
 PATH_SIZE_MAX: Final = 4096
-"""Characters of a path; the systems that we run on open no longer ones."""
+"""Characters of a path; the systems that we run on open no longer ones. At it: the file is passed over."""
 DEPTH_MAX: Final = 64
 """Levels below a folder that are listed. The cost of a level grows with its depth, and trees that programs make, nested
-packages included, have some thirty."""
+packages included, have some thirty. At it: deeper files are not seen, and the result says so."""
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

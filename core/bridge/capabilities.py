@@ -43,10 +43,10 @@ PUSHED: Final = frozenset({"listChanged", "subscribe"})
 """Members that promise messages outside of any request."""
 
 CAPABILITIES_SIZE_MAX_BYTES: Final = 64 * 1024
-"""Real clients send less than one KiB; extensions may bring schemas."""
+"""Longest capabilities. Real clients send less than one KiB; extensions may bring schemas. At it: error -32602."""
 
 CAPABILITIES_DEPTH_MAX: Final = 32
-"""Levels of arrays and objects. Real clients have five."""
+"""Levels of arrays and objects in capabilities. Real clients have five. At it: error -32602."""
 
 _DIGITS_MAX: Final = 4000
 """The longest exponent that is read as a number. Python refuses longer integers by default; longer ones count as

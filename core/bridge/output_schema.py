@@ -37,7 +37,7 @@ DIALECT_2019: Final = frozenset(
 
 DEPTH_MAX: Final = 128
 """Levels of an output schema. Real ones have fewer than 30; each level is parsed again and takes some levels of the
-stack."""
+stack. At it: the list or the result gets error -32603."""
 
 
 # --- Schemas --------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ KEYS: Final = frozenset({REVISION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL})
 passes."""
 
 CLIENT_INFO_SIZE_MAX_BYTES: Final = 128 * 1024
-"""Longest description of a client, which may hold an icon. It is kept with its session."""
+"""Longest description of a client, which may hold an icon. It is kept with its session. At it: error -32602."""
 
 EXPECTED: Final = {
     REVISION: "a string",

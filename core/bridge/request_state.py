@@ -27,7 +27,8 @@ from ..jsonrpc.number_text import normal_form
 
 PREFIX: Final = "ist1."
 TOKEN_MAX: Final = 4096
-"""Characters. Clients keep the token beside each open call, and some put it into a URL or a header."""
+"""Characters of a `requestState`. Clients keep the token beside each open call, and some put it into a URL or a header.
+At it: a longer token of a client is refused as invalid."""
 KEY_MIN_BYTES: Final = 16
 SKEW_S: Final = 60.0
 """The clocks of replicas differ by less."""

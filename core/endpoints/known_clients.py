@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from ..input_required.deferred_questions import DeferredQuestions
 
 KNOWN_CLIENTS_MAX: Final = 256
-"""Clients that are remembered, about a KiB each. Clients of one kind, with the same headers, count as one."""
+"""Clients that are remembered, about a KiB each. Clients of one kind, with the same headers, count as one. At it: the
+oldest is forgotten, and its next request is read in full."""
 META_MAX_BYTES: Final = 4096
 """Longest `_meta` that is remembered."""
 

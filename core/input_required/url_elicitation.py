@@ -30,10 +30,12 @@ from ..state.session import Session
 from .call_state import CallState, asking
 
 DONE_MAX: Final = 64
-"""The most visits of a session that are remembered as complete before a call waits for them."""
+"""The most visits of a session that are remembered as complete before a call waits for them. At it: the oldest is
+forgotten, and a call waits for `url_elicitation_wait_s` instead."""
 
 PAGES_MAX: Final = 16
-"""The most pages that one refusal may name: one token holds all of them, and a user would not visit more."""
+"""The most pages that one refusal may name: one token holds all of them, and a user would not visit more. At it: the
+client gets the server's error as it is."""
 
 NAME_MAX: Final = 64
 """The most characters of an `elicitationId` that go into the token as they are, a UUID with room to spare. A longer one

@@ -19,7 +19,8 @@ from ..base.errors import PARSE_ERROR, RemoteProtocolError
 T = TypeVar("T")
 
 DEPTH_SAFE: Final = 256
-"""The number of levels that can be read on any stack. Real messages have fewer than 30."""
+"""The number of levels that can be read on any stack. Real messages have fewer than 30. At it: deeper messages are read
+as far as the stack goes, and refused with error -32700 beyond."""
 
 DEPTH_SPARE: Final = 128
 """Levels of the stack that may lie between two readings of the same message."""
@@ -28,16 +29,18 @@ SCAN_SAFE_BYTES: Final = 64 * 1024
 """The size up to which a message costs little, whatever is in it. Larger ones are counted before they are read."""
 
 MEMBERS_MAX: Final = 20_000
-"""Members of one object that is looked into. Each costs about a microsecond, during which nobody else is served."""
+"""Members of one object that is looked into. Each costs about a microsecond, during which nobody else is served. At it:
+error -32600, or that of what is read."""
 
 ELEMENTS_MAX: Final = 20_000
-"""Elements of one array that is looked into: a list of so many tools has some 5 MB."""
+"""Elements of one array that is looked into: a list of so many tools has some 5 MB. At it: error -32600, or that of
+what is read."""
 
 VALUES_MAX: Final = 500_000
 """Most values of JSON that is read as a whole. Each takes some hundred bytes as an object of Python."""
 
 LONE_SURROGATES_MAX: Final = 10_000
-"""Lone surrogates in one message. A text that was cut between the halves of a pair has one."""
+"""Lone surrogates in one message. A text that was cut between the halves of a pair has one. At it: error -32700."""
 
 _object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])

@@ -37,9 +37,9 @@ text."""
 
 ID_MAX_BYTES: Final = 8 * 1024
 """Longest id and progress token. Each is kept as long as its request, and repeated in messages about it. SDKs use
-numbers and UUIDs."""
+numbers and UUIDs. At it: error -32600, for a progress token -32602."""
 METHOD_MAX_CHARS: Final = 8 * 1024
-"""Longest method, which is kept likewise."""
+"""Longest method, which is kept likewise. At it: error -32600."""
 
 _string_decoder: Final = msgspec.json.Decoder(str)
 

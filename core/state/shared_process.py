@@ -29,7 +29,8 @@ NEEDED: Final = {
 """The client capability that each server request needs."""
 
 CANCELLED_MAX: Final = 256
-"""The bound on cancelled requests that are remembered, since the server may still ask in their course."""
+"""The bound on cancelled requests that are remembered, since the server may still ask in their course. At it: the
+oldest is forgotten, and what its server asks counts for the calls that are open."""
 
 
 def shared_initialize_params(version: str) -> bytes:

@@ -41,12 +41,12 @@ from .polling import TaskPolling
 from .upstream_questions import UpstreamQuestions
 
 FETCHES_MAX: Final = 64
-"""The most `tasks/result` requests that are open with one server, as each may be a connection. Further tasks are polled
-only."""
+"""The most `tasks/result` requests that are open with one server, as each may be a connection. At it: further tasks are
+polled."""
 
 ORPHANS_MAX: Final = 256
 """The most calls of one server that were cancelled before it answered, and whose responses are still read in case they
-are tasks."""
+are tasks. At it: the oldest is forgotten, and its task is not cancelled."""
 
 PAUSE_MIN_S: Final = 0.05
 """The shortest pause between two polls of a task, whatever interval its server names."""

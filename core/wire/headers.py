@@ -15,6 +15,7 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 USUAL_ACCEPT: Final = f"{JSON}, {EVENTS}"
 SESSION_ID_MAX_CHARS: Final = 256
+"""Longest `Mcp-Session-Id`. SDKs use UUIDs. At it: 400."""
 
 TRANSPORTS: Final = "2025-11-25 basic/transports"
 

@@ -35,7 +35,8 @@ _PREFIX: Final = re.compile(
 """The lines before the data of a message, as the usual libraries write them."""
 
 RETRY_MAX_MS: Final = 24 * 60 * 60 * 1000
-"""A longer `retry` is read as a day: such a server does not want the stream to be opened again."""
+"""The longest `retry` of a stream: a day. A server that wants more does not want the stream to be opened again. At it:
+it is read as this."""
 
 DROPPED_LINE_MAX_BYTES: Final = 16 * 1024
 """The longest line that is still read in an event that is dropped: it may name the event's id. An id over 8 KiB is of

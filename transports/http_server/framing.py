@@ -27,9 +27,11 @@ from ..base.wire import Gone, Silent, Wire
 from ..http1.server import ServerCodec
 
 HELD_MAX_BYTES: Final = 64 * KIB
-"""Bytes of pipelined requests kept while a reply is due. One more read may be added on top."""
+"""Bytes of pipelined requests kept while a reply is due. One more read may be added on top. At it: reading pauses until
+the response has left."""
 SKIP_MAX_BYTES: Final = 64 * KIB
-"""Bytes of a refused request's body that are read so that its connection can be used again. A larger one closes it."""
+"""Bytes of a refused request's body that are read so that its connection can be used again. At it: the connection is
+closed after the response; 413 where no body is expected."""
 TURN_EVENTS: Final = 200
 """Events of a request that are parsed before other connections get their turn: some milliseconds of work."""
 TURN_REQUESTS: Final = 16

@@ -35,7 +35,7 @@ from .shared import Pages, ServerContext
 
 TURNED_AWAY_MAX: Final = 64
 """Connections beyond `Limits.connections_max` that are accepted to be answered with a 503, and connections answered so
-before a pause when no descriptor is free. Further ones wait in the kernel's queue."""
+before a pause when no descriptor is free. At it: no more connections are accepted."""
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before accepting is tried again, when the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 TURN_OUTS: Final = 200
 """Pieces of a response that are queued before other connections get their turn."""
 INTERIM_MAX: Final = 100
-"""Interim responses to one request that are skipped. A server that sends more is taken for one that never ends."""
+"""Interim responses to one request that are skipped. A server that sends more is taken for one that never ends. At it:
+502."""
 LINGER_S: Final = 1.0
 """Seconds a server that takes no more of a request may still explain why, and one side of a WebSocket may still send
 after the other has left."""

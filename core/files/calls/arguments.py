@@ -25,7 +25,8 @@ from ...jsonrpc.splice import Edit, elements, members, set_member, splice, take
 from ..store.handles import ARTIFACT_SCHEME, HandleError, parse_artifact, parse_upload
 
 REFERENCES_MAX: Final = 256
-"""Handles in one call. Tools take a handful; each one costs a record to load and a file to place."""
+"""Handles in one call. Tools take a handful; each one costs a record to load and a file to place. At it: the call is
+refused with an error result."""
 
 FILE_PREFIX: Final = "file://"
 """Prefix of file URIs. People who know that a tool wants URIs write it before a handle."""

@@ -31,7 +31,8 @@ READ_WHOLE_MAX_BYTES: Final = 1024 * 1024
 """Largest JSON of which all values are read. As objects of Python they take up to thirty times its size."""
 _STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*+:)?', re.DOTALL)
 STRINGS_MAX: Final = 4096
-"""Strings of one JSON value that are looked at. Results that list files have hundreds."""
+"""Strings of one JSON value that are looked at. Results that list files have hundreds. At it: further strings are not
+looked at."""
 
 
 class ClaimedPaths(msgspec.Struct, frozen=True):

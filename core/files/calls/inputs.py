@@ -27,7 +27,8 @@ from .uris import link_to, uri_of
 ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
 READ: Final = frozenset({Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT})
 LEARNED_MAX: Final = 1024
-"""Arguments known from a refusal to take URIs: those of some hundred tools, over all servers."""
+"""Arguments known from a refusal to take URIs: those of some hundred tools, over all servers. At it: the oldest is
+forgotten."""
 
 
 class Inputs:

@@ -24,10 +24,11 @@ from .arguments import ArgumentProblem, form
 
 DEPTH_MAX: Final = 64
 """Levels of arrays and objects that are searched. Each costs a reading of what is below it. Real arguments have fewer
-than ten."""
+than ten. At it: the call is refused with an error result."""
 
 LAYERS_MAX: Final = 4
-"""Layers of JSON within the strings of JSON that are searched. One is common, two are seen."""
+"""Layers of JSON within the strings of JSON that are searched. One is common, two are seen. At it: handles further
+within are left as they are."""
 
 WORK_FACTOR: Final = 4
 """Times that the bytes of the arguments may be read in all, besides `WORK_SPARE_BYTES`. Large values lie few levels

@@ -28,8 +28,8 @@ from .paths_in_text import SPACELESS
 from .schema_strings import Path, StringRules
 
 WORK_MAX: Final = 1 << 28
-"""Characters searched for one result, times the names searched for: less than a second. Text beyond it is left as it
-is."""
+"""Characters searched for one result, times the names searched for: less than a second. At it: the rest of the text
+stays as it is."""
 
 _HIT_WORK: Final = 8000  # the work of an occurrence beside the search, measured
 _STRING_WORK: Final = 256  # the work of a string, however short

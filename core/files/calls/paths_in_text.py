@@ -17,11 +17,11 @@ from urllib.parse import unquote
 from ...base.lazy_regex import Pattern
 
 CANDIDATES_MAX: Final = 64
-"""Mentions that are tried for one text. Each costs a few looks at the disk."""
+"""Mentions that are tried for one text. Each costs a few looks at the disk. At it: further ones are not tried."""
 
 TEXT_MAX_CHARS: Final = 128 * 1024
-"""Characters of a text that are searched. Of a longer one, half of this is searched at either end: paths stand where a
-tool begins or sums up, and a pattern's cost stays bounded."""
+"""Characters of a text that are searched, half at either end: paths stand where a tool begins or sums up, and a
+pattern's cost stays bounded. At it: the middle is not searched."""
 
 TRIES_MAX: Final = 2048
 """Matches of one pattern that are looked at. A text with more is a listing, or made to be slow."""

@@ -21,7 +21,8 @@ Path = tuple[str | int, ...]
 """Keys and indices, from the root."""
 
 STEPS_MAX: Final = 100_000
-"""Subschemas that are looked at for one value. Those of real tools have tens, and values hundreds of strings."""
+"""Subschemas that are looked at for one value. Those of real tools have tens, and values hundreds of strings. At it: a
+string counts as one that no schema describes."""
 
 _BELOW: Final = ("allOf", "anyOf", "oneOf")
 _BESIDE: Final = ("not", "if", "then", "else")

@@ -20,7 +20,8 @@ from ...state.tool_hints import Hints
 from .mentions import LABEL_MAX_CHARS
 
 NODES_MAX: Final = 1000
-"""Subschemas of one tool that are looked at. The largest of real tools have about a hundred."""
+"""Subschemas of one tool that are looked at. The largest of real tools have about a hundred. At it: further ones give
+no hints."""
 
 DEPTH_MAX: Final = 8
 """Levels of subschemas that are looked at. The bound also ends circular references."""

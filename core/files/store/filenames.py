@@ -15,7 +15,7 @@ from ...base.lazy_regex import Pattern
 HEAD_BYTES: Final = 512
 """Bytes at the beginning of a file that are enough to tell its media type."""
 NAME_MAX_BYTES: Final = 255
-"""The longest path component that common file systems accept."""
+"""The longest path component that common file systems accept. At it: the name is cut, and its suffix kept."""
 
 SUFFIX_MAX_BYTES: Final = 32
 """The longest suffix, with its dot, that is kept when a name is cut. No real suffix is longer."""

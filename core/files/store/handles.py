@@ -19,10 +19,11 @@ from ...base.plan import UPLOAD_SCHEME
 
 ARTIFACT_SCHEME: Final = "artifact://"
 NONCES_MAX: Final = 4096
-"""Upload links that can be outstanding at once. Each lives for minutes; beyond this the oldest unused one is
-dropped."""
+"""Upload links that can be outstanding at once. Each lives for minutes. At it: the oldest unused link is refused from
+then on: 403 `bad_credential`."""
 NONCES_PER_SESSION_MAX: Final = 64
-"""Outstanding upload links of one session, so that no session displaces the links of others."""
+"""Outstanding upload links of one session, so that no session displaces the links of others. At it: the session's
+oldest unused link is refused from then on: 403 `bad_credential`."""
 
 _UPLOAD_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/[^/]+)?")
 _ARTIFACT_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/.*)?", re.DOTALL)

@@ -45,7 +45,8 @@ from ..store.store import FileStore, Reservation
 from .admission import FULL, GONE, Permit, Refusal, UploadAdmission
 
 WAITING_MAX: Final = 4
-"""Requests that may wait until an upload is free. A client has one; another may ask how far the upload is."""
+"""Requests that may wait until an upload is free. A client has one; another may ask how far the upload is. At it: 423
+`locked`."""
 
 
 class ResumableUploadState(enum.Enum):

@@ -21,7 +21,7 @@ from ...base.events import CookieChanges, Cookies
 from ...base.limits import Limits
 
 COOKIE_MAX_BYTES: Final = 4 * 1024
-"""The longest cookie, name and value together, as RFC 6265, 6.1 asks of a client. Longer ones are ignored."""
+"""The longest cookie, name and value together, as RFC 6265, 6.1 asks of a client. At it: the cookie is ignored."""
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z:@/?\[\](){}<>-]+")
 _VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")

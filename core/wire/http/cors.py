@@ -18,7 +18,8 @@ from .origin import allows_origin
 MAX_AGE_S: Final = 600
 """The time for which a browser may cache the response to a preflight. Some browsers cap it at this value."""
 NAMES_MAX: Final = 64
-"""The most requested header names that are allowed; it bounds `Access-Control-Allow-Headers`."""
+"""The most requested header names that are allowed; it bounds `Access-Control-Allow-Headers`. At it: further names are
+not allowed to the page."""
 NAME_MAX_CHARS: Final = 64
 
 ALLOWED_HEADERS: Final = (

@@ -17,8 +17,7 @@ from ...base.errors import RemoteProtocolError
 from ..sse import BOM
 
 HELD_MAX_BYTES: Final = 16 * 1024
-"""The most bytes of an event that are held. A larger event passes unchanged; if it turns out to be an `endpoint`, that
-is an error."""
+"""The most bytes of an event that are held. At it: the event passes in pieces; an `endpoint` ends the stream."""
 
 _TYPE: Final = b"endpoint"
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")

@@ -42,7 +42,8 @@ ENDPOINT: Final = "endpoint"
 MESSAGE: Final = "message"
 
 ENDPOINT_MAX_BYTES: Final = 8 * 1024
-"""The longest endpoint that is accepted: no server takes a longer one in a request line."""
+"""The longest endpoint that is accepted: no server takes a longer one in a request line. At it: the server is given up:
+error -31004."""
 
 GONE: Final = frozenset({404, 410})
 """The statuses of a message endpoint that does not know the session."""

@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 PARTS_MAX: Final = 16
-"""The most ranges of one request. PDF viewers ask for a few; a request with more gets the whole file."""
+"""The most ranges of one request. PDF viewers ask for a few. At it: the header is ignored."""
 HEADER_MAX_BYTES: Final = 1024
+"""The longest `Range` that is read: sixteen ranges of any numbers fit. At it: the header is ignored."""
 
 _UNIT: Final = re.compile(rb"bytes[ \t]*=", re.IGNORECASE)
 _RANGE: Final = re.compile(rb"([0-9]{0,18})-([0-9]{0,18})")

@@ -25,7 +25,8 @@ FOLLOWED: Final = frozenset({307, 308})
 REFUSED: Final = frozenset({301, 302, 303})
 
 TARGET_MAX_BYTES: Final = 8 * 1024
-"""The longest path and query. No server takes a longer request line."""
+"""The longest path and query. No server takes a longer request line. At it: the redirect is not followed: error
+-31004."""
 
 
 class Redirect(msgspec.Struct, frozen=True):

@@ -31,7 +31,8 @@ FRAMING_HEADERS: Final = frozenset(
 """The headers that belong to the connection. Only its driver may set them."""
 
 EVENT_ID_MAX_BYTES: Final = 8 * 1024
-"""The longest event id. No server takes a header with a longer one."""
+"""The longest event id. No server takes a header with a longer one. At it: an event of a server with a longer id is no
+place to resume from."""
 
 FORMS_MAX: Final = 1024
 """The most heads of POSTs to one URL that are cached, by session and mirrored headers; less than 1 KB each."""

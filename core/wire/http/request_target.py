@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, unquote
 from ...base.errors import RemoteProtocolError
 
 QUERY_FIELDS_MAX: Final = 32
+"""Fields of a query. A signed link has a few. At it: 400."""
 
 
 def split_target(target: str) -> tuple[str, str, str]:

@@ -51,10 +51,11 @@ from .redirects import FOLLOWED, REFUSED, show_origin
 from .request import can_be_named, is_value
 
 REFUSAL_BODY_MAX_BYTES: Final = 64 * 1024
-"""The bytes kept of the body of a refusal. Enough for a JSON-RPC error or the beginning of an HTML page."""
+"""The bytes kept of the body of a refusal. Enough for a JSON-RPC error or the beginning of an HTML page. At it: the
+rest is not read."""
 
 CHALLENGE_MAX_BYTES: Final = 4 * 1024
-"""A longer `WWW-Authenticate` is left out: a part of it would mean something else."""
+"""The longest `WWW-Authenticate`. A part of it would mean something else. At it: it is left out."""
 
 MESSAGES: Final = frozenset({"message"})
 

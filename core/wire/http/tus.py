@@ -21,8 +21,9 @@ ALGORITHMS: Final = {"sha1": 20, "sha256": 32, "md5": 16}
 """The checksum algorithms and the length of their digests in bytes. Every tus server must support the first."""
 BODY_TYPE: Final = "application/offset+octet-stream"
 METADATA_MAX_BYTES: Final = 8 * 1024
-"""The longest `Upload-Metadata`, with a file's name, type and hash. Clients send some hundred bytes."""
+"""The longest `Upload-Metadata`, with a file's name, type and hash. Clients send some hundred bytes. At it: 400."""
 METADATA_PAIRS_MAX: Final = 32
+"""Pairs of an `Upload-Metadata`. Clients send three. At it: 400."""
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")

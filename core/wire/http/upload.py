@@ -31,7 +31,8 @@ FILE_METHODS: Final = ("PUT", "OPTIONS")
 VERBS: Final = {"HEAD": Verb.RESUME, "GET": Verb.LOOK, "PATCH": Verb.APPEND, "DELETE": Verb.END}
 DRAFT_METHODS: Final = (*VERBS, "POST", "OPTIONS")
 FILENAME_MAX_BYTES: Final = 8 * 1024
-"""The longest file name in a header. 255 bytes of UTF-8 are 765 when percent-encoded; longer names are cut later on."""
+"""The longest file name in a header. 255 bytes of UTF-8 are 765 when percent-encoded; longer names are cut later on. At
+it: 400."""
 
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _DIGEST: Final = Pattern(r"sha-256[ \t]*=[ \t]*(?::([A-Za-z0-9+/=]{44}):|([A-Za-z0-9+/=]{44}))", re.IGNORECASE)

@@ -11,7 +11,7 @@ from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.log_levels import LEVELS
 from isthmus.core.bridge import request_meta
 from isthmus.core.bridge.capabilities import CAPABILITIES_DEPTH_MAX, CAPABILITIES_SIZE_MAX_BYTES
-from isthmus.core.bridge.request_meta import RequestMeta
+from isthmus.core.bridge.request_meta import CLIENT_INFO_SIZE_MAX_BYTES, RequestMeta
 from isthmus.core.jsonrpc.splice import LOOK_MAX_BYTES
 
 REVISION = "io.modelcontextprotocol/protocolVersion"
@@ -110,6 +110,19 @@ def test_capabilities_have_bounds(off: int) -> None:
                 request_meta.read(params)
         else:
             assert request_meta.read(params).capabilities == raw
+
+
+@pytest.mark.parametrize("off", [0, 1])
+def test_the_description_of_a_client_has_a_bound(off: int) -> None:
+    """The bound itself is accepted."""
+    info = b'{"name":"n","version":"%b"}' % (b"y" * (CLIENT_INFO_SIZE_MAX_BYTES - 25 + off))
+    params = b'{"_meta":{"%b":"r","%b":{},"%b":%b}}' % (REVISION.encode(), ABLE.encode(), INFO.encode(), info)
+    assert len(info) == CLIENT_INFO_SIZE_MAX_BYTES + off
+    if off:
+        with pytest.raises(RemoteProtocolError, match=f"malformed {INFO}"):
+            request_meta.read(params)
+    else:
+        assert request_meta.read(params).client_info == info
 
 
 # --- Revisions and names ----------------------------------------------------------------------------------------------

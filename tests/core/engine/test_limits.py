@@ -37,8 +37,26 @@ from isthmus.core.base.events import (
 )
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
-from isthmus.core.base.storage import Collect, Collected, CollectedFile, Discard, FileSource, Receive, Save, Saved
+from isthmus.core.base.plan import (
+    ArtifactProducer,
+    AutoFiles,
+    Kind,
+    LocatorMode,
+    OutputLocator,
+    ServerPlan,
+    UploadConsumer,
+)
+from isthmus.core.base.storage import (
+    Collect,
+    Collected,
+    CollectedFile,
+    Discard,
+    FileSource,
+    Receive,
+    Save,
+    Saved,
+    Survey,
+)
 
 INITIALIZE = request('"i"', "initialize", f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}')
 
@@ -402,6 +420,14 @@ def test_artifacts_per_call_max_bounds_what_one_result_brings_in() -> None:
     _, order = make(world, client, 5)
     assert len(order.sources) == 2
     assert len(order.blobs) == 2
+
+
+def test_arguments_read_max_bounds_the_paths_that_are_looked_at() -> None:
+    world = driver(ServerPlan(id="f", kind=Kind.PIPE, auto_files=AutoFiles()), limits=Limits(arguments_read_max=3))
+    client = connect(world, "http", "f", capabilities='{"resources":{},"tools":{}}')
+    paths = json.dumps([f"/out/{n}.txt" for n in range(5)])
+    client.request("1", "tools/call", f'{{"name":"make","arguments":{{"paths":{paths}}}}}')
+    assert [spellings[0] for spellings in world.last(Survey).named] == ["/out/0.txt", "/out/1.txt", "/out/2.txt"]
 
 
 def test_artifacts_per_session_max_keeps_the_first_and_says_so_of_the_rest() -> None:

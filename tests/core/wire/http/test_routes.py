@@ -20,6 +20,7 @@ from isthmus.core.base.events import (
 from isthmus.core.wire.headers import SESSION_ID_MAX_CHARS, accepts
 from isthmus.core.wire.http.admin_routes import Page
 from isthmus.core.wire.http.error_responses import is_mcp, not_found
+from isthmus.core.wire.http.request_target import QUERY_FIELDS_MAX
 from isthmus.core.wire.http.routes import (
     DownloadRoute,
     Head,
@@ -122,6 +123,12 @@ def test_every_kind_of_request_is_routed_or_refused(method: str, path: str) -> N
         for query in ("", "?x=1"):
             route = routed(path + query, *extra, method=method)
             assert (status_of(route), type(route)) == expected(method, path, accept, content_type), (accept, extra)
+
+
+@pytest.mark.parametrize(("count", "status"), [(QUERY_FIELDS_MAX, 200), (QUERY_FIELDS_MAX + 1, 400)])
+def test_a_query_has_so_many_fields(count: int, status: int) -> None:
+    query = "&".join(f"x{number}=1" for number in range(count))
+    assert status_of(routed(f"/upload/files?{query}", method="POST")) == status
 
 
 @pytest.mark.parametrize("accept", ACCEPTS)

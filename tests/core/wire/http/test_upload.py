@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from isthmus.core.base.events import DraftOpening, RawFile, UploadOpening
 from isthmus.core.wire.http.routes import Head, Refused, Route, Surface, UploadRoute
 from isthmus.core.wire.http.server import judge
+from isthmus.core.wire.http.upload import FILENAME_MAX_BYTES
 
 SURFACE = Surface(("files",), frozenset({"localhost"}), frozenset())
 HASH = hashlib.sha256(b"a").hexdigest()
@@ -122,7 +123,7 @@ def test_a_plain_hash_is_64_digits(hash: str) -> None:
     assert f"got X-Content-SHA256 {hash!r}" in json.loads(refused.body)["detail"]
 
 
-@pytest.mark.parametrize(("size", "is_read"), [(8 * 1024, True), (8 * 1024 + 1, False)])
+@pytest.mark.parametrize(("size", "is_read"), [(FILENAME_MAX_BYTES, True), (FILENAME_MAX_BYTES + 1, False)])
 def test_a_name_in_a_header_has_its_bound(size: int, is_read: bool) -> None:
     route = routed("/upload/files", ("x-filename", "a" * size))
     assert isinstance(route, UploadRoute) is is_read

@@ -1,0 +1,419 @@
+"""The test that reaches each limit, by the name of a field of `Limits`, or by the file and the name of a constant.
+
+`docs/generate.py` puts them on the page of the limits, and `tests/test_docs.py` verifies that they exist.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LIMIT_TESTS: Final = {
+    "request_size_max_bytes": "transports/http_server/test_server.py::test_exactly_the_limit_passes",
+    "reply_size_max_bytes": (
+        "transports/stdio/test_server_process.py::test_an_oversize_answer_becomes_an_error_and_reading_goes_on"
+    ),
+    "batch_max": "core/engine/test_http_rules.py::test_a_batch_that_is_empty_or_too_long_is_refused",
+    "head_size_max_bytes": "transports/http_server/test_server.py::test_a_head_over_the_limit_is_refused",
+    "headers_max": "transports/http_server/test_server.py::test_a_head_with_too_many_headers_is_refused",
+    "head_timeout_s": "transports/http_server/test_server.py::test_slow_heads_and_bodies_are_given_up",
+    "body_timeout_s": "transports/http_server/test_server.py::test_slow_heads_and_bodies_are_given_up",
+    "bodies_max_bytes": "transports/http_server/test_room.py::test_an_address_cannot_take_all_the_room_for_bodies",
+    "bodies_per_owner_max_bytes": (
+        "transports/http_server/test_room.py::test_an_address_cannot_take_all_the_room_for_bodies"
+    ),
+    "write_timeout_s": "transports/http_server/test_server.py::test_a_client_that_takes_nothing_is_disconnected",
+    "idle_connection_timeout_s": (
+        "transports/http_server/test_server.py::test_idle_connections_are_closed_without_a_word"
+    ),
+    "connections_max": "transports/http_server/test_server.py::test_one_connection_too_many_gets_a_503",
+    "connections_per_address_max": "transports/http_server/test_room.py::test_an_address_cannot_take_all_connections",
+    "keep_alive_s": (
+        "transports/http_server/test_server.py::test_idle_streams_are_kept_alive_and_drain_waits_for_replies"
+    ),
+    "pings_unanswered_max": "transports/websocket/test_server.py::test_who_answers_no_ping_is_given_up",
+    "connect_timeout_s": "transports/http_client/test_client.py::test_set_up_has_a_time_limit",
+    "redirects_max": "transports/http_client/test_redirects.py::test_a_circle_is_left",
+    "cookies_max": "core/wire/http/test_cookies.py::test_the_cookie_set_longest_ago_is_dropped_first",
+    "cookies_max_bytes": "core/wire/http/test_cookies.py::test_a_store_stays_within_its_bounds",
+    "pool_idle_max": (
+        "transports/http_client/test_client.py::test_idle_connections_are_closed_in_time_and_no_more_are_kept_than_may_be"
+    ),
+    "pool_idle_timeout_s": (
+        "transports/http_client/test_client.py::test_idle_connections_are_closed_in_time_and_no_more_are_kept_than_may_be"
+    ),
+    "upstream_connections_max": (
+        "transports/http_client/test_client.py::test_at_the_limit_requests_wait_in_turn_and_then_are_refused"
+    ),
+    "upstream_streams_max": "transports/http_client/test_queued_streams.py::test_a_stream_waits_until_another_ends",
+    "forward_reply_timeout_s": "transports/reverse_proxy/test_forwarder.py::test_a_server_that_says_nothing",
+    "forward_idle_timeout_s": "transports/reverse_proxy/test_forwarder.py::test_a_stream_that_falls_silent_is_cut",
+    "outbox_high_bytes": "core/engine/test_hostile_peers.py::test_a_client_that_takes_no_answers_is_paused",
+    "outbox_low_bytes": "core/upstream/test_progress.py::test_a_slow_client_pauses_its_server",
+    "outboxes_max_bytes": (
+        "core/engine/test_memory.py::test_the_client_that_reads_least_is_cut_off_when_all_together_leave_too_much"
+    ),
+    "outbox_max_bytes": (
+        "core/engine/test_hostile_peers.py::test_a_client_over_http_is_refused_while_the_server_takes_nothing"
+    ),
+    "read_size_bytes": "transports/websocket/test_server.py::test_others_get_their_turn",
+    "sessions_max": "core/engine/test_limits.py::test_sessions_max_refuses_one_more_until_one_has_ended",
+    "sessions_per_owner_max": (
+        "core/engine/test_memory.py::test_the_address_that_has_all_its_sessions_gets_no_more_and_others_do"
+    ),
+    "initialize_size_max_bytes": "core/engine/test_memory.py::test_an_initialize_that_is_too_long_is_refused",
+    "session_memory_max_bytes": "core/engine/test_memory.py::test_large_requests_of_one_session_wait_for_each_other",
+    "owner_memory_max_bytes": "core/engine/test_memory.py::test_sessions_of_one_principal_share_what_it_may_have",
+    "memory_max_bytes": "core/engine/test_memory.py::test_sessions_of_one_principal_share_what_it_may_have",
+    "session_idle_ttl_s": "core/engine/test_event_streams.py::test_streams_end_with_their_session",
+    "page_session_idle_ttl_s": (
+        "app/admin/test_servers.py::test_a_session_nobody_uses_ends_and_the_next_call_begins_another"
+    ),
+    "exchanges_per_session_max": (
+        "core/engine/test_dialogues_sessions.py::test_requests_of_a_session_are_bounded_until_one_is_answered"
+    ),
+    "questions_per_session_max": (
+        "core/engine/test_dialogues_sessions.py::test_questions_are_bounded_and_each_that_waits_has_its_own_time"
+    ),
+    "question_timeout_s": (
+        "core/engine/test_hostile_peers.py::test_question_timeout_answers_the_server_and_notifies_the_client"
+    ),
+    "streams_per_session_max": "core/engine/test_hostile_peers.py::test_streams_per_session_max_ends_the_oldest",
+    "greeting_timeout_s": "core/engine/test_legacy_sse.py::test_greeting_timeout_ends_a_stream_without_initialize",
+    "resumable_per_session_max": (
+        "core/engine/test_event_streams.py::test_resumable_per_session_max_forgets_finished_streams_then_those_cut_off"
+    ),
+    "events_max": (
+        "core/engine/test_event_streams.py::test_events_max_drops_progress_and_never_a_question_or_the_answer"
+    ),
+    "events_per_session_max_bytes": (
+        "core/engine/test_event_streams.py::test_events_per_session_max_bytes_forgets_finished_streams_before_it_drops_from_open_ones"
+    ),
+    "events_max_bytes": (
+        "core/engine/test_event_streams.py::test_events_max_bytes_takes_from_the_session_that_was_sent_nothing_for_longest"
+    ),
+    "events_stored_max": "core/engine/test_event_store.py::test_events_stored_max_drops_as_memory_does",
+    "events_stored_per_session_max_bytes": (
+        "core/engine/test_event_store.py::test_events_stored_per_session_max_bytes_forgets_finished_streams_first"
+    ),
+    "events_stored_max_bytes": (
+        "core/engine/test_event_store.py::test_events_stored_max_bytes_forgets_the_oldest_that_is_over_in_any_session"
+    ),
+    "events_saving_max": (
+        "core/engine/test_event_store.py::test_events_saving_max_bounds_how_many_wait_for_a_slow_storage"
+    ),
+    "events_saving_max_bytes": (
+        "core/engine/test_event_store.py::test_events_saving_max_bytes_bounds_what_waits_for_a_slow_storage"
+    ),
+    "stream_ttl_s": (
+        "core/engine/test_dialogues_streams.py::test_an_answer_that_was_missed_can_be_had_until_it_is_too_old"
+    ),
+    "stream_commit_s": "core/engine/test_event_streams.py::test_each_silent_reply_is_primed_after_its_own_wait",
+    "stream_retry_s": (
+        "core/downstream/test_event_streams.py::test_the_retry_time_is_sent_once_to_a_client_that_can_resume"
+    ),
+    "held_per_session_max": (
+        "core/engine/test_limits.py::test_held_per_session_max_drops_the_oldest_message_and_never_a_change"
+    ),
+    "held_per_session_max_bytes": "core/engine/test_hostile_peers.py::test_held_messages_are_bounded_in_bytes",
+    "held_timeout_s": (
+        "core/engine/test_dialogues_sessions.py::test_questions_are_bounded_and_each_that_waits_has_its_own_time"
+    ),
+    "subscriptions_per_session_max": (
+        "core/engine/test_limits.py::test_subscriptions_per_session_max_bounds_replayed_subscriptions_not_requests"
+    ),
+    "subscriptions_per_session_max_bytes": (
+        "core/engine/test_memory.py::test_the_params_of_subscriptions_are_remembered_up_to_their_size"
+    ),
+    "collect_s": "core/engine/test_suspended_calls.py::test_questions_that_come_within_the_pause_are_asked_together",
+    "suspended_call_ttl_s": (
+        "core/input_required/test_suspended_calls.py::test_a_call_whose_client_does_not_come_back_is_given_up"
+    ),
+    "suspended_call_tick_s": (
+        "core/engine/test_suspended_calls_meanwhile.py::test_a_server_that_waits_for_answers_gets_progress"
+    ),
+    "suspended_calls_per_session_max": (
+        "core/engine/test_suspended_calls_meanwhile.py::test_suspended_calls_are_bounded"
+    ),
+    "suspended_calls_max": "core/engine/test_suspended_calls_meanwhile.py::test_suspended_calls_are_bounded",
+    "suspended_call_logs_max": "core/engine/test_suspended_calls_meanwhile.py::test_held_log_messages_are_bounded",
+    "suspended_call_logs_max_bytes": "core/engine/test_stateless_isolation.py::test_held_log_messages_are_bounded",
+    "held_answers_max_bytes": "core/engine/test_stateless_isolation.py::test_an_answer_too_large_to_hold_is_lost",
+    "listens_per_session_max": (
+        "core/engine/test_dialogues_listens.py::test_subscriptions_and_their_resources_are_bounded"
+    ),
+    "listen_ack_s": (
+        "core/engine/test_dialogues_listens.py::test_a_server_that_takes_too_long_to_confirm_is_not_waited_for"
+    ),
+    "url_elicitation_wait_s": "core/engine/test_malformed_messages.py::test_a_visit_is_waited_for_only_so_long",
+    "task_ttl_s": "core/tasks/test_requests.py::test_a_task_is_shown_until_its_time_is_over",
+    "task_ttl_max_s": "core/tasks/test_quota.py::test_a_task_lives_as_long_as_its_client_wants_within_bounds",
+    "task_poll_s": "core/engine/test_tasks_acceptance.py::test_ttl_and_poll_interval_are_as_configured",
+    "task_poll_max_s": "core/engine/test_tasks_notifications.py::test_pauses_grow_for_a_task_without_waiting_clients",
+    "task_look_s": "core/tasks/test_requests.py::test_tasks_get_is_answered_in_time_even_if_the_server_is_silent",
+    "task_grace_s": "core/tasks/test_local_tasks.py::test_a_call_becomes_a_task_when_it_is_time_unless_it_is_over",
+    "task_after_s": "core/tasks/test_local_tasks.py::test_a_call_becomes_a_task_when_it_is_time_unless_it_is_over",
+    "tasks_max": "core/engine/test_tasks_acceptance.py::test_each_limit_is_enforced_and_named",
+    "tasks_per_principal_max": "core/engine/test_tasks_acceptance.py::test_each_limit_is_enforced_and_named",
+    "tasks_per_session_max": "core/engine/test_tasks_acceptance.py::test_each_limit_is_enforced_and_named",
+    "task_inline_max_bytes": (
+        "core/engine/test_tasks_many.py::test_a_large_result_is_beside_the_record_and_not_in_memory"
+    ),
+    "task_questions_max": "core/engine/test_tasks_malformed.py::test_open_questions_of_a_task_are_bounded",
+    "task_page_max": "core/engine/test_tasks_malformed.py::test_a_list_of_tasks_comes_in_pages",
+    "task_farewell_s": "core/engine/test_tasks_many.py::test_ten_thousand_tasks_leave_nothing_behind",
+    "probe_timeout_s": "core/upstream/test_handshake_turns.py::test_the_probe_is_given_up_when_the_other_era_is_tried",
+    "probe_start_timeout_s": (
+        "core/upstream/test_handshake_turns.py::test_the_probe_is_given_up_when_the_other_era_is_tried"
+    ),
+    "server_era_ttl_s": "core/upstream/test_handshake_denied.py::test_a_denial_is_believed_for_so_long",
+    "rounds_max": "core/engine/test_rounds_messages.py::test_a_call_is_given_up_after_the_limit_of_rounds",
+    "round_pause_s": "core/engine/test_rounds_messages.py::test_pauses_grow_up_to_their_bound",
+    "round_pause_max_s": "core/engine/test_rounds_messages.py::test_pauses_grow_up_to_their_bound",
+    "lookup_s": "core/engine/test_hostile_eras.py::test_a_list_of_tools_that_does_not_come_delays_a_call_briefly",
+    "listen_pause_s": "core/subscriptions/test_server_listens.py::test_changes_of_the_filter_are_gathered_for_a_moment",
+    "schema_pages_max": "core/engine/test_tool_discovery.py::test_pages_are_bounded",
+    "tools_known_max": "core/engine/test_tool_discovery.py::test_known_tools_are_bounded_to_the_latest_page",
+    "audiences_max": "core/input_required/test_replay.py::test_the_audience_whose_list_is_oldest_is_forgotten_first",
+    "children_max": "core/engine/test_limits.py::test_children_max_refuses_one_more_until_one_is_gone",
+    "notifications_waiting_max": (
+        "core/engine/test_hostile_peers.py::test_notifications_wait_for_the_upstream_in_order_with_requests"
+    ),
+    "notifications_waiting_max_bytes": (
+        "core/engine/test_memory.py::test_notifications_that_wait_for_a_server_have_a_size_together"
+    ),
+    "notifications_open_high": (
+        "core/engine/test_hostile_peers.py::test_notifications_open_high_pauses_their_sender_until_some_have_arrived"
+    ),
+    "notifications_open_max": (
+        "core/engine/test_hostile_peers.py::test_notifications_open_max_drops_those_whose_sender_cannot_be_paused"
+    ),
+    "notification_timeout_s": (
+        "core/engine/test_hostile_peers.py::test_a_notification_that_its_server_does_not_take_times_out"
+    ),
+    "stream_farewell_s": (
+        "core/engine/test_dialogues_losses.py::test_the_server_ends_the_stream_of_a_deleted_session_in_its_time"
+    ),
+    "start_timeout_s": (
+        "core/engine/test_recovery.py::test_a_server_that_is_silent_while_starting_is_given_up_and_closed"
+    ),
+    "post_wait_s": "transports/sse/test_client.py::test_what_has_not_left_whole_is_not_overtaken",
+    "listen_wait_s": (
+        "core/engine/test_dialogues_losses.py::test_the_first_requests_wait_for_the_event_stream_but_not_for_ever"
+    ),
+    "listen_retry_s": (
+        "core/engine/test_dialogues_losses.py::test_a_stream_that_cannot_be_opened_is_tried_with_growing_pauses"
+    ),
+    "listen_retry_max_s": (
+        "core/upstream/test_resumption.py::test_no_pause_is_longer_than_the_maximum_unless_the_server_wants_it"
+    ),
+    "resume_failures_max": (
+        "core/engine/test_resumption.py::test_resume_failures_max_attempts_in_a_row_are_made_with_growing_pauses"
+    ),
+    "polling_pause_min_s": (
+        "core/upstream/test_resumption.py::test_pauses_are_doubled_with_each_failure_up_to_a_finite_factor"
+    ),
+    "polling_pause_max_s": (
+        "core/upstream/test_resumption.py::test_pauses_are_doubled_with_each_failure_up_to_a_finite_factor"
+    ),
+    "polling_idle_max_s": (
+        "core/engine/test_resumption.py::test_a_reply_without_messages_for_the_time_limit_is_given_up"
+    ),
+    "reply_timeout_s": "core/upstream/test_writer.py::test_a_request_is_given_up_after_silence",
+    "cancel_grace_s": "core/engine/test_hostile_peers.py::test_a_reply_that_stays_open_after_its_answer_is_ended",
+    "restart_backoff_s": (
+        "core/engine/test_dialogues_losses.py::test_the_pauses_between_failed_starts_grow_until_one_succeeds"
+    ),
+    "restart_backoff_max_s": "core/state/test_upstream_session.py::test_the_pause_doubles_up_to_its_bound",
+    "crash_loop_failures": (
+        "core/engine/test_supervision.py::test_reconnecting_clients_do_not_restart_a_crashing_server_at_once"
+    ),
+    "crash_loop_pause_s": (
+        "core/engine/test_supervision.py::test_reconnecting_clients_do_not_restart_a_crashing_server_at_once"
+    ),
+    "crash_loop_pause_max_s": "core/upstream/test_health.py::test_the_pause_stays_a_number_whatever_has_failed",
+    "shared_linger_s": (
+        "core/engine/test_dialogues_shared.py::test_a_process_lingers_after_its_last_client_and_is_used_again"
+    ),
+    "cancelled_request_ttl_s": "core/engine/test_dialogues_shared.py::test_a_question_may_belong_to_a_cancelled_call",
+    "stop_grace_s": (
+        "transports/stdio/test_server_process.py::test_a_child_that_talks_while_it_is_stopped_does_not_block"
+    ),
+    "stderr_ring_lines": "transports/stdio/test_server_process.py::test_stderr_is_bounded",
+    "storage_timeout_s": "core/engine/test_limits.py::test_storage_timeout_counts_as_a_failure",
+    "upload_size_max_bytes": (
+        "core/engine/test_limits.py::test_an_upload_whose_length_says_that_it_cannot_fit_is_refused_unread"
+    ),
+    "upload_files_max": "core/engine/test_limits.py::test_the_bounds_of_an_upload_are_ordered_with_it",
+    "uploads_per_session_max": "core/engine/test_limits.py::test_uploads_per_session_max_counts_files_of_no_size_too",
+    "upload_ttl_s": "core/engine/test_limits.py::test_upload_ttl_removes_what_is_not_used_and_each_use_starts_it_anew",
+    "upload_link_ttl_s": "core/engine/test_files.py::test_an_expired_link_is_refused",
+    "upload_draft_ttl_s": "core/files/transfer/test_resumable.py::test_a_resumable_upload_expires_unless_it_grows",
+    "upload_draft_max_s": (
+        "core/files/transfer/test_resumable.py::test_a_resumable_upload_that_takes_too_long_is_stopped"
+    ),
+    "upload_drafts_per_session_max": (
+        "core/files/transfer/test_resumable_refused.py::test_the_number_of_resumable_uploads_is_bounded"
+    ),
+    "upload_drafts_max": (
+        "core/files/transfer/test_resumable.py::test_resumable_uploads_are_bounded_and_finished_ones_make_room"
+    ),
+    "artifact_size_max_bytes": "core/engine/test_files_hostile.py::test_a_file_that_is_too_large_is_reported_once",
+    "artifact_ttl_s": (
+        "core/engine/test_limits.py::test_artifact_ttl_removes_artifacts_at_their_deadline_and_frees_their_room"
+    ),
+    "artifacts_per_session_max": (
+        "core/engine/test_limits.py::test_artifacts_per_session_max_keeps_the_first_and_says_so_of_the_rest"
+    ),
+    "files_known_max": "core/engine/test_files_hostile.py::test_a_server_that_makes_fifty_thousand_files",
+    "files_awaited_max": "core/engine/test_files_races.py::test_no_more_files_are_awaited_than_the_limit_says",
+    "arguments_read_max": "core/engine/test_limits.py::test_arguments_read_max_bounds_the_paths_that_are_looked_at",
+    "artifacts_per_call_max": (
+        "core/engine/test_limits.py::test_artifacts_per_call_max_bounds_what_one_result_brings_in"
+    ),
+    "artifact_page_max": "core/files/test_resources.py::test_a_page_is_the_last_when_nothing_is_left",
+    "inline_size_max_bytes": "core/engine/test_limits.py::test_inline_size_max_names_the_link_instead_of_the_content",
+    "session_storage_max_bytes": (
+        "core/engine/test_limits.py::test_storage_max_bounds_all_sessions_and_session_storage_max_each"
+    ),
+    "storage_max_bytes": (
+        "core/engine/test_limits.py::test_storage_max_bounds_all_sessions_and_session_storage_max_each"
+    ),
+    "stored_files_max": "core/engine/test_limits.py::test_stored_files_max_counts_those_of_all_sessions",
+    "tombstones_max": "core/files/store/test_store.py::test_the_oldest_of_too_many_tombstones_is_forgotten",
+    "tombstone_ttl_s": "core/files/store/test_store.py::test_the_reason_says_how_long_ago_a_file_went",
+    "drain_s": "transports/stdio/test_client.py::test_calls_that_never_end_are_given_up",
+    "core/jsonrpc/bounds.py::DEPTH_SAFE": "core/jsonrpc/test_bounds_depth.py::test_too_deep_nesting_is_refused",
+    "core/jsonrpc/bounds.py::MEMBERS_MAX": "core/jsonrpc/test_bounds.py::test_an_object_of_too_many_members_is_refused",
+    "core/jsonrpc/bounds.py::ELEMENTS_MAX": (
+        "core/jsonrpc/test_bounds.py::test_an_array_of_too_many_elements_is_refused"
+    ),
+    "core/jsonrpc/bounds.py::LONE_SURROGATES_MAX": (
+        "core/jsonrpc/test_bounds.py::test_too_many_lone_surrogates_are_refused"
+    ),
+    "core/jsonrpc/envelope.py::ID_MAX_BYTES": (
+        "core/engine/test_memory.py::test_a_value_that_is_kept_with_a_request_has_a_longest_length"
+    ),
+    "core/jsonrpc/envelope.py::METHOD_MAX_CHARS": (
+        "core/engine/test_memory.py::test_a_value_that_is_kept_with_a_request_has_a_longest_length"
+    ),
+    "core/bridge/request_meta.py::CLIENT_INFO_SIZE_MAX_BYTES": (
+        "core/bridge/test_request_meta_read.py::test_the_description_of_a_client_has_a_bound"
+    ),
+    "core/bridge/capabilities.py::CAPABILITIES_SIZE_MAX_BYTES": (
+        "core/bridge/test_capabilities_kept.py::test_the_bounds_themselves_are_accepted"
+    ),
+    "core/bridge/capabilities.py::CAPABILITIES_DEPTH_MAX": (
+        "core/bridge/test_capabilities_kept.py::test_the_bounds_themselves_are_accepted"
+    ),
+    "core/bridge/output_schema.py::DEPTH_MAX": "core/bridge/test_output_schema.py::test_bounds",
+    "core/bridge/request_state.py::TOKEN_MAX": (
+        "core/bridge/test_request_state_format.py::test_a_token_has_a_longest_size"
+    ),
+    "core/endpoints/known_clients.py::KNOWN_CLIENTS_MAX": (
+        "core/engine/test_fixed_limits.py::test_only_so_many_clients_are_known"
+    ),
+    "core/state/shared_process.py::CANCELLED_MAX": (
+        "core/state/test_shared_process.py::test_so_many_cancelled_requests_are_remembered"
+    ),
+    "core/input_required/url_elicitation.py::DONE_MAX": (
+        "core/engine/test_fixed_limits.py::test_only_so_many_visits_that_are_over_are_remembered"
+    ),
+    "core/input_required/url_elicitation.py::PAGES_MAX": (
+        "core/engine/test_fixed_limits.py::test_a_refusal_that_names_too_many_pages_is_an_error"
+    ),
+    "core/tasks/upstream_tasks.py::FETCHES_MAX": (
+        "core/engine/test_fixed_limits.py::test_the_results_of_so_many_tasks_are_waited_for"
+    ),
+    "core/tasks/upstream_tasks.py::ORPHANS_MAX": (
+        "core/tasks/test_upstream_tasks_orphans.py::test_the_oldest_orphans_are_forgotten"
+    ),
+    "core/wire/headers.py::SESSION_ID_MAX_CHARS": "core/wire/http/test_routes.py::test_session_ids_are_visible_ascii",
+    "core/wire/http/request_target.py::QUERY_FIELDS_MAX": (
+        "core/wire/http/test_routes.py::test_a_query_has_so_many_fields"
+    ),
+    "core/wire/http/request.py::EVENT_ID_MAX_BYTES": (
+        "core/wire/http/test_response.py::test_an_event_id_too_long_for_a_header_is_not_kept"
+    ),
+    "core/wire/http/cors.py::NAMES_MAX": (
+        "core/wire/http/test_cors.py::test_requested_headers_are_allowed_if_they_are_names"
+    ),
+    "core/wire/http/cookies.py::COOKIE_MAX_BYTES": "core/wire/http/test_cookies.py::test_the_longest_cookie",
+    "core/wire/http/redirects.py::TARGET_MAX_BYTES": "core/wire/http/test_redirects.py::test_the_longest_target",
+    "core/wire/http/response.py::REFUSAL_BODY_MAX_BYTES": (
+        "core/wire/http/test_response.py::test_64_kib_of_a_refusal_are_kept"
+    ),
+    "core/wire/http/response.py::CHALLENGE_MAX_BYTES": (
+        "core/wire/http/test_response.py::test_a_challenge_is_kept_as_it_is_or_not_at_all"
+    ),
+    "core/wire/http/legacy_sse_client.py::ENDPOINT_MAX_BYTES": (
+        "core/wire/http/test_legacy_sse_client.py::test_the_endpoint_is_resolved_against_the_stream"
+    ),
+    "core/wire/http/endpoint_rewrite.py::HELD_MAX_BYTES": (
+        "core/wire/http/test_endpoint_rewrite.py::test_a_large_event_is_not_held"
+    ),
+    "core/wire/sse.py::RETRY_MAX_MS": "core/wire/test_sse.py::test_retry_is_a_number_of_any_length",
+    "transports/http_server/framing.py::HELD_MAX_BYTES": (
+        "transports/http_server/test_server.py::test_held_bytes_are_bounded"
+    ),
+    "transports/http_server/framing.py::SKIP_MAX_BYTES": (
+        "transports/http_server/test_server.py::test_an_oversize_message_is_refused_before_it_is_reported"
+    ),
+    "transports/http_server/server.py::TURNED_AWAY_MAX": (
+        "transports/http_server/test_server.py::test_connections_that_cannot_even_get_a_503_are_not_accepted"
+    ),
+    "transports/reverse_proxy/request.py::INTERIM_MAX": (
+        "transports/reverse_proxy/test_forwarder.py::test_what_servers_say_before_their_response_ends_here"
+    ),
+    "core/wire/http/ranges.py::PARTS_MAX": "core/wire/http/test_ranges.py::test_too_many_ranges_are_ignored",
+    "core/wire/http/ranges.py::HEADER_MAX_BYTES": "core/wire/http/test_ranges.py::test_too_many_ranges_are_ignored",
+    "core/wire/http/tus.py::METADATA_MAX_BYTES": "core/wire/http/test_tus.py::test_malformed_metadata",
+    "core/wire/http/tus.py::METADATA_PAIRS_MAX": "core/wire/http/test_tus.py::test_malformed_metadata",
+    "core/wire/http/upload.py::FILENAME_MAX_BYTES": (
+        "core/wire/http/test_upload.py::test_a_name_in_a_header_has_its_bound"
+    ),
+    "core/files/transfer/resumable.py::WAITING_MAX": (
+        "core/files/transfer/test_resumable_refused.py::test_so_many_requests_wait_behind_the_current_one"
+    ),
+    "core/files/store/handles.py::NONCES_MAX": (
+        "core/files/store/test_handles.py::test_the_oldest_nonce_gives_way_at_the_bound"
+    ),
+    "core/files/store/handles.py::NONCES_PER_SESSION_MAX": (
+        "core/files/store/test_handles.py::test_the_bound_of_a_session_drops_only_its_own_links"
+    ),
+    "core/files/store/filenames.py::NAME_MAX_BYTES": (
+        "core/files/store/test_filenames.py::test_long_names_are_cut_between_characters_and_keep_their_suffix"
+    ),
+    "core/files/calls/arguments.py::REFERENCES_MAX": (
+        "core/files/calls/test_arguments.py::test_the_number_of_handles_is_bounded"
+    ),
+    "core/files/calls/mentions.py::DEPTH_MAX": "core/files/calls/test_mentions.py::test_depth_is_bounded",
+    "core/files/calls/mentions.py::LAYERS_MAX": (
+        "core/files/calls/test_mentions.py::test_paths_are_escaped_for_every_layer_of_json"
+    ),
+    "core/files/calls/inputs.py::LEARNED_MAX": (
+        "core/engine/test_files_refused.py::test_the_oldest_known_uri_argument_is_forgotten_first"
+    ),
+    "core/files/calls/tool_hints.py::NODES_MAX": (
+        "core/files/calls/test_tool_hints.py::test_large_schemas_are_read_in_part"
+    ),
+    "core/files/calls/schema_strings.py::STEPS_MAX": (
+        "core/files/calls/test_schema_strings.py::test_the_number_of_examined_subschemas_is_bounded"
+    ),
+    "core/files/calls/claims.py::STRINGS_MAX": (
+        "core/files/calls/test_claims.py::test_only_so_many_strings_are_looked_at"
+    ),
+    "core/files/calls/paths_in_text.py::CANDIDATES_MAX": (
+        "core/files/calls/test_paths_in_text.py::test_every_match_of_every_pattern_is_tried_up_to_a_bound"
+    ),
+    "core/files/calls/paths_in_text.py::TEXT_MAX_CHARS": (
+        "core/files/calls/test_paths_in_text.py::test_long_text_is_searched_at_both_ends"
+    ),
+    "core/files/calls/path_rewriter.py::WORK_MAX": (
+        "core/files/calls/test_path_rewriter.py::test_the_work_on_one_result_is_bounded"
+    ),
+    "app/disk/walk.py::DEPTH_MAX": "app/disk/test_survey.py::test_depth_is_bounded",
+    "app/disk/walk.py::PATH_SIZE_MAX": "app/disk/test_survey.py::test_paths_too_long_to_be_opened_are_passed_over",
+    "app/disk/permissions.py::PRIVATE_ENTRIES_MAX": (
+        "app/disk/test_workspaces.py::test_a_private_file_has_no_public_name"
+    ),
+}
