@@ -10,8 +10,8 @@ import msgspec
 from .regex import compile_regex
 
 NAME_MAX_CHARS: Final = 4096
-"""The longest name that regular expressions are searched in. A longer one is hidden where there are any: it could be one
-that they are to hide. Names have tens of characters, and URIs hundreds."""
+"""The longest name that is compared with regular expressions. Where there are any, a longer one is hidden: it could be
+one that they are to hide. Names have tens of characters, and URIs hundreds."""
 
 
 class NameFilter(msgspec.Struct, frozen=True, omit_defaults=True):

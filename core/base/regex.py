@@ -1,9 +1,8 @@
 """Regular expressions of configurations, over text that peers choose.
 
 They are read by RE2 (the package google-re2), whose searches never go back in the text, so no text makes one slow. Its
-dialect is what such engines can have: no look-around, no back-references, no possessive or atomic groups, and `\\w`,
-`\\d`, `\\s` and `\\b` are ASCII. RE2 is imported when the first expression is compiled: a configuration without any needs
-no package.
+dialect has no look-around, no back-references, no possessive and no atomic groups. `\\w`, `\\d`, `\\s` and `\\b` are
+ASCII only. RE2 is imported when the first expression is compiled: a configuration without any does not need it.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ MEMORY_MAX_BYTES: Final = 1024 * 1024
 program can be doing; with room for some hundreds of them a search takes one step a byte."""
 
 PROGRAM_MAX: Final = 4096
-"""Instructions of one compiled expression. Usual ones have under a hundred, `\\pL` has 1,200. When its states do not fit
-the memory, a search takes up to so many steps for each byte."""
+"""Instructions of one compiled expression. Usual ones have under a hundred, and `\\pL` has 1,200. When its states do
+not fit the memory, a search takes up to so many steps for each byte."""
 
 STEPS_MAX: Final = 1 << 29
 """Bytes searched in one text, times the instructions of the expression: 75 searches of 128 KiB for one of 54
@@ -30,6 +29,8 @@ instructions. Each match begins a search that may look at all of the text behind
 A step takes some 7 ns at worst."""
 
 INSTALL: Final = "pip install 'isthmus[regex]'"
+
+_OPTIONS: Final = {"max_mem": MEMORY_MAX_BYTES, "log_errors": False}
 
 # What RE2 says of something that Python's `re` has, and what to write instead.
 _INSTEAD: Final = (
@@ -111,8 +112,8 @@ def compile_regex(pattern: str) -> Regex:
         seen = f"got one of {len(pattern)} characters"
         raise RegexError(f"a regular expression of at most {PATTERN_MAX_CHARS}", seen)
     options = re2.Options()
-    options.max_mem = MEMORY_MAX_BYTES
-    options.log_errors = False
+    for name, value in _OPTIONS.items():
+        setattr(options, name, value)
     try:
         compiled = re2.compile(pattern, options)
     except re2.error as error:
@@ -130,7 +131,7 @@ def _refused(reason: str) -> RegexError:
 
 
 def _encoded(text: str) -> bytes:
-    """Returns UTF-8. A half of a surrogate pair becomes U+FFFD, so that `.` matches it and hides it as any character."""
+    """Returns UTF-8. Half of a surrogate pair becomes U+FFFD, which `.` matches: it takes no name out of a filter."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -54,8 +54,8 @@ _DEFAULT_PATTERNS: Final = (
     Pattern(_SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>[\w.+@-]+" + _SUFFIX + r")(?![\w/\\])"),
 )
 
-# Absolute with bare spaces, up to the last suffix on the line: its first characters, where suffixes end, and what no path
-# goes beyond. One expression for all of it would look at the rest of the line from each slash.
+# Absolute with bare spaces, up to the last suffix on the line: its first characters, any suffix, and what no path goes
+# beyond. One expression for all of it would look at the rest of the line from each slash.
 _SPACED_START: Final = Pattern(_SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|])")
 _SPACED_SUFFIX: Final = Pattern(_SUFFIX + r"(?!\w)")
 _SPACED_BREAK: Final = Pattern(r"[\n\"'`<>|]")
@@ -94,7 +94,7 @@ def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:
         text = text[:half] + "\n" + text[-half:]
     found: list[tuple[str, ...]] = []
     seen: set[str] = set()
-    searches = [compile_regex(pattern).paths(text) for pattern in patterns] or _default_searches(text)
+    searches = [compile_regex(pattern).paths(text) for pattern in patterns] or default_searches(text)
     for search in searches:
         for path in itertools.islice(search, TRIES_MAX):
             readings = spellings(path)
@@ -107,7 +107,7 @@ def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
-def _default_searches(text: str) -> Iterator[Iterator[str]]:
+def default_searches(text: str) -> Iterator[Iterator[str]]:
     """Yields a search for each of the built-in patterns. Each takes a time linear in the text."""
     for pattern in _DEFAULT_PATTERNS:
         yield (match["path"] or match[0] for match in pattern.finditer(text))
