@@ -12,8 +12,8 @@ from isthmus.core.base.name_filter import NAME_MAX_CHARS, NameFilter
 from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan
 from isthmus.core.files.calls.paths_in_text import TEXT_MAX_CHARS
 
-HOSTILE = {"(a+)+$": "a", "(a|aa)+$": "a", "(.*a){20}": "b"}
-"""Expressions, and what to repeat in a text that they take long to refuse."""
+HOSTILE = {"(a+)+$": "a", "(a|aa)+$": "a", "(.*a){20}": "a" * 19 + "b" * 40 + "\n"}
+"""Expressions, and what to repeat in a text without them. An engine that goes back takes long to say so."""
 
 
 @pytest.mark.parametrize("pattern", HOSTILE)
@@ -21,7 +21,7 @@ def test_names_of_servers_do_not_hang_a_filter(pattern: str) -> None:
     filters = NameFilter(exclude_regexes=(pattern, "hidden"))
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, tools=filters))
     client = connect(world, "pipe", "s", capabilities='{"tools":{}}')
-    long = (HOSTILE[pattern] * NAME_MAX_CHARS)[: NAME_MAX_CHARS - 1] + "!"
+    long = "a" * (NAME_MAX_CHARS - 1) + "!"
     channel = client.request("1", "tools/list")
     tools = [{"name": name, "inputSchema": {}} for name in (long, "hidden", "seen")]
     with no_hang():
@@ -34,7 +34,7 @@ def test_names_of_servers_do_not_hang_a_filter(pattern: str) -> None:
 def test_results_of_servers_do_not_hang_the_search_for_paths(pattern: str) -> None:
     locator = OutputLocator(mode=(LocatorMode.REGEX,), output_path_regexes=(pattern, r"saved (\S+)"))
     plan = ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("*",), output_locator=locator),))
-    text = "saved out.txt\n" + HOSTILE[pattern] * TEXT_MAX_CHARS + "!"
+    text = "saved out.txt\n" + (HOSTILE[pattern] * TEXT_MAX_CHARS)[:TEXT_MAX_CHARS] + "!"
     with no_hang():
         found = Scene(plan).call("t", text, writes={"out.txt": b"x"})
     assert names(found) == ["out.txt"]
