@@ -35,7 +35,7 @@ from isthmus.core.wire.websocket import accept_upgrade
 from isthmus.transports.base.port import UploadRefused
 
 HEAD_BYTES: Final = 64 * 1024
-"""What a head may have, and what is read of other texts."""
+"""The size of a head at its limit, and of the other texts that are read."""
 CHEAP_S: Final = 0.02
 """CPU that 64 KiB may take in any case: 300 ns a byte. Work that grows with the square takes seconds."""
 READINGS: Final = 5

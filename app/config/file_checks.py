@@ -12,7 +12,7 @@ from ...core.base.plan import Deliver, LocatorMode
 from .documents import Problem
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, SharedFolder, UploadConsumerAdapter
 from .settings import Server
-from .value_checks import check_dotted, check_dotted_items, check_path, check_regex
+from .value_checks import check_dotted, check_dotted_items, check_path, check_regex, usable_part
 
 PATTERN_CHARACTERS: Final = frozenset("*?[")
 _URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -31,7 +31,7 @@ def check_files(key: str, server: Server, is_sound: Callable[[str], bool]) -> It
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)
             if is_sound(f"{key}.tools"):
-                yield from _hidden_tools(f"{key}.adapters[{i}]", adapter, server.tools.selection)
+                yield from _hidden_tools(f"{key}.adapters[{i}]", adapter, usable_part(server.tools.selection))
     if is_sound(f"{key}.shared"):
         yield from _shared(f"{key}.shared", server.shared_folders)
     if is_sound(f"{key}.files") and is_sound(f"{key}.adapters") and not server.has_files:

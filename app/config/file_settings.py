@@ -66,8 +66,8 @@ class OutputLocator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     output_path_regexes: Annotated[
         Texts,
         about(
-            "regex: searched for in the result's text; the path is group `path`, else group 1, else all of it. None: "
-            "the built-in patterns for paths, links and file:// URIs."
+            "regex: regular expressions (RE2), searched for in the result's text; the path is group `path`, else group "
+            "1, else all of it. None: the built-in patterns for paths, links and file:// URIs."
         ),
     ] = ()
     path_arguments: Annotated[

@@ -21,6 +21,7 @@ from .addresses import host_of
 from .documents import Problem
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
 from .settings import Artifacts, Core, Filter, Server, Sessions, Settings, Storage, Uploads, Upstream
+from .value_checks import usable_part
 
 FOREVER_S: Final = 365 * 86_400.0
 """Time to live of a file that never expires there: here each has one, and a year is as good as for ever."""
@@ -210,11 +211,12 @@ def _server(key: str, server: theirs.Server, file: theirs.AdapterFile, notes: li
         notes.append(f"{key}.mount_path {path} takes the place of the page that there is at that path")
     upstream = _upstream(f"{key}.upstream", server.upstream, notes)
     disabled = _disabled(server.disabled_tools)
-    if not disabled.selection.admits(helper_name(server.id.strip())):
+    selection = usable_part(disabled.selection)  # the checks of the settings report the rest
+    if not selection.admits(helper_name(server.id.strip())):
         notes.append(
             f"{key}.disabled_tools names the tool that offers uploads, which stays as long as they are enabled"
         )
-    adapters = tuple(_adapters(key, server, file, disabled.selection, notes))
+    adapters = tuple(_adapters(key, server, file, selection, notes))
     roots: list[str] = []
     if any(isinstance(adapter, ArtifactProducerAdapter) for adapter in adapters):
         is_wider = file.storage.artifact_locator_policy == "allow_configured_roots"
@@ -239,7 +241,8 @@ def _path(path: str) -> str:
 
 
 def _disabled(entries: tuple[str, ...]) -> Filter:
-    """Converts `disabled_tools`: an entry with characters beyond those of names is a regular expression, if valid."""
+    """Converts `disabled_tools`: an entry with characters beyond those of names is a regular expression, if Python
+    reads it so, as remote-mcp-adapter does. Where RE2 does not, it is refused: as a name it would hide nothing."""
     names, regexes = [], []
     for entry in entries:
         if _PLAIN_NAME.fullmatch(entry) is None and _is_regex(entry):

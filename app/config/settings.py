@@ -306,7 +306,7 @@ class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     include: Annotated[Texts | None, about("Only these; null or an empty list: all.")] = None
     exclude: Annotated[Texts | None, about("Not these, whatever include says.")] = None
     exclude_regexes: Annotated[
-        Texts | None, about("Nor those whose whole name one of these regular expressions matches.")
+        Texts | None, about("Nor those whose whole name one of these regular expressions (RE2) matches.")
     ] = None
 
     @property

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from ...core.base.name_filter import NameFilter
+from ...core.base.regex import RegexError, compile_regex
 from ...core.bridge.request_state import KEY_MIN_BYTES
 from .documents import Problem
 
@@ -58,9 +61,15 @@ def check_selection(key: str, selection: NameFilter) -> Iterator[Problem]:
 
 def check_regex(key: str, regex: str) -> Iterator[Problem]:
     try:
-        re.compile(regex)
-    except (re.error, RecursionError, OverflowError) as error:
-        yield Problem(key, f"a regular expression ({error})")
+        compile_regex(regex)
+    except RegexError as error:
+        yield Problem(key, error.expected, error.seen)
+
+
+def usable_part(selection: NameFilter) -> NameFilter:
+    """Returns the filter without the regular expressions that `check_regex` reports."""
+    sound = tuple(one for one in selection.exclude_regexes if not any(check_regex("", one)))
+    return msgspec.structs.replace(selection, exclude_regexes=sound)
 
 
 def check_further_path(key: str, path: str) -> Iterator[Problem]:

@@ -37,7 +37,8 @@ SHA256_SIZE_MAX_BYTES: Final = 128
 _BOUNDARY: Final = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MIME_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+-]{1,127}")
-_QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"')
+# A quote that is never closed is read up to the end: every quote behind it has a backslash before it.
+_QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*+("?)')
 _FILENAME_EXTENDED: Final = re.compile(r";\s*filename\*\s*=\s*utf-8'[^';]*'([^\s;]+)", re.IGNORECASE)
 
 
@@ -234,7 +235,7 @@ def _filename(segment: MultipartSegment) -> str | None:
 
     RFC 7578, 4.2 forbids `filename*`. Clients that send it anyway have the name right only there.
     """
-    disposition = _QUOTED.sub('""', segment.header("Content-Disposition"))
+    disposition = _QUOTED.sub(_emptied, segment.header("Content-Disposition"))
     extended = _FILENAME_EXTENDED.search(disposition)
     if extended is not None:
         try:
@@ -243,6 +244,10 @@ def _filename(segment: MultipartSegment) -> str | None:
             pass  # use the plain name beside it
     name: str | None = segment.filename
     return name
+
+
+def _emptied(quoted: re.Match[str]) -> str:
+    return '""' if quoted[1] else quoted[0]
 
 
 def _malformed(detail: str) -> UploadRefused:

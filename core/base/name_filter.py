@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
+from typing import Final
 
 import msgspec
+
+from .regex import compile_regex
+
+NAME_MAX_CHARS: Final = 4096
+"""The longest name that is compared with regular expressions. Where there are any, a longer one is hidden: it could be
+one that they are to hide. Names have tens of characters, and URIs hundreds."""
 
 
 class NameFilter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -15,7 +21,8 @@ class NameFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     Args:
         include: only these are seen; empty: all are.
         exclude: these are hidden, whatever `include` says.
-        exclude_regexes: names that one of these regular expressions matches as a whole are hidden, too.
+        exclude_regexes: names that one of these regular expressions (`compile_regex`) matches as a whole are hidden,
+            too, and all over `NAME_MAX_CHARS`.
     """
 
     include: tuple[str, ...] = ()
@@ -27,10 +34,18 @@ class NameFilter(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.include or self.exclude or self.exclude_regexes)
 
     def admits(self, name: str) -> bool:
-        """True if clients see `name`."""
+        """True if clients see `name`.
+
+        Raises:
+            RegexError: one of `exclude_regexes` cannot be used, which reading the configuration should have refused.
+        """
         if self.include and not _matches(self.include, name):
             return False
-        return not _matches(self.exclude, name) and not any(re.fullmatch(one, name) for one in self.exclude_regexes)
+        if _matches(self.exclude, name):
+            return False
+        if self.exclude_regexes and len(name) > NAME_MAX_CHARS:
+            return False
+        return not any(compile_regex(one).matches(name) for one in self.exclude_regexes)
 
 
 def _matches(entries: tuple[str, ...], name: str) -> bool:

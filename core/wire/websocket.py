@@ -45,8 +45,12 @@ _WINDOW_BITS_MIN: Final = 9
 """zlib makes no smaller window, though a peer may ask for 8."""
 
 _SWITCH: Final = ((b"upgrade", b"websocket"), (b"connection", b"Upgrade"))
-_ELEMENT: Final = re.compile(r'(?:[^,"]++|"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))+')
-"""One element of a header. A quote that is not closed extends to the end: each would be looked for anew otherwise."""
+# A quote that is never closed separates, as a comma does. Every quote behind it has a backslash before it, so none of
+# them is closed either, and no search for an end needs to begin at them.
+_QUOTED: Final = r'"(?:[^"\\]++|\\.)*+"'
+_CLOSED: Final = re.compile(rf'(?:[^"]++|{_QUOTED})*+')
+_ELEMENT: Final = re.compile(rf'(?:[^,"]++|{_QUOTED})++')
+_UNQUOTED: Final = re.compile(r'[^,"]++')
 
 
 class UpgradeRefused(RemoteProtocolError):
@@ -292,12 +296,18 @@ def _extensions(headers: Headers) -> list[tuple[str, dict[str, str | None]]]:
     """Returns the names and parameters of the extensions, in order. An extension that names a parameter twice gets an
     empty name, so that it is treated as unknown."""
     found = []
-    for element in _ELEMENT.findall(",".join(_lines(headers, b"sec-websocket-extensions"))):
+    for element in _elements(",".join(_lines(headers, b"sec-websocket-extensions"))):
         name, *parts = (part.strip() for part in element.split(";"))
         parameters = dict(_parameters(parts))
         if name:
             found.append((name if len(parameters) == len(parts) else "", parameters))
     return found
+
+
+def _elements(text: str) -> list[str]:
+    closed = _CLOSED.match(text)
+    assert closed is not None, "it matches the empty text"
+    return [*_ELEMENT.findall(text, 0, closed.end()), *_UNQUOTED.findall(text, closed.end())]
 
 
 def _parameters(parts: Iterable[str]) -> Iterable[tuple[str, str | None]]:

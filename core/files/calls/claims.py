@@ -76,7 +76,7 @@ def claims_of(
         limit: at most so many from each of structured content, arguments, links, text, and embedded content.
 
     Raises:
-        re.error: a configured pattern does not compile, which reading the configuration should have refused.
+        RegexError: a configured pattern cannot be used, which reading the configuration should have refused.
     """
     spans = readable_members(result)
     if take(result, spans.get("isError")) == b"true":

@@ -7,7 +7,7 @@ after it. A URL on the web is never a path, nor is any part of one.
 
 from __future__ import annotations
 
-import functools
+import bisect
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from ...base.lazy_regex import Pattern
+from ...base.regex import compile_regex
 
 CANDIDATES_MAX: Final = 64
 """Mentions that are tried for one text. Each costs a few looks at the disk. At it: further ones are not tried."""
@@ -38,22 +39,27 @@ _SKIP_URL: Final = URL + "|"
 _SUFFIX: Final = r"\.[A-Za-z0-9]{1,8}"
 _NOT_INSIDE: Final = r"(?<![/.\\~<$%)}\]-])(?<![^\W" + SPACELESS + "])"
 
-DEFAULT_PATTERNS: Final = (
+_DEFAULT_PATTERNS: Final = (
     # A Markdown link's target: [label](target), spaces and one level of brackets allowed.
-    r"\]\((?P<path>(?:[^()\n]|\([^()\n]*+\))++)\)",
+    Pattern(r"\]\((?P<path>(?:[^()\n]|\([^()\n]*+\))++)\)"),
     # Quoted: a path by its beginning, or a name by its suffix; either may hold spaces.
-    r"[\"'`“](?P<path>(?:~?/|\.{1,2}/|[A-Za-z]:[\\/]|file:/)[^\"'`“”\n]++)[\"'`”]",
-    r"[\"'`“](?P<path>[^\"'`“”\n:]{1,255}" + _SUFFIX + r")[\"'`”]",
-    r"(?P<path>\bfile:/[^\s\"'`<>|]++)|" + URL,
+    Pattern(r"[\"'`“](?P<path>(?:~?/|\.{1,2}/|[A-Za-z]:[\\/]|file:/)[^\"'`“”\n]++)[\"'`”]"),
+    Pattern(r"[\"'`“](?P<path>[^\"'`“”\n:]{1,255}" + _SUFFIX + r")[\"'`”]"),
+    Pattern(r"(?P<path>\bfile:/[^\s\"'`<>|]++)|" + URL),
     # Absolute POSIX, then Windows.
-    _SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|]++)",
-    r"(?<![A-Za-z0-9])(?P<path>[A-Za-z]:[\\/][^\s\"'`<>|]++)",
+    Pattern(_SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|]++)"),
+    Pattern(r"(?<![A-Za-z0-9])(?P<path>[A-Za-z]:[\\/][^\s\"'`<>|]++)"),
     # Relative with a folder, then a bare name with a suffix.
-    _SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>(?:[\w.+@-]++/)++[\w.+@-]++)",
-    _SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>[\w.+@-]+" + _SUFFIX + r")(?![\w/\\])",
-    # Absolute with bare spaces, up to the last suffix on the line.
-    _SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|][^\n\"'`<>|]{0,255}" + _SUFFIX + r")(?!\w)",
+    Pattern(_SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>(?:[\w.+@-]++/)++[\w.+@-]++)"),
+    Pattern(_SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>[\w.+@-]+" + _SUFFIX + r")(?![\w/\\])"),
 )
+
+# Absolute with bare spaces, up to the last suffix on the line: its first characters, any suffix, and what no path goes
+# beyond. One expression for all of it would look at the rest of the line from each slash.
+_SPACED_START: Final = Pattern(_SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|])")
+_SPACED_SUFFIX: Final = Pattern(_SUFFIX + r"(?!\w)")
+_SPACED_BREAK: Final = Pattern(r"[\n\"'`<>|]")
+_SPACED_MAX_CHARS: Final = 255  # between the first characters and the suffix
 
 _BEGINS_AS_PATH: Final = Pattern(r"~?/[^/\s]|\.{1,2}/|[A-Za-z]:[\\/]|file:/", re.IGNORECASE)
 _ENDS_AS_PATH: Final = Pattern(r"[^\s./\\]" + _SUFFIX + r"\Z")
@@ -74,21 +80,24 @@ _RUN_ON: Final = Pattern(r"([^" + SPACELESS + r"]*" + _SUFFIX + r")[" + SPACELES
 def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:
     """Returns the spellings of every match, at most `CANDIDATES_MAX` matches.
 
-    The order is that of the patterns (`DEFAULT_PATTERNS` if there are none), then of the text. The path in a match is
-    its group `path`, else its first group, else the whole match. A match whose spellings were all met before is left
-    out.
+    The order is that of the patterns (built-in ones if there are none), then of the text. The path in a match is its
+    group `path`, else its first group, else the whole match. A match whose spellings were all met before is left out.
+
+    Args:
+        patterns: regular expressions, as `compile_regex` takes them.
 
     Raises:
-        re.error: a pattern does not compile.
+        RegexError: a pattern cannot be used.
     """
     if len(text) > TEXT_MAX_CHARS:
         half = TEXT_MAX_CHARS // 2
         text = text[:half] + "\n" + text[-half:]
     found: list[tuple[str, ...]] = []
     seen: set[str] = set()
-    for pattern in patterns or DEFAULT_PATTERNS:
-        for match in itertools.islice(_compiled(pattern).finditer(text), TRIES_MAX):
-            readings = spellings(_captured(match))
+    searches = [compile_regex(pattern).paths(text) for pattern in patterns] or default_searches(text)
+    for search in searches:
+        for path in itertools.islice(search, TRIES_MAX):
+            readings = spellings(path)
             if seen.issuperset(readings):
                 continue
             seen.update(readings)
@@ -96,6 +105,31 @@ def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:
             if len(found) == CANDIDATES_MAX:
                 return found
     return found
+
+
+def default_searches(text: str) -> Iterator[Iterator[str]]:
+    """Yields a search for each of the built-in patterns. Each takes a time linear in the text."""
+    for pattern in _DEFAULT_PATTERNS:
+        yield (match["path"] or match[0] for match in pattern.finditer(text))
+    yield _spaced_paths(text)
+
+
+def _spaced_paths(text: str) -> Iterator[str]:
+    suffixes = [match.span() for match in _SPACED_SUFFIX.finditer(text)]
+    at, stop = 0, -1
+    while (match := _SPACED_START.search(text, at)) is not None:
+        at = match.end()
+        if match["path"] is None:
+            continue  # a URL
+        if stop < at:
+            found = _SPACED_BREAK.search(text, at)
+            stop = len(text) if found is None else found.start()
+        last = bisect.bisect_left(suffixes, (min(at + _SPACED_MAX_CHARS + 1, stop), 0)) - 1
+        if last >= 0 and suffixes[last][0] >= at:
+            at = suffixes[last][1]
+            yield text[match.start() : at]
+        else:
+            at = match.start() + 1
 
 
 def reads_as_path(text: str) -> bool:
@@ -159,16 +193,3 @@ def _peel(text: str) -> str:
         else:
             break
     return text
-
-
-def _captured(match: re.Match[str]) -> str:
-    if "path" in match.re.groupindex and match["path"] is not None:
-        return match["path"]
-    if match.re.groups and match[1] is not None:
-        return str(match[1])
-    return match[0]
-
-
-@functools.lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 from urllib.parse import unquote
 
 from ...base.lazy_regex import Pattern
@@ -23,6 +23,14 @@ Path = tuple[str | int, ...]
 STEPS_MAX: Final = 100_000
 """Subschemas that are looked at for one value. Those of real tools have tens, and values hundreds of strings. At it: a
 string counts as one that no schema describes."""
+
+WORK_MAX: Final = 1 << 31
+"""Steps of comparing the strings of one value with patterns, formats and enumerations: about a second. A string of 60
+characters with a pattern of 30 takes under 400,000. Strings beyond it stay as they are."""
+
+_COMPILE_WORK: Final = 2000  # a character of a pattern, measured
+_FORMAT_WORK: Final = 200  # a character of a string with a format
+_ENTRY_WORK: Final = 64  # an entry of an enumeration
 
 _BELOW: Final = ("allOf", "anyOf", "oneOf")
 _BESIDE: Final = ("not", "if", "then", "else")
@@ -56,6 +64,10 @@ class _At(NamedTuple):
     schemas: tuple[Mapping[str, object], ...]
     is_fixed: bool
     """True if nothing at or below the place may change."""
+    is_compared: bool
+    """True if nothing below the place may change: it is compared as a whole."""
+    is_unique: bool
+    """True if its items must differ."""
 
 
 class StringRules:
@@ -72,14 +84,15 @@ class StringRules:
         self._renew = renew
         self._is_free = schema is None
         self._steps = 0
+        self._work = WORK_MAX
+        self._compared: dict[int, bool] = {}
         self._origins: dict[Path, dict[str, set[str]]] = {}
         self._root: object = None
         try:
             self._root = None if schema is None else json.loads(schema)
         except (ValueError, RecursionError):
             pass
-        root = _At(*self._expanded([self._root], False))
-        self._places: dict[Path, _At] = {(): root}
+        self._places: dict[Path, _At] = {(): self._at([self._root], False)}
 
     def allow(self, path: Path, old: str) -> bool:
         """True if the string `old` at `path` may become what `renew` makes of it."""
@@ -89,9 +102,9 @@ class StringRules:
         value = self._value
         for depth, step in enumerate(path):
             is_last = depth == len(path) - 1
-            if any(_holds_container(schema) for schema in at.schemas):
+            if at.is_compared:
                 return False
-            if any(schema.get("uniqueItems", False) is not False for schema in at.schemas) and isinstance(value, list):
+            if at.is_unique and isinstance(value, list):
                 if not is_last or not self._stays_unique(path[:depth], value, old):
                     return False
             at = self._below(path[: depth + 1], at, step)
@@ -99,13 +112,28 @@ class StringRules:
                 return False
             value = _step(value, step)
         new = self._renew(old)
-        return not at.is_fixed and all(_judges_alike(schema, old, new) for schema in at.schemas)
+        return not at.is_fixed and all(self._judges_alike(schema, old, new) for schema in at.schemas)
 
     def _below(self, path: Path, at: _At, step: str | int) -> _At:
         known = self._places.get(path)
         if known is None:
             schemas = [below for schema in at.schemas for below in _applied(schema, step)]
-            known = self._places[path] = _At(*self._expanded(schemas, at.is_fixed))
+            known = self._places[path] = self._at(schemas, at.is_fixed)
+        return known
+
+    def _at(self, schemas: Sequence[object], is_fixed: bool) -> _At:
+        expanded, is_fixed = self._expanded(schemas, is_fixed)
+        return _At(
+            expanded,
+            is_fixed,
+            any(self._is_compared(schema) for schema in expanded),
+            any(schema.get("uniqueItems", False) is not False for schema in expanded),
+        )
+
+    def _is_compared(self, schema: Mapping[str, object]) -> bool:
+        known = self._compared.get(id(schema))  # a schema lives as long as the root
+        if known is None:
+            known = self._compared[id(schema)] = _holds_container(schema)
         return known
 
     def _expanded(self, schemas: Sequence[object], is_fixed: bool) -> tuple[tuple[Mapping[str, object], ...], bool]:
@@ -135,6 +163,11 @@ class StringRules:
                 waiting.extend(below for below in _mapped(schema.get(key, {})).values() if not isinstance(below, list))
         # Subschemas that are left over for want of steps could say anything.
         return tuple(found.values()), is_fixed or bool(waiting)
+
+    def _judges_alike(self, schema: Mapping[str, object], old: str, new: str) -> bool:
+        """True if the assertions of this one schema say the same of both strings, and there was time to see that."""
+        self._work -= _work_of(schema, old) + _work_of(schema, new)
+        return self._work > 0 and _judges_alike(schema, old, new)
 
     def _stays_unique(self, path: Path, items: list[object], old: str) -> bool:
         """True if no other item is, or may become, what this one becomes."""
@@ -208,6 +241,17 @@ def _holds_container(schema: Mapping[str, object]) -> bool:
     return any(isinstance(other, dict | list) for other in compared)
 
 
+def _work_of(schema: Mapping[str, object], text: str) -> int:
+    """Returns a bound for the steps of comparing `text` with one schema."""
+    work = _ENTRY_WORK * len(_listed(schema.get("enum", [])))
+    if "format" in schema:
+        work += _FORMAT_WORK * len(text)
+    if _may_match(schema.get("pattern"), text):
+        # From each place of the text, a repetition may end at each later one, and the rest is tried from there.
+        work += len(str(schema["pattern"])) * (_COMPILE_WORK + len(text) ** 2)
+    return work
+
+
 def _judges_alike(schema: Mapping[str, object], old: str, new: str) -> bool:
     """True if the assertions of this one schema say the same of both strings."""
     if "contentEncoding" in schema:
@@ -232,10 +276,21 @@ def _judges_alike(schema: Mapping[str, object], old: str, new: str) -> bool:
     return True
 
 
+def _may_match(pattern: object, text: str) -> TypeGuard[str]:
+    """True if both are short, and of characters that mean the same in every dialect."""
+    return (
+        isinstance(pattern, str)
+        and len(pattern) <= _PATTERN_MAX_CHARS
+        and len(text) <= _MATCHED_MAX_CHARS
+        and pattern.isascii()
+        and text.isascii()
+        and not re.search(r"[\n\r]", text)
+    )
+
+
 def _matches(pattern: object, text: str) -> bool | None:
     """Returns whether a pattern is found in the text; None if that depends on the dialect or could take long."""
-    is_plain = text.isascii() and not re.search(r"[\n\r]", text) and len(text) <= _MATCHED_MAX_CHARS
-    if not isinstance(pattern, str) or not is_plain or not pattern.isascii() or len(pattern) > _PATTERN_MAX_CHARS:
+    if not _may_match(pattern, text):
         return None
     start, stop = int(pattern.startswith("^")), len(pattern)
     stop -= pattern.endswith("$") and not pattern.endswith("\\$")

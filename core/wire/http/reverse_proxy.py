@@ -141,10 +141,21 @@ def _is_named(name: bytes, rules: HeaderRules) -> bool:
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:
-    return any(
-        name == glob or ("*" in glob and re.fullmatch(".*".join(map(re.escape, glob.split("*"))), name) is not None)
-        for glob in globs
-    )
+    return any(name == glob or ("*" in glob and _fits(name, glob)) for glob in globs)
+
+
+def _fits(name: str, glob: str) -> bool:
+    """True if `name` is `glob`, in which `*` is any text. The first place of each part is as good as any later one."""
+    first, *parts, last = glob.split("*")
+    if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
+        return False
+    at, stop = len(first), len(name) - len(last)
+    for part in parts:
+        found = name.find(part, at, stop)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _tokens(headers: Headers, name: bytes) -> set[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -40,6 +41,7 @@ from isthmus.core.base.plan import (
     TaskRules,
     UploadConsumer,
 )
+from isthmus.core.base.regex import compile_regex
 from isthmus.core.base.revisions import Era
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -236,6 +238,17 @@ def test_tools_may_be_hidden_by_regular_expressions_of_their_whole_names() -> No
         "forget_a",
         "bb",
     ]
+
+
+def test_regular_expressions_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration without any needs none."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    compile_regex.cache_clear()
+    assert refusal(server("tools: {exclude_regexes: ['get_.*']}")).endswith(
+        "servers[0].tools.exclude_regexes[0]: got a regular expression, expected the package google-re2, which reads "
+        "regular expressions: pip install 'isthmus[regex]'"
+    )
+    assert read(server("tools: {exclude: ['get_*']}"))
 
 
 def test_filters_reach_the_plan() -> None:
@@ -681,7 +694,15 @@ REFUSED = {
     server("tools: {include: ['']}"): ['servers[0].tools.include[0]: got "", expected a name, or a pattern such as'],
     server("resources: {exclude: [x, ' ']}"): ['servers[0].resources.exclude[1]: got " ", expected a name'],
     server("tools: {exclude_regexes: [a, '(']}"): [
-        'servers[0].tools.exclude_regexes[1]: got "(", expected a regular expression ('
+        'servers[0].tools.exclude_regexes[1]: got "(", expected a regular expression that RE2 reads (missing ): ()'
+    ],
+    server(
+        "tools: {exclude_regexes: ['(?!get).*']}, "
+        "adapters: [{type: upload_consumer, tools: [put], file_path_argument: p}]"
+    ): [
+        'servers[0].tools.exclude_regexes[0]: got "(?!get).*", expected a regular expression that RE2 reads (invalid '
+        "perl operator: (?!; there is no look-around: match the text beside it as well, and put what counts into a "
+        "group)"
     ],
     server("further_path: /a/"): ['servers[0].further_path: got "/a/", expected an absolute path such as /mcp/files'],
     server("further_path: a"): ['servers[0].further_path: got "a"'],
@@ -772,7 +793,7 @@ REFUSED = {
         "sessions.tombstone_ttl_seconds: got 0, expected a number > 0"
     ],
     producer("output_locator: {mode: regex, output_path_regexes: [a, '(']}"): [
-        f'{AT}.output_locator.output_path_regexes[1]: got "(", expected a regular expression ('
+        f'{AT}.output_locator.output_path_regexes[1]: got "(", expected a regular expression that RE2 reads ('
     ],
     "mcpServers: {a: {type: http, command: x}}": ["mcpServers.a.type: ", "stdio beside a command, http"],
     "mcpServers: {a: {type: sse, command: x}}": ["mcpServers.a.type: ", "stdio beside a command, http"],

@@ -321,6 +321,12 @@ def test_text_is_taken_as_it_is_there() -> None:
     assert "environment variable NOPE to be set" in refusal(server("disabled_tools: ['${NOPE}']"))
 
 
+def test_a_regular_expression_that_only_python_reads_is_no_name() -> None:
+    """The entry would hide no tool as a name."""
+    assert "disabled_tools[0]: " in (refused := refusal(server("disabled_tools: ['(?!get_).*']")))
+    assert "there is no look-around" in refused
+
+
 @pytest.mark.parametrize(
     ("text", "size"), [("5", 5), ("10MB", 10**7), ("10MiB", 10 << 20), ("10k", 10**4), ("2Gi", 2 << 30)]
 )

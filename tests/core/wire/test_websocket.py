@@ -6,6 +6,7 @@ import base64
 import json
 
 import pytest
+from hanging import no_hang
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import RemoteProtocolError
@@ -168,6 +169,8 @@ TERMS = b"permessage-deflate; server_no_context_takeover; client_no_context_take
         (b"permessage-deflate; x", None, None),
         (b"permessage-bzip2", None, None),
         (b';;,,="', None, None),
+        (b'a="\\",\\"b, permessage-deflate', TERMS, Deflate()),  # a quote without an end separates
+        (b'permessage-deflate; client_max_window_bits="10', None, None),
     ],
 )
 def test_compression_is_agreed_on_our_terms_or_left_out(
@@ -175,6 +178,12 @@ def test_compression_is_agreed_on_our_terms_or_left_out(
 ) -> None:
     headers, deflate = granted({b"sec-websocket-extensions": offer})
     assert (headers.get(b"sec-websocket-extensions"), deflate) == (answer, agreed)
+
+
+def test_quotes_without_an_end_are_not_each_searched_for_one() -> None:
+    offer = b'a="' + 2_000_000 * b'\\"' + b", permessage-deflate"
+    with no_hang():
+        assert granted({b"sec-websocket-extensions": offer})[1] == Deflate()
 
 
 # --- The handshake, as the client sees it ----------------------------------------------------------------------------

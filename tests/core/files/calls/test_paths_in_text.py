@@ -3,6 +3,7 @@ URL."""
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 import time
@@ -12,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.files.calls.paths_in_text import (
     CANDIDATES_MAX,
-    DEFAULT_PATTERNS,
     PATH_MAX_CHARS,
     TEXT_MAX_CHARS,
+    default_searches,
     mentions,
     reads_as_path,
     spellings,
@@ -211,31 +212,43 @@ def test_other_strings_do_not_read_as_paths(text: str) -> None:
     assert not reads_as_path(text)
 
 
+def test_a_path_with_spaces_ends_at_the_last_suffix_within_reach() -> None:
+    """The expected ones are those of one expression for the whole path, which takes 255 times as long."""
+    whole = re.compile(r"(?<![/.\w])/(?!/)[^\s\"'`<>|][^\n\"'`<>|]{0,255}\.[A-Za-z0-9]{1,8}(?!\w)")
+    pieces = ["/a", " b", ".txt", ".b_", "\n", '"', "/", "x" * 100, " "]
+    for picks in itertools.product(range(len(pieces)), repeat=5):
+        text = "".join(pieces[pick] for pick in picks)
+        *_, spaced = default_searches(text)
+        assert list(spaced) == whole.findall(text), text
+
+
 HOSTILE = [
     "a", "/", "/a ", "( /", "](", "](a", "](a)", "](()", "'/", "'a.b", '"a ', "a/", "a.", "a.aaaaaaaaa", "a:", "a://",
     "file:/", "C:/", "[", "\\", "~/", ".", "@a.b", "`./", "-", "%", "#", "\n/", "é", "报/",
 ]  # fmt: skip
 
 
-def cost_s(pattern: str, text: str) -> float:
-    """The processor time of searching a text, the least of three runs."""
-    compiled = re.compile(pattern)
-    times = []
+def costs_s(text: str) -> list[float]:
+    """The processor time of each search of a text, the least of three runs."""
+    runs = []
     for _ in range(3):
-        began = time.process_time()
-        for _ in compiled.finditer(text):
-            pass
-        times.append(time.process_time() - began)
-    return min(times)
+        times = []
+        for search in default_searches(text):
+            began = time.process_time()
+            for _ in search:
+                pass
+            times.append(time.process_time() - began)
+        runs.append(times)
+    return [min(times) for times in zip(*runs, strict=True)]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_the_cost_of_a_search_grows_with_the_text_and_no_faster(piece: str) -> None:
     """Eight times the text costs about eight times as much. A quadratic search would cost sixty-four times as much."""
     size = TEXT_MAX_CHARS // 8
-    for pattern in DEFAULT_PATTERNS:
-        short, long = (cost_s(pattern, (piece * (n // len(piece) + 1))[:n]) for n in (size // 8, size))
-        assert long < 30 * short + 0.002, pattern
+    short, long = (costs_s((piece * (n // len(piece) + 1))[:n]) for n in (size // 8, size))
+    for place, (few, many) in enumerate(zip(short, long, strict=True)):
+        assert many < 30 * few + 0.002, f"search {place}"
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,25 @@ def test_the_number_of_examined_subschemas_is_bounded(
 
 
 @pytest.mark.parametrize(
+    ("assertion", "work"),
+    [
+        ({"pattern": "a.*d"}, 4 * (schema_strings._COMPILE_WORK + 1) + 4 * (schema_strings._COMPILE_WORK + 3**2)),
+        ({"format": "path"}, schema_strings._FORMAT_WORK * (1 + 3)),
+        ({"enum": ["x", "y"]}, 2 * 2 * schema_strings._ENTRY_WORK),
+    ],
+)
+def test_the_work_of_comparing_the_strings_of_a_value_is_bounded(
+    assertion: object, work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two strings is compared if there is work left for it."""
+    value = ["a", "a"]
+    for bound, allowed in ((2 * work + 1, [True, True]), (2 * work, [True, False])):
+        monkeypatch.setattr(schema_strings, "WORK_MAX", bound)
+        rules = StringRules(json.dumps({"items": assertion}).encode(), value, lambda text: "abc")
+        assert [rules.allow((i,), "a") for i in range(2)] == allowed
+
+
+@pytest.mark.parametrize(
     ("name", "fits", "fails"),
     [
         ("uri", ("a:", "http://h/p?q#f", "A1+.-:x", "a:%41"), ("", "a", ":x", "1:x", "a:b c", "a:%4", "a:ä", "a:#x#y")),
