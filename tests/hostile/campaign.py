@@ -1,4 +1,4 @@
-"""Runs hostile peers against a gateway that serves honest clients: `campaign.py [SEED …] [--only KIND …] [--minutes M]`.
+"""Runs hostile peers against a gateway with honest clients: `campaign.py [SEED …] [--only KIND …] [--minutes M]`.
 
 Prints a line for each storm, and a verdict. The exit code is 1 if an honest call was lost, if memory or descriptors
 were not given back, or if anything else was wrong.

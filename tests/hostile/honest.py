@@ -74,6 +74,7 @@ class Honest:
         self._may_call = anyio.Event()
         self._may_call.set()
         self._calling = 0
+        self._rested = anyio.Event()
 
     def start(self, tasks: TaskGroup) -> None:
         for kind, server in ROUTES:
@@ -83,9 +84,10 @@ class Honest:
     async def pause(self) -> None:
         """Returns once no call is open and none will be before `go_on`. Sessions stay."""
         self._may_call = anyio.Event()
-        with anyio.fail_after(2 * CALL_TIMEOUT_S):
-            while self._calling:
-                await anyio.sleep(0.01)
+        if self._calling:
+            self._rested = anyio.Event()
+            with anyio.fail_after(2 * CALL_TIMEOUT_S):
+                await self._rested.wait()
 
     def go_on(self) -> None:
         self._may_call.set()
@@ -104,14 +106,14 @@ class Honest:
         """Keeps a session, or as a newcomer begins one for each call."""
         while not self._is_over:
             await self._may_call.wait()
-            self._calling += 1
+            self._calling += 1  # also while a session begins or ends
             try:
                 async with anyio.create_task_group() as tasks:
                     caller = await self._begin(tasks, kind, server)
                     if caller is not None:
                         await self._call(caller, f"{kind}->{server}")
                         while not (is_newcomer or caller.is_over):
-                            self._calling -= 1
+                            self._rest()
                             await anyio.sleep(PAUSE_S)
                             await self._may_call.wait()
                             self._calling += 1
@@ -121,8 +123,13 @@ class Honest:
                         await caller.leave()
                     tasks.cancel_scope.cancel()
             finally:
-                self._calling -= 1
+                self._rest()
             await anyio.sleep(PAUSE_S)
+
+    def _rest(self) -> None:
+        self._calling -= 1
+        if not self._calling:
+            self._rested.set()
 
     async def _begin(self, tasks: TaskGroup, kind: str, server: str) -> Caller | None:
         caller: Caller

@@ -198,6 +198,7 @@ class HostileWorld:
                 warm = await self._period(kind, kind, self._warm_up_s)
                 self.wrongs += [f"during the warm-up: {kind}: {wrong}" for wrong in warm.wrongs]
         await self._settle(quiet, None)
+        print(quiet, flush=True)
         base = quiet
         for kind in self._kinds:
             if self._ends_at is not None and time.monotonic() > self._ends_at:
@@ -252,26 +253,27 @@ class HostileWorld:
         pid, port = self._proxy.pid, self._proxy.port
         await self._honest.pause()
         began_at = time.monotonic()
-        with anyio.move_on_after(SETTLE_MAX_S):
+        with anyio.move_on_after(SETTLE_MAX_S) as scope:
             if base is None:
                 await until(lambda: session_count(port) <= self._honest.session_count)
                 await anyio.sleep(2 * IDLE_TTL_S if self._warm_up_s else 0.2)
             else:
                 await until(lambda: not self._left(base))
         row.settled_s = time.monotonic() - began_at
-        row.rss_after, row.fds_after = rss_bytes(pid), fd_count(pid)
-        if base is not None:
+        if base is not None and scope.cancelled_caught:
             row.wrongs += self._left(base)
+        row.rss_after, row.fds_after = rss_bytes(pid), fd_count(pid)
         self._honest.go_on()
 
     def _left(self, base: Row) -> list[str]:
         assert base.rss_after is not None
         assert base.fds_after is not None
         pid, left = self._proxy.pid, list[str]()
+        fds, rss = fd_count(pid), rss_bytes(pid)
+        # Asked afterwards: the connection of the question is a descriptor too.
         sessions = session_count(self._proxy.port)
         if sessions > self._honest.session_count:
             left.append(f"{sessions} sessions are left, expected {self._honest.session_count}")
-        fds, rss = fd_count(pid), rss_bytes(pid)
         if fds > base.fds_after:
             left.append(f"{fds} descriptors are left, expected at most {base.fds_after}")
         if rss > base.rss_after + self._rss_margin:
