@@ -112,10 +112,11 @@ class LargeBodies(Attack):
         raise NotImplementedError
 
     async def make_round(self, storm: Storm) -> None:
+        body = self.body(storm)
         for server in (PLAIN, FILES):
             visit = await Visit.begin(storm, server)
             with contextlib.suppress(*LOST):
-                await visit.send(self.body(storm))
+                await visit.send(body)
 
 
 class Backslashes(LargeBodies):
@@ -203,15 +204,15 @@ class Batches(Attack):
 
 
 class WebSocketBombs(Attack):
-    """Compressed WebSocket messages of a few KiB that become 256 MiB."""
+    """Compressed WebSocket messages of about a MiB that become 256 MiB."""
 
     name = "websocket-bombs"
 
     async def prepare(self, storm: Storm) -> None:
-        deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
-        piece = b" " * MIB
-        parts = [deflate.compress(piece) for _ in range(256)]
-        self._payload = b"".join([*parts, deflate.flush(zlib.Z_SYNC_FLUSH)])[:-4]
+        deflate = zlib.compressobj(1, zlib.DEFLATED, -15)
+        # The blocks of a message may be repeated: each ends at a byte, and refers to nothing before it.
+        block = deflate.compress(b" " * MIB) + deflate.flush(zlib.Z_FULL_FLUSH)
+        self._payload = (block * 256)[:-4]
 
     async def make_round(self, storm: Storm) -> None:
         async with websocket(storm) as (reader, writer):

@@ -29,8 +29,8 @@ from world import PYTHON, SERVER, Upstream, fd_count, rig, rss_bytes, session_co
 HERE: Final = Path(__file__).resolve().parent
 STORM_S: Final = 4.0
 WARM_UP_S: Final = 1.0
-IDLE_TTL_S: Final = 2.0
-"""The life of a session that an attack leaves behind."""
+IDLE_TTL_S: Final = 5.0
+"""The life of a session that an attack leaves behind. An honest client whose calls wait for longer loses its session."""
 SETTLE_MAX_S: Final = 45.0
 """The time after a storm in which all must be given back: longer than idle connections to servers are kept (30 s)."""
 RSS_MARGIN_BYTES: Final = 10 * MIB
@@ -63,7 +63,8 @@ class Row:
     Attributes:
         counts: what the attack did and what it received.
         rss_after: resident bytes, and `fds_after` descriptors, once all has settled; None if that was not measured.
-        settled_s: the time until then.
+        storm_s: the time from the start of the attack's process to its end.
+        settled_s: the time until all had settled.
         wrongs: descriptions of all that must not be.
     """
 
@@ -73,12 +74,13 @@ class Row:
     counts: dict[str, int] = field(default_factory=dict)
     rss_after: int | None = None
     fds_after: int | None = None
+    storm_s: float = 0.0
     settled_s: float = 0.0
     wrongs: list[str] = field(default_factory=list)
 
     HEAD = (
         f"{'kind':22}{'answered':>9}{'refused':>8}{'lost':>5}{'p50 ms':>8}{'p99 ms':>8}{'healthz CPU ms':>16}"
-        f"{'RSS max':>9}{'after':>7}{'fds max':>9}{'after':>7}{'settled s':>11}  wrong"
+        f"{'RSS max':>9}{'after':>7}{'fds max':>9}{'after':>7}{'storm s':>9}{'settled s':>11}  wrong"
     )
 
     def __str__(self) -> str:
@@ -90,7 +92,7 @@ class Row:
         return (
             f"{self.kind:22}{tally.answered:9}{tally.refusals:8}{len(tally.lost):5}{tally.latency_ms(50):8.1f}"
             f"{tally.latency_ms(99):8.1f}{cpu_ms:15.0f}{over}{meter.rss_bytes >> 20:9}{rss_after:>7}{meter.fds:9}"
-            f"{fds_after:>7}{self.settled_s:11.1f}  {len(self.wrongs)}"
+            f"{fds_after:>7}{self.storm_s:9.1f}{self.settled_s:11.1f}  {len(self.wrongs)}"
         )
 
 
@@ -219,6 +221,7 @@ class HostileWorld:
         """Runs a storm of a kind, or none, and measures it."""
         row = Row(name, Tally(), Meter(self._proxy.pid, self._proxy.port))
         self._honest.tally = row.tally
+        began_at = time.monotonic()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(row.meter.sample)
             tasks.start_soon(row.meter.probe)
@@ -226,6 +229,7 @@ class HostileWorld:
                 await anyio.sleep(seconds)
             else:
                 await to_thread.run_sync(self._attack, row, kind, seconds)
+            row.storm_s = time.monotonic() - began_at
             # A call that began during the storm belongs to it.
             await self._honest.pause()
             tasks.cancel_scope.cancel()
