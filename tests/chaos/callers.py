@@ -24,6 +24,8 @@ from ledger import Call, Json, Ledger, Outcome
 LOST: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 RESUMES_MAX: Final = 60
 RESUME_PAUSE_S: Final = 0.1
+OVERLOAD: Final = (429, 503)
+"""HTTP statuses of a proxy at one of its limits. The request has had no effect, and may be sent again."""
 
 
 class Cut(Exception):
@@ -230,6 +232,9 @@ class HttpCaller(Caller):
             with contextlib.suppress(Cut):
                 body = json.dumps(message).encode()
                 async with requested(self._port(), "POST", self._path, self._headers(), body) as response:
+                    if response.status in OVERLOAD:
+                        await anyio.sleep(RESUME_PAUSE_S)
+                        continue
                     if response.status not in (202, 404):
                         self.ledger.wrong(f"{message} was answered with {response.status} {await response.body()!r}")
                 return
@@ -299,7 +304,7 @@ class HttpCaller(Caller):
             self.ledger.end(call, Outcome.CUT if is_resumed else Outcome.NOT_EXECUTED)
         elif response.status == 202 and call.is_cancelled:
             self.ledger.end(call, Outcome.CANCELLED)
-        elif response.status == 503 and not is_resumed:
+        elif response.status in OVERLOAD and not is_resumed:
             self.ledger.end(call, Outcome.NOT_EXECUTED)
         else:
             self.ledger.wrong(f"refused with {response.status}", call)
@@ -333,7 +338,7 @@ class HttpCaller(Caller):
                 headers = self._headers(**({"last-event-id": last_event_id} if last_event_id else {}))
                 try:
                     async with requested(self._port(), "GET", self._path, headers) as response:
-                        if response.status != 200:
+                        if response.status != 200 and response.status not in OVERLOAD:
                             text = await response.body()
                             if response.status != 404:
                                 self.ledger.wrong(f"GET was refused with {response.status}: {text!r}")
