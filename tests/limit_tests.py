@@ -351,6 +351,7 @@ LIMIT_TESTS: Final = {
     "core/wire/http/endpoint_rewrite.py::HELD_MAX_BYTES": (
         "core/wire/http/test_endpoint_rewrite.py::test_a_large_event_is_not_held"
     ),
+    "core/wire/sse.py::LINES_MAX": "core/wire/test_sse.py::test_an_event_of_too_many_lines_is_dropped_and_skipped",
     "core/wire/sse.py::RETRY_MAX_MS": "core/wire/test_sse.py::test_retry_is_a_number_of_any_length",
     "transports/http_server/framing.py::HELD_MAX_BYTES": (
         "transports/http_server/test_server.py::test_held_bytes_are_bounded"

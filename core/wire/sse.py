@@ -42,6 +42,10 @@ DROPPED_LINE_MAX_BYTES: Final = 16 * 1024
 """The longest line that is still read in an event that is dropped: it may name the event's id. An id over 8 KiB is of
 no use, as no header can carry it."""
 
+LINES_MAX: Final = 100_000
+"""Lines of one event that are read, comments and unknown fields aside: each costs as much as a KiB of text. At it: the
+event is dropped, and its further lines are skipped, ids among them."""
+
 COMMENT: Final = b": keep-alive\n\n"
 """A comment without meaning, written on an idle stream so that intermediaries do not close it."""
 
@@ -124,12 +128,14 @@ class EventReader:
         self._line = Chunks()
         # The current event.
         self._size = 0  # bytes counted towards the limit; above it, all bytes of lines until the event ends
+        self._line_count = 0  # of the lines that count
         self._type = ""
         self._data: bytes | bytearray | None = None
         self._id: str | None = None
         # Above the limit, head and tail of the data and of the current line; `_data` and `_line` stay empty then.
         self._dropped: HeadAndTail | None = None
         self._dropped_line: HeadAndTail | None = None
+        self._is_skipping = False  # its further lines are not read
 
     def receive_bytes(self, data: bytes) -> list[SseEvent]:
         """Takes the bytes that arrived, cut anywhere, and returns the events that they complete.
@@ -157,6 +163,8 @@ class EventReader:
                     out.append(Event("message", data[begin:end], self.last_event_id))
                     start = end + 2
                     continue
+            if self._is_skipping:
+                start = self._skip_lines(data, start)
             end = data.find(b"\n", start)
             if end < 0:
                 break
@@ -239,6 +247,23 @@ class EventReader:
             self._dispatch(out)
         elif self._receive_field(line, start, end, out):
             self._size += end - start
+            self._line_count += 1
+            if self._line_count > LINES_MAX:
+                self._drop()
+                self._is_skipping = True
+
+    def _skip_lines(self, data: bytes, start: int) -> int:
+        """Skips the lines that follow in an event with too many. Returns where the last one begins, or the blank line
+        that ends the event."""
+        assert self._dropped_line is not None
+        if self._dropped_line.size_bytes or data.startswith(b"\n", start):
+            return start
+        end = data.find(b"\n\n", start)
+        begin = 1 + (end if end >= 0 else data.rfind(b"\n", start))
+        if begin <= start:
+            return start
+        self._size += begin - start - data.count(b"\n", start, begin)
+        return begin
 
     def _keep(self, piece: bytes) -> None:
         """Adds `piece`, not empty, to the current line, whose end has not arrived."""
@@ -272,6 +297,8 @@ class EventReader:
             self._dispatch(out)
             return
         self._dropped_line = HeadAndTail(DROPPED_LINE_MAX_BYTES)
+        if self._is_skipping:
+            return
         start = len(BOM) if self._is_first_line and ends.head.startswith(BOM) else 0
         self._is_first_line = False
         name, colon, value = ends.head[start:].partition(b":")
@@ -332,6 +359,8 @@ class EventReader:
 
     def _start_event(self) -> None:
         self._size = 0
+        self._line_count = 0
+        self._is_skipping = False
         self._type = ""
         self._data = None
         self._id = None

@@ -30,7 +30,7 @@ HERE: Final = Path(__file__).resolve().parent
 STORM_S: Final = 4.0
 WARM_UP_S: Final = 1.0
 IDLE_TTL_S: Final = 5.0
-"""The life of a session that an attack leaves behind. An honest client whose calls wait for longer loses its session."""
+"""The life of a session that an attack leaves behind. An honest client whose calls wait longer loses its session."""
 SETTLE_MAX_S: Final = 45.0
 """The time after a storm in which all must be given back: longer than idle connections to servers are kept (30 s)."""
 RSS_MARGIN_BYTES: Final = 10 * MIB

@@ -535,3 +535,24 @@ def test_the_usual_prefixes_are_read_as_the_full_reader_does() -> None:
 def test_an_id_with_a_nul_is_ignored(id: bytes) -> None:
     """The id before it stays."""
     assert feed([b"id: 1\n\nid: " + id + b"\n\ndata: x\n\n"])[-1] == Event("message", b"x", "1")
+
+
+@pytest.mark.parametrize("field", ["data: x", "id: 1", "event: y"])
+def test_an_event_of_too_many_lines_is_dropped_and_skipped(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the bytes are cut, what is behind it arrives, and its lines are not read any more."""
+    monkeypatch.setattr(sse, "LINES_MAX", 3)
+    lines = [b"data: a", *[field.encode()] * 3, b"id: late", b"data: z"]
+    stream = b"\n".join([*lines, b"", b"data: next", b"", b""])
+    whole = sse.EventReader(event_size_max_bytes=1000)
+    found = whole.receive_bytes(stream)
+    assert [type(event) for event in found] == [sse.Oversize, sse.Event]
+    assert found[0].head.startswith(b"a") and found[1].data == b"next"
+    assert whole.last_event_id == ("1" if field == "id: 1" else None)
+    for cut in range(len(stream)):
+        reader = sse.EventReader(event_size_max_bytes=1000)
+        pieces = reader.receive_bytes(stream[:cut]) + reader.receive_bytes(stream[cut:])
+        assert pieces == found
+    single = sse.EventReader(event_size_max_bytes=1000)
+    assert [event for i in range(len(stream)) for event in single.receive_bytes(stream[i : i + 1])] == found
+    fewer = sse.EventReader(event_size_max_bytes=1000)
+    assert [type(event) for event in fewer.receive_bytes(b"data: a\ndata: b\n\n" * 4)] == [sse.Event] * 4
