@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs clean
+.PHONY: run test compiled peers quick chaos hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -64,6 +64,11 @@ bench-compare: $(STAMP)
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)
 	@$(BIN)/python tests/chaos/campaign.py --minutes $(or $(MINUTES),10) $(SEEDS)
+
+# Hostile clients and servers beside honest clients: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour, and
+# ONLY='giant-event backslashes' has these kinds alone.
+hostile: $(STAMP)
+	@$(BIN)/python tests/hostile/campaign.py --minutes $(or $(MINUTES),10) $(if $(ONLY),--only $(ONLY)) -- $(SEEDS)
 
 # Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some, SHRINK=1
 # takes longer to make one small that goes wrong, and LOG=1 prints what happens in them.
