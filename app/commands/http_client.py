@@ -110,7 +110,7 @@ class Isthmus(NamedTuple):
     @contextlib.contextmanager
     def _requested(self, method: str, path: str, timeout_s: float) -> Iterator[http.client.HTTPResponse]:
         connection, base = _connection(self.address, timeout_s)
-        headers = {"Content-Type": "application/json"} if method == "POST" else {}
+        headers = {} if method == "GET" else {"X-Requested-With": "isthmus"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         try:

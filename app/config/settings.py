@@ -27,7 +27,9 @@ class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "loopback and has no public_base_url of another machine."
         ),
     ] = True
-    token: Annotated[str | None, about("The secret that must be shown as Authorization: Bearer to see them.")] = None
+    token: Annotated[
+        str | None, about("The secret that must be shown as Authorization: Bearer to see them, and /mcp/ID/tools.")
+    ] = None
 
     def __repr__(self) -> str:
         return _without_secrets(self)

@@ -16,6 +16,7 @@ from ...core.base.limits import Limits
 from ...core.wire.http.admin_routes import Management
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import Surface
+from ...core.wire.http.url import DEFAULT_PORTS
 from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
 from ..config.addresses import host_of, is_for_this_machine
@@ -116,6 +117,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
         any_host=core.any_host,
+        public_origin=_origin_of(core.public_base_url) if core.public_base_url else "",
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
         management=_management(core),
         transparent=dict(transparent or {}),
@@ -124,6 +126,12 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
         aliases=aliases,
     )
+
+
+def _origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    port = "" if parts.port in (None, DEFAULT_PORTS[parts.scheme]) else f":{parts.port}"
+    return f"{parts.scheme}://{host_of(parts.hostname or '')}{port}"
 
 
 def _management(core: Core) -> Management | None:

@@ -14,6 +14,8 @@ from anyio.abc import ByteStream
 
 PATIENCE_S = 20.0
 USUAL = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+MARK = {"x-requested-with": "test"}
+"""The header of a command without a body."""
 Json = dict[str, Any]
 
 

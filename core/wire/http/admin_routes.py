@@ -5,6 +5,9 @@ they are open to any client that sends it, and others get a 401. Without one, th
 machine that use a loopback name and no proxy: by a DNS name of its choosing (DNS rebinding), or through a proxy in
 front, any client could pass for a local one. To others the pages then do not exist (404). The id of a task or a file
 can be the only secret that separates its client from others, so no one but operators may read it here.
+
+A *command* is a request for a page by any method but GET, HEAD and OPTIONS. `check_command` refuses those of web pages
+of other origins, even of origins that may use the MCP endpoint.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ from __future__ import annotations
 import enum
 import hashlib
 import hmac
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
+from ...base.errors import RemoteProtocolError
 from ..headers import Headers
 from .origin import is_loopback
 
@@ -74,7 +79,14 @@ _TASKS: Final = frozenset({Page.TASKS, Page.TASK, Page.CANCEL})
 _FILES: Final = frozenset({Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE})
 MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
-"""Pages that use a server as its clients do. They are open to the clients of that server."""
+"""Pages that use a server as its clients do. They are open to the clients of that server, unless there is a token."""
+
+READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing (RFC 9110, 9.2.1). A request for a page by another one is a command."""
+COMMAND_HEADER: Final = b"x-requested-with"
+"""The header, of any value, of a command without a JSON body and without a token. Web frameworks and proxies know the
+name for this use."""
+_OWN_SITES: Final = frozenset({b"none", b"same-origin"})
 
 _FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 """Headers by which a proxy in front, perhaps on this machine, shows that it forwards requests of others."""
@@ -109,23 +121,59 @@ def find_page(path: str) -> tuple[Page, str] | None:
     return None if page is None else (page, parts[1])
 
 
-def access(headers: Headers, host: str, management: Management | None) -> Access:
-    """Decides whether a request may see the pages of `MANAGEMENT`.
+def access(headers: Headers, host: str, management: Management | None, page: Page) -> Access:
+    """Decides whether a request may see a page.
 
     Args:
         host: the `Host` of the request, port included.
-        management: the access rule; None: no access.
+        management: the access rule; None: no access to the pages of `MANAGEMENT`.
     """
+    token_sha256 = None if management is None else management.token_sha256
+    if page not in MANAGEMENT and (page not in USE or token_sha256 is None):
+        return Access.GRANTED
     if management is None:
         return Access.HIDDEN
-    if management.token_sha256 is None:
+    if token_sha256 is None:
         is_forwarded = any(name in _FORWARDED for name, _ in headers)
         return Access.GRANTED if is_loopback(host) and not is_forwarded else Access.HIDDEN
     lines = [value for name, value in headers if name == b"authorization"]
     scheme, _, token = lines[0].partition(b" ") if len(lines) == 1 else (b"", b"", b"")
     digest = hashlib.sha256(token.strip()).digest()
-    is_right = hmac.compare_digest(digest, management.token_sha256) and scheme.lower() == b"bearer"
+    is_right = hmac.compare_digest(digest, token_sha256) and scheme.lower() == b"bearer"
     return Access.GRANTED if is_right else Access.DENIED
+
+
+def check_command(headers: Headers, own_origins: Collection[str]) -> None:
+    """Refuses a command (403) that a web page of another origin may have sent.
+
+    Browsers mark the requests of pages with `Origin` and `Sec-Fetch-Site`. Where one of them is missing, the required
+    headers decide: a form cannot set them, nor can a script of another origin whose preflight is refused. The caller
+    refuses a `Content-Type` other than JSON.
+
+    Args:
+        own_origins: the origins of this listener, in lower case: by the `Host` of the request, and its public URL.
+
+    Source: W3C Fetch Metadata, "Sec-Fetch-Site"; WHATWG Fetch, "CORS-safelisted request-header".
+    """
+    is_marked = False
+    for name, value in headers:
+        if name == b"origin" and (seen := value.decode("latin-1")).lower() not in own_origins:
+            right = " or ".join(sorted(own_origins))
+            raise _foreign(f"got Origin {seen[:200]!r}, expected none or {right}")
+        if name == b"sec-fetch-site" and value.lower() not in _OWN_SITES:
+            seen = value[:32].decode("latin-1")
+            raise _foreign(f"got Sec-Fetch-Site {seen!r}, expected none or same-origin")
+        is_token = name == b"authorization" and value[:7].lower() == b"bearer "
+        is_marked |= is_token or name in (COMMAND_HEADER, b"content-type")
+    if not is_marked:
+        raise _foreign(
+            "got none of the headers X-Requested-With, Content-Type: application/json and Authorization: Bearer, "
+            "expected one, as with curl -H 'X-Requested-With: curl'"
+        )
+
+
+def _foreign(message: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{message}: web pages of other origins may not use this page", http_status=403)
 
 
 def is_of_another_site(headers: Headers) -> bool:

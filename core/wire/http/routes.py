@@ -40,6 +40,7 @@ class Surface(msgspec.Struct, frozen=True):
         hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller includes the loopback names.
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: every well-formed Host is acceptable. Origins are checked all the same.
+        public_origin: the origin of the URL that clients use, in lower case, if a reverse proxy in front has another.
         prefix: the path prefix that clients use, if a reverse proxy in front strips one.
         management: the access rule of the admin pages; None: no access.
         passes: for each server, the request headers that are forwarded to it.
@@ -50,6 +51,7 @@ class Surface(msgspec.Struct, frozen=True):
     hosts: frozenset[str]
     origins: frozenset[str]
     any_host: bool = False
+    public_origin: str = ""
     prefix: str = ""
     transparent: dict[str, ForwardTarget] = {}
     """The transparent servers, whose requests are forwarded unread, and their targets."""

@@ -36,7 +36,18 @@ from ..headers import (
 )
 from ..websocket import UpgradeRefused, accept_upgrade
 from . import cors
-from .admin_routes import DELETED, MANAGEMENT, POSTED, USE, Access, Page, access, find_page, is_of_another_site
+from .admin_routes import (
+    DELETED,
+    POSTED,
+    READING,
+    USE,
+    Access,
+    Page,
+    access,
+    check_command,
+    find_page,
+    is_of_another_site,
+)
 from .error_responses import not_found, page_error, refusal, refusal_at
 from .header_forwarding import check_required, passed_headers
 from .mcp_headers import read_mirrored
@@ -97,6 +108,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
         area, *rest = path[1:].split("/")
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
+        if forward is None and found is not None and found[0] in POSTED:
+            methods = None  # no page of another origin may post here
         if methods and cors.is_preflight(head.method, head.headers):
             # A missing server is no reason to refuse: the request itself gets the 404, in a response the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
@@ -104,7 +117,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
             check_required(head.headers, surface.required.get(forward.server, ()))
             return _forward_route(head.method, forward, rest, query, host)
         if found is not None:
-            return _page_route(head, *found, query, fields, surface, host=host)
+            return _page_route(head, *found, query, fields, surface, host=host, scheme=scheme)
         if area == "mcp":
             base_url = f"{scheme}://{host}"
             route = _mcp_route(head.method, rest, fields, surface, head.headers, base_url=base_url, address=address)
@@ -151,13 +164,22 @@ def reply_to(opening: McpOpening) -> HttpReply:
 
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
-    """Returns the headers that every response to this request has besides its own: those of CORS and of tus."""
+    """Returns the headers that every response to this request has besides its own: those of CORS and of tus.
+
+    Responses to commands of pages have none of CORS: no page of another origin may read them, and ours need none.
+    """
     is_file = head.target.startswith(("/upload/", "/artifacts/"))
     exposed = cors.EXPOSED_FILE_HEADERS if is_file else cors.EXPOSED_HEADERS
-    return (
-        *cors.response_headers(head.headers, surface.hosts, surface.origins, exposed=exposed),
-        *tus_headers(head),
-    )
+    allowed = cors.response_headers(head.headers, surface.hosts, surface.origins, exposed=exposed)
+    if allowed and head.method not in READING and _is_for_page(head.target, surface):
+        allowed = ()
+    return (*allowed, *tus_headers(head))
+
+
+def _is_for_page(target: str, surface: Surface) -> bool:
+    path = target.partition("?")[0]
+    found = find_page(surface.aliases.get(path.rstrip("/"), path))
+    return found is not None and not (found[0] in USE and unquote(found[1], errors="replace") in surface.transparent)
 
 
 def _allow(methods: tuple[str, ...]) -> Headers:
@@ -253,32 +275,41 @@ def _check_json(fields: dict[bytes, str], clause: str) -> None:
 
 
 def _page_route(
-    head: Head, page: Page, id: str, query: str, fields: dict[bytes, str], surface: Surface, *, host: str
+    head: Head,
+    page: Page,
+    id: str,
+    query: str,
+    fields: dict[bytes, str],
+    surface: Surface,
+    *,
+    host: str,
+    scheme: str,
 ) -> PageRoute | Refused:
     """Routes a request for an admin page. Access is checked first: a client without it must not learn that the page
     exists."""
-    if page in MANAGEMENT:
-        granted = access(head.headers, host, surface.management)
-        if granted is Access.HIDDEN:
-            raise _NotFound
-        if granted is Access.DENIED:
-            wanted = "expected Authorization: Bearer and the token of core.management"
-            return page_error(
-                401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
-            )
+    granted = access(head.headers, host, surface.management, page)
+    if granted is Access.HIDDEN:
+        raise _NotFound
+    if granted is Access.DENIED:
+        wanted = "expected Authorization: Bearer and the token of core.management"
+        return page_error(
+            401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
+        )
     server = _server([id], surface) if page in USE else decode_segment(id)
     allowed = ("POST",) if page in POSTED else (*PAGE_METHODS, "DELETE") if page in DELETED else PAGE_METHODS
     if head.method not in allowed:
         raise NotAllowed(head.method, allowed)
     if head.method == "DELETE":
         page = DELETED[page]
-    # An order such as START has no body, and so no type. A form, which a web page could send, always has one.
-    if page in POSTED and (page in USE or b"content-type" in fields):
-        _check_json(fields, "")
+    if head.method not in READING:
+        check_command(head.headers, {f"{scheme}://{host}", surface.public_origin or f"{scheme}://{host}"})
+        # An order such as START has no body, and so no type. A form, which a web page could send, always has one.
+        if page in USE or b"content-type" in fields:
+            _check_json(fields, "")
+    elif page is Page.TOOLS and is_of_another_site(head.headers):
+        raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
-    if (page in (Page.TOOLS, Page.DELETE) or page in POSTED) and is_of_another_site(head.headers):
-        raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     return PageRoute(page, server, parse_query(query))
 
 

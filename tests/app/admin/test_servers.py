@@ -654,7 +654,8 @@ async def test_a_configured_token_is_required(path: str, caplog: pytest.LogCaptu
         status, _ = await fetch(gateway, method, path, headers={"authorization": "Bearer s3cret-t0ken"})
         assert status == 200
         assert (await fetch(gateway, "GET", "/healthz"))[0] == 200, "it is for servers, not for health"
-        assert (await call(gateway, "echo", text="x"))[0] == 200, "nor for those who use them"
+        assert (await call(gateway, "echo", text="x"))[0] == 401, "a call of a tool is one of its owner"
+        assert (await fetch(gateway, "GET", "/mcp/a/tools"))[0] == 401
     assert "s3cret-t0ken" not in caplog.text
 
 
@@ -690,6 +691,7 @@ async def test_a_page_elsewhere_starts_nothing() -> None:
             ({"content-type": "text/plain"}, 415),
             ({"content-type": "application/x-www-form-urlencoded"}, 415),
             ({"origin": "http://evil.example"}, 403),
+            ({"origin": "http://localhost:3000"}, 403),
             ({"host": "evil.example"}, 403),
         ):
             for path in ("/servers/a/start", "/mcp/a/tools/call"):

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from http_caller import PATIENCE_S, Caller, fetch, requested
+from http_caller import MARK, PATIENCE_S, Caller, fetch, requested
 from isthmus.app import gateway as gateway_module
 from isthmus.app.admin.metrics import AGES_S, exposition
 from isthmus.app.admin.tasks import OVER, STATUSES
@@ -102,15 +102,16 @@ async def test_what_narrows_nothing_is_refused_by_name(engine: type[TaskEngine],
 
 async def test_a_task_is_cancelled_once(engine: type[TaskEngine]) -> None:
     async with proxy() as gateway:
-        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST")
+        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", MARK)
         assert (status, body["id"], body["action"], body["status"]) == (200, DIG, "cancel", "success")
         assert (body["task"]["id"], body["task"]["status"]) == (DIG, "cancelled")
-        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST")
+        status, body = await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", MARK)
         assert (status, body["code"]) == (409, 409)
         assert body["error"] == f"the task {DIG} is over already: cancelled"
         for id in (DONE, GONE):
-            assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST"))[0] == 409
-        assert (await fetch(f"{gateway.base_url}/tasks/{ASK}/cancel", "POST"))[0] == 200, "one that waits for an answer"
+            assert (await fetch(f"{gateway.base_url}/tasks/{id}/cancel", "POST", MARK))[0] == 409
+        status, _ = await fetch(f"{gateway.base_url}/tasks/{ASK}/cancel", "POST", MARK)
+        assert status == 200, "one that waits for an answer"
         assert engine.cancelled == [DIG, ASK]
 
 
@@ -119,7 +120,7 @@ async def test_an_unknown_task_is_not_found(engine: type[TaskEngine], id: str) -
     """A prefix of an id does not find the task either."""
     async with proxy() as gateway:
         for method, path in (("GET", f"/tasks/{id}"), ("POST", f"/tasks/{id}/cancel")):
-            status, body = await fetch(gateway.base_url + path, method)
+            status, body = await fetch(gateway.base_url + path, method, MARK)
             assert (status, body["code"]) == (404, 404)
             assert "expected one that is kept" in body["error"]
         assert engine.cancelled == []
@@ -128,7 +129,7 @@ async def test_an_unknown_task_is_not_found(engine: type[TaskEngine], id: str) -
 async def test_only_posts_cancel(engine: type[TaskEngine]) -> None:
     async with proxy() as gateway:
         for method, path in (("GET", f"/tasks/{DIG}/cancel"), ("DELETE", f"/tasks/{DIG}"), ("POST", f"/tasks/{DIG}")):
-            assert (await fetch(gateway.base_url + path, method))[0] == 405
+            assert (await fetch(gateway.base_url + path, method, MARK))[0] == 405
         form = {"content-type": "application/x-www-form-urlencoded"}
         assert (await fetch(f"{gateway.base_url}/tasks/{DIG}/cancel", "POST", form))[0] == 415
         assert engine.cancelled == []
@@ -160,7 +161,7 @@ async def test_without_a_token_remote_clients_learn_no_name(engine: type[TaskEng
     async with proxy(**core) as gateway:
         nothing = (await fetch(f"{gateway.base_url}/nothing"))[1]
         for method, path in [*PAGES, ("GET", "/tasks/unknown")]:
-            status, body = await fetch(gateway.base_url + path, method)
+            status, body = await fetch(gateway.base_url + path, method, MARK)
             assert (status, body) == (404, {**nothing, "detail": body["detail"]})
         assert engine.cancelled == []
 

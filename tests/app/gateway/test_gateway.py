@@ -194,6 +194,19 @@ def test_a_host_is_known_however_it_is_written(core: Core, host: str) -> None:
     assert surface.hosts == {*LOOPBACK_NAMES, host}
 
 
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        (None, ""),
+        ("https://Gw.example.com:8443/under", "https://gw.example.com:8443"),
+        ("https://gw.example.com:443", "https://gw.example.com"),
+        ("http://[::2]:80/", "http://[::2]"),
+    ],
+)
+def test_the_public_origin_is_written_as_browsers_do(url: str | None, origin: str) -> None:
+    assert surface_of(Settings(core=Core(public_base_url=url), servers=(child(),))).public_origin == origin
+
+
 @pytest.mark.anyio
 async def test_a_child_that_dies_fails_its_call_and_is_started_anew() -> None:
     async with proxy() as gateway:

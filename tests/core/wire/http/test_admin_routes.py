@@ -10,10 +10,13 @@ from isthmus.core.wire.http.admin_routes import DELETED, MANAGEMENT, PATHS, POST
 from isthmus.core.wire.http.error_responses import not_found
 from isthmus.core.wire.http.origin import is_loopback
 from isthmus.core.wire.http.routes import Head, McpRoute, PageRoute, Refused, Route, Surface
-from isthmus.core.wire.http.server import judge
+from isthmus.core.wire.http.server import METHODS, judge, shared_headers
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "gate.example"})
 JSON = (b"content-type", b"application/json")
+MARK = (b"x-requested-with", b"curl")
+BEARER = (b"authorization", b"Bearer s3cret")
+OWN = "http://localhost:8932"
 OPEN, SECRET = Management(), Management.with_token("s3cret")
 
 
@@ -23,8 +26,9 @@ def routed(
     method: str = "GET",
     host: bytes = b"localhost:8932",
     management: Management | None = OPEN,
+    public_origin: str = "",
 ) -> Route:
-    surface = Surface(("a", "b c"), HOSTS, frozenset(), management=management)
+    surface = Surface(("a", "b c"), HOSTS, frozenset(), management=management, public_origin=public_origin)
     return judge(Head(method, path, ((b"host", host), *extra)), surface)
 
 
@@ -119,14 +123,17 @@ def test_every_page_has_its_methods_and_content_types(parts: tuple[str, ...]) ->
     id = "a" if "*" in parts else ""
     for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
         right = method == "POST" if page in POSTED else method in ("GET", "HEAD")
-        for extra in ((JSON,), ((b"content-type", b"text/plain"),), ()):
+        for extra in ((JSON,), ((b"content-type", b"text/plain"), MARK), (MARK,), ()):
             route = routed(path + "?x=1", *extra, method=method)
-            if method == "DELETE" and page in DELETED:
-                assert route == PageRoute(DELETED[page], id, {"x": "1"})
-            elif not right:
+            is_deletion = method == "DELETE" and page in DELETED
+            if not right and not is_deletion:
                 assert status_of(route) == 405
-            elif page in POSTED and extra != (JSON,) and (extra or page in USE):
+            elif (page in POSTED or is_deletion) and not extra:
+                assert status_of(route) == 403, "a page of another origin can send it"
+            elif (page in POSTED or is_deletion) and extra != (JSON,) and (len(extra) == 2 or page in USE):
                 assert status_of(route) == 415, "what a form of another page can send is not taken"
+            elif is_deletion:
+                assert route == PageRoute(DELETED[page], id, {"x": "1"})
             else:
                 assert route == PageRoute(page, id, {"x": "1"})
     assert find_page(path + "/") is None or "*" in parts
@@ -147,7 +154,7 @@ def test_task_pages_are_management_pages() -> None:
     assert {Page.TASKS, Page.TASK, Page.CANCEL, Page.METRICS} <= MANAGEMENT
     assert routed("/tasks?server=a&status=working") == PageRoute(Page.TASKS, "", {"server": "a", "status": "working"})
     assert routed("/tasks/0f%2D") == PageRoute(Page.TASK, "0f-")
-    assert routed("/tasks/x/cancel", method="POST") == PageRoute(Page.CANCEL, "x")
+    assert routed("/tasks/x/cancel", MARK, method="POST") == PageRoute(Page.CANCEL, "x")
     for path in ("/tasks/", "/tasks/x/cancel/now", "/tasks/x/result", "/metrics/x"):
         assert status_of(routed(path)) == 404
     assert status_of(routed("/tasks?server=a&server=b")) == 400
@@ -158,7 +165,7 @@ def test_file_pages_are_management_pages() -> None:
     assert {Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE} <= MANAGEMENT
     assert routed("/files?kind=upload") == PageRoute(Page.FILES, "", {"kind": "upload"})
     assert routed("/files/x/content", method="HEAD") == PageRoute(Page.CONTENT, "x")
-    assert routed("/files/x", method="DELETE") == PageRoute(Page.DELETE, "x")
+    assert routed("/files/x", MARK, method="DELETE") == PageRoute(Page.DELETE, "x")
     assert status_of(routed("/files/x", (b"sec-fetch-site", b"cross-site"), method="DELETE")) == 403
     for management, status in ((None, 404), (SECRET, 401)):
         assert status_of(routed("/files/x", method="DELETE", management=management)) == status
@@ -224,19 +231,86 @@ def test_foreign_hosts_and_origins_are_refused_first() -> None:
             assert status_of(routed(path, (b"origin", b"http://evil.example"), management=management)) == 403
 
 
-def test_an_order_needs_no_body_and_no_foreign_page_can_post_one() -> None:
-    """`curl -X POST` sends no Content-Type. Browsers send the origin of a page, and forms always have a type."""
-    for path in ("/servers/a/start", "/servers/a/stop", "/servers/a/restart", "/tasks/a/cancel"):
-        assert isinstance(routed(path, method="POST"), PageRoute)
-        for extra, status in (
-            ((b"origin", b"null"), 403),
-            ((b"origin", b"http://evil.example"), 403),
-            ((b"sec-fetch-site", b"cross-site"), 403),
-            ((b"content-type", b"application/x-www-form-urlencoded"), 415),
-            ((b"content-type", b""), 415),
-        ):
-            assert status_of(routed(path, extra, method="POST")) == status
-    assert status_of(routed("/mcp/a/tools/call", method="POST")) == 415
+COMMANDS = sorted(
+    (method, path)
+    for path in map(path_to, PATHS)
+    for method in ("POST", "PUT", "PATCH", "DELETE", "BREW")
+    if isinstance(routed(path, JSON, method=method), PageRoute)
+)
+"""All requests for pages that change something, of all methods."""
+FORMS = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "")
+FOREIGN = (
+    "http://localhost:3000", "http://localhost", "http://127.0.0.1:8932", "http://[::1]:8932", "https://localhost:8932",
+    "null", "", "http://evil.example", f"{OWN}.", f"{OWN}/",
+)  # fmt: skip
+
+
+def test_the_requests_that_change_something() -> None:
+    """A new one is named here and in `docs/operating.md`.
+
+    Beside the pages, `METHODS` has the transports of MCP, which web pages may use, and files: an upload needs its
+    signed link, which no other page knows.
+    """
+    assert COMMANDS == [
+        ("DELETE", "/files/a"),
+        ("POST", "/mcp/a/tools/call"),
+        ("POST", "/servers/a/restart"),
+        ("POST", "/servers/a/start"),
+        ("POST", "/servers/a/stop"),
+        ("POST", "/tasks/a/cancel"),
+    ]
+    assert set(METHODS) == {"mcp", "sse", "messages", "upload", "artifacts"}
+
+
+@pytest.mark.parametrize("management", [OPEN, SECRET], ids=["open", "token"])
+@pytest.mark.parametrize(("method", "path"), COMMANDS)
+def test_web_pages_of_other_origins_send_no_commands(method: str, path: str, management: Management) -> None:
+    """Each hostile request differs from a legal one in one thing."""
+    legal = (JSON, MARK, BEARER)
+
+    def status(*extra: tuple[bytes, bytes], public_origin: str = "") -> int:
+        return status_of(routed(path, *extra, method=method, management=management, public_origin=public_origin))
+
+    assert status(*legal) == 200
+    assert status(*legal, (b"origin", OWN.encode()), (b"sec-fetch-site", b"same-origin")) == 200
+    assert status(*legal, (b"sec-fetch-site", b"none")) == 200
+    assert status(JSON, BEARER, MARK, (b"origin", b"HTTP://LocalHost:8932")) == 200
+    for origin in FOREIGN:
+        line = (b"origin", origin.encode())
+        assert status(*legal, line) == 403, origin
+        head = Head(method, f"{path}?x", ((b"host", b"localhost:8932"), line))
+        assert shared_headers(head, Surface(("a",), HOSTS, frozenset({origin}))) == (), "it may not read the refusal"
+    for site in (b"cross-site", b"same-site", b"Same-Site", b"", b"new"):
+        assert status(*legal, (b"sec-fetch-site", site)) == 403, site
+    for form in FORMS:
+        assert status(MARK, BEARER, (b"content-type", form.encode())) == 415, form
+    public = "https://gate.example"
+    assert status(*legal, (b"origin", public.encode()), public_origin=public) == 200
+    assert status(*legal, (b"origin", b"https://gate.example:444"), public_origin=public) == 403
+    if management is SECRET:
+        assert status(JSON, MARK) == status(JSON, MARK, (b"authorization", b"Bearer other")) == 401
+    else:
+        assert status() == status((b"authorization", b"Basic s3cret")) == 403
+        assert status(JSON) == 200
+
+
+@pytest.mark.parametrize(("method", "path"), [case for case in COMMANDS if not case[1].endswith("call")])
+def test_a_command_without_a_body_has_one_header_that_a_form_cannot_send(method: str, path: str) -> None:
+    for line in (JSON, MARK, BEARER, (b"x-requested-with", b"")):
+        assert status_of(routed(path, line, method=method)) == 200
+
+
+@pytest.mark.parametrize(("method", "path"), COMMANDS)
+def test_the_preflight_of_a_command_is_refused(method: str, path: str) -> None:
+    asked = ((b"origin", b"http://localhost:3000"), (b"access-control-request-method", method.encode()))
+    assert status_of(routed(path, *asked, method="OPTIONS")) == 405
+
+
+def test_the_tools_of_a_server_ask_for_the_token_where_there_is_one() -> None:
+    for path, method in (("/mcp/a/tools", "GET"), ("/mcp/a/tools", "HEAD"), ("/mcp/a/tools/call", "POST")):
+        for management, without in ((None, 200), (OPEN, 200), (SECRET, 401)):
+            assert status_of(routed(path, JSON, method=method, management=management)) == without
+            assert status_of(routed(path, JSON, BEARER, method=method, management=management)) == 200
 
 
 def test_a_link_on_another_site_starts_no_server() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from isthmus.core.wire.http.cors import (
     ALLOWED_HEADERS,
@@ -10,6 +11,7 @@ from isthmus.core.wire.http.cors import (
     NAME_MAX_CHARS,
     NAMES_MAX,
 )
+from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import Head, McpRoute, Refused, Route, Surface
 from isthmus.core.wire.http.server import judge, shared_headers
 
@@ -70,10 +72,13 @@ def test_a_preflight_is_answered_for_acceptable_origins_only(origin: str, target
 
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PUT"])
-@pytest.mark.parametrize("target", ["/mcp", "/healthz", "/nothing", "*"])
+@pytest.mark.parametrize("target", ["/mcp", "/healthz", "/nothing", "*", "/mcp/far/tools/call", "/more/tools"])
 def test_every_response_names_an_acceptable_origin_or_none(origin: str, method: str, target: str) -> None:
-    shared = shared_headers(head(target, ("origin", origin), method=method), SURFACE)
-    assert bool(shared) == ORIGINS[origin]
+    """A response to a command of a page names none. Paths of a transparent server, and aliases, are no pages."""
+    rules = {"far": ForwardTarget("far", "http://up.example/base", b"key")}
+    surface = msgspec.structs.replace(SURFACE, transparent=rules, aliases={"/mcp/more/tools": "/mcp/more"})
+    shared = shared_headers(head(target.replace("/more", "/mcp/more"), ("origin", origin), method=method), surface)
+    assert bool(shared) == (ORIGINS[origin] and not (target == "/healthz" and method in ("POST", "PUT")))
     if shared:
         assert dict(shared) == {
             b"access-control-allow-origin": origin.encode(),
