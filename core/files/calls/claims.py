@@ -28,7 +28,8 @@ from ..store.handles import ARTIFACT_SCHEME
 from .paths_in_text import PATH_MAX_CHARS, mentions, reads_as_path, spellings
 
 READ_WHOLE_MAX_BYTES: Final = 1024 * 1024
-"""Largest JSON of which all values are read. As objects of Python they take up to thirty times its size."""
+"""Largest JSON of which all values are read. As objects of Python they take up to thirty times its size. At it: its
+first strings are found by a search."""
 _STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*+:)?', re.DOTALL)
 STRINGS_MAX: Final = 4096
 """Strings of one JSON value that are looked at. Results that list files have hundreds. At it: further strings are not

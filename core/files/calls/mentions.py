@@ -34,7 +34,8 @@ WORK_FACTOR: Final = 4
 """Times that the bytes of the arguments may be read in all, besides `WORK_SPARE_BYTES`. Large values lie few levels
 deep."""
 WORK_SPARE_BYTES: Final = 1024 * 1024
-"""Bytes that may be read in any case: real arguments, at any depth."""
+"""Bytes that may be read in any case: real arguments, at any depth. At it: the arguments count as unreadable. They
+pass, or are refused if they seem to mention a handle."""
 
 LABEL_MAX_CHARS: Final = 200
 """Longest label or key, as messages show them and schemas are asked for them; a longer one is cut."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.plan import AutoFiles, LocatorMode, OutputLocator
 from isthmus.core.base.storage import InlineSource
+from isthmus.core.files.calls import claims
 from isthmus.core.files.calls.claims import STRINGS_MAX, ClaimedPaths, argument_paths, claims_of, strings_of
 
 AUTO = AutoFiles()
@@ -211,6 +212,15 @@ JSON = st.recursive(
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=3),
     max_leaves=8,
 )
+
+
+@given(value=JSON, indent=st.sampled_from([None, 1]))
+def test_strings_of_large_values_are_found_without_reading_the_whole(value: object, indent: int | None) -> None:
+    data = json.dumps(value, indent=indent).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "READ_WHOLE_MAX_BYTES", 0)
+        found = strings_of(data)
+    assert found == strings_of(data)
 
 
 @given(value=JSON)

@@ -378,3 +378,13 @@ def test_arguments_that_are_no_object_mention_nothing(arguments: bytes) -> None:
 def test_arguments_that_are_a_string_mention_what_is_in_it() -> None:
     (mention,) = found(b'{"arguments":"%b"}' % UP.encode())
     assert (mention.label, mention.key, mention.is_whole, mention.is_nested) == ("", "", True, False)
+
+
+def test_large_values_many_levels_deep_are_not_read_again_for_each_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They pass if they seem to mention no handle, and are refused if they do."""
+    monkeypatch.setattr(mentions, "WORK_SPARE_BYTES", 0)
+    deep = b"[" * 8 + b'"' + b"sessions " * 20 + b'%b"' + b"]" * 8
+    assert found(b'{"arguments":%b}' % (deep % b"")) == []
+    with pytest.raises(ArgumentProblem, match="many levels deep"):
+        found(b'{"arguments":%b}' % (deep % UP.encode()))
+    assert found(b'{"arguments":%b}' % (deep[5:-5] % UP.encode()))

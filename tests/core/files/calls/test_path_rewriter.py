@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from isthmus.core.files.calls import path_rewriter
 from isthmus.core.files.calls.path_rewriter import KnownPath, reword_result, reword_text
+from isthmus.core.jsonrpc import bounds
 
 CWD = "/W/ws"
 FOLDERS = ("/W/ws", "/W/in", "/W/out", "/W")
@@ -283,6 +284,15 @@ def test_the_work_on_one_result_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert made["structuredContent"]["all"][0].startswith(SHOT)
     assert "a.png a.png" in made["structuredContent"]["all"][0]
     assert json.loads(made["content"][0]["text"]) == made["structuredContent"]
+
+
+def test_a_value_of_too_many_parts_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As objects of Python they would take many times the room."""
+    monkeypatch.setattr(bounds, "VALUES_MAX", 8_000)
+    few = {"content": [], "structuredContent": {"all": ["a.png", *[0] * 7_000, "x" * 70_000]}}
+    many = {"content": [], "structuredContent": {"all": ["a.png", *[0] * 9_000, "x" * 70_000]}}
+    assert reworded(few)["structuredContent"]["all"][0] == SHOT
+    assert reworded(many) == many
 
 
 # --- Schemas ----------------------------------------------------------------------------------------------------------
