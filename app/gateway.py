@@ -144,6 +144,7 @@ async def running(
                 records,
                 blobs,
                 artifact_roots={server.id: server.artifact_roots for server in settings.servers},
+                hard_linked_roots={server.id: server.hard_linked_roots for server in settings.servers},
                 working_directories={server.id: server.upstream.cwd for server in settings.servers},
                 limits=limits,
                 private_paths=(state, blobs_path),

@@ -136,7 +136,7 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
 def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
     """Refuses rules that `inspect: false` cannot enforce, such as filters: users would rely on them."""
     right = "none: with inspect: false nobody looks into what passes"
-    for name in ("adapters", "artifact_roots"):
+    for name in ("adapters", "artifact_roots", "hard_linked_roots"):
         if getattr(server, name):
             yield Problem(f"{key}.{name}", right, "got some")
     if is_sound(f"{key}.files") and server.auto_files is not None:

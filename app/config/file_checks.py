@@ -27,6 +27,9 @@ def check_files(key: str, server: Server, is_sound: Callable[[str], bool]) -> It
     if is_sound(f"{key}.artifact_roots"):
         for i, root in enumerate(server.artifact_roots):
             yield from check_path(f"{key}.artifact_roots[{i}]", root)
+        for i, root in enumerate(server.hard_linked_roots if is_sound(f"{key}.hard_linked_roots") else ()):
+            if root not in server.artifact_roots:
+                yield Problem(f"{key}.hard_linked_roots[{i}]", "one of artifact_roots", f"got {root!r}")
     for i, adapter in enumerate(server.adapters or ()):
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)

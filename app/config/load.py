@@ -155,6 +155,7 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
                 upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport
             ),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
+            hard_linked_roots=tuple(map(absolute, server.hard_linked_roots)),
             shared=tuple(
                 msgspec.structs.replace(folder, here=absolute(folder.here), there=posixpath.normpath(folder.there))
                 for folder in server.shared_folders

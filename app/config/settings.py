@@ -372,6 +372,13 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     artifact_roots: Annotated[Texts, about("Folders, beside the session's own, that artifacts may lie in.")] = ()
+    hard_linked_roots: Annotated[
+        Texts,
+        about(
+            "Those of artifact_roots in which a file may have several names (hard links), as pnpm, git and cp -l make "
+            "them. From other folders such a file is not taken: the server may have linked a file from elsewhere."
+        ),
+    ] = ()
     roots: Annotated[
         Literal["workspace", "client"],
         about(

@@ -80,26 +80,36 @@ def _open_inner(folder: int, name: str, *, make: bool) -> int:
     return os.open(name, _FOLDER, dir_fd=folder)
 
 
-def open_regular(path: str) -> BinaryIO:
+def open_regular(path: str, *, may_be_linked: bool) -> BinaryIO:
     """Opens the regular file at the absolute, resolved `path` for reading, unbuffered.
+
+    Args:
+        may_be_linked: the file may have other names (hard links). They can lie in any folder.
 
     Raises:
         IsADirectoryError: `path` is a folder.
-        PermissionError: `path` is a link, a device, a FIFO or a socket, or may not be read.
+        FileNotFoundError: there is no such file, or another was put in its place meanwhile.
+        PermissionError: `path` is a link, a device, a FIFO or a socket, or may not be read, or has other names.
     """
     folder = open_folder(os.path.dirname(path))
     name = os.path.basename(path)
     try:
         # Checked before it is opened as well, since merely opening some devices has effects.
-        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), may_be_linked=may_be_linked)
         file = os.fdopen(os.open(name, _FILE, dir_fd=folder), "rb", buffering=0)
+        try:
+            _check_regular(os.fstat(file.fileno()), may_be_linked=may_be_linked)
+            if not may_be_linked:
+                # A file whose name here was removed after it was opened has one name as well: that elsewhere.
+                named = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not os.path.samestat(named, os.fstat(file.fileno())):
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                _check_regular(named, may_be_linked=False)
+        except BaseException:
+            file.close()
+            raise
     finally:
         os.close(folder)
-    try:
-        _check_regular(os.fstat(file.fileno()))
-    except BaseException:
-        file.close()
-        raise
     return file
 
 
@@ -123,11 +133,17 @@ def remove_regular(path: str, was: os.stat_result) -> bool:
         os.close(folder)
 
 
-def _check_regular(found: os.stat_result) -> None:
+def _check_regular(found: os.stat_result, *, may_be_linked: bool) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
         raise PermissionError(errno.EPERM, "not a regular file")
+    if found.st_nlink > 1 and not may_be_linked:
+        raise PermissionError(
+            errno.EPERM,
+            "it has several names (hard links), which may lie elsewhere: copy it, or list its folder in the server's "
+            "hard_linked_roots",
+        )
 
 
 class Placement:
@@ -138,7 +154,8 @@ class Placement:
         filename: see `is_plain`.
 
     Attributes:
-        is_there: a regular file has that name already; it is left alone, and there is no `file` to write.
+        is_there: a regular file has that name already, and no other name; it is left alone, and there is no `file` to
+            write.
         stat: the stat of the existing or finished file.
     """
 
@@ -164,7 +181,7 @@ class Placement:
             found = os.stat(self._filename, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return found if stat.S_ISREG(found.st_mode) else None
+        return found if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 else None
 
     def copy_from(self, path: str) -> None:
         """Copies the file at `path`, which is ours, and shares its blocks if the file system can."""
@@ -173,7 +190,8 @@ class Placement:
             shutil.copyfileobj(source, self.file, 1024 * 1024)
 
     def finish(self) -> None:
-        """Gives the file its name. Replaces a link or anything else with that name, except a folder."""
+        """Gives the file its name. Replaces a link or anything else with that name, except a folder. A hard link is
+        replaced too: the file's other names keep their content."""
         assert self._temporary is not None
         self.file.flush()
         self.stat = os.fstat(self.file.fileno())

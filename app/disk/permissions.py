@@ -1,8 +1,10 @@
 """Decides which files may be taken in for a session of a server.
 
 A path is judged by where it really leads, all links resolved. It may lead into the session's own folders or into one
-of the server's artifact roots, but never into anything private. A private file stays private under a second name: a
-hard link to it in a session's own folder is not taken.
+of the server's artifact roots, but never into anything private.
+
+A hard link does not show where else its file has a name. So a file with several names is taken only from roots for
+which the operator allows it, and even there not if one of its names is private.
 """
 
 from __future__ import annotations
@@ -39,16 +41,25 @@ class Permissions:
         own: the session's folders, resolved.
         start: the folder that relative candidates start from.
         roots: further folders whose files may be taken, resolved.
+        hard_linked_roots: those of `roots` in which a file may have several names, resolved.
         private: files and folders that nothing is taken from, except `own` below them; resolved.
         private_prefix: paths with this prefix are private too, except `own`.
     """
 
     def __init__(
-        self, *, own: Sequence[str], start: str, roots: Sequence[str], private: Sequence[str], private_prefix: str
+        self,
+        *,
+        own: Sequence[str],
+        start: str,
+        roots: Sequence[str],
+        hard_linked_roots: Sequence[str],
+        private: Sequence[str],
+        private_prefix: str,
     ) -> None:
         self._own = tuple(own)
         self._start = start
         self._roots = tuple(roots)
+        self._hard_linked_roots = tuple(hard_linked_roots)
         self._private = tuple(private)
         self._private_prefix = private_prefix
 
@@ -80,14 +91,14 @@ class Permissions:
             NotPermitted: the file cannot be taken.
         """
         try:
-            file = open_regular(path)
+            file = open_regular(path, may_be_linked=self._may_be_linked(path))
         except IsADirectoryError:
             raise
         except (FileNotFoundError, NotADirectoryError):
             raise NotPermitted(MISSING) from None
         except OSError as error:
             raise NotPermitted(problem_of(error)) from error
-        if not self.permits_file(os.fstat(file.fileno())):
+        if not self.permits_file(path, os.fstat(file.fileno())):
             file.close()
             raise NotPermitted(FORBIDDEN)
         return file
@@ -100,10 +111,12 @@ class Permissions:
             return False
         return any(is_within(path, folder) for folder in self._roots)
 
-    def permits_file(self, found: os.stat_result) -> bool:
-        """True unless a file at a permitted path is also a private file, by a hard link."""
+    def permits_file(self, path: str, found: os.stat_result) -> bool:
+        """True if the file found at a permitted path has one name, or may have several and none of them is private."""
         if found.st_nlink <= 1:
             return True
+        if not self._may_be_linked(path):
+            return False
         twins = self._private_files
         return twins is not None and (found.st_dev, found.st_ino) not in twins
 
@@ -125,6 +138,9 @@ class Permissions:
             with suppress(OSError):  # it does not exist, so it has no other name
                 stats.append(os.stat(path, follow_symlinks=False))
         return frozenset((stat.st_dev, stat.st_ino) for stat in stats if stat.st_nlink > 1)
+
+    def _may_be_linked(self, path: str) -> bool:
+        return any(is_within(path, folder) for folder in self._hard_linked_roots)
 
     def _is_own(self, path: str) -> bool:
         return any(is_within(path, folder) for folder in self._own)

@@ -82,7 +82,7 @@ def _look_at(path: str, permissions: Permissions, order: Survey) -> Sighting:
 def _listed(file: ListedFile, permissions: Permissions, *, since: float = 0.0) -> SeenFile | None:
     """Returns a listed file; None if it cannot be taken. A file unchanged since `since` is not opened."""
     if _changed_at(file.stat) < since:
-        return _seen(file.path, file.stat) if permissions.permits_file(file.stat) else None
+        return _seen(file.path, file.stat) if permissions.permits_file(file.path, file.stat) else None
     try:
         return _opened(file.path, permissions)
     except (NotPermitted, IsADirectoryError):  # a folder was put in its place since

@@ -2,7 +2,7 @@
 
 Each session's workspace is a folder of its own below one root, which belongs to one process. A server is trusted with
 its own workspace and nothing else. Files that it names are taken in only from there or from its `artifact_roots`, and
-links that it puts into its folders are never followed out of them.
+links that it puts into its folders are never followed out of them, hard links included.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Workspaces:
         root: the folder that holds the workspaces and nothing else; made if it is missing. Links in its path are
             resolved now, so that paths handed to servers are real ones.
         artifact_roots: for each server, further folders whose files it may name.
+        hard_linked_roots: for each server, those of its `artifact_roots` in which a file may have several names.
         working_directories: for each server, the folder that its relative paths start from, which may hold the
             placeholders of `Folders.place`; None: its workspace's `ws`.
         private_paths: files and folders, such as the state database and the blobs, that are never handed out, even
@@ -113,6 +114,7 @@ class Workspaces:
         artifact_roots: Mapping[str, Sequence[str]],
         working_directories: Mapping[str, str | None],
         limits: Limits,
+        hard_linked_roots: Mapping[str, Sequence[str]] | None = None,
         private_paths: Sequence[str] = (),
         tmp_root: str | None = None,
         now_unix: Callable[[], float] = time.time,
@@ -122,9 +124,8 @@ class Workspaces:
         self._records = records
         self._blobs = blobs
         self._collector = Collector(blobs)
-        self._artifact_roots = {
-            server: tuple(os.path.realpath(path) for path in paths) for server, paths in artifact_roots.items()
-        }
+        self._artifact_roots = _resolved(artifact_roots)
+        self._hard_linked_roots = _resolved(hard_linked_roots or {})
         self._private = (self.root, *(os.path.realpath(path) for path in private_paths))
         self._working_directories = dict(working_directories)
         self._limits = limits
@@ -251,6 +252,7 @@ class Workspaces:
             own=folders,
             start=folders.place(self._working_directories.get(server) or "{ws}"),
             roots=self._artifact_roots.get(server, ()),
+            hard_linked_roots=self._hard_linked_roots.get(server, ()),
             private=self._private,
             private_prefix=self.tmp_prefix,
         )
@@ -315,6 +317,10 @@ class Workspaces:
 
 def tmp_folder(tmp_root: str, workspace: str) -> str:
     return os.path.join(tmp_root, f"isthmus-{workspace}")
+
+
+def _resolved(roots: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {server: tuple(os.path.realpath(path) for path in paths) for server, paths in roots.items()}
 
 
 def _make_folder(path: str) -> None:

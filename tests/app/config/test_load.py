@@ -77,6 +77,7 @@ servers:
         required: true
       - {type: artifact_producer, tools: [t], output_locator: {mode: structured, output_path_key: x.y}, persist: false}
     artifact_roots: [out, /abs/out]
+    hard_linked_roots: [out]
     start_timeout_seconds: 7
     tasks: {offer: always, tools: {"get_*": never, get_all: auto, other: own}, strict: true}
   - {id: two, upstream: {url: "https://h/mcp", headers: {Authorization: "Bearer ${ARG}"}, ca_file: ca.pem},
@@ -111,6 +112,7 @@ def test_a_full_configuration_is_read() -> None:
     assert one.upstream.env == {"A": "1", "B": "a${PORT}b"}
     assert one.upstream.cwd == "/etc/isthmus/work"
     assert one.artifact_roots == ("/etc/isthmus/out", "/abs/out")
+    assert one.hard_linked_roots == ("/etc/isthmus/out",)
     consumer, producer, other = one.adapters
     assert consumer == UploadConsumerAdapter(tools=("up",), file_path_argument="a.b", uri_prefix=True)
     assert isinstance(producer, ArtifactProducerAdapter) and isinstance(other, ArtifactProducerAdapter)
@@ -718,6 +720,9 @@ REFUSED = {
         f'{AT}.tools[1]: got "t", expected a tool that this server\'s tools.include and tools.exclude do not hide'
     ],
     server("artifact_roots: ['']"): ['servers[0].artifact_roots[0]: got "", expected the path'],
+    server("artifact_roots: [/a], hard_linked_roots: [/a, /a/b]"): [
+        "servers[0].hard_linked_roots[1]: got '/a/b', expected one of artifact_roots"
+    ],
     consumer("file_path_argument: a", "[]"): [f"{AT}.tools: got a list of 0"],
     consumer("file_path_argument: a", "[' ']"): [f'{AT}.tools[0]: got " "'],
     consumer("file_path_argument: a..b"): [f'{AT}.file_path_argument: got "a..b", expected property names joined'],

@@ -197,15 +197,16 @@ def test_what_cannot_be_a_path_is_missing(world: World) -> None:
     assert world.sight("\ud800") == Sighting("not permitted: its name is not UTF-8")
 
 
-def test_a_hard_link_to_a_private_file_is_not_listed(world: World) -> None:
+def test_a_hard_link_is_not_listed(world: World) -> None:
     os.link(write(world.path / "state" / "key"), world.ws / "key")
     os.link(write(Path(world.other.ws, "f")), world.ws / "other")
     os.link(write(Path(world.mine.out, "own")), world.ws / "own")
-    assert [one.problem for one in world.survey("key", "other", "own").named] == ["not permitted"] * 2 + [""]
-    assert world.listed("ws") == ["ws/own"]
-    for name in ("key", "other", "own"):  # the same for an old file, which is not opened any more
-        os.utime(world.ws / name, (1, 1))
-    assert world.listed("ws") == ["ws/own"]
+    write(world.ws / "single")
+    for one in world.survey("key", "other", "own").named:
+        assert one.problem.startswith("not permitted: it has several names (hard links)")
+    assert world.listed("ws") == ["ws/single"]
+    world.work._now_unix = lambda: (world.ws / "single").stat().st_ctime + surveying.BUSY_WITHIN_S + 1
+    assert world.listed("ws") == ["ws/single"], "old files are not opened any more"
 
 
 # --- Folders --------------------------------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ def build(
     blobs: Blobs,
     *,
     artifact_roots: Mapping[str, Sequence[str]] | None = None,
+    hard_linked_roots: Mapping[str, Sequence[str]] | None = None,
     working_directory: str | None = None,
     limits: Limits | None = None,
     private_paths: Sequence[str] = (),
@@ -86,6 +87,7 @@ def build(
         MemoryRecords(clock),
         blobs,
         artifact_roots=artifact_roots or {},
+        hard_linked_roots=hard_linked_roots,
         working_directories={"s": working_directory},
         limits=limits or Limits(),
         private_paths=private_paths,
@@ -719,8 +721,8 @@ async def test_what_is_swapped_after_it_was_judged_is_not_read(
         look = openat._check_regular
         calls = []
 
-        def look_then_swap(found: os.stat_result) -> None:
-            look(found)
+        def look_then_swap(found: os.stat_result, *, may_be_linked: bool) -> None:
+            look(found, may_be_linked=may_be_linked)
             calls.append(found)
             if len(calls) == 1:
                 swap()
@@ -736,10 +738,10 @@ async def test_what_is_swapped_after_it_was_judged_is_not_read(
         assert await blob(blobs, "b/0") == b"innocent"
 
 
-def after(swap: Callable[[], None], function: Callable[[str], object]) -> Callable[[str], object]:
-    def call(path: str) -> object:
+def after(swap: Callable[[], None], function: Callable[..., object]) -> Callable[..., object]:
+    def call(path: str, **options: bool) -> object:
         swap()
-        return function(path)
+        return function(path, **options)
 
     return call
 
@@ -930,11 +932,15 @@ async def test_what_may_not_be_taken_may_not_be_removed(where: str, tmp_path: Pa
 
 @pytest.mark.parametrize("where", ["private", "blob", "workspace", "tmp", "too many"])
 async def test_a_private_file_has_no_public_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hard link that the upstream made to a private file is not taken; one to a file of its own is."""
+    """A hard link that the server made to a private file is not taken, even where other hard links are."""
     state = tmp_path / "state" / "deep"
     state.mkdir(parents=True)
     blobs = FileBlobs(str(tmp_path / "blobs"))
-    work = build(tmp_path, blobs, private_paths=[str(tmp_path / "state"), str(tmp_path / "blobs")])
+    root = tmp_path / "extra"
+    root.mkdir()
+    roots = {"s": [str(root)]}
+    private_paths = [str(tmp_path / "state"), str(tmp_path / "blobs")]
+    work = build(tmp_path, blobs, artifact_roots=roots, hard_linked_roots=roots, private_paths=private_paths)
     folders, other = await work.prepare(MINE), await work.prepare(OTHER)
     await store(blobs, "secret", SECRET)
     private = {
@@ -947,12 +953,92 @@ async def test_a_private_file_has_no_public_name(where: str, tmp_path: Path, mon
     if where != "blob":
         private.write_bytes(SECRET)
     Path(folders.out, "own").write_bytes(b"own")
-    os.link(private, os.path.join(folders.ws, "public"))
-    os.link(os.path.join(folders.out, "own"), os.path.join(folders.ws, "own"))
+    os.link(private, root / "public")
+    os.link(os.path.join(folders.out, "own"), root / "own")
     if where == "too many":  # too many to search: then no file with two names is taken
         monkeypatch.setattr("isthmus.app.disk.permissions.PRIVATE_ENTRIES_MAX", 1)
-    answer = await collect(work, "public", "own")
+    answer = await collect(work, str(root / "public"), str(root / "own"))
     assert [file.problem for file in answer.files] == ["not permitted", "not permitted" if where == "too many" else ""]
+
+
+LINKED = (
+    "not permitted: it has several names (hard links), which may lie elsewhere: copy it, or list its folder in the "
+    "server's hard_linked_roots"
+)
+
+
+async def test_a_hard_link_leads_out_of_no_folder_for_which_it_is_not_allowed(tmp_path: Path, blobs: Blobs) -> None:
+    """A server's own folders and its roots leak no file from elsewhere. An allowed root gives out its hard links."""
+    elsewhere, plain, linked = tmp_path / "elsewhere", tmp_path / "plain", tmp_path / "linked"
+    elsewhere.write_bytes(SECRET)
+    for root in (plain, linked):
+        root.mkdir()
+        os.link(elsewhere, root / "f")
+    allowed = {"s": [str(linked)]}
+    work = build(tmp_path, blobs, artifact_roots={"s": [str(plain), str(linked)]}, hard_linked_roots=allowed)
+    os.link(elsewhere, os.path.join((await work.prepare(MINE)).ws, "f"))
+    answer = await collect(work, "f", str(plain / "f"), str(linked / "f"))
+    assert [file.problem for file in answer.files] == [LINKED, LINKED, ""]
+    await work.carry_out(removal(plain / "f"))
+    assert (plain / "f").exists()
+    assert elsewhere.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("leaves", ["nothing", "another file", "a link again"])
+async def test_a_hard_link_that_is_removed_once_it_is_open_leaks_nothing(
+    leaves: str, tmp_path: Path, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that waits for the moment does not get a file from elsewhere, which then has one name."""
+    work = build(tmp_path, blobs)
+    elsewhere, link = tmp_path / "elsewhere", Path((await work.prepare(MINE)).ws, "f")
+    elsewhere.write_bytes(SECRET)
+    link.write_bytes(b"harmless")
+    look = os.fstat
+    calls: list[int] = []
+
+    def swap(file: int) -> os.stat_result:
+        """Removes the name before the first look at the open file, and puts something there after it."""
+        if not os.path.samestat(look(file), elsewhere.stat()) or calls:
+            return look(file)
+        calls.append(file)
+        link.unlink()
+        found = look(file)
+        if leaves == "another file":
+            link.write_bytes(b"harmless")
+        elif leaves == "a link again":
+            os.link(elsewhere, link)
+        return found
+
+    opened = os.open
+
+    def put(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        """Replaces the harmless file, after it was looked at, by the hard link."""
+        if path == "f" and not calls:
+            link.unlink()
+            os.link(elsewhere, link)
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", put)
+    monkeypatch.setattr(os, "fstat", swap)
+    answer = await collect(work, "f")
+    assert calls
+    assert [file.problem for file in answer.files] == [LINKED if leaves == "a link again" else "missing"]
+
+
+async def test_an_upload_replaces_a_hard_link_and_leaves_the_file_behind_it(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    await work.prepare(MINE)
+    await store(blobs, "b", b"upload")
+    order = Materialize(T, MINE, "b", THING, "f")
+    answer = await work.carry_out(order)
+    assert isinstance(answer, Materialized)
+    path, elsewhere = Path(answer.path), tmp_path / "elsewhere"
+    elsewhere.write_bytes(SECRET)
+    path.unlink()
+    os.link(elsewhere, path)
+    assert isinstance(await work.carry_out(order), Materialized)
+    assert (path.read_bytes(), elsewhere.read_bytes()) == (b"upload", SECRET)
+    assert not path.samefile(elsewhere)
 
 
 async def test_no_temporary_folder_of_another_session_is_handed_out(tmp_path: Path, blobs: Blobs) -> None:

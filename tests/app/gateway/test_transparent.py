@@ -268,6 +268,7 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
             "servers[0].adapters: got",
         ),
         (far(artifact_roots=["/x"]), "servers[0].artifact_roots: got some, expected none: with inspect: false"),
+        (far(hard_linked_roots=["/x"]), "servers[0].hard_linked_roots: got some, expected none: with inspect: false"),
         (far(tools={"include": ["a"]}), "servers[0].tools: got a filter, expected none: with inspect: false"),
         (far(prompts={"exclude": ["a"]}), "servers[0].prompts: got a filter"),
         (far(resources={"include": ["x://*"]}), "servers[0].resources: got a filter"),
