@@ -19,7 +19,10 @@ HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 
 def test_a_gateway_without_a_free_descriptor_refuses_clients_until_there_is_one() -> None:
     def begin() -> tuple[int, str]:
-        status, body = request("POST", url, json.dumps(INITIALIZE).encode(), HEADERS)
+        try:
+            status, body = request("POST", url, json.dumps(INITIALIZE).encode(), HEADERS)
+        except ConnectionError:  # what was sent meets a closed connection, and the answer is lost
+            return 0, ""
         return status, json.dumps(body)
 
     def connect() -> None:
@@ -38,7 +41,7 @@ def test_a_gateway_without_a_free_descriptor_refuses_clients_until_there_is_one(
             for _ in range(OPEN_FILES):  # and idle connections, until one cannot be accepted
                 connect()
                 status, body = begin()
-                if status != 200:
+                if status == 503:
                     break
             assert status == 503 and "this server has no free file descriptor; try again later" in body
         until(lambda: request("GET", url.replace("/mcp", "/healthz"))[0] == 200, "requests are answered again")

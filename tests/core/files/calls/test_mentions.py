@@ -381,7 +381,7 @@ def test_arguments_that_are_a_string_mention_what_is_in_it() -> None:
 
 
 def test_large_values_many_levels_deep_are_not_read_again_for_each_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They pass if they seem to mention no handle, and are refused if they do."""
+    """A value that seems to mention no handle passes, and one that does is refused."""
     monkeypatch.setattr(mentions, "WORK_SPARE_BYTES", 0)
     deep = b"[" * 8 + b'"' + b"sessions " * 20 + b'%b"' + b"]" * 8
     assert found(b'{"arguments":%b}' % (deep % b"")) == []
