@@ -287,7 +287,7 @@ def test_the_work_on_one_result_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_value_of_too_many_parts_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its objects of Python would take many times the room."""
+    """An object of Python for each part would take many times the room."""
     monkeypatch.setattr(bounds, "VALUES_MAX", 8_000)
     few = {"content": [], "structuredContent": {"all": ["a.png", *[0] * 7_000, "x" * 70_000]}}
     many = {"content": [], "structuredContent": {"all": ["a.png", *[0] * 9_000, "x" * 70_000]}}
