@@ -38,6 +38,7 @@ from ..websocket import UpgradeRefused, accept_upgrade
 from . import cors
 from .admin_routes import (
     DELETED,
+    MANAGEMENT,
     POSTED,
     READING,
     USE,
@@ -166,20 +167,24 @@ def reply_to(opening: McpOpening) -> HttpReply:
 def shared_headers(head: Head, surface: Surface) -> Headers:
     """Returns the headers that every response to this request has besides its own: those of CORS and of tus.
 
-    Responses to commands of pages have none of CORS: no page of another origin may read them, and ours need none.
+    Responses of management pages, and those to commands, have none of CORS: no web page of another origin may read
+    them, and ours need none.
     """
     is_file = head.target.startswith(("/upload/", "/artifacts/"))
     exposed = cors.EXPOSED_FILE_HEADERS if is_file else cors.EXPOSED_HEADERS
     allowed = cors.response_headers(head.headers, surface.hosts, surface.origins, exposed=exposed)
-    if allowed and head.method not in READING and _is_for_page(head.target, surface):
+    if allowed and _is_closed(head.method, head.target, surface):
         allowed = ()
     return (*allowed, *tus_headers(head))
 
 
-def _is_for_page(target: str, surface: Surface) -> bool:
+def _is_closed(method: str, target: str, surface: Surface) -> bool:
+    """True if the request is for a management page, or a command for any page."""
     path = target.partition("?")[0]
     found = find_page(surface.aliases.get(path.rstrip("/"), path))
-    return found is not None and not (found[0] in USE and unquote(found[1], errors="replace") in surface.transparent)
+    if found is None or (found[0] in USE and unquote(found[1], errors="replace") in surface.transparent):
+        return False
+    return found[0] in MANAGEMENT or method not in READING
 
 
 def _allow(methods: tuple[str, ...]) -> Headers:

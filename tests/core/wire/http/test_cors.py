@@ -141,3 +141,10 @@ def test_the_headers_that_pages_may_read() -> None:
         *(b"location", b"etag", b"accept-ranges", b"content-range", b"content-disposition"),
     }
     assert EXPOSED_HEADERS.lower().split(b", ") == [b"mcp-session-id", b"mcp-protocol-version", b"www-authenticate"]
+
+
+@pytest.mark.parametrize("target", ["/servers", "/tasks", "/files/x/content?a=1", "/metrics"])
+def test_no_page_of_another_origin_reads_those_of_operators(target: str) -> None:
+    lines = ("origin", "http://localhost:1234")
+    assert shared_headers(head(target, lines, method="GET"), SURFACE) == ()
+    assert shared_headers(head("/mcp/far/tools", lines, method="GET"), SURFACE) != ()
