@@ -391,9 +391,6 @@ LIMIT_TESTS: Final = {
     "core/files/calls/mentions.py::WORK_SPARE_BYTES": (
         "core/files/calls/test_mentions.py::test_large_values_many_levels_deep_are_not_read_again_for_each_level"
     ),
-    "core/files/calls/claims.py::READ_WHOLE_MAX_BYTES": (
-        "core/files/calls/test_claims.py::test_strings_of_large_values_are_found_without_reading_the_whole"
-    ),
     "core/jsonrpc/bounds.py::VALUES_MAX": (
         "core/files/calls/test_path_rewriter.py::test_a_value_of_too_many_parts_stays_as_it_is"
     ),

@@ -37,8 +37,8 @@ ELEMENTS_MAX: Final = 20_000
 what is read."""
 
 VALUES_MAX: Final = 500_000
-"""Most values of JSON that is read as a whole. Each takes some hundred bytes as an object of Python. At it: the paths
-in structured content are not reworded."""
+"""Most values of JSON that is read as a whole. Each takes some hundred bytes as an object of Python. At it: the first
+strings are found by a search, and the paths in structured content are not reworded."""
 
 LONE_SURROGATES_MAX: Final = 10_000
 """Lone surrogates in one message. A text that was cut between the halves of a pair has one. At it: error -32700."""

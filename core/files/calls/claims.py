@@ -21,15 +21,13 @@ from ...base.errors import RemoteProtocolError
 from ...base.plan import UPLOAD_SCHEME, AutoFiles, LocatorMode, OutputLocator
 from ...base.storage import InlineSource
 from ...jsonrpc.append import readable_elements, readable_members, readable_text
+from ...jsonrpc.bounds import has_few_values
 from ...jsonrpc.paths import walk
 from ...jsonrpc.splice import take
 from ..store.filenames import safe_filename, suffix_of
 from ..store.handles import ARTIFACT_SCHEME
 from .paths_in_text import PATH_MAX_CHARS, mentions, reads_as_path, spellings
 
-READ_WHOLE_MAX_BYTES: Final = 1024 * 1024
-"""Largest JSON of which all values are read. As objects of Python they take up to thirty times its size. At it: its
-first strings are found by a search."""
 _STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*+:)?', re.DOTALL)
 STRINGS_MAX: Final = 4096
 """Strings of one JSON value that are looked at. Results that list files have hundreds. At it: further strings are not
@@ -136,8 +134,8 @@ def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) ->
 
 def strings_of(data: bytes) -> list[str]:
     """Returns the string values in a JSON value, at any depth, in order, at most `STRINGS_MAX`; none if it is not
-    JSON. Of large JSON, the beginning is searched for strings, since all its values could take many times its size."""
-    if len(data) > READ_WHOLE_MAX_BYTES:
+    JSON. Of JSON with too many values, the beginning is searched for strings."""
+    if not has_few_values(data):
         return list(_first_strings(data))
     try:
         return list(_strings(json.loads(data)))
