@@ -26,6 +26,8 @@ REQUEST_MAX_BYTES: Final = 16 * MIB
 """The longest message that the proxy takes from a client."""
 ROUND_TIMEOUT_S: Final = 20.0
 """The time that the rounds under way at the end of a storm have left."""
+ATTACKER_ADDRESS: Final = "127.0.0.2"
+"""The address of all attacks. Honest clients have another one: the limits of an address are to spare them."""
 LOST: Final = (OSError, EOFError, asyncio.LimitOverrunError)
 
 PLAIN: Final = "target"
@@ -64,7 +66,9 @@ class Storm:
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """Opens a connection, which is reset afterwards."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=MIB)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, limit=MIB, local_addr=(ATTACKER_ADDRESS, 0)
+        )
         self.counts["connections"] += 1
         try:
             yield reader, writer

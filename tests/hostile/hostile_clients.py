@@ -230,10 +230,13 @@ class WebSocketFragments(Attack):
         async with websocket(storm) as (_, writer):
             writer.write(frame(b'{"jsonrpc":"2.0"', is_last=False))
             fragments = b"".join(frame(b" " * (n % 2), opcode=0, is_last=False) for n in range(5_000))
-            while storm.seconds_left > 0:
+            # A bounded number, or the buffers of the connection hold the work of many seconds when the storm is over.
+            for _ in range(20):
                 writer.write(fragments)
                 await writer.drain()
                 storm.counts["fragments"] += 5_000
+                if storm.seconds_left <= 0:
+                    return
 
 
 class HalfClosed(Attack):

@@ -41,12 +41,13 @@ MAX_PROCESSES: Final = 64
 """Server processes at once. The machine of the test has little memory for those that an attack has started."""
 
 BUDGETS: Final = (
-    ("request_size_max_bytes", 20, "the bodies that the widest attack of bodies has under way"),
-    ("request_size_max_bytes", 8, "four attackers' messages, as they came and as they were read"),
+    ("bodies_per_owner_max_bytes", 1, "messages that arrive: all attacks come from one address"),
+    ("owner_memory_max_bytes", 1, "what the sessions of that address keep of messages"),
+    ("request_size_max_bytes", 4, "the objects made of the messages that are being read"),
     ("reply_size_max_bytes", 4, "two servers' messages, as they came and as they were read"),
+    ("outboxes_max_bytes", 1, "what clients have not read"),
     ("events_max_bytes", 1, "events kept for clients that were cut off"),
     ("held_answers_max_bytes", 1, "answers kept for suspended calls"),
-    ("outbox_max_bytes", 8, "answers that eight clients do not read"),
 )
 """Fields of `Limits`, how many of each may be full at once, and why. Their sum bounds the memory of a storm."""
 

@@ -56,7 +56,8 @@ def answer_to(message: Json) -> Json | None:
         arguments = params.get("arguments") or {}
         if params["name"] == "hang":
             return None
-        return text_of("x" * arguments.get("size", 0) or str(arguments.get("text", ""))[:100])
+        text = arguments.get("text")
+        return text_of("x" * arguments.get("size", 0) or (text[:100] if isinstance(text, str) else "no text"))
     return {}
 
 
