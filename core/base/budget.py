@@ -58,10 +58,6 @@ class Budget:
         self._owner_limit = owner_limit
         self._by_owner: dict[str, int] = {}
 
-    def used_by(self, owner: str) -> int:
-        """Returns the amount that an owner has taken."""
-        return self._by_owner.get(owner, 0)
-
     def is_full_for(self, owner: str, amount: int = 1) -> bool:
         """True if `amount` cannot be taken because one owner has too much, not because all have."""
         return bool(owner) and self._by_owner.get(owner, 0) + amount > self._owner_limit
@@ -72,6 +68,8 @@ class Budget:
 
     def take(self, owner: str, amount: int = 1) -> bool:
         """Takes an amount for an owner. Returns False, and takes nothing, if there is no room for it."""
+        if not amount:
+            return True  # an owner of nothing is not remembered
         of_owner = self._by_owner.get(owner, 0) + amount
         if self.used + amount > self._limit or (owner and of_owner > self._owner_limit):
             return False
@@ -81,6 +79,8 @@ class Budget:
 
     def give_back(self, owner: str, amount: int = 1) -> None:
         """Gives back what `take` took."""
+        if not amount:
+            return
         left = self._by_owner[owner] - amount
         assert left >= 0
         self.used -= amount
@@ -112,9 +112,9 @@ class Share:
 
     def take(self, amount: int) -> bool:
         """Takes more. Returns False, and takes nothing, if there is no room for it."""
-        if (self._limit is not None and self.amount + amount > self._limit) or not self._budget.take(
-            self._owner, amount
-        ):
+        if self._limit is not None and self.amount + amount > self._limit:
+            return False
+        if not self._budget.take(self._owner, amount):
             return False
         self.amount += amount
         return True

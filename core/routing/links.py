@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RemoteProtocolError
 from ..base.plan import ServerPlan, Sharing
 from ..base.revisions import LATEST_LEGACY, LEGACY
 from ..bridge.discovery import initialize_params, introduction
@@ -88,6 +88,8 @@ class Links:
             if len(initialize) > limit:
                 text = f"got params of {len(initialize)} bytes, expected at most {limit}"
                 raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
+            if not session.room.take(2 * len(initialize)):  # the link keeps it, and the session what is read of it
+                raise RemoteProtocolError("open sessions keep too many bytes: try again later", rpc_code=OVERLOADED)
             if plan.owns_roots:
                 initialize = with_roots(initialize)
             session.introduce(introduction(initialize))

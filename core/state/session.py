@@ -331,8 +331,7 @@ class Session(Machine[SessionState, SessionInput]):
     # --- The handshake ----------------------------------------------------------------------------------------------
 
     def begin(self, opener: Exchange) -> None:
-        """Begins the handshake with the client's `initialize`, whose params are kept."""
-        self.room.take(2 * len(opener.params or b""))  # by the link, and what is read of them
+        """Begins the handshake with the client's `initialize`."""
         self.opener = opener
         self.exchanges[opener.key] = opener
 

@@ -83,8 +83,8 @@ encode_field: Final = EncodedFields().__getitem__
 def find_ambiguity(section: bytes) -> str | None:
     """Returns what in the lines of a request another recipient may read differently; None: nothing.
 
-    Whoever stands in front of this proxy might then see one request where it sees two. A recipient may accept the first
-    two and is free to refuse them.
+    A proxy in front might then see one request where this one sees two. A recipient may accept or refuse the first
+    two.
 
     Args:
         section: a whole head, or the trailers of a chunked body, with the empty line.

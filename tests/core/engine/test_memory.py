@@ -91,6 +91,23 @@ def test_the_questions_of_a_server_count_as_well() -> None:
     alice.is_asked("sampling/createMessage")
 
 
+def test_a_session_is_refused_while_others_keep_all_the_memory() -> None:
+    play = Dialogue(limits=Limits(memory_max_bytes=4000))
+    files, alice, bob = play.server, play.client("alice", "http"), play.client("bob", "http")
+    params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x" * 1500, "version": "1"}}
+    greeting = alice.asks("initialize", params)
+    files.starts()
+    alice.is_answered(greeting, ...)
+    files.is_asked_to_listen()
+    refused = bob.asks("initialize", params)
+    bob.is_answered(refused, error={"code": OVERLOADED, "message": Containing("sessions keep too many bytes")})
+    alice.leaves()
+    play.unexpected.clear()
+    again = bob.asks("initialize", params)
+    files.starts()
+    bob.is_answered(again, ...)
+
+
 # --- Values -----------------------------------------------------------------------------------------------------------
 
 
