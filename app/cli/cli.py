@@ -28,6 +28,7 @@ from ..config.plan import era_of
 from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
 from ..gateway import Gateway, running
+from ..runtime.allocator import return_free_memory
 from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
@@ -130,7 +131,7 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
-        await anyio.sleep_forever()
+        await return_free_memory()
     return DONE
 
 
@@ -141,6 +142,7 @@ async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_l
         stop.order = is_stopping.set
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
+            tasks.start_soon(return_free_memory)
             opening = PipeOpening(server=service.server_ids[0])
             hub = service.hub
             await serve_pipe(
