@@ -18,6 +18,7 @@ import msgspec
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.revisions import Features
 from ..jsonrpc.envelope import Frame, member_of, text_of
+from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import build_object, insert_members, members, remove_members, set_member, take
 from .capabilities import declared, elicitation_mode
 from .elicitation import full_content, plain_form
@@ -132,7 +133,8 @@ def is_input_required(result: bytes) -> bool:
     Raises:
         RemoteProtocolError: a member of the result occurs twice.
     """
-    if b"input_required" not in result and b"\\u" not in result:
+    words = outline_of(result)
+    if b"input_required" not in words and b"\\u" not in words:
         return False
     return text_of(member_of(result, "resultType")) == "input_required"
 

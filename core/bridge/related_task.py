@@ -11,6 +11,7 @@ import msgspec
 
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
 from ..jsonrpc.envelope import described, member_of, text_of
+from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import Edit, build_object, insert_members, members, remove_members, splice
 from .input_requests import RELATED_TASK
 
@@ -74,4 +75,5 @@ def id_of(raw: bytes | None) -> str | None:
 
 def _may_be_related(data: bytes) -> bool:
     """True if the key may be in the data; it may be spelled with escapes."""
-    return data.startswith(b"{") and (b"related-task" in data or b"\\u" in data)
+    words = outline_of(data)
+    return data.startswith(b"{") and (b"related-task" in words or b"\\u" in words)

@@ -17,6 +17,7 @@ import msgspec
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.log_levels import LEVELS
 from ..jsonrpc.envelope import text_of
+from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import (
     LOOK_MAX_BYTES,
     LOOKS_KEPT,
@@ -208,7 +209,10 @@ def may_name_sender(params: bytes | None) -> bool:
 
     Only the escapes `\\u` and `\\/` can hide one: JSON has no others for a letter, a dot or a slash.
     """
-    return params is not None and (_MARKER in params or b"\\u" in params or b"\\/" in params)
+    if params is None:
+        return False
+    words = outline_of(params)
+    return _MARKER in words or b"\\u" in words or b"\\/" in words
 
 
 def _meta_of(params: bytes) -> bytes | None:

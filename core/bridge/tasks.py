@@ -23,6 +23,7 @@ from ..base.timestamps import parse_time as parse_time
 from ..jsonrpc.append import readable_text
 from ..jsonrpc.envelope import described, member_of, text_of
 from ..jsonrpc.number_text import SAFE_INTEGER_MAX
+from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import Span, build_object, insert_members, members, remove_members, take
 from .input_requests import Question, read_questions
 from .related_task import ID_SIZE_MAX_CHARS, id_of, without_related
@@ -88,7 +89,8 @@ def is_task(result: bytes) -> bool:
     Raises:
         RemoteProtocolError: a member of the result occurs twice.
     """
-    if b'"task"' not in result and b"\\u" not in result:
+    words = outline_of(result)
+    if b'"task"' not in words and b"\\u" not in words:
         return False
     return text_of(member_of(result, "resultType")) == "task"
 
@@ -104,7 +106,8 @@ def read_created(result: bytes, *, is_stateless: bool) -> TaskFields | None:
     """
     if is_stateless:
         return _read(result, members(result), _MODERN) if is_task(result) else None
-    if not result.startswith(b"{") or (b'"task"' not in result and b"\\u" not in result):
+    words = outline_of(result)
+    if not result.startswith(b"{") or (b'"task"' not in words and b"\\u" not in words):
         return None
     spans = members(result)
     task = take(result, spans.get("task"))

@@ -20,7 +20,7 @@ from ..bridge.request_meta import RequestMeta
 from ..downstream.downstream import Downstream
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
-from ..jsonrpc.splice import compact_members
+from ..jsonrpc.splice import Outlined, compact_members
 from ..routing.fast_path_rules import METHODS
 from ..routing.router import Router
 from ..state.context import Context
@@ -75,8 +75,10 @@ class FastPath:
             return params is not None and self._receive_stateless(role, channel, frame, params)
         # The params may hold a progress token, an instruction about tasks or the client's description of itself. JSON
         # escapes could hide each of them, so they count as well.
-        if params is not None and (b"_meta" in params or b"task" in params or b"\\" in params):
-            return False
+        if params is not None:
+            words = params.outline if isinstance(params, Outlined) else params
+            if b"_meta" in words or b"task" in words or b"\\" in words:
+                return False
         session = self._sessions.get(opening.session)
         if session is None or session.state is not SessionState.READY or session.affinity is not None:
             return False
@@ -296,10 +298,11 @@ def _result_in(frame: Frame, link: Link, session: Session, exchange: Exchange) -
 def _goes_on(params: bytes) -> bool:
     """True if the params of a client without sessions may hold a progress token, an instruction about tasks or the
     state of an earlier round. JSON escapes could hide each of them, so they count as well."""
+    words = params.outline if isinstance(params, Outlined) else params
     return (
-        b"progressToken" in params
-        or b"requestState" in params
-        or b"inputResponses" in params
-        or b"task" in params
-        or b"\\" in params
+        b"progressToken" in words
+        or b"requestState" in words
+        or b"inputResponses" in words
+        or b"task" in words
+        or b"\\" in words
     )

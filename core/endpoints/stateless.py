@@ -32,6 +32,7 @@ from ..input_required.questions import Questions
 from ..input_required.replay import answers
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
+from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import remove_members
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
@@ -164,7 +165,7 @@ class Stateless:
         Raises:
             InvalidRequestState: it is ours and not valid for this request.
         """
-        if frame.method not in MAY_ASK or frame.params is None or b"requestState" not in frame.params:
+        if frame.method not in MAY_ASK or frame.params is None or b"requestState" not in outline_of(frame.params):
             return None
         text = envelope.text_of(envelope.member_of(frame.params, "requestState"))
         if text is None or not is_ours(text):

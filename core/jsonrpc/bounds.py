@@ -36,25 +36,28 @@ ELEMENTS_MAX: Final = 20_000
 """Elements of one array that is looked into: a list of so many tools has some 5 MB. At it: error -32600, or that of
 what is read."""
 
-VALUES_MAX: Final = 500_000
-"""Most values of JSON that is read as a whole. Each takes some hundred bytes as an object of Python. At it: the first
-strings are found by a search, and the paths in structured content are not reworded."""
+VALUES_MAX: Final = 100_000
+"""Most values of JSON that is read as a whole. Each costs half a microsecond, and takes some hundred bytes as an object
+of Python. At it: the first strings are found by a search, and the paths in structured content are not reworded."""
 
 LONE_SURROGATES_MAX: Final = 10_000
-"""Lone surrogates in one message. A text that was cut between the halves of a pair has one. At it: error -32700."""
+"""Lone surrogates in one message, and what looks like them behind an escaped backslash. A text that was cut between the
+halves of a pair has one. At it: error -32700."""
 
 _object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _raw_decoder: Final = msgspec.json.Decoder(msgspec.Raw)
 
 _HEX: Final = rb"[0-9a-fA-F]{2}"
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-# A high half and a low half right behind it are a pair, whatever is before them: one look at the neighbour decides.
-_LONE_SURROGATE: Final = re.compile(
-    rb"\\u[dD](?:"
-    rb"[89abAB]" + _HEX + rb"(?!\\u[dD][c-fC-F]" + _HEX + rb")"
-    rb"|[c-fC-F](?<!\\u[dD][89abAB]" + _HEX + rb"\\u[dD][c-fC-F])" + _HEX + rb")"
+_HIGH: Final = rb"\\u[dD][89abAB]" + _HEX
+_LOW: Final = rb"\\u[dD][c-fC-F]" + _HEX
+# Halves that seem to be alone. Those beside their other half are among them if a backslash before may escape the first.
+_MAYBE_LONE: Final = re.compile(
+    rb"\\u[dD](?:[89abAB]%b(?:(?!%b)|(?<=\\%b))|[c-fC-F]%b(?<![^\\]%b%b))" % (_HEX, _LOW, _HIGH, _HEX, _HIGH, _LOW)
 )
+_LOW_HALF: Final = re.compile(_LOW)
+_HIGH_HALF: Final = re.compile(_HIGH)
+_HALF_BYTES: Final = len(rb"\ud800")
 
 
 def check_utf8(data: bytes) -> None:
@@ -87,7 +90,7 @@ def check_depth(data: bytes) -> None:
         return
     if not _is_json(data):
         replaced = replace_lone_surrogates(data)  # a decoder that stops at a lone surrogate has not seen what follows
-        if replaced != data:
+        if replaced is not data:
             _is_json(replaced)
 
 
@@ -116,19 +119,42 @@ def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -
 
 
 def replace_lone_surrogates(data: bytes) -> bytes:
-    """Returns `data` with U+FFFD in the place of each lone surrogate, at the same length.
+    """Returns `data` with U+FFFD in the place of each lone surrogate, at the same length; `data` itself if it has none.
 
     Raises:
         RemoteProtocolError: there are more than `LONE_SURROGATES_MAX` (PARSE_ERROR).
     """
-    if _SURROGATE.search(data) is None or b"\0" in data:  # JSON text has no NUL
-        return data
-    escapes = data.replace(b"\\\\", b"\0\0")  # what is behind an escaped backslash is no escape
-    replaced, count = _LONE_SURROGATE.subn(rb"\\ufffd", escapes, LONE_SURROGATES_MAX + 1)
-    if count > LONE_SURROGATES_MAX:
-        text = f"got more than {LONE_SURROGATES_MAX} lone surrogates in one message, expected Unicode text"
-        raise RemoteProtocolError(text, rpc_code=PARSE_ERROR)
-    return replaced.replace(b"\0\0", b"\\\\")
+    pieces: list[bytes] = []
+    at = 0
+    for count, match in enumerate(_MAYBE_LONE.finditer(data)):
+        if count == LONE_SURROGATES_MAX:
+            text = f"got more than {LONE_SURROGATES_MAX} lone surrogates in one message, expected Unicode text"
+            raise RemoteProtocolError(text, rpc_code=PARSE_ERROR)
+        if _is_lone(data, match.start()):
+            pieces += (data[at : match.start()], rb"\ufffd")
+            at = match.end()
+    return b"".join((*pieces, data[at:])) if pieces else data
+
+
+def _is_lone(data: bytes, at: int) -> bool:
+    """True if the half of a surrogate pair that seems to begin at `at` is an escape, and is without its other half."""
+    if _is_escaped(data, at):
+        return False
+    if _LOW_HALF.match(data, at) is None:
+        return _LOW_HALF.match(data, at + _HALF_BYTES) is None
+    before = at - _HALF_BYTES
+    return before < 0 or _HIGH_HALF.match(data, before) is None or _is_escaped(data, before)
+
+
+def _is_escaped(data: bytes, at: int) -> bool:
+    """True if the backslash at `at` is the second half of an escaped one: an odd number of them is before it."""
+    size = 16
+    while True:
+        before = data[max(0, at - size) : at]
+        run = len(before) - len(before.rstrip(b"\\"))
+        if run < size:
+            return run % 2 == 1
+        size *= 2
 
 
 def decode_object(data: bytes) -> dict[str, msgspec.Raw]:

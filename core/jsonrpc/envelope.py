@@ -17,7 +17,8 @@ import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError, Shape
 from .bounds import DEPTH_SAFE, check_depth, check_utf8, deeper, replace_lone_surrogates
-from .splice import Edit, Span, elements, look, members, splice, take
+from .outline import outlined
+from .splice import Edit, Outlined, Span, elements, look, members, splice, take
 
 IdKey = tuple[str, str | int]
 """An id or token by value: ("s", text) or ("n", integer). 1 and "1" differ; 1 and 1.0 are the same."""
@@ -110,14 +111,35 @@ def decode(message: bytes) -> Frame:
             check_depth(message)
         frame = _decode_plain(message)
     else:
-        frame = deeper(_decode_plain, message)
-        if frame is not None and frame.method is not None and len(frame.method) > METHOD_MAX_CHARS:
-            frame = None
+        frame = _decode_large(message)
         if frame is None:
-            message = replace_lone_surrogates(message)  # once, not whenever a part is read
+            readable = replace_lone_surrogates(message)  # once, not whenever a part is read
+            if readable is not message:
+                message, frame = readable, _decode_large(readable)
+        if frame is None:
             check_depth(message)
-    if frame is not None:
+    if frame is None:
+        frame = _decode_members(message)
+    if len(message) < LARGE_BYTES:
         return frame
+    params, result = frame.params, frame.result
+    return Frame(
+        frame.id_raw,
+        frame.method,
+        None if params is None else outlined(params),
+        None if result is None else outlined(result),
+        frame.error,
+    )
+
+
+def _decode_large(message: bytes) -> Frame | None:
+    frame = deeper(_decode_plain, message)
+    is_usable = frame is None or frame.method is None or len(frame.method) <= METHOD_MAX_CHARS
+    return frame if is_usable else None
+
+
+def _decode_members(message: bytes) -> Frame:
+    """Decodes any message, member by member."""
     spans = members(message)
     for name, other in (("method", ""), ("error", "result")):
         if take(message, spans.get(name)) == b"null" and (not other or other in spans):
@@ -390,7 +412,8 @@ def progress_token(params: bytes | None) -> bytes | None:
     """
     if params is None or not params.startswith(b"{"):
         return None
-    if b"progressToken" not in params and b"\\u" not in params:  # the key may be spelled with escapes
+    words = params.outline if isinstance(params, Outlined) else params
+    if b"progressToken" not in words and b"\\u" not in words:  # the key may be spelled with escapes
         return None
     span = _token_span(params)
     if span is None:

@@ -17,6 +17,7 @@ from ..base.memoize import remembered
 from ..bridge import plain, request_meta
 from ..bridge.content import TRACE
 from ..bridge.discovery import server_info_of
+from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import compact_members
 from ..state.exchange import Exchange
 from ..state.link import Link, PlainTranslation, StatelessParams, TranslatedParams
@@ -123,4 +124,5 @@ def _has_mirrors(link: Link, method: str, what: Named) -> bool:
 def _may_go_on(result: bytes) -> bool:
     """True if the result may be `input_required` or a task. JSON escapes could hide either word, so a result with a
     Unicode escape counts as well."""
-    return b"input_required" in result or b'"task"' in result or b"\\u" in result
+    words = outline_of(result)
+    return b"input_required" in words or b'"task"' in words or b"\\u" in words

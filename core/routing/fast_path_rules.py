@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..jsonrpc.splice import Outlined
 from ..state.exchange import Exchange
 from ..state.link import Link
 from .fast_path_eras import translation_for
@@ -29,8 +30,10 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
     if not link.is_plain or exchange.method not in METHODS:
         return False
     params = exchange.params
-    if params is not None and (b"task" in params or b"\\u" in params):
-        return False
+    if params is not None:
+        words = params.outline if isinstance(params, Outlined) else params
+        if b"task" in words or b"\\u" in words:
+            return False
     exchange.mark_plain()
     return True
 

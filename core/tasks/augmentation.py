@@ -13,6 +13,7 @@ from ..bridge.task_support import Support
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
+from ..jsonrpc.outline import outline_of
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeState, TaskOptions
 from ..state.interceptor import Interceptor
@@ -46,7 +47,8 @@ class TaskWishes(Interceptor):
         session = link.session_of(exchange)
         if exchange.method != "tools/call" or session.is_stateless or not exchange.params:
             return False
-        if b"task" not in exchange.params and b"\\u" not in exchange.params:
+        words = outline_of(exchange.params)
+        if b"task" not in words and b"\\u" not in words:
             return False
         if not session.features.tasks or not task_offers.are_offered(link):
             return False

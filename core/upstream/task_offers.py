@@ -14,6 +14,7 @@ from ..bridge import task_support, tasks
 from ..bridge.task_support import Support
 from ..bridge.tasks import TASKS
 from ..jsonrpc import envelope
+from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import remove_member, set_member
 from ..state.exchange import Exchange
 from ..state.link import Link
@@ -125,7 +126,7 @@ def params_to_legacy(exchange: Exchange, params: bytes | None, limits: Limits) -
         wanted_ms = exchange.task_options.ttl_ms
         ttl_ms = tasks.clamp_ttl(wanted_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000))
         return tasks.augmented(params, ttl_ms)
-    return tasks.without_task(params) if params is not None and b"task" in params else params
+    return tasks.without_task(params) if params is not None and b"task" in outline_of(params) else params
 
 
 def capabilities_up(exchange: Exchange, capabilities: bytes) -> bytes:

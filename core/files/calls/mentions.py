@@ -53,6 +53,7 @@ _SURROGATES: Final = Pattern(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-f
 _UNICODE: Final = Pattern(r"\\u[\da-fA-F]{4}")
 _BLOCK_CHARS: Final = 64 * 1024  # counted at once, to locate characters between escapes
 _SPACE: Final = " \t\r\n"
+_ESCAPED: Final = re.compile(rb"\\u00")  # found faster than with `in` where there are many backslashes
 
 _SQL_BEGINNING: Final = Pattern(
     r"\s*+(?:select|insert|copy|create|attach|from|describe|summarize|pragma|explain|update|delete|with|values)\b",
@@ -150,7 +151,7 @@ def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Calla
 
 def _may_mention(data: bytes) -> bool:
     """True if this JSON can hold a handle: `sessions` occurs in it, or a letter of it may be escaped."""
-    return len(data) > _SIZE_MIN and (b"sessions" in data or b"\\u00" in data)
+    return len(data) > _SIZE_MIN and (b"sessions" in data or _ESCAPED.search(data) is not None)
 
 
 class _Search:
