@@ -406,6 +406,9 @@ LIMIT_TESTS: Final = {
     "core/files/calls/schema_strings.py::STEPS_MAX": (
         "core/files/calls/test_schema_strings.py::test_the_number_of_examined_subschemas_is_bounded"
     ),
+    "core/files/calls/claims.py::GUESSED_MAX_BYTES": (
+        "core/files/calls/test_claims.py::test_only_results_up_to_a_size_are_searched_without_an_adapter"
+    ),
     "core/files/calls/claims.py::STRINGS_MAX": (
         "core/files/calls/test_claims.py::test_only_so_many_strings_are_looked_at"
     ),

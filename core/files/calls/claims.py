@@ -32,6 +32,9 @@ _STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>
 STRINGS_MAX: Final = 4096
 """Strings of one JSON value that are looked at. Results that list files have hundreds. At it: further strings are not
 looked at."""
+GUESSED_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Largest result that is searched for paths without an adapter. At it: only files that appear in the session's folders
+and those that the arguments name are found."""
 
 
 class ClaimedPaths(msgspec.Struct, frozen=True):
@@ -80,10 +83,13 @@ def claims_of(
     spans = readable_members(result)
     if take(result, spans.get("isError")) == b"true":
         return ClaimedPaths()
+    named: list[_Named] = [] if allocated is None else [_Named((allocated,), False, False)]
+    if isinstance(rules, AutoFiles) and len(result) > GUESSED_MAX_BYTES:
+        named += [_Named(found, True, True) for found in argument_paths(arguments, (), limit)]
+        return _claims(named, wants_areas=True)
     blocks = readable_elements(take(result, spans.get("content")))
     structured = take(result, spans.get("structuredContent"))
     texts = [text for block in blocks if is_text_block(block) and (text := member_text(block, "text")) is not None]
-    named: list[_Named] = [] if allocated is None else [_Named((allocated,), False, False)]
     if isinstance(rules, AutoFiles):
         named += [_Named(found, True, True) for found in _structured_guesses(structured)[:limit]]
         named += [_Named(found, True, True) for found in argument_paths(arguments, (), limit)]

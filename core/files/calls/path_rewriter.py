@@ -27,9 +27,9 @@ from .claims import is_text_block, member_text
 from .paths_in_text import SPACELESS
 from .schema_strings import Path, StringRules
 
-WORK_MAX: Final = 1 << 28
-"""Characters searched for one result, times the names searched for: less than a second. At it: the rest of the text
-stays as it is."""
+WORK_MAX: Final = 1 << 26
+"""Characters searched for one result, times the names searched for: some hundred milliseconds. At it: the rest of the
+text stays as it is."""
 
 _HIT_WORK: Final = 8000  # the work of an occurrence beside the search, measured
 _STRING_WORK: Final = 256  # the work of a string, however short
@@ -176,10 +176,12 @@ class _Reworder:
                 table[form[cut:]].append(spelling)
 
     def may_find(self, data: bytes) -> bool:
-        """True if any name or folder may occur in JSON text. A cheap check: text with Unicode escapes always counts."""
-        if b"\\u" in data:
+        """True if any name or folder may occur in JSON text. A cheap check: text with Unicode escapes always counts. So
+        does text too large for the check to be cheap."""
+        names = (*self._absolute, *self._folders)
+        if b"\\u" in data or len(data) * len(names) > WORK_MAX:
             return True
-        return any(name.encode(errors="replace") in data for name in (*self._absolute, *self._folders))
+        return any(name.encode(errors="replace") in data for name in names)
 
     def uri_of(self, uri: str) -> str | None:
         """Returns what replaces a whole `file:` URI; None if it is of no known file."""

@@ -239,3 +239,13 @@ def test_strings_are_the_values_in_order(value: object) -> None:
 def test_claims_are_bounded_whatever_comes(result: object, arguments: object, limit: int) -> None:
     found = claimed(json.dumps({"structuredContent": result}).encode(), AUTO, arguments, limit=limit)
     assert len(found.named) == len(found.is_guess) == len(found.if_changed) <= 4 * limit
+
+
+def test_only_results_up_to_a_size_are_searched_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = result_of("saved /a/1.txt")
+    monkeypatch.setattr(claims, "GUESSED_MAX_BYTES", len(result))
+    assert claimed(result, AUTO, {"to": "/a/2.txt"}).named == (("/a/2.txt",), ("/a/1.txt",))
+    monkeypatch.setattr(claims, "GUESSED_MAX_BYTES", len(result) - 1)
+    assert claimed(result, AUTO, {"to": "/a/2.txt"}).named == (("/a/2.txt",),)
+    assert claimed(result, AUTO).wants_areas
+    assert claimed(result, rules(LocatorMode.REGEX)).named == (("/a/1.txt",),)
