@@ -18,6 +18,8 @@ LIMIT_TESTS: Final = {
     "head_timeout_s": "transports/http_server/test_server.py::test_slow_heads_and_bodies_are_given_up",
     "body_timeout_s": "transports/http_server/test_server.py::test_slow_heads_and_bodies_are_given_up",
     "bodies_max_bytes": "transports/http_server/test_room.py::test_an_address_cannot_take_all_the_room_for_bodies",
+    "replies_max_bytes": "app/runtime/test_hub.py::test_answers_that_are_arriving_share_their_room",
+    "replies_per_server_max_bytes": "app/runtime/test_hub.py::test_answers_that_are_arriving_share_their_room",
     "bodies_per_owner_max_bytes": (
         "transports/http_server/test_room.py::test_an_address_cannot_take_all_the_room_for_bodies"
     ),

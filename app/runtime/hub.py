@@ -16,6 +16,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from ...core.base.budget import Budget
 from ...core.base.effects import Close, Dial, Effect, Note, Pass, Pause, Resume, Send, SendEvents
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, End, Opening, PostOpening
@@ -161,7 +162,8 @@ class Hub:
         self._now = loop_clock()
         self._unix_at_zero = time.time() - self._now()
         self._engine = self._make_engine(self._unix_at_zero)
-        client = HttpClient(self._limits, protocols=self.drive.protocols, only_h11=self.drive.only_h11)
+        replies = Budget(self._limits.replies_max_bytes, self._limits.replies_per_server_max_bytes)
+        client = HttpClient(self._limits, protocols=self.drive.protocols, only_h11=self.drive.only_h11, replies=replies)
         async with client, anyio.create_task_group() as self._tasks:
             self._servers = Upstreams(
                 self._plan,
@@ -170,6 +172,7 @@ class Hub:
                 self._limits,
                 self,
                 client,
+                replies,
                 log_server=self._log_server,
                 protocols=self.drive.protocols,
             )

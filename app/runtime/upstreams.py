@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from ...core.base.budget import Budget, Share
 from ...core.base.effects import Join, Spawn, Target
 from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
@@ -39,6 +40,7 @@ class Upstreams:
         plans: the servers by id.
         addresses: the address of each server by id.
         client: the HTTP client; must stay open as long as this is used.
+        replies: bounds the messages that are arriving from all servers.
         log_server: called with (server, line) for each line that a child process writes to stderr, and for other
             messages about a server.
         protocols: as in `transports.base.driver`.
@@ -52,6 +54,7 @@ class Upstreams:
         limits: Limits,
         port: Port,
         client: HttpClient,
+        replies: Budget,
         *,
         log_server: Callable[[str, str], None],
         protocols: bool | None = None,
@@ -63,6 +66,7 @@ class Upstreams:
         self._limits = limits
         self._port = port
         self._client = client
+        self._replies = replies
         self._log_server = log_server
         self._dialers: dict[str, Dialer] = {}  # of WebSocket servers, kept for their TLS context
 
@@ -98,6 +102,7 @@ class Upstreams:
             self._port,
             self._limits,
             log=lambda line: self._log_server(target.server, line),
+            share=Share(self._replies, target.server),
             protocols=self._protocols,
         )
         return child, partial(self._run_child, child, channel, target.workspace) if has_files else child.run
@@ -116,15 +121,18 @@ class Upstreams:
     ) -> SocketServer | SseUpstream | UnixServer:
         """Returns a two-way connection: Unix socket, WebSocket, or HTTP+SSE for an http URL."""
         log = partial(self._log_server, target.server)
+        share = Share(self._replies, target.server)
         if isinstance(endpoint, UnixAddress):
-            return UnixServer(endpoint, channel, self._port, self._limits, log=log, protocols=self._protocols)
+            return UnixServer(
+                endpoint, channel, self._port, self._limits, log=log, share=share, protocols=self._protocols
+            )
         if is_websocket(endpoint.url):
             from ...transports.websocket.client import SocketServer  # late: wsproto loads slowly
 
             dialer = self._dialers.get(target.server)
             if dialer is None:
                 dialer = self._dialers[target.server] = Dialer(endpoint, endpoint.address(), self._limits)
-            return SocketServer(dialer, endpoint, target.headers, channel, self._port, self._limits)
+            return SocketServer(dialer, endpoint, target.headers, channel, self._port, self._limits, share=share)
         return SseUpstream(endpoint, target, channel, self._port, self._limits, self._client, log=log)
 
 

@@ -10,8 +10,8 @@ import ipaddress
 from typing import Final
 
 UNCOUNTED_MAX_BYTES: Final = 64 * 1024
-"""Size up to which the message of a POST takes nothing of a budget: ordinary calls are served however much large ones
-use. The number of connections bounds them."""
+"""Size up to which a message takes nothing of a budget: ordinary calls are served however much large ones use. The
+number of connections bounds them."""
 
 _NETWORK_BITS: Final = 64
 """The part of an IPv6 address that names a network. One machine has all the addresses within it."""
@@ -117,6 +117,15 @@ class Share:
         if not self._budget.take(self._owner, amount):
             return False
         self.amount += amount
+        return True
+
+    def hold(self, size_bytes: int) -> bool:
+        """Takes what a message has of which `size_bytes` have arrived: nothing up to `UNCOUNTED_MAX_BYTES`. Returns
+        False, and changes nothing, if there is no room for it."""
+        more = (size_bytes if size_bytes > UNCOUNTED_MAX_BYTES else 0) - self.amount
+        if more > 0:
+            return self.take(more)
+        self.give_back(-more)
         return True
 
     def give_back(self, amount: int) -> None:

@@ -25,12 +25,9 @@ def outlined(data: bytes) -> bytes:
         return data
     try:
         spans = members(data)
-        outline = _outline(data, spans)
+        return Outlined(data, spans, _outline(data, spans))
     except RemoteProtocolError:
         return data
-    large = Outlined(data)
-    large.spans, large.outline = spans, outline
-    return large
 
 
 def outline_of(data: bytes) -> bytes:

@@ -44,6 +44,11 @@ class Outlined(bytes):
     spans: Mapping[str, Span]
     outline: bytes
 
+    def __new__(cls, data: bytes, spans: Mapping[str, Span], outline: bytes) -> Outlined:
+        made = super().__new__(cls, data)
+        made.spans, made.outline = spans, outline
+        return made
+
 
 _string_decoder: Final = msgspec.json.Decoder(str)
 

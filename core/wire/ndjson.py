@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from ..base.budget import Share
 from ..base.errors import LocalProtocolError
 from .truncated import HEAD_SIZE_MAX_BYTES, TAIL_SIZE_MAX_BYTES
 
@@ -34,7 +35,7 @@ class Line(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
 
 
 class Oversize(msgspec.Struct, frozen=True, tag=True):
-    """A line over the limit, which was dropped. Reading goes on after its line end.
+    """A line over the limit, or without room for it, which was dropped. Reading goes on after its line end.
 
     Attributes:
         head: the first bytes, at most `HEAD_SIZE_MAX_BYTES` and at most the limit.
@@ -61,12 +62,17 @@ class LineReader:
     Args:
         line_size_max_bytes: the longest line accepted, counting everything before the LF. No more is ever buffered.
         joined_size_max_bytes: a longer line is returned in the pieces that arrived. None: every line is joined.
+        share: takes the bytes of a line that is arriving and is longer than most. A line for which it has no room is
+            dropped like one over the limit.
     """
 
-    def __init__(self, *, line_size_max_bytes: int, joined_size_max_bytes: int | None = None) -> None:
+    def __init__(
+        self, *, line_size_max_bytes: int, joined_size_max_bytes: int | None = None, share: Share | None = None
+    ) -> None:
         assert line_size_max_bytes > 0
         self._joined_size_max = line_size_max_bytes if joined_size_max_bytes is None else joined_size_max_bytes
         self._size_max = line_size_max_bytes
+        self._share = share
         self._head_max = min(HEAD_SIZE_MAX_BYTES, line_size_max_bytes)
         self._pieces: list[bytes] = []  # of the unfinished line, or its head once it is over the limit
         self._small = bytearray()  # what follows the pieces: small pieces of the line, gathered
@@ -129,13 +135,16 @@ class LineReader:
         if self._dropped_size:
             self._dropped_size += len(piece)
             self._tail = (self._tail + piece[-TAIL_SIZE_MAX_BYTES:])[-TAIL_SIZE_MAX_BYTES:]
-        elif (size_bytes := self._kept_size + len(piece)) <= self._size_max:
+        elif (size_bytes := self._kept_size + len(piece)) <= self._size_max and self._has_room(size_bytes):
             self._store(piece)
         else:
             line = self._join(piece)
             self._dropped_size = size_bytes
             self._tail = line[-TAIL_SIZE_MAX_BYTES:]
             self._store(line[: self._head_max])
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return self._share is None or self._share.hold(size_bytes)
 
     def _store(self, piece: bytes) -> None:
         self._kept_size += len(piece)
@@ -165,7 +174,7 @@ class LineReader:
         if len(last) < SMALL_SIZE_MAX_BYTES:
             last = pieces.pop() + last
         pieces.append(last.removesuffix(b"\r"))
-        self._pieces, self._small, self._kept_size = [], bytearray(), 0
+        self._clear()
         if self._is_first_line:
             self._is_first_line = False
             pieces[0] = pieces[0].removeprefix(BOM)
@@ -174,8 +183,13 @@ class LineReader:
     def _join(self, piece: bytes) -> bytes:
         """Returns the buffered bytes with `piece` appended, and empties the buffer."""
         line = b"".join((*self._pieces, self._small, piece))
-        self._pieces, self._small, self._kept_size = [], bytearray(), 0
+        self._clear()
         return line
+
+    def _clear(self) -> None:
+        self._pieces, self._small, self._kept_size = [], bytearray(), 0
+        if self._share is not None:
+            self._share.give_all_back()
 
 
 def encode_lines(messages: Sequence[bytes]) -> list[bytes]:

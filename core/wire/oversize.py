@@ -48,7 +48,7 @@ def answer_for(
 
     Args:
         head: the first bytes of the message, any number.
-        size_bytes: its whole size; None if it was not read to its end.
+        size_bytes: its whole size; None if it was not read to its end. Within the limit: other messages left no room.
         limit: the largest accepted size, in bytes.
         tail: the last bytes of the message, any number.
         is_addressed: the message arrived where only the response to one request can arrive. If a response there shows
@@ -63,12 +63,12 @@ def answer_for(
 def refusal_of(id_raw: bytes, size_bytes: int | None, limit: int, *, is_request: bool = False) -> bytes:
     """Returns the error response with the JSON id `id_raw`; see `answer_for`."""
     what = "the request" if is_request else "the server's answer"
-    size = "is" if size_bytes is None else f"has {size_bytes} bytes,"
-    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (
-        id_raw,
-        OVERLOADED,
-        f"{what} {size} over the limit of {limit} bytes".encode(),
-    )
+    if size_bytes is not None and size_bytes <= limit:
+        text = f"{what} has {size_bytes} bytes, for which other messages that are arriving leave no room: try again"
+    else:
+        size = "is" if size_bytes is None else f"has {size_bytes} bytes,"
+        text = f"{what} {size} over the limit of {limit} bytes"
+    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (id_raw, OVERLOADED, text.encode())
 
 
 def owner_of(head: bytes, tail: bytes = b"", *, is_request: bool = False) -> bytes | None:

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from ..base.budget import UNCOUNTED_MAX_BYTES, Share
 from ..base.errors import LocalProtocolError
 from .chunks import Chunks
 from .truncated import HEAD_SIZE_MAX_BYTES, HeadAndTail
@@ -112,15 +113,18 @@ class EventReader:
         event_size_max_bytes: the most bytes that the `data`, `event` and `id` lines of one event may have together with
             the current line of whatever kind, line ends not counted. About this much is buffered at most, and 20 KiB of
             an event that is dropped.
+        share: takes the bytes of an event that is arriving and is larger than most. An event for which it has no room
+            is dropped like one over the limit.
 
     Attributes:
         last_event_id: the id to send as `Last-Event-ID` to resume this stream (see `Event.id`).
     """
 
-    def __init__(self, *, event_size_max_bytes: int) -> None:
+    def __init__(self, *, event_size_max_bytes: int, share: Share | None = None) -> None:
         assert event_size_max_bytes > 0
         self.last_event_id: str | None = None
         self._size_max = event_size_max_bytes
+        self._share = share
         self._is_first_line = True
         self._ends_in_cr = False  # an LF that comes next belongs to that line end
         self._is_at_eof = False
@@ -251,6 +255,8 @@ class EventReader:
             if self._line_count > LINES_MAX:
                 self._drop()
                 self._is_skipping = True
+            elif self._size > UNCOUNTED_MAX_BYTES and self._share is not None and not self._share.hold(self._size):
+                self._drop()
 
     def _skip_lines(self, data: bytes, start: int) -> int:
         """Skips the lines that follow in an event with too many. Returns where the last one begins, or the blank line
@@ -267,8 +273,10 @@ class EventReader:
 
     def _keep(self, piece: bytes) -> None:
         """Adds `piece`, not empty, to the current line, whose end has not arrived."""
-        if self._dropped is None and self._size + self._line.size_bytes + len(piece) > self._size_max:
-            self._drop()
+        if self._dropped is None:
+            size_bytes = self._size + self._line.size_bytes + len(piece)
+            if size_bytes > self._size_max or (self._share is not None and not self._share.hold(size_bytes)):
+                self._drop()
         if self._dropped is not None:
             self._keep_ends(piece)
         else:
@@ -283,6 +291,8 @@ class EventReader:
             self._dropped.receive_bytes(self._data)
             self._data = b""
         self._keep_ends(self._line.take())
+        if self._share is not None:
+            self._share.give_all_back()
 
     def _keep_ends(self, piece: bytes) -> None:
         self._size += len(piece)
@@ -366,6 +376,8 @@ class EventReader:
         self._id = None
         if self._dropped is not None:
             self._dropped = self._dropped_line = None
+        elif self._share is not None and self._share.amount:
+            self._share.give_all_back()
 
 
 def encode_event(data: bytes, *, event: str = "message", id: str | None = None, retry_ms: int | None = None) -> bytes:

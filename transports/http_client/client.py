@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
+from ...core.base.budget import Budget
 from ...core.base.effects import Delete, Listen, Post
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, End
@@ -51,10 +52,20 @@ class HttpClient:
         protocols: True to use asyncio protocols, where a connection can be one, False for streams; None: protocols if
             the event loop is asyncio's.
         only_h11: h11 reads and writes all of HTTP.
+        replies: takes the bytes of messages that are arriving and are larger than most, for their server; None: this
+            client alone has as much as the limits say.
     """
 
-    def __init__(self, limits: Limits, *, protocols: bool | None = None, only_h11: bool = False) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        protocols: bool | None = None,
+        only_h11: bool = False,
+        replies: Budget | None = None,
+    ) -> None:
         self.limits = limits
+        self.replies = replies or Budget(limits.replies_max_bytes, limits.replies_per_server_max_bytes)
         self.only_h11 = only_h11
         self.unheld: dict[Connection, float] = {}
         """Connections that no exchange holds, with the time since when, oldest first."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from ...core.base.budget import Share
 from ...core.base.effects import Close, Delete, Listen, Post, Send
 from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, CookieChanges, End, Primed, Queued
@@ -85,6 +86,7 @@ class Exchange:
         "_redirects",
         "_refusal",
         "_route",
+        "_share",
         "body",
         "connection",
         "headers",
@@ -112,6 +114,7 @@ class Exchange:
         self._order = target
         self._forms = route.forms
         self._reader = reader
+        self._share: Share | None = None  # of a response that needs a reader
         self.method = "POST"
         self.headers: list[tuple[bytes, bytes]] = []
         self.post: PostHead | None = None
@@ -165,7 +168,8 @@ class Exchange:
     def reader(self) -> Reader:
         """The parser of the response, made on first use."""
         if self._reader is None:
-            self._reader = ResponseReader(self._order, self._pool.client.limits)
+            self._share = Share(self._pool.client.replies, self._order.server)
+            self._reader = ResponseReader(self._order, self._pool.client.limits, share=self._share)
         return self._reader
 
     @property
@@ -303,6 +307,8 @@ class Exchange:
         return Connected(fact.session, cookies)
 
     def end(self, cause: Cause) -> None:
+        if self._share is not None:
+            self._share.give_all_back()
         if not self.is_over:
             self.is_over = True
             self.give_up_place()

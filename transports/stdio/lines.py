@@ -115,7 +115,8 @@ def messages_in(
         if type(line) is Line:
             messages.append(b"".join((line.data, *line.rest)) if line.rest else line.data)
         elif isinstance(line, Oversize):
-            log(f"dropped a line of {line.size_bytes} bytes, the limit is {size_max_bytes}: {line.head[:80]!r}")
+            why = f"the limit is {size_max_bytes}" if line.size_bytes > size_max_bytes else "others left no room for it"
+            log(f"dropped a line of {line.size_bytes} bytes, {why}: {line.head[:80]!r}")
             answer = answer_for(line.head, line.size_bytes, size_max_bytes, tail=line.tail)
             if answer is not None:
                 messages.append(answer)

@@ -27,6 +27,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from ...core.base.budget import Share
 from ...core.base.effects import Close, Send
 from ...core.base.events import Cause, Connected, End
 from ...core.base.ids import ChannelId
@@ -95,6 +96,7 @@ class Child:
 
     Args:
         log: called with each line of stderr and other lines for people, without line ends.
+        share: takes the bytes of a message that is arriving and is larger than most.
         protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
             possible.
     """
@@ -108,6 +110,7 @@ class Child:
         *,
         log: Callable[[str], None],
         orphan_guard: OrphanGuard = ORPHAN_GUARD,
+        share: Share | None = None,
         protocols: bool | None = None,
     ) -> None:
         assert spec.command
@@ -117,6 +120,7 @@ class Child:
         self._port = port
         self._limits = limits
         self._log = log
+        self._share = share
         self._orphan_guard = orphan_guard
         self._protocols = protocols
         self._outbox = Outbox()
@@ -162,6 +166,8 @@ class Child:
             self._report_end(Cause(End.BROKEN, detail="internal error"))
             raise
         finally:
+            if self._share is not None:
+                self._share.give_all_back()
             self._report_end(Cause(End.DONE))
 
     async def _live(self) -> None:
@@ -205,7 +211,9 @@ class Child:
         assert process.stderr is not None
         with Descriptor(process.stdout.fileno()) as stdout, Descriptor(process.stderr.fileno()) as stderr:
             stdout_lines = LineReader(
-                line_size_max_bytes=self._limits.reply_size_max_bytes, joined_size_max_bytes=LARGE_BYTES
+                line_size_max_bytes=self._limits.reply_size_max_bytes,
+                joined_size_max_bytes=LARGE_BYTES,
+                share=self._share,
             )
             stderr_lines = LineReader(line_size_max_bytes=STDERR_LINE_MAX_BYTES)
             if not self._is_closing:

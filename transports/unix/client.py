@@ -11,6 +11,7 @@ from typing import Final
 
 import anyio
 
+from ...core.base.budget import Share
 from ...core.base.effects import Close, Send
 from ...core.base.events import Cause, Connected, End
 from ...core.base.ids import ChannelId
@@ -43,6 +44,7 @@ class UnixServer:
 
     Args:
         log: called with lines for people, without line ends.
+        share: takes the bytes of a message that is arriving and is larger than most.
         protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
             possible.
     """
@@ -55,6 +57,7 @@ class UnixServer:
         limits: Limits,
         *,
         log: Callable[[str], None],
+        share: Share | None = None,
         protocols: bool | None = None,
     ) -> None:
         self._address = address
@@ -62,6 +65,7 @@ class UnixServer:
         self._port = port
         self._limits = limits
         self._log = log
+        self._share = share
         self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
@@ -93,6 +97,8 @@ class UnixServer:
                 problem = await self._connect(connection)
                 cause = await self._live(connection.fileno()) if problem is None else problem
         finally:
+            if self._share is not None:
+                self._share.give_all_back()
             self._port.closed(self._channel, Cause(End.DONE) if self._is_closing else cause)
 
     async def _connect(self, connection: socket.socket) -> Cause | None:
@@ -129,7 +135,7 @@ class UnixServer:
         return Cause(End.BROKEN, "it closed the connection")
 
     async def _read(self, source: Descriptor) -> None:
-        lines = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes)
+        lines = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes, share=self._share)
         size_bytes = self._limits.read_size_bytes
         await read_lines(source, lines, self._gate, self._take, read_size_bytes=size_bytes, protocols=self._protocols)
         self._over.set()

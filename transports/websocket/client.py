@@ -10,6 +10,7 @@ import anyio
 import h11
 from anyio.abc import ByteStream
 
+from ...core.base.budget import Share
 from ...core.base.effects import Close, Listen
 from ...core.base.errors import RemoteProtocolError
 from ...core.base.events import Cause, Connected, End, Headers
@@ -36,13 +37,23 @@ class SocketServer(Socket):
     Args:
         dialler: connects to the origin of `endpoint`.
         headers: sent with the upgrade request; they replace the endpoint's headers of the same names.
+        share: takes the bytes of a message that is arriving and is larger than most.
     """
 
     def __init__(
-        self, dialer: Dialer, endpoint: Endpoint, headers: Headers, channel: ChannelId, port: Port, limits: Limits
+        self,
+        dialer: Dialer,
+        endpoint: Endpoint,
+        headers: Headers,
+        channel: ChannelId,
+        port: Port,
+        limits: Limits,
+        *,
+        share: Share | None = None,
     ) -> None:
         super().__init__(port, limits, peer="the server", gone=End.BROKEN)
         self._channel = channel
+        self._share = share
         self._dialer = dialer
         self._target = endpoint.address().target
         self._headers = _merged(endpoint.headers, headers)
@@ -94,6 +105,7 @@ class SocketServer(Socket):
                     message_size_max_bytes=self._limits.reply_size_max_bytes,
                     deflate=deflate,
                     takes_binary=True,
+                    share=self._share,
                 )
             if stream is None or frames is None:
                 return Cause(End.DONE)
@@ -103,6 +115,8 @@ class SocketServer(Socket):
         except Unreachable as error:
             return Cause(End.UNREACHABLE, str(error), unsent=True)
         finally:
+            if frames is not None:
+                frames.stop()
             if stream is not None:
                 with anyio.move_on_after(HANG_UP_S, shield=True), contextlib.suppress(*LOST):
                     await stream.aclose()

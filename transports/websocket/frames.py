@@ -15,7 +15,7 @@ import msgspec
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, FrameProtocol, Opcode, ParseFailed, RsvBits
 
-from ...core.base.budget import UNCOUNTED_MAX_BYTES, Share
+from ...core.base.budget import Share
 from ...core.base.limits import KIB
 from ...core.wire.truncated import HEAD_SIZE_MAX_BYTES
 from ...core.wire.websocket import (
@@ -189,8 +189,7 @@ class Frames:
             return self._fail(TOO_BIG, f"got a message over the limit of {self._size_max} bytes", head)
         if not is_last:
             size_bytes = len(self._message) + len(payload)
-            share = None if size_bytes <= UNCOUNTED_MAX_BYTES else self._share
-            if share is not None and not share.take(size_bytes - share.amount):
+            if self._share is not None and not self._share.hold(size_bytes):
                 return self._fail(TRY_AGAIN_LATER, "other messages that are arriving have all the room: try again")
             self._message += payload
             return _PART

@@ -39,6 +39,7 @@ from typing import Final
 
 import msgspec
 
+from ...base.budget import Share
 from ...base.effects import Delete, Listen, Post
 from ...base.errors import LocalProtocolError
 from ...base.events import Cause, Connected, End
@@ -202,6 +203,8 @@ class ResponseReader:
     Args:
         event_types: the types of events whose data is returned. Others are extensions, and ignored.
         has_messages: a success may have messages. If False, its body is not read.
+        share: takes the bytes of a message that is arriving and is larger than most. A message for which it has no room
+            is treated like one over the limit.
     """
 
     def __init__(
@@ -211,12 +214,14 @@ class ResponseReader:
         *,
         event_types: frozenset[str] = MESSAGES,
         has_messages: bool = True,
+        share: Share | None = None,
     ) -> None:
         self.state = ResponseState.WAITING
         self._target = target
         self._event_types = event_types
         self._has_messages = has_messages and not isinstance(target, Delete)
         self._size_max = limits.reply_size_max_bytes
+        self._share = share
         self._body = Chunks()  # the document, or what is kept of a refusal
         self._announced_bytes = 0  # in GATHERING: length of the document, until `Begun` is due
         self._begun_bytes = 0  # in GATHERING: bytes that were there at `Begun`
@@ -287,7 +292,8 @@ class ResponseReader:
         size_max = self._refusal_size_max if is_refused else self._size_max
         if self.state is ResponseState.PASSING:
             return self._receive_piece(bytes(data))
-        if self._body.size_bytes + len(data) <= size_max:
+        size_bytes = self._body.size_bytes + len(data)
+        if size_bytes <= size_max and (self._share is None or self._share.hold(size_bytes)):
             self._step(ResponseInput.FED)
             self._body.append(data)
             if self._announced_bytes and self._body.size_bytes >= EDGE_BYTES:
@@ -298,7 +304,10 @@ class ResponseReader:
             self._body.append(data[: size_max - self._body.size_bytes])
             return [self._refusal()]
         assert isinstance(self._target, Post), "only its reply may be a document"
-        self._body.take()
+        self._take_body()
+        if size_bytes <= size_max:
+            answer = Arrived(refusal_of(NULL_ID, size_bytes, size_max))
+            return [answer, self._broken("got a reply for which others that are arriving leave no room")]
         answer = Arrived(refusal_of(NULL_ID, None, size_max))
         return [answer, self._broken(f"got a reply over the limit of {size_max} bytes")]
 
@@ -312,6 +321,8 @@ class ResponseReader:
         if not self._begun_bytes or self._begun_bytes != self._body.size_bytes:
             raise LocalProtocolError(f"got 'wanted' while {self.state.value}, expected it right after the beginning")
         self._step(ResponseInput.WANTED)
+        if self._share is not None:
+            self._share.give_all_back()
         return self._body.take_pieces(EDGE_BYTES)
 
     def _report_begun(self) -> list[ReplyEvent]:
@@ -359,11 +370,16 @@ class ResponseReader:
             out += (Piece(self._last_piece, is_last=True), Ended(ENDED_ORDERLY))
         else:
             if self._body.size_bytes:
-                out.append(Arrived(self._body.take()))
+                out.append(Arrived(self._take_body()))
             out.append(self._ended(Cause(End.DONE, self._loss) if self._loss else ENDED_ORDERLY))
-        self._body.take()
+        self._take_body()
         self._events = None
         return out
+
+    def _take_body(self) -> bytes:
+        if self._share is not None:
+            self._share.give_all_back()
+        return self._body.take()
 
     def _receive_success(self, fields: dict[bytes, bytes]) -> ReplyEvent:
         """Chooses how to read the body of a success, by its `Content-Type`."""
@@ -382,7 +398,7 @@ class ResponseReader:
         if given is ResponseInput.PROMISED_DOCUMENT:
             self._announced_bytes = self._announced_size(fields)
         else:
-            self._events = EventReader(event_size_max_bytes=self._size_max)
+            self._events = EventReader(event_size_max_bytes=self._size_max, share=self._share)
         return Opened(_session(fields))
 
     def _announced_size(self, fields: dict[bytes, bytes]) -> int:
@@ -429,7 +445,7 @@ class ResponseReader:
             out.append(Arrived(answer))
 
     def _refusal(self) -> Ended:
-        return Ended(Cause(End.REFUSED, self._detail, self._status, self._body.take(), challenge=self._challenge))
+        return Ended(Cause(End.REFUSED, self._detail, self._status, self._take_body(), challenge=self._challenge))
 
     def _broken(self, detail: str) -> Ended:
         return self._ended(Cause(End.BROKEN, detail))
@@ -485,6 +501,8 @@ _CUT_DETAIL: Final = {
 
 
 def _oversize_detail(size_bytes: int, limit: int) -> str:
+    if size_bytes <= limit:
+        return f"got an event of {size_bytes} bytes, for which other messages that are arriving leave no room"
     return f"got an event of {size_bytes} bytes, over the limit of {limit} bytes"
 
 

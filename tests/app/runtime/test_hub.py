@@ -30,7 +30,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan
 from isthmus.core.base.storage import StorageAnswer, StorageFailed, StorageOrder, Sweep
 from isthmus.core.base.timers import Deadline
-from isthmus.core.engine import Engine
+from isthmus.core.bulk import BulkEngine
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.base.port import Outlet
@@ -145,6 +145,7 @@ async def world(
     *,
     limits: Limits | None = None,
     producers: tuple[ArtifactProducer, ...] = (),
+    log_server: Callable[[str, str], None] = lambda server, line: None,
     **upstreams: UpstreamAddress,
 ) -> AsyncIterator[World]:
     """A hub at work for in-process servers, the first of which is `one`; it is stopped at the end."""
@@ -166,10 +167,10 @@ async def world(
         link_key=bytes(32),
     )
 
-    def engine(unix_at_zero: float) -> Engine:
-        return Engine(plan, entropy=random.Random(1).randbytes, unix_at_zero=unix_at_zero, limits=limits)
+    def engine(unix_at_zero: float) -> BulkEngine:
+        return BulkEngine(plan, entropy=random.Random(1).randbytes, unix_at_zero=unix_at_zero, limits=limits)
 
-    hub = Hub(engine, plan, upstreams, workspaces, limits, log_server=lambda server, line: None)
+    hub = Hub(engine, plan, upstreams, workspaces, limits, log_server=log_server)
     made = World(hub, workspaces)
 
     async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -708,6 +709,44 @@ async def test_every_waiter_for_idleness_is_woken(tmp_path: Path) -> None:
                 assert (await client.receive())["id"] == "again"
                 await anyio.wait_all_tasks_blocked()  # the change was another one: they go on waiting, and do not spin
                 latch.release.set()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("limits", "server"),
+    [(Limits(replies_max_bytes=400_000), "two"), (Limits(replies_per_server_max_bytes=400_000), "one")],
+    ids=["of all", "of one server"],
+)
+async def test_answers_that_are_arriving_share_their_room(tmp_path: Path, limits: Limits, server: str) -> None:
+    """A server on stdio that has sent half of a long answer leaves no room for another one."""
+    code = """if True:
+        import json, sys, time
+        for line in sys.stdin:
+            message = json.loads(line)
+            if "id" in message:
+                asked = message["params"]["protocolVersion"] if message["method"] == "initialize" else None
+                given = {"protocolVersion": asked, "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+                text = "x" * 300_000
+                result = given if asked else {"content": [{"type": "text", "text": text}]}
+                data = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+                if not asked and message["params"]["name"] == "half":
+                    print(data[:290_000], end="", flush=True)
+                    print("most of it is read", file=sys.stderr, flush=True)
+                    time.sleep(60)
+                print(data, flush=True)"""
+    spec = ChildSpec((sys.executable, "-I", "-S", "-c", code))
+    is_held = anyio.Event()
+    async with world(tmp_path, limits=limits, log_server=lambda *_: is_held.set(), one=spec, two=spec) as here:
+        client, waiting = await here.client("one"), await here.client(server)
+        assert "result" in await client.call("whole")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiting.call, "half")
+            with anyio.fail_after(PATIENCE_S):
+                await is_held.wait()
+            error = (await client.call("whole"))["error"]
+            assert error["code"] == -31007
+            assert "leave no room" in error["message"]
+            tasks.cancel_scope.cancel()
 
 
 @pytest.mark.anyio

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
+from isthmus.core.base.budget import Budget, Share
 from isthmus.core.base.effects import Close, Send
 from isthmus.core.base.events import Connected, End
 from isthmus.core.base.ids import ChannelId
@@ -339,6 +340,29 @@ async def test_an_oversize_answer_becomes_an_error_and_reading_goes_on() -> None
     assert json.loads(error)["error"]["code"] == -31007
     assert after == b"{}"
     assert sum("dropped a line" in line for line in stage.log) == 2
+
+
+async def test_an_answer_cut_off_by_the_end_gives_its_room_back() -> None:
+    budget = Budget(limit=1_000_000, owner_limit=1_000_000)
+    spec = python("import time; print('x' * 200_000, end='', flush=True); time.sleep(60)")
+    stage = Stage(spec)
+    stage.child = Child(
+        spec,
+        CHANNEL,
+        stage.port,
+        LIMITS,
+        log=stage.log.append,
+        share=Share(budget, "s"),
+        protocols=stage.protocols,
+    )
+    async with running(stage):
+        for _ in range(1000):
+            if budget.used == 200_000:
+                break
+            await anyio.sleep(PATIENCE_S / 1000)
+        assert budget.used == 200_000
+        stage.close()
+    assert budget.used == 0
 
 
 async def test_a_last_line_without_its_end_is_dropped() -> None:
