@@ -720,7 +720,7 @@ async def test_every_waiter_for_idleness_is_woken(tmp_path: Path) -> None:
 async def test_answers_that_are_arriving_share_their_room(tmp_path: Path, limits: Limits, server: str) -> None:
     """A server on stdio that has sent half of a long answer leaves no room for another one."""
     code = """if True:
-        import json, sys, time
+        import json, sys
         for line in sys.stdin:
             message = json.loads(line)
             if "id" in message:
@@ -732,7 +732,7 @@ async def test_answers_that_are_arriving_share_their_room(tmp_path: Path, limits
                 if not asked and message["params"]["name"] == "half":
                     print(data[:290_000], end="", flush=True)
                     print("most of it is read", file=sys.stderr, flush=True)
-                    time.sleep(60)
+                    sys.stdin.read()
                 print(data, flush=True)"""
     spec = ChildSpec((sys.executable, "-I", "-S", "-c", code))
     is_held = anyio.Event()
