@@ -34,6 +34,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         spares: the number of its processes in the warm pool.
         starts: the number of processes or connections begun so far.
         failures: the number of starts that failed.
+        noise: the number of lines and other things it sent that were no messages.
         last_error: how the last session with the server ended, if it ended badly.
         eras: the eras that the server was found to speak (`handshake`, `stateless`), each with the revision that it
             named.
@@ -53,6 +54,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     spares: int
     starts: int
     failures: int
+    noise: int
     last_error: str
     eras: dict[str, str | None]
     era: str | None
@@ -99,6 +101,7 @@ def _status(context: Context, handshaker: Handshaker, id: str, links: list[Link]
         spares=warm_pool.spare_count(id),
         starts=health.starts,
         failures=health.failures,
+        noise=health.noise.total(),
         last_error=health.last_error,
         eras={era.value: spoken[era] for era in Era if era in spoken},
         era="both" if len(now) > 1 else next((era.value for era in now), None),

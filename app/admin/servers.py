@@ -114,6 +114,7 @@ class ServerPages:
             "spares": status.spares,
             "starts": status.starts,
             "failures": status.failures,
+            "noise": status.noise,
             "last_error": status.last_error,
             "eras": status.eras,
             "era": status.era,

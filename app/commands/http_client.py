@@ -186,6 +186,7 @@ def table(servers: list[Json]) -> str:
         "UPTIME",
         "STARTS",
         "FAILURES",
+        "NOISE",
         "LAST ERROR",
     ]
     return aligned([heads, *map(_row, servers)])
@@ -213,6 +214,7 @@ def _row(server: Json) -> list[str]:
         duration(uptime_s) if isinstance(uptime_s, (int, float)) else None,
         server.get("starts"),
         server.get("failures"),
+        server.get("noise"),
         short(str(server.get("last_error") or "")),
     ]
     return list(map(shown, cells))

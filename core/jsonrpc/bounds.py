@@ -232,8 +232,9 @@ def _first_elements() -> msgspec.json.Decoder[msgspec.Struct]:
     return msgspec.json.Decoder(msgspec.defstruct("FirstElements", fields, array_like=True, forbid_unknown_fields=True))
 
 
-def too_deep() -> RemoteProtocolError:
-    """Returns the error for JSON that no stack can read."""
-    return RemoteProtocolError(
-        "got JSON nested too deeply, expected a few hundred levels at most", rpc_code=PARSE_ERROR
-    )
+class TooDeepError(RemoteProtocolError):
+    """JSON that no stack can read. Unlike other text that cannot be read, it is whole as far as that can be told."""
+
+
+def too_deep() -> TooDeepError:
+    return TooDeepError("got JSON nested too deeply, expected a few hundred levels at most", rpc_code=PARSE_ERROR)

@@ -99,7 +99,7 @@ def decode(message: bytes) -> Frame:
     Raises:
         RemoteProtocolError: the message is not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST). The
             error's `id_raw` is set where the sender can be answered under its own id, and its `shape` where the kind of
-            the message shows.
+            the message shows. Neither is without "jsonrpc":"2.0".
     """
     if not message.isascii():
         try:
@@ -141,6 +141,11 @@ def _decode_large(message: bytes) -> Frame | None:
 def _decode_members(message: bytes) -> Frame:
     """Decodes any message, member by member."""
     spans = members(message)
+    version = take(message, spans.get("jsonrpc"))
+    if version != b'"2.0"' and text_of(version) != "2.0":  # escapes in the version are odd, and allowed
+        # Without it nothing in the message is believed: a line of a log may have an id, a method or a result too.
+        said = "no member jsonrpc" if version is None else f"jsonrpc {described(version)}"
+        raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"')
     for name, other in (("method", ""), ("error", "result")):
         if take(message, spans.get(name)) == b"null" and (not other or other in spans):
             del spans[name]
@@ -152,10 +157,6 @@ def _decode_members(message: bytes) -> Frame:
     if id_raw is not None and len(id_raw) > ID_MAX_BYTES:
         raise RemoteProtocolError(f"got an id of {len(id_raw)} bytes, expected at most {ID_MAX_BYTES}", shape=shape)
     answerable = None if is_null_id else id_raw
-    seen = take(message, spans.get("jsonrpc"))
-    if seen != b'"2.0"' and text_of(seen) != "2.0":  # escapes in the version are odd, and allowed
-        said = "no member jsonrpc" if seen is None else f"jsonrpc {described(seen)}"
-        raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"', id_raw=answerable, shape=shape)
     if shape == "call":
         return _decode_call(message, spans, id_raw, is_null_id)
     result, error_raw = take(message, spans.get("result")), take(message, spans.get("error"))

@@ -10,6 +10,7 @@ import msgspec
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.ids import ChannelId
 from ..jsonrpc import envelope
+from ..jsonrpc.bounds import TooDeepError
 from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput
@@ -22,18 +23,15 @@ from ..wire.oversize import owner_of
 
 UpRole = DuplexRole | UpstreamPostRole | UpstreamStreamRole
 
-NOISE_NOTED: Final = 8
-"""Unreadable messages of one link that are noted one by one; later ones are noted each time their number doubles."""
-
 GREETINGS: Final = ("initialize", "server/discover")
 """Methods that only a client may send. A server that was just sent one of them and sends it back is an echo: a program
 that copies its input, as `cat` does, or a terminal. A response would be echoed too, and count as the server's."""
 
+TAIL_BYTES: Final = 4096
+"""Bytes at the end of a message nested too deeply that are searched for its id."""
+
 REFUSALS: Final = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST})
 """Error codes that a subscription request meets every time, so that it is not repeated."""
-
-TAIL_BYTES: Final = 4096
-"""Bytes at the end of an unreadable message that are searched for its id."""
 
 
 class Dispatcher:
@@ -78,16 +76,20 @@ class Dispatcher:
             self._receive_frame(link, role, frame)
 
     def _receive_garbage(self, link: Link, role: UpRole, message: bytes, error: RemoteProtocolError) -> None:
-        """Handles an unreadable message. A request is answered with an error, a response ends the request it names,
-        anything else is dropped."""
-        self._note_noise(link, message, error)
+        """Handles an unreadable message.
+
+        What says of itself that it is JSON-RPC 2.0 is a message with a fault: a request is answered with an error, a
+        response ends the request it names. Anything else is noise and dropped, whatever members it has: logs are
+        written to stdout, too. The official SDKs ignore it as well.
+        """
         id_raw, shape = error.id_raw, error.shape
+        if isinstance(error, TooDeepError) and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
+            shape = "reply"
+        self._note_noise(link, message, error)
         if shape == "call":
             if id_raw is not None and not link.is_stateless and (isinstance(role, DuplexRole) or is_current(role)):
                 self._writer.tell(link, envelope.encode_error(id_raw, error.rpc_code, error.message))
             return
-        if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
-            shape = "reply"
         text = f"the server's answer could not be read: {error.message}"
         numbers = envelope.numbers_of_repeated_id(message) if not shape else set()
         number = None if id_raw is None else envelope.number_of(id_raw)
@@ -102,21 +104,22 @@ class Dispatcher:
                 self._receive_reply(link, role, answer, named)
 
     def _note_noise(self, link: Link, message: bytes, error: RemoteProtocolError) -> None:
-        """Notes an unreadable message, ever more rarely. Text that looks like a message may hold payloads, so it is not
-        shown."""
-        count = link.count_noise()
+        """Notes an unreadable message, the first of its kind as a warning. Text that looks like a message may hold
+        payloads, so it is not shown."""
         is_text = not message.lstrip().startswith((b"{", b"["))
+        kind = "text" if is_text else "message" if error.shape else "JSON"
+        count = self._handshaker.health[link.plan.id].receive_noise(kind)
         beginning = repr(message[:40].decode(errors="replace"))
         if is_text and link.upstream.state is UpstreamSessionState.INITIALIZING:
             link.handshake.receive_noise(beginning)
-        if count > NOISE_NOTED and count & (count - 1):
+        if count & (count - 1):
             return
         text = f"server sent what is no message: {error.message}"
         if is_text:
             text += f"; it begins {beginning}"
-        if count > NOISE_NOTED:
+        if count > 1:
             text += f" ({count} times by now)"
-        self._context.note("warning", text, link.plan.id)
+        self._context.note("debug" if count > 1 else "warning", text, link.plan.id)
 
     def _receive_frame(self, link: Link, role: UpRole, frame: Frame) -> None:
         related = related_of(role)

@@ -132,7 +132,6 @@ class Link:
         "last_id",
         "leaving",
         "level",
-        "noise",
         "open_notifications",
         "orphans",
         "parting",
@@ -189,7 +188,6 @@ class Link:
         self.last_id = 0  # the highest number so far; numbers are never used twice, over all incarnations
         self.queue = NO_QUEUE  # requests and notifications that wait for the upstream, in order
         self.cut: Mapping[int, UpstreamPostRole] = NONE  # reply streams that are to be resumed, by number
-        self.noise = 0  # messages of the server that could not be read
 
         # What belongs together
         self.get_stream = GetStream()  # on HTTP
@@ -263,11 +261,6 @@ class Link:
     def furnish(self) -> None:
         """Records that files may lie in the workspace from now on."""
         self.is_furnished = True
-
-    def count_noise(self) -> int:
-        """Counts a message of the server that could not be read. Returns their number."""
-        self.noise += 1
-        return self.noise
 
     # --- Requests to the server -------------------------------------------------------------------------------------
 

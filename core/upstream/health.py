@@ -7,6 +7,8 @@ started for a pause, which doubles each time up to `Limits.crash_loop_pause_max_
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..base.limits import Limits
 
 
@@ -20,9 +22,20 @@ class Health:
         is_failing: the last attempt failed.
         last_error: how the last process or connection ended.
         is_stopped: an operator has stopped the server; nothing is started before it is started again.
+        noise: the number of things it sent that are no messages, by their kind.
     """
 
-    __slots__ = ("_closed_until", "_limits", "failures", "in_a_row", "is_failing", "is_stopped", "last_error", "starts")
+    __slots__ = (
+        "_closed_until",
+        "_limits",
+        "failures",
+        "in_a_row",
+        "is_failing",
+        "is_stopped",
+        "last_error",
+        "noise",
+        "starts",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self.starts = 0
@@ -31,6 +44,7 @@ class Health:
         self.is_failing = False
         self.last_error = ""
         self.is_stopped = False
+        self.noise: Counter[str] = Counter()
         self._limits = limits
         self._closed_until = float("-inf")
 
@@ -49,6 +63,11 @@ class Health:
 
     def receive_start(self) -> None:
         self.starts += 1
+
+    def receive_noise(self, kind: str) -> int:
+        """Counts what the server sent and is no message. Returns the number of its kind."""
+        self.noise[kind] += 1
+        return self.noise[kind]
 
     def receive_loss(self, reason: str) -> None:
         """Records how a session ended that had worked. It counts as no failure."""

@@ -23,6 +23,7 @@ def idle(**but: object) -> Status:
         "spares": 0,
         "starts": 0,
         "failures": 0,
+        "noise": 0,
         "last_error": "",
         "eras": {},
         "era": None,

@@ -196,6 +196,7 @@ def server_status(id: str, **members: Any) -> Status:
         "spares": 1,
         "starts": 7,
         "failures": 5,
+        "noise": 0,
         "last_error": "",
         "eras": {},
         "era": None,

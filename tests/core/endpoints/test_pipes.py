@@ -80,7 +80,7 @@ def due(world: Driver) -> dict[str, float]:
         (result("1"), None),
         (b"[" + CALL + b"]", {"id": None, "error": INVALID}),
         (b"{", {"id": None, "error": PARSE}),
-        (b'{"jsonrpc":"1.0","id":4,"method":"x"}', {"id": 4, "error": INVALID}),
+        (b'{"jsonrpc":"1.0","id":4,"method":"x"}', {"id": None, "error": INVALID}),
         (b'{"jsonrpc":"2.0","id":4,"result":{},"error":{}}', None),
     ],
 )
@@ -100,7 +100,7 @@ def test_before_initialize_only_ping_is_known(message: bytes, expected: Any, dow
     frames = [
         {**frame, "error": frame["error"]["code"]} if "error" in frame else frame for frame in world.frames(where)
     ]
-    if down == "event pipe" and message == b"{":
+    if down == "event pipe" and (message == b"{" or b'"1.0"' in message):
         expected = None  # the response to the POST has the error
     assert frames == ([] if expected is None else [{"jsonrpc": "2.0", **expected}])
     assert world.engine.session_count == 0

@@ -559,6 +559,11 @@ NOISE = [
     b"Server listening on stdio", b"", b"{", b"\xff\xfe", b"1", b"null", b"{}", b"[]", b"[[]]",
     b'{"jsonrpc":"2.0","result":{}}', b'{"jsonrpc":"1.0","method":"a"}', b'{"jsonrpc":"2.0","id":1.5,"result":{}}',
     b"[" * 4000, b'{"jsonrpc":"2.0","error":{"code":1,"message":"whose?"}}',
+    b'{"id":%d,"result":"x"}', b'{"level":30,"id":%d,"msg":"handled","method":"POST"}', b'{"error":"limit","id":%d}',
+    b'{"jsonrpc":"1.0","id":%d,"result":{}}', b'{"level":50,"id":"%d","error":{"code":429,"message":"rate"}}',
+    b'{"id":%d,"result":{"content":[]}', b'{"jsonrpc":"2.0","id":%d,"result":{"content":[', b'[{"id":%d,"result":1}]',
+    b'{"id":%d,"method":"notifications/cancelled","params":{"requestId":"1"}}',
+    b'{"result":{"a":1},"jsonrpc":"2.0","id":%d',
 ]  # fmt: skip
 
 
@@ -569,7 +574,7 @@ def test_invalid_messages_of_the_server_are_dropped(down: str, up: str, noise: b
     client, server, session_channel = open_session(world, down, up)
     channel = client.request("1", "tools/call", "{}")
     call = world.take_sent("tools/call")
-    sends = [effect for effect in world.send(server, noise) if isinstance(effect, Send)]
+    sends = [effect for effect in world.send(server, noise.replace(b"%d", b"%d" % call.id)) if isinstance(effect, Send)]
     assert not sends
     world.answer(call)
     assert world.messages(channel) == [result("1")]
@@ -651,8 +656,6 @@ def test_the_error_of_a_call_says_that_its_answer_may_have_been_dropped() -> Non
     [
         b'{"jsonrpc":"2.0","id":%d,"result":{"text":"caf\xe9"}}',
         b'{"jsonrpc":"2.0","id":"%d","result":{"text":"caf\xe9"}}',
-        b'{"jsonrpc":"1.0","id":"%d","result":{}}',
-        b'{"jsonrpc":"2.0","id":%d,"result":{"text":"cut',
         b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}',
         b'{"jsonrpc":"2.0","id":%d,"result":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
     ],
@@ -669,7 +672,7 @@ def test_an_unreadable_answer_on_a_pipe_ends_its_request(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
-@pytest.mark.parametrize("fault", [b'"params":7', b'"params":"\xff"', b'"jsonrpc":"1.0"'])
+@pytest.mark.parametrize("fault", [b'"params":7', b'"params":"\xff"'])
 def test_a_broken_request_of_the_server_is_answered_and_ends_none_of_ours(up: str, fault: bytes) -> None:
     """Ids of the two directions are independent, and often are the same numbers."""
     world = driver()
@@ -678,12 +681,11 @@ def test_a_broken_request_of_the_server_is_answered_and_ends_none_of_ours(up: st
     call = world.take_sent("tools/call")
     if up == "http":
         world.open(call.channel, Connected())
-    version = b"" if b"jsonrpc" in fault else b'"jsonrpc":"2.0",'
-    world.send(call.channel, b'{%b"id":%d,"method":"roots/list",%b}' % (version, call.id, fault))
+    world.send(call.channel, b'{"jsonrpc":"2.0","id":%d,"method":"roots/list",%b}' % (call.id, fault))
     refusal = world.take_sent("").frame
     assert refusal["id"] == call.id
     assert refusal["error"]["code"] in (-32600, -32700)
-    world.send(call.channel, b'{%b"method":"notifications/message",%b}' % (version, fault))
+    world.send(call.channel, b'{"jsonrpc":"2.0","method":"notifications/message",%b}' % fault)
     assert not world.unread
     assert not world.sent[channel]
     world.send(call.channel, result(str(call.id)))

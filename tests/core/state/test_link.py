@@ -73,7 +73,7 @@ def test_a_new_link_knows_nothing_of_its_server() -> None:
     )
     assert fresh.abilities == TaskAbilities(calls=False, cancels=False, lists=False)
     assert not any((fresh.sessions, fresh.posts, fresh.pending, fresh.queue, fresh.cut, fresh.parting, fresh.leaving))
-    assert (fresh.channel, fresh.children, fresh.noise, fresh.level, fresh.is_plain) == (None, 0, 0, None, None)
+    assert (fresh.channel, fresh.children, fresh.level, fresh.is_plain) == (None, 0, None, None)
     assert (fresh.handshake.result, fresh.handshake.denial, fresh.handshake.noise) == (None, None, "")
     assert (fresh.get_stream.channel, fresh.get_stream.was_granted, fresh.get_stream.failures) == (None, False, 0)
     assert (fresh.tools.hints, fresh.tools.mirrors, fresh.tools.knows_supports) == (None, None, False)
