@@ -220,6 +220,8 @@ class ResponseReader:
         self._target = target
         self._event_types = event_types
         self._has_messages = has_messages and not isinstance(target, Delete)
+        if isinstance(target, Post) and not target.is_request:
+            self._has_messages = False
         self._size_max = limits.reply_size_max_bytes
         self._share = share
         self._body = Chunks()  # the document, or what is kept of a refusal

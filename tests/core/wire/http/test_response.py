@@ -14,6 +14,7 @@ from isthmus.core.base.effects import Delete, Listen, Post
 from isthmus.core.base.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.limits import Limits
+from isthmus.core.jsonrpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES
 from isthmus.core.wire.http.request import EVENT_ID_MAX_BYTES, FRAMING_HEADERS, PROTOCOL_HEADERS, request_for
 from isthmus.core.wire.http.response import (
@@ -419,6 +420,28 @@ def test_a_document_is_passed_on_from_its_beginning_only() -> None:
     reader.receive_body(b"x")
     with pytest.raises(LocalProtocolError):
         reader.pass_on()
+
+
+@pytest.mark.parametrize(
+    "message", [encode_notification("m", None), encode_result(b'"a\\",b"', b"{}"), encode_error(b"1", 2, "x")]
+)
+@pytest.mark.parametrize(
+    "type", [b"text/plain", b"text/html; charset=utf-8", b"text/event-stream", b"application/json", None]
+)
+@pytest.mark.parametrize("status", [200, 202, 299])
+def test_the_body_of_a_success_to_what_is_no_request_does_not_matter(
+    message: bytes, type: bytes | None, status: int
+) -> None:
+    reader = ResponseReader(Post("s", message), Limits())
+    fields = [] if type is None else [(b"content-type", type)]
+    assert reader.receive_head(status, [*fields, (b"content-encoding", b"gzip")]) == [Opened(), DONE]
+
+
+def test_the_body_of_a_success_to_a_request_matters() -> None:
+    reader = ResponseReader(Post("s", encode_request(b'"a\\",b"', "m", None)), Limits())
+    [ended] = reader.receive_head(200, [(b"content-type", b"text/plain")])
+    assert isinstance(ended, Ended)
+    assert ended.cause.end is End.BROKEN
 
 
 def test_sizes_at_and_over_the_limit() -> None:
