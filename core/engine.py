@@ -26,6 +26,7 @@ from .base.timers import Deadline
 from .downstream.downstream import Downstream
 from .endpoints.channels import PipeRole
 from .endpoints.endpoints import Endpoints
+from .endpoints.exhausted import end_exhausted
 from .endpoints.fast_path import ANSWERING_ROLES
 from .features import features_of, plan_for
 from .jsonrpc import envelope
@@ -316,11 +317,14 @@ class Engine:
 
     def _receive(self, channel: ChannelId, message: bytes) -> None:
         role = self._context.role_of(channel)
-        if isinstance(role, ANSWERING_ROLES) and self._endpoints.fast_path.receive_answer(role, channel, message):
-            return
-        handler = None if role is None else self._channels.get(type(role))
-        if role is not None and handler is not None and (not role.is_ending or handler.reads_late):
-            handler.receive_message(role, channel, message.removeprefix(envelope.MARK))
+        try:
+            if isinstance(role, ANSWERING_ROLES) and self._endpoints.fast_path.receive_answer(role, channel, message):
+                return
+            handler = None if role is None else self._channels.get(type(role))
+            if role is not None and handler is not None and (not role.is_ending or handler.reads_late):
+                handler.receive_message(role, channel, message.removeprefix(envelope.MARK))
+        except MemoryError:
+            self._close(channel, end_exhausted(self._context, channel, role))
 
     def _close(self, channel: ChannelId, cause: Cause) -> None:
         role = self._context.release(channel)

@@ -277,6 +277,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
         stale: the connection had carried other requests before, and ended before a byte of the response came. Servers
             close idle connections, so the server may well not have read the request; that is no proof.
         cookies: the cookies that the response set, unless `Connected` reported them.
+        is_ours: this machine had no descriptor or no memory for it, so it says nothing about the peer.
     """
 
     end: End
@@ -289,3 +290,4 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     challenge: str = ""
     stale: bool = False
     cookies: CookieChanges = ()
+    is_ours: bool = False

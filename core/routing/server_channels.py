@@ -169,7 +169,7 @@ class ServerChannels(ChannelHandler):
             if error is not None and not is_denied(cause):  # it may be about another transport: alone it would mislead
                 message = envelope.text_of(envelope.member_of(error, "message"))
                 reason, error = f"{reason}; it says: {message}", None
-            self._failures.lose(link, reason, error=error, stage=stage)
+            self._failures.lose(link, reason, error=error, stage=stage, is_ours=cause.is_ours)
 
     def _receive_stream_close(self, link: Link, role: UpstreamStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.get_stream.channel != channel:

@@ -71,6 +71,7 @@ class Failures:
         error: bytes | None = None,
         is_forgotten: bool = False,
         is_unknown: bool = False,
+        is_ours: bool = False,
         stage: str = "",
     ) -> None:
         """Ends the upstream session: settles what was open, and makes a new one if anything waits for it.
@@ -79,6 +80,7 @@ class Failures:
             error: the error that the server answered to `initialize`, if it did.
             is_forgotten: the server knew the session, and does not any more.
             is_unknown: the server never knew the session, whatever it said before: there is none to end.
+            is_ours: this machine is the cause; see `Cause.is_ours`.
             stage: how far the handshake had come, for the `data` of the error that its clients get.
         """
         upstream = link.upstream
@@ -95,7 +97,7 @@ class Failures:
         if not is_forgotten and not is_unknown:
             self.send_delete(link)
         upstream.receive_lost(reason, self._context.now, is_forgotten=is_forgotten)
-        self._count(link, reason, has_worked=has_worked)
+        self._count(link, reason, is_failure=not has_worked and not is_ours)
         self._release(link, reason)
         if upstream.is_over:
             return
@@ -111,10 +113,10 @@ class Failures:
         elif link.queue or link.is_awaited:
             self._handshaker.need(link)
 
-    def _count(self, link: Link, reason: str, *, has_worked: bool) -> None:
+    def _count(self, link: Link, reason: str, *, is_failure: bool) -> None:
         """Counts the failure of a server over all its sessions. Only processes can be in a crash loop."""
         health = self._handshaker.health[link.plan.id]
-        if has_worked:
+        if not is_failure:
             health.receive_loss(reason)
         elif link.plan.kind is Kind.PIPE:
             health.receive_failure(reason, self._context.now)

@@ -70,7 +70,8 @@ class Health:
         return self.noise[kind]
 
     def receive_loss(self, reason: str) -> None:
-        """Records how a session ended that had worked. It counts as no failure."""
+        """Records how a session ended that had worked, or that this machine had no room for. It counts as no
+        failure."""
         self.last_error = reason
 
     def receive_ready(self) -> None:

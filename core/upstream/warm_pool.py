@@ -81,7 +81,8 @@ class WarmPool:
         if role in spares:
             spares.remove(role)
             self._context.note("warning", f"a spare process is gone: {cause.detail or cause.end.value}", role.server)
-            health.receive_failure(cause.detail or cause.end.value, self._context.now)
+            if not cause.is_ours:
+                health.receive_failure(cause.detail or cause.end.value, self._context.now)
 
     def let_go(self, server: str | None = None) -> None:
         """Stops the spare processes of a server, or of all servers."""

@@ -172,6 +172,8 @@ class Connection:
                 self._advance()
             else:
                 framing.is_behind = True
+        except MemoryError:
+            self._end_exhausted()
         finally:
             writer.is_settling = False
         if not writer.is_over:
@@ -385,6 +387,21 @@ class Connection:
         message = "got a body while others that are arriving have all the room: try again later, or send less at once"
         is_mcp = isinstance(self._route, McpRoute)
         self._writer.answer(refusal(503, message, is_mcp=is_mcp, extra=((b"retry-after", b"1"),)))
+
+    def _end_exhausted(self) -> None:
+        """Drops a request for which there is no memory, and ends its connection. The client is told to try again if
+        nothing was answered yet."""
+        self._framing.drop()
+        exchange = self._writer.exchange
+        if exchange is None:
+            _log.error("a request was refused with 503: there is no memory for it")
+            self._framing.enter(Phase.CLOSING)
+            message = "there is no memory for the request: try again later"
+            self._writer.answer(refusal(503, message, extra=((b"retry-after", b"1"),)))
+            self._writer.advance()
+        else:
+            _log.error("a connection was closed: there is no memory for its request")
+            self._writer.stop(Cause(End.BROKEN, "there is no memory for the request"))
 
     def _refuse_malformed(self, error: h11.RemoteProtocolError) -> None:
         status, message = error.error_status_hint, f"got a malformed request ({error}), expected HTTP/1.1"

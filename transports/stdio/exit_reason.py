@@ -51,6 +51,12 @@ INSTALLERS: Final[Mapping[str, str]] = {
 _ESCAPE_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
+def is_exhausted(error: BaseException | None) -> bool:
+    """True if a start failed because this machine had no descriptor, memory or process left for it."""
+    kinds = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in kinds)
+
+
 def explain_start(program: str, cwd: str | None, path: str | None, error: Exception) -> str:
     """Explains why a child did not start, and what would help.
 
@@ -71,6 +77,8 @@ def explain_start(program: str, cwd: str | None, path: str | None, error: Except
         return f"command {program!r} is not executable; chmod +x it or name the interpreter that runs it"
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return f"command {program!r} cannot be started: {error.strerror}; raise the limit of open files (ulimit -n)"
+    if is_exhausted(error):
+        return f"command {program!r} cannot be started: this machine has no memory or no room for another process"
     return f"command {program!r} cannot be started: {error}"
 
 

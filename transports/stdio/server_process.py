@@ -38,7 +38,7 @@ from ..base.descriptors import Descriptor
 from ..base.gate import Gate
 from ..base.port import Port
 from .asyncio_lines import Take
-from .exit_reason import describe_end, explain_start
+from .exit_reason import describe_end, explain_start, is_exhausted
 from .lines import messages_in, read_lines, write_lines
 from .orphan_guard import MARK_NAME, ORPHAN_GUARD, OrphanGuard, end_marked
 from .outbox import Outbox
@@ -161,7 +161,8 @@ class Child:
             if not self._is_closing:
                 await self._live()
         except StartError as error:
-            self._report_end(Cause(End.UNREACHABLE, detail=str(error), unsent=True))
+            is_ours = is_exhausted(error.__cause__)
+            self._report_end(Cause(End.UNREACHABLE, detail=str(error), unsent=True, is_ours=is_ours))
         except Exception:  # an error of our own: it goes to the caller, but the channel has to end too
             self._report_end(Cause(End.BROKEN, detail="internal error"))
             raise
@@ -197,7 +198,7 @@ class Child:
                 env=environment,
                 start_new_session=True,
             )
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError, MemoryError, subprocess.SubprocessError) as error:
             spec, path = self._spec, environment.get("PATH")
             raise StartError(explain_start(spec.command[0], spec.cwd, path, error)) from error
         self._orphan_guard.watch(process.pid)

@@ -14,6 +14,7 @@ from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.base.budget import UNCOUNTED_MAX_BYTES
 from isthmus.core.base.effects import Send
 from isthmus.core.base.limits import Limits
+from isthmus.transports.http_server.framing import Framing
 from isthmus.transports.http_server.server import HttpServer
 from socket_fakes import CONTINUATION, TEXT, connected, frame
 from wsproto.events import CloseConnection
@@ -75,6 +76,27 @@ async def test_a_websocket_message_for_which_there_is_no_room_closes_its_socket(
         whole = w.connect()
         await whole.send(LARGE)
         await w.port.wait_message(2)
+
+
+@pytest.mark.parametrize("scarce", ["gather", "take_gathered"])
+async def test_a_request_without_memory_is_refused_with_503_and_the_next_one_served(
+    scarce: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async with world(LIMITS) as w:
+        await w.client.send(LARGE[:-1])
+        await anyio.wait_all_tasks_blocked()
+        monkeypatch.setattr(Framing, scarce, fail)
+        await w.client.send(LARGE[-1:])
+        refused = await w.client.read()
+        assert (refused.status, refused.headers[b"retry-after"]) == (503, b"1")
+        monkeypatch.undo()
+        again = w.connect()
+        await again.send(LARGE)
+        await w.port.wait_message()
+    assert [record.exc_info for record in caplog.records if "no memory" in record.message] == [None]
 
 
 # --- Addresses, over real sockets -----------------------------------------------------------------------------------
