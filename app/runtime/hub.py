@@ -297,6 +297,7 @@ class Hub:
     def _apply(self, effects: list[Effect]) -> None:
         queue = self._effects
         queue.extend(effects)
+        effects.clear()  # the engine keeps this list until its next input, and with it every message
         if self._is_applying:
             return
         if queue:

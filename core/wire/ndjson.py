@@ -188,7 +188,7 @@ class LineReader:
 
     def _clear(self) -> None:
         self._pieces, self._small, self._kept_size = [], bytearray(), 0
-        if self._share is not None:
+        if self._share is not None and self._share.amount:
             self._share.give_all_back()
 
 

@@ -307,7 +307,7 @@ class Exchange:
         return Connected(fact.session, cookies)
 
     def end(self, cause: Cause) -> None:
-        if self._share is not None:
+        if self._share is not None and self._share.amount:
             self._share.give_all_back()
         if not self.is_over:
             self.is_over = True

@@ -374,12 +374,13 @@ class ResponseReader:
             if self._body.size_bytes:
                 out.append(Arrived(self._take_body()))
             out.append(self._ended(Cause(End.DONE, self._loss) if self._loss else ENDED_ORDERLY))
-        self._take_body()
+        if self._body.size_bytes:
+            self._take_body()
         self._events = None
         return out
 
     def _take_body(self) -> bytes:
-        if self._share is not None:
+        if self._share is not None and self._share.amount:
             self._share.give_all_back()
         return self._body.take()
 
