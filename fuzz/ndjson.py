@@ -1,17 +1,16 @@
 """Any bytes arrive, cut in any way: the lines are the bytes split at LF, within the limit, and each can be sent on.
 
-The first byte sets the limit, the rest is the stream. Accepted outcomes: `Line`, `Oversize`, and one `Truncated` at the
-end.
+The first byte sets the limit, the rest is the stream. Accepted outcomes: `Line` and `Oversize`.
 """
 
 from __future__ import annotations
 
-from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_line
+from isthmus.core.wire.ndjson import Line, LineReader, Oversize, encode_line
 
 
-def events(chunks: list[bytes], limit: int) -> list[Line | Oversize | Truncated]:
+def events(chunks: list[bytes], limit: int) -> list[Line | Oversize]:
     reader = LineReader(line_size_max_bytes=limit)
-    arrived: list[Line | Oversize | Truncated] = []
+    arrived: list[Line | Oversize] = []
     for chunk in chunks:
         arrived += reader.receive_bytes(chunk)
     return [*arrived, *reader.receive_eof()]
@@ -34,6 +33,3 @@ def test_one_input(data: bytes) -> None:
                 assert again == [Line(line.removesuffix(b"\r").replace(b"\r", b" ") + b" " * line.endswith(b"\r"))]
             case Oversize(head, size_bytes):
                 assert len(head) <= limit < size_bytes
-            case Truncated(head):
-                assert len(head) <= limit
-                assert event is whole[-1]

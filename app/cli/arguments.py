@@ -20,6 +20,8 @@ from .targets import DEFAULT_LISTEN, how_to_wrap
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 T = TypeVar("T")
+ENV_HELP: Final = "environment of the command; ${NAME} is replaced as in a configuration"
+HEADER_HELP: Final = "header sent to the URL; ${NAME} is replaced as in a configuration"
 AS_JSON: Final = "print what it tells as JSON, instead of a table"
 
 
@@ -72,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
         "--listen stdio; with --files, have files cross.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
-        "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp. "
+        "isthmus wrap --listen stdio --header 'Authorization: Bearer ${TOKEN}' https://host/mcp. "
         f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
     )
     wrap.add_argument(
@@ -88,8 +90,8 @@ def parser() -> argparse.ArgumentParser:
         help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
         "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
     )
-    wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
-    wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
+    wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     wrap.add_argument(
         "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"
     )
@@ -273,8 +275,8 @@ def _add_peer_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
     command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
     command.add_argument("--strict", action="store_true", help="fail for what should be kept, too")
-    command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
-    command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
+    command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
+    command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
     command.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     command.add_argument("--cwd", metavar="DIR", help="working directory of the command")
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...transports.base.endpoint import Endpoint
 from ..config.addresses import settle
-from ..config.documents import without_credentials
+from ..config.documents import expand, without_credentials
 from ..config.load import ConfigError
 from ..config.settings import Upstream
 from ..config.value_checks import UNIX_PATH_MAX_BYTES
@@ -26,7 +26,7 @@ def how_to_wrap(program: str, *, has_more: bool) -> str:
 
 
 def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
-    url = options.target
+    url = None if options.target is None else _expanded(options.target, "the URL")
     if (url is None) == (not command):
         given = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {given} to wrap, expected a URL, or -- COMMAND ARG…")
@@ -68,7 +68,18 @@ def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
     if not found or not name.strip():
         lacks = "a name" if found else f"a {separator}"
         raise ConfigError(f"got {option} without {lacks}, expected {form}")
-    return name.strip(), value.strip()
+    return name.strip(), _expanded(value.strip(), f"{option} {name.strip()}")
+
+
+def _expanded(text: str, what: str) -> str:
+    """Replaces `${NAME}` as in a configuration file: clients that run this command often expand nothing. A `$$` outside
+    of that stays, as a shell passes it on. Errors never repeat `text`, which may be a secret."""
+    if "${" not in text:
+        return text
+    try:
+        return expand(text, os.environ)
+    except ValueError as error:
+        raise ConfigError(f"got {what} with a ${{…}}, expected {error}") from None
 
 
 _RUNNERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"})

@@ -48,13 +48,6 @@ class Oversize(msgspec.Struct, frozen=True, tag=True):
     tail: bytes = b""
 
 
-class Truncated(msgspec.Struct, frozen=True, tag=True):
-    """An unfinished line at the end of the stream, which was dropped. `data` is its beginning, at most
-    `HEAD_SIZE_MAX_BYTES`."""
-
-    data: bytes
-
-
 class LineReader:
     """Splits a stream of bytes into lines. Blank lines (white space only) and a byte order mark at the very start are
     removed.
@@ -106,12 +99,13 @@ class LineReader:
             self._keep(rest)
         return out
 
-    def receive_eof(self) -> list[Truncated]:
-        """Ends the stream and reports an unfinished line, unless it is blank. A second call reports nothing."""
+    def receive_eof(self) -> list[Line | Oversize]:
+        """Ends the stream, which is the end of an unfinished line, too. A second call returns nothing."""
         self._is_at_eof = True
-        is_over = self._dropped_size > 0
-        line = self._take(b"")
-        return [Truncated(line[: self._head_max])] if is_over or (line and not line.isspace()) else []
+        out: list[Line | Oversize] = []
+        if self._kept_size or self._dropped_size:
+            self._finish(b"", out)
+        return out
 
     def _finish(self, piece: bytes, out: list[Line | Oversize]) -> None:
         """Ends the current line with `piece`."""

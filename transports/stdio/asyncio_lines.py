@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_lines
+from ...core.wire.ndjson import Line, LineReader, Oversize, encode_lines
 from ..base.descriptors import Descriptor
 from ..base.gate import Gate
 from .outbox import Outbox
@@ -25,7 +25,7 @@ TURN_LINES: Final = 100
 """Lines handed over before other callbacks get their turn: some milliseconds of work."""
 
 
-Take = Callable[[Sequence[Line | Oversize | Truncated]], None]
+Take = Callable[[Sequence[Line | Oversize]], None]
 """A function that takes the lines of one read, in their order; at least one."""
 
 

@@ -16,7 +16,7 @@ from ...core.base.effects import Close, Send
 from ...core.base.events import Cause, End, PipeOpening
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
-from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated
+from ...core.wire.ndjson import Line, LineReader, Oversize
 from ...core.wire.oversize import answer_for
 from ..base.descriptors import Descriptor
 from ..base.gate import Gate
@@ -139,16 +139,14 @@ class _PipeClient:
             await self._written.wait()
         self._written.set()
 
-    def _take(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+    def _take(self, lines: Sequence[Line | Oversize]) -> None:
         for line in lines:
             if not self._is_closing:
                 self._take_line(line)
 
-    def _take_line(self, line: Line | Oversize | Truncated) -> None:
+    def _take_line(self, line: Line | Oversize) -> None:
         if isinstance(line, Line):
             self._port.message(self._channel, line.data)
-        elif isinstance(line, Truncated):
-            self._log(f"the client's input ended within a line, which is dropped: {line.data[:80]!r}")
         else:
             limit = self._limits.request_size_max_bytes
             self._log(f"dropped a line of {line.size_bytes} bytes from the client, the limit is {limit}")

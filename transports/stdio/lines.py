@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_lines
+from ...core.wire.ndjson import Line, LineReader, Oversize, encode_lines
 from ...core.wire.oversize import answer_for
 from ..base.descriptors import Descriptor
 from ..base.driver import uses_protocols
@@ -101,25 +101,17 @@ async def _hand_over(lines: Sequence[Line | Oversize], take: Take) -> None:
             raise
 
 
-def messages_in(
-    lines: Sequence[Line | Oversize | Truncated], size_max_bytes: int, log: Callable[[str], None], *, source: str
-) -> list[bytes]:
+def messages_in(lines: Sequence[Line | Oversize], size_max_bytes: int, log: Callable[[str], None]) -> list[bytes]:
     """Returns the messages in lines of a server. A line over the limit is replaced by an error response if it may have
-    been a response.
-
-    Args:
-        source: what was read, for log lines.
-    """
+    been a response."""
     messages: list[bytes] = []
     for line in lines:
-        if type(line) is Line:
+        if isinstance(line, Line):
             messages.append(b"".join((line.data, *line.rest)) if line.rest else line.data)
-        elif isinstance(line, Oversize):
+        else:
             why = f"the limit is {size_max_bytes}" if line.size_bytes > size_max_bytes else "others left no room for it"
             log(f"dropped a line of {line.size_bytes} bytes, {why}: {line.head[:80]!r}")
             answer = answer_for(line.head, line.size_bytes, size_max_bytes, tail=line.tail)
             if answer is not None:
                 messages.append(answer)
-        else:
-            log(f"{source} ended within a line, which is dropped: {line.data[:80]!r}")
     return messages

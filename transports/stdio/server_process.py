@@ -33,7 +33,7 @@ from ...core.base.events import Cause, Connected, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.jsonrpc.envelope import LARGE_BYTES
-from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated
+from ...core.wire.ndjson import Line, LineReader, Oversize
 from ..base.descriptors import Descriptor
 from ..base.gate import Gate
 from ..base.port import Port
@@ -265,7 +265,7 @@ class Child:
         size_bytes = self._limits.read_size_bytes
         await read_lines(source, lines, gate, take, read_size_bytes=size_bytes, protocols=self._protocols)
 
-    def _take_stdout(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+    def _take_stdout(self, lines: Sequence[Line | Oversize]) -> None:
         if self._is_closing:
             return
         first = lines[0]
@@ -273,12 +273,12 @@ class Child:
             self._has_spoken = True
             self._port.pieces(self._channel, (first.data, *first.rest))
             lines = lines[1:]
-        messages = messages_in(lines, self._limits.reply_size_max_bytes, self._log, source="stdout")
+        messages = messages_in(lines, self._limits.reply_size_max_bytes, self._log)
         if messages:
             self._has_spoken = True
             self._port.arrived(self._channel, messages)
 
-    def _take_stderr(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+    def _take_stderr(self, lines: Sequence[Line | Oversize]) -> None:
         for line in lines:
             text = (line.head if isinstance(line, Oversize) else line.data).decode("utf-8", "replace")
             self._stderr.append(text)

@@ -16,7 +16,7 @@ from ...core.base.effects import Close, Send
 from ...core.base.events import Cause, Connected, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
-from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated
+from ...core.wire.ndjson import Line, LineReader, Oversize
 from ..base.descriptors import Descriptor
 from ..base.gate import Gate
 from ..base.port import Port
@@ -147,11 +147,11 @@ class UnixServer:
             self._over.set()
         self._written.set()
 
-    def _take(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+    def _take(self, lines: Sequence[Line | Oversize]) -> None:
         if self._is_closing:
             return
         limit = self._limits.reply_size_max_bytes
-        if messages := messages_in(lines, limit, self._log, source="the server's output"):
+        if messages := messages_in(lines, limit, self._log):
             self._port.arrived(self._channel, messages)
 
     def _report_sent(self, size_bytes: int) -> None:

@@ -228,6 +228,9 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "http://host:99999/"), "expected HOST or HOST:PORT"),
         (("wrap", "--header", "Host: x", "http://h/"), "got header Host, which is set for each request"),
         (("wrap", "--header", "X-Key: a\nb", "http://h/"), "the value of header X-Key has characters"),
+        (("wrap", "--header", "X: ${UNSET_4711}", "http://h/"), "got --header X with a ${…}, expected the environment"),
+        (("wrap", "--env", "X=${", "--", "cmd"), "got --env X with a ${…}, expected ${NAME} or ${NAME:-default}"),
+        (("wrap", "http://h/${UNSET_4711}"), "got the URL with a ${…}, expected the environment variable UNSET_4711"),
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
         (("wrap", "--no-inspect", "--", "cmd"), "got --no-inspect with a command, expected it with a URL only"),
         (("wrap", "--listen", "stdio", "--no-inspect", "http://h/"), "got --no-inspect with --listen stdio, expected"),
@@ -622,6 +625,38 @@ def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
     assert inside("wrap", *options, "--listen", listen, "http://h/mcp")[0] == 0
     (plan,) = to_plan(begun[0], b"k" * 16, "/", "").servers
     assert plan.tasks == rules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--header", "X: Bearer ${TOKEN}", "http://h/"), Upstream(url="http://h/", headers={"X": "Bearer 4711"})),
+        (("--header", "X:${NONE:-a $$}", "http://h/"), Upstream(url="http://h/", headers={"X": "a $"})),
+        (("--header", "X: $$4", "http://h/"), Upstream(url="http://h/", headers={"X": "$$4"})),
+        (("http://h/${TOKEN}",), Upstream(url="http://h/4711")),
+        (("--env", "X=${TOKEN}", "--", "sh", "${TOKEN}"), Upstream(command=("sh", "${TOKEN}"), env={"X": "4711"})),
+    ],
+)
+def test_options_of_wrap_know_variables_as_a_configuration_does(
+    arguments: tuple[str, ...],
+    expected: Upstream,
+    inside: Inside,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command's arguments stay: a shell may be meant to replace what is in them."""
+    begun: list[Settings] = []
+
+    def note(work: Any, if_stopped: int) -> int:
+        begun.append(work.args[0])
+        return 0
+
+    monkeypatch.setattr(cli, "_run", note)
+    monkeypatch.setenv("TOKEN", "4711")
+    assert inside("wrap", *arguments)[0] == 0
+    upstream = begun[0].servers[0].upstream
+    assert (upstream.url, upstream.headers, upstream.command, upstream.env) == (
+        expected.url, expected.headers, expected.command, expected.env
+    )  # fmt: skip
 
 
 def test_relative_paths_of_a_command_with_files_become_absolute(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.wire import ndjson
-from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_line, encode_lines
+from isthmus.core.wire.ndjson import Line, LineReader, Oversize, encode_line, encode_lines
 
 BOM = b"\xef\xbb\xbf"
 PIECES = [b"\n", b"\r", b"\r\n", b" ", b"\t", BOM, BOM[:2], b"{}", b'{"id":1}', b"\xe2\x80\xa8", b"\xc2\x85", b"x" * 9]
@@ -20,9 +20,9 @@ STREAMS = st.lists(st.sampled_from(PIECES) | st.binary(max_size=6), max_size=16)
 EVERYTHING = 1 << 30
 
 
-def feed(chunks: list[bytes], line_size_max_bytes: int = EVERYTHING) -> list[Line | Oversize | Truncated]:
+def feed(chunks: list[bytes], line_size_max_bytes: int = EVERYTHING) -> list[Line | Oversize]:
     reader = LineReader(line_size_max_bytes=line_size_max_bytes)
-    events: list[Line | Oversize | Truncated] = []
+    events: list[Line | Oversize] = []
     for chunk in chunks:
         events += reader.receive_bytes(chunk)
     return [*events, *reader.receive_eof()]
@@ -34,23 +34,17 @@ def cut(stream: bytes, at: list[int]) -> list[bytes]:
     return [stream[a:b] for a, b in itertools.pairwise(edges)]
 
 
-def expected(stream: bytes, limit: int) -> list[Line | Oversize | Truncated]:
+def expected(stream: bytes, limit: int) -> list[Line | Oversize]:
     """The obvious reader, which has the whole stream and all the memory it wants."""
-    events: list[Line | Oversize | Truncated] = []
-    *lines, rest = stream.split(b"\n")
+    events: list[Line | Oversize] = []
     head_max = min(4096, limit)
-    for number, raw in enumerate(lines):
+    for number, raw in enumerate(stream.split(b"\n")):
         bom = BOM if number == 0 else b""
         line = raw.removesuffix(b"\r").removeprefix(bom)
         if len(raw) > limit:
             events.append(Oversize(raw[:head_max].removeprefix(bom), len(raw), raw[-320:]))
         elif line.strip():
             events.append(Line(line))
-    bom = b"" if lines else BOM
-    if len(rest) > limit:
-        events.append(Truncated(rest[:head_max].removeprefix(bom)))
-    elif rest.removeprefix(bom).strip():
-        events.append(Truncated(rest.removeprefix(bom)[:head_max]))
     return events
 
 
@@ -60,7 +54,7 @@ def test_long_lines_in_pieces_are_the_same_lines(stream: bytes, limit: int, at: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ndjson, "SMALL_SIZE_MAX_BYTES", 3)
         reader = LineReader(line_size_max_bytes=limit, joined_size_max_bytes=4)
-        events: list[Line | Oversize | Truncated] = []
+        events: list[Line | Oversize] = []
         for chunk in cut(stream, at):
             events += reader.receive_bytes(chunk)
         events += reader.receive_eof()
@@ -125,7 +119,7 @@ def test_every_message_comes_back(values: list[object], indent: int | None, at: 
         (BOM + b"{}\n" + BOM + b"{}\n", [Line(b"{}"), Line(BOM + b"{}")]),
         (BOM + b"\n{}\n", [Line(b"{}")]),
         (BOM, []),
-        (b"{}\n{", [Line(b"{}"), Truncated(b"{")]),
+        (b"{}\n{", [Line(b"{}"), Line(b"{")]),
         (b"{}\n \r", [Line(b"{}")]),
     ],
 )
@@ -142,18 +136,18 @@ def test_the_limit_is_exact_and_the_next_line_is_whole() -> None:
 
 
 def test_the_head_of_a_dropped_line_is_kept() -> None:
-    """The first 4096 bytes of an oversize or truncated line are kept, to find its id."""
+    """The first 4096 bytes of an oversize line are kept, to find its id."""
     long = b'{"id":7,' + b"x" * 10_000
     assert feed([long, b"\n"], 9000) == [Oversize(long[:4096], len(long), long[-320:])]
-    assert feed([long], 9000) == [Truncated(long[:4096])]
-    assert feed([long], 20_000) == [Truncated(long[:4096])]
+    assert feed([long], 9000) == [Oversize(long[:4096], len(long), long[-320:])]
+    assert feed([long], 20_000) == [Line(long)]
 
 
 def test_nothing_is_read_after_the_end() -> None:
     """The end is final: bytes after it are the caller's mistake, asking again is not."""
     reader = LineReader(line_size_max_bytes=8)
     reader.receive_bytes(b"{")
-    assert reader.receive_eof() == [Truncated(b"{")]
+    assert reader.receive_eof() == [Line(b"{")]
     assert reader.receive_eof() == []
     with pytest.raises(LocalProtocolError):
         reader.receive_bytes(b"}\n")
