@@ -34,8 +34,9 @@ SKIP_MAX_BYTES: Final = 64 * KIB
 closed after the response; 413 where no body is expected."""
 TURN_EVENTS: Final = 200
 """Events of a request that are parsed before other connections get their turn: some milliseconds of work."""
-TURN_REQUESTS: Final = 16
-"""Pipelined requests that are answered at once before other connections get their turn."""
+TURN_REQUESTS: Final = 1
+"""Pipelined requests that are answered at once before other connections get their turn. MCP clients send none, and a
+client that does has no larger share than others."""
 EMPTY_LINES: Final = b"\r\n"
 """Bytes that may come before a request line: old clients end a body with one line end too many. Source: RFC 9112, 2.2:
 "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
