@@ -300,10 +300,13 @@ class Framing:
             self._share = None
 
     def drop(self) -> None:
-        """Drops what is to be written and what has arrived of a body, at the end of the connection. The objects of a
-        connection refer to each other, so the collector frees them, late."""
+        """Drops what is to be written and what has arrived, at the end of the connection. The objects of a connection
+        refer to each other, so the collector frees them, late."""
         self.queued.clear()
         self._drop_body()
+        self._tunnel_bytes = b""
+        if self.held:
+            self.codec = self._make_codec()
 
     def note_given(self, size_bytes: int) -> None:
         """Counts bytes of the body that were given out."""
