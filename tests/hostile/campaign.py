@@ -1,7 +1,7 @@
 """Runs hostile peers against a gateway with honest clients: `campaign.py [SEED …] [--only KIND …] [--minutes M]`.
 
 Prints a line for each storm, and a verdict. The exit code is 1 if an honest call was lost, if memory or descriptors
-were not given back, or if anything else was wrong.
+were not given back, if an attack did not reach a limit that it is to reach, or if anything else was wrong.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run_one(seed: str, options: argparse.Namespace, ends_at: float | None) -> tu
     except Exception:
         wrongs.append(traceback.format_exc())
     wrongs = [*wrongs, *(f"{row.kind}: {wrong}" for row in world.rows for wrong in row.wrongs)]
-    for row in world.rows:
+    for row in world.rows[1:]:
         print(f"  {row.kind}: {', '.join(f'{count} {what}' for what, count in sorted(row.counts.items()))}")
     for wrong in wrongs[:40]:
         print(f"  WRONG: {wrong[:2000]}")
@@ -82,6 +82,7 @@ def main() -> int:
     sums = " + ".join(f"{times} x {name}" for name, times, _ in BUDGETS)
     print(f"memory may grow during a storm by {budget_bytes() >> 20} MiB = {sums}")
     print(f"over {HEALTH_CPU_TARGET_S * 1000:.0f} ms of CPU time before an answer of /healthz (*): {slow or 'none'}")
+    print(f"limits reached: {', '.join(sorted({limit for row in rows for limit in row.reached})) or 'none'}")
     answered, refused = sum(row.tally.answered for row in rows), sum(row.tally.refusals for row in rows)
     lost = sum(len(row.tally.lost) for row in rows)
     print(

@@ -18,11 +18,12 @@ from typing import Final
 
 import anyio
 from anyio import to_thread
-from attacker import EXITING, FILES, OWN, PLAIN, REMOTE, ROUND_TIMEOUT_S
+from attacker import EXITING, FILES, GOAL_TIMEOUT_S, OWN, PLAIN, REMOTE, ROUND_TIMEOUT_S
 from honest import REFUSED_SHARE_MAX, Honest, Tally
 from isthmus.core.base.limits import MIB, Limits
 from ledger import Ledger
 from meters import Meter
+from small_limits import small
 from storm import KINDS
 from world import PYTHON, SERVER, Upstream, fd_count, rig, rss_bytes, session_count, until
 
@@ -39,9 +40,14 @@ HEALTH_CPU_TARGET_S: Final = 0.25
 """CPU time of the gateway between a request for /healthz and its answer: the work that it does at one go."""
 MAX_PROCESSES: Final = 64
 """Server processes at once. The machine of the test has little memory for those that an attack has started."""
+SESSIONS_MAX: Final = 1000
+SESSIONS_PER_ADDRESS_MAX: Final = 500
+"""Few enough to be reached in seconds, and more than other attacks leave behind within `IDLE_TTL_S`."""
+ROOM_SESSIONS: Final = 550
+"""Sessions that may be left when the next attack begins, so that it is not refused for those of others."""
 
 BUDGETS: Final = (
-    ("bodies_per_owner_max_bytes", 1, "messages that arrive: all attacks come from one address"),
+    ("bodies_per_owner_max_bytes", 1, "messages that arrive: an attack with bodies comes from one address"),
     ("owner_memory_max_bytes", 1, "what the sessions of that address keep of messages"),
     ("request_size_max_bytes", 4, "the objects made of the messages that are being read"),
     ("reply_size_max_bytes", 4, "two servers' messages, as they came and as they were read"),
@@ -53,7 +59,7 @@ BUDGETS: Final = (
 
 
 def budget_bytes() -> int:
-    limits = Limits()
+    limits = small(Limits())
     return sum(count * int(getattr(limits, name)) for name, count, _ in BUDGETS)
 
 
@@ -63,6 +69,7 @@ class Row:
 
     Attributes:
         counts: what the attack did and what it received.
+        reached: the fields of `Limits` that it has reached.
         rss_after: resident bytes, and `fds_after` descriptors, once all has settled; None if that was not measured.
         storm_s: the time from the start of the attack's process to its end.
         settled_s: the time until all had settled.
@@ -73,6 +80,7 @@ class Row:
     tally: Tally
     meter: Meter
     counts: dict[str, int] = field(default_factory=dict)
+    reached: list[str] = field(default_factory=list)
     rss_after: int | None = None
     fds_after: int | None = None
     storm_s: float = 0.0
@@ -152,15 +160,16 @@ class HostileWorld:
             stack.callback(rude.clean_up)
             config = self._write_config(f"http://127.0.0.1:{upstream.port}/mcp", url)
             with contextlib.ExitStack() as serving:
-                self._proxy = await to_thread.run_sync(
-                    lambda: serving.enter_context(rig.serve(config, folder=self._folder))
-                )
+                command = [sys.executable, HERE / "small_limits.py", "serve", config]
+                self._proxy = rig.Proxy(command, folder=self._folder)
+                serving.callback(self._proxy.clean_up)
+                await to_thread.run_sync(self._proxy.wait_ready)
                 async with anyio.create_task_group() as tasks:
                     self._honest = Honest(self._ledger, lambda: self._proxy.port)
                     self._honest.start(tasks)
                     await self._live()
                     self._honest.end()
-                await to_thread.run_sync(serving.close)  # proves that nothing is left
+                await to_thread.run_sync(self._proxy.stop)  # proves that nothing is left
         self._ledger.judge(self._journal.read_text().split())
         self.wrongs += self._ledger.wrongs
         lines = self._proxy.log.read_text(errors="replace").splitlines()
@@ -186,7 +195,12 @@ class HostileWorld:
         config = {
             "core": {"port": 0, "log_level": "warning", "drain_seconds": 2.0},
             "storage": {"root": str(self._folder / "data")},
-            "sessions": {"idle_ttl_seconds": IDLE_TTL_S, "max_processes": MAX_PROCESSES},
+            "sessions": {
+                "idle_ttl_seconds": IDLE_TTL_S,
+                "max_active": SESSIONS_MAX,
+                "max_active_per_client": SESSIONS_PER_ADDRESS_MAX,
+                "max_processes": MAX_PROCESSES,
+            },
             "servers": servers,
         }
         path = self._folder / "isthmus.yaml"
@@ -220,6 +234,8 @@ class HostileWorld:
 
     async def _period(self, name: str, kind: str | None, seconds: float) -> Row:
         """Runs a storm of a kind, or none, and measures it."""
+        with anyio.move_on_after(SETTLE_MAX_S):
+            await until(lambda: session_count(self._proxy.port) <= ROOM_SESSIONS)
         row = Row(name, Tally(), Meter(self._proxy.pid, self._proxy.port))
         self._honest.tally = row.tally
         began_at = time.monotonic()
@@ -245,9 +261,11 @@ class HostileWorld:
         command = [*PYTHON, HERE / "storm.py", str(self._proxy.port), kind, self.seed, str(seconds)]
         process = rig.Process(command, folder=self._folder)
         try:
-            code = process.wait_exit(timeout_s=seconds + 2 * ROUND_TIMEOUT_S)
+            code = process.wait_exit(timeout_s=seconds + GOAL_TIMEOUT_S + 2 * ROUND_TIMEOUT_S)
             assert code == 0, f"{process.describe()}: exit code {code}"
-            row.counts = json.loads(process.lines[-1])
+            found = json.loads(process.lines[-1])
+            row.counts, row.reached = found["counts"], found["reached"]
+            row.wrongs += found["wrongs"]
         except (AssertionError, ValueError, IndexError) as error:
             row.wrongs.append(f"the attack itself failed: {error}")
         finally:

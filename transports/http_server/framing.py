@@ -34,8 +34,9 @@ SKIP_MAX_BYTES: Final = 64 * KIB
 closed after the response; 413 where no body is expected."""
 TURN_EVENTS: Final = 200
 """Events of a request that are parsed before other connections get their turn: some milliseconds of work."""
-TURN_REQUESTS: Final = 16
-"""Pipelined requests that are answered at once before other connections get their turn."""
+TURN_REQUESTS: Final = 1
+"""Pipelined requests that are answered at once before other connections get their turn. MCP clients send none, and a
+client that does has no larger share than others."""
 EMPTY_LINES: Final = b"\r\n"
 """Bytes that may come before a request line: old clients end a body with one line end too many. Source: RFC 9112, 2.2:
 "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
@@ -299,10 +300,13 @@ class Framing:
             self._share = None
 
     def drop(self) -> None:
-        """Drops what is to be written and what has arrived of a body, at the end of the connection. The objects of a
-        connection refer to each other, so the collector frees them, late."""
+        """Drops what is to be written and what has arrived, at the end of the connection. The objects of a connection
+        refer to each other, so the collector frees them, late."""
         self.queued.clear()
         self._drop_body()
+        self._tunnel_bytes = b""
+        if self.held:
+            self.codec = self._make_codec()
 
     def note_given(self, size_bytes: int) -> None:
         """Counts bytes of the body that were given out."""

@@ -8,8 +8,9 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import count
 from typing import Final, TypeVar
 
 import anyio
@@ -39,6 +40,9 @@ before a pause when no descriptor is free. At it: no more connections are accept
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before accepting is tried again, when the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
+TURN_ACCEPTS: Final = 16
+"""Connections accepted before others get their turn: some milliseconds of work. If it were one, a client would wait for
+as many turns as connections came before its own."""
 TURN_STREAMS: Final = 256
 """Connections kept alive before others get their turn: some milliseconds of work."""
 
@@ -292,29 +296,30 @@ class HttpServer:
 
         try:
             raw = listener.extra(SocketAttribute.raw_socket)
-            await self._accept(partial(self._accept_socket, raw), take, raw)
+            await self._accept(partial(self._accept_socket, raw, count(1)), take, raw)
             await served.wait_none()
         finally:
             for connection in list(served.connections):
                 connection.stop()
 
-    async def _accept_socket(self, raw: socket.socket) -> tuple[socket.socket, str]:
+    async def _accept_socket(self, raw: socket.socket, tries: Iterator[int]) -> tuple[socket.socket, str]:
         """Accepts a connection as `SocketListener.accept` does, with the same exceptions, without making a stream.
-        Returns it with the peer's IP address, "" if it has none."""
+        Returns it with the peer's IP address, "" if it has none. Waits if there is none, and at every
+        `TURN_ACCEPTS`th of `tries`."""
         while True:
             if self._listening.is_draining or raw.fileno() < 0:
                 raise anyio.ClosedResourceError
+            if next(tries) % TURN_ACCEPTS:
+                with contextlib.suppress(BlockingIOError):
+                    accepted, address = raw.accept()
+                    accepted.setblocking(False)
+                    return accepted, address[0] if isinstance(address, tuple) else ""
             with anyio.CancelScope() as scope:
                 self._accepting.add(scope)
                 try:
                     await anyio.wait_readable(raw)
                 finally:
                     self._accepting.discard(scope)
-            if not scope.cancelled_caught:
-                with contextlib.suppress(BlockingIOError):
-                    accepted, address = raw.accept()
-                    accepted.setblocking(False)
-                    return accepted, address[0] if isinstance(address, tuple) else ""
 
     async def _keep_alive(self) -> None:
         while True:

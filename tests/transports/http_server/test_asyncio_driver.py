@@ -27,7 +27,7 @@ from isthmus.transports.base.port import Outlet
 from isthmus.transports.base.stream_socket import peer_host_of, socket_of
 from isthmus.transports.http_server import server as http_server
 from isthmus.transports.http_server.asyncio_driver import HttpProtocol
-from isthmus.transports.http_server.framing import TURN_REQUESTS, Framing
+from isthmus.transports.http_server.framing import Framing
 from isthmus.transports.http_server.server import HttpServer
 from isthmus.transports.unix.listener import http_listener
 from socket_fakes import connected
@@ -339,7 +339,7 @@ async def test_a_web_socket_takes_the_connection_over() -> None:
 
 async def test_many_requests_at_once_leave_others_their_turn() -> None:
     """Each request is answered, in order, and another client is not queued behind all of them."""
-    count = 40 * TURN_REQUESTS
+    count = 640
     async with listening() as w, await w.connect() as many, await w.connect() as other:
         await other.send(get("/healthz"))
         await answer(other)
@@ -410,7 +410,7 @@ async def test_a_request_behind_an_ambiguous_one_is_never_served(end: bytes) -> 
 
 
 class Flaky(socket.socket):
-    """A listener that fails to accept a few times."""
+    """A listener that fails to accept a few times. It counts attempts, without those that found no connection."""
 
     def __init__(self, *errors: int) -> None:
         super().__init__()
@@ -418,10 +418,12 @@ class Flaky(socket.socket):
         self.attempts = 0
 
     def accept(self) -> tuple[socket.socket, object]:
-        self.attempts += 1
         if self.errors:
+            self.attempts += 1
             raise OSError(self.errors.pop(0), "no room")
-        return super().accept()
+        accepted = super().accept()
+        self.attempts += 1
+        return accepted
 
 
 class FlakyListener(SocketListener):
@@ -475,12 +477,58 @@ async def test_clients_without_a_descriptor_for_them_get_a_503(monkeypatch: pyte
                 status, body = await answer(client)
                 assert status == 503 and b"no free file descriptor" in body
                 await client.aclose()
-            assert raw.attempts == 5, "one that failed, three clients, and none left"
+            assert raw.attempts == 4, "one that failed, and three clients"
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
                 await stream.send(get("/healthz"))
                 assert (await answer(stream))[0] == 200
-            assert raw.attempts == 6
+            assert raw.attempts == 5
             await server.drain()
+
+
+class Counting(Flaky):
+    """A listener that records in which turn of the event loop it has accepted each connection."""
+
+    turn = 0
+    next: asyncio.Handle
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[int] = []
+
+    def accept(self) -> tuple[socket.socket, object]:
+        accepted = super().accept()
+        self.turns.append(self.turn)
+        return accepted
+
+    def count_turns(self) -> None:
+        self.turn += 1
+        self.next = asyncio.get_running_loop().call_soon(self.count_turns)
+
+
+@pytest.mark.parametrize("most", [100, 4])
+async def test_connections_that_wait_are_accepted_in_one_turn_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """No client waits for as many turns as connections came before its own, and those that are served get theirs."""
+    monkeypatch.setattr(http_server, "TURN_ACCEPTS", most)
+    server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(), pages=pages)
+    raw = Counting()
+    raw.setblocking(False)
+    raw.bind(("127.0.0.1", 0))
+    raw.listen()
+    clients = [socket.create_connection(raw.getsockname()) for _ in range(12)]
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            raw.count_turns()
+            await tasks.start(server.serve, FlakyListener(raw))
+            while len(raw.turns) < len(clients):
+                await anyio.lowlevel.checkpoint()
+            raw.next.cancel()
+            for client in clients:
+                client.close()
+            await server.drain()
+    counts = [raw.turns.count(turn) for turn in dict.fromkeys(raw.turns)]
+    assert counts == [12] if most == 100 else len(counts) >= 3 and max(counts) <= most, counts
 
 
 async def test_connections_that_cannot_even_get_a_503_are_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The hostile clients, one class a kind."""
+"""Hostile clients by the messages that they send, one class a kind."""
 
 from __future__ import annotations
 
@@ -22,85 +22,13 @@ from attacker import (
     frame,
     websocket,
 )
+from hostile_connections import UNREAD_BYTES, WINDOW_BYTES
 
 NEARLY_ALL: Final = REQUEST_MAX_BYTES - 1000
 """The size of a value whose message still fits into the limit."""
-
-
-class AbandonedBodies(Attack):
-    """Bodies of almost the longest size, whose senders leave before the end."""
-
-    name = "abandoned-bodies"
-
-    async def make_round(self, storm: Storm) -> None:
-        async with storm.connection() as (_, writer):
-            size = storm.chance.randrange(MIB, REQUEST_MAX_BYTES)
-            writer.write(Visit(storm, PLAIN, "2025-06-18").post(b"x" * size, length=REQUEST_MAX_BYTES))
-            await writer.drain()
-
-
-class SlowHeads(Attack):
-    """Heads that arrive byte by byte."""
-
-    name = "slow-heads"
-    width = 100
-
-    async def make_round(self, storm: Storm) -> None:
-        async with storm.connection() as (_, writer):
-            for byte in Visit(storm, PLAIN, "2025-06-18").post(b""):
-                writer.write(bytes([byte]))
-                await asyncio.sleep(0.05)
-                if storm.seconds_left <= 0:
-                    return
-
-
-class SlowBodies(Attack):
-    """Bodies of which the first part arrives at once, and then a byte now and then."""
-
-    name = "slow-bodies"
-    width = 20
-
-    async def make_round(self, storm: Storm) -> None:
-        async with storm.connection() as (_, writer):
-            body = b"x" * storm.chance.randrange(MIB)
-            writer.write(Visit(storm, PLAIN, "2025-06-18").post(body, length=REQUEST_MAX_BYTES))
-            while storm.seconds_left > 0:
-                writer.write(b"x")
-                await writer.drain()
-                await asyncio.sleep(0.1)
-
-
-class SilentConnections(Attack):
-    """Connections on which nothing is sent."""
-
-    name = "silent-connections"
-    width = 300
-
-    async def make_round(self, storm: Storm) -> None:
-        async with storm.connection():
-            await storm.hold()
-
-
-class ConnectionFlood(Attack):
-    """Connections that are opened and reset at once."""
-
-    name = "connection-flood"
-    width = 50
-
-    async def make_round(self, storm: Storm) -> None:
-        async with storm.connection() as (_, writer):
-            if storm.chance.random() < 0.5:
-                writer.write(b"GET /healthz HTTP/1.1\r\n")
-
-
-class SessionFlood(Attack):
-    """Sessions that are begun and left without a word."""
-
-    name = "session-flood"
-    width = 8
-
-    async def make_round(self, storm: Storm) -> None:
-        await Visit.begin(storm)
+LAST_ID: Final = "the last of a burst"
+HEAD_MAX_BYTES: Final = 64 * 1024
+"""The longest head that the proxy takes."""
 
 
 class LargeBodies(Attack):
@@ -174,6 +102,7 @@ class HugeNames(Attack):
     """Ids, progress tokens, names of tools and descriptions of clients of a megabyte and more."""
 
     name = "huge-names"
+    reaches = frozenset({"initialize_size_max_bytes"})
 
     async def make_round(self, storm: Storm) -> None:
         long = "n" * storm.chance.randrange(MIB, 4 * MIB)
@@ -191,99 +120,36 @@ class HugeNames(Attack):
         await Visit.begin(storm, name=long, version=long)
 
 
+class Oversize(Attack):
+    """Heads, numbers of headers and bodies just over their limits."""
+
+    name = "oversize"
+    reaches = frozenset({"head_size_max_bytes", "headers_max", "request_size_max_bytes"})
+
+    async def make_round(self, storm: Storm) -> None:
+        visit = Visit(storm)
+        for request in (
+            storm.head("GET", visit.path, {"x-long": "h" * HEAD_MAX_BYTES}),
+            storm.head("GET", visit.path, {f"x-{n}": "" for n in range(300)}),
+            visit.post(b"", length=REQUEST_MAX_BYTES + 1),
+            storm.head("POST", visit.path, {**visit.fields, "transfer-encoding": "chunked"})
+            + (b"%x\r\n" % MIB + b" " * MIB + b"\r\n") * (REQUEST_MAX_BYTES // MIB + 1),
+        ):
+            with contextlib.suppress(*LOST):
+                await storm.exchange(request)
+
+
 class Batches(Attack):
     """Batches of as many calls as are permitted, of more, and of none."""
 
     name = "batches"
+    reaches = frozenset({"batch_max"})
 
     async def make_round(self, storm: Storm) -> None:
         visit = await Visit.begin(storm, revision="2025-03-26")
         for count in (0, 64, 65, 50_000):
             with contextlib.suppress(*LOST):
                 await visit.send(b"[" + b",".join(call(n, "echo", text="b") for n in range(count)) + b"]")
-
-
-class WebSocketBombs(Attack):
-    """Compressed WebSocket messages of about a MiB that become 256 MiB."""
-
-    name = "websocket-bombs"
-
-    async def prepare(self, storm: Storm) -> None:
-        deflate = zlib.compressobj(1, zlib.DEFLATED, -15)
-        # The blocks of a message may be repeated: each ends at a byte, and refers to nothing before it.
-        block = deflate.compress(b" " * MIB) + deflate.flush(zlib.Z_FULL_FLUSH)
-        self._payload = (block * 256)[:-4]
-
-    async def make_round(self, storm: Storm) -> None:
-        async with websocket(storm) as (reader, writer):
-            writer.write(frame(self._payload, is_compressed=True))
-            storm.counts["messages"] += 1
-            await reader.read(100)
-
-
-class WebSocketFragments(Attack):
-    """WebSocket messages of many thousand fragments, empty ones among them, without a last one."""
-
-    name = "websocket-fragments"
-
-    async def make_round(self, storm: Storm) -> None:
-        async with websocket(storm) as (_, writer):
-            writer.write(frame(b'{"jsonrpc":"2.0"', is_last=False))
-            fragments = b"".join(frame(b" " * (n % 2), opcode=0, is_last=False) for n in range(5_000))
-            # A bounded number, or the buffers of the connection hold the work of many seconds when the storm is over.
-            for _ in range(20):
-                writer.write(fragments)
-                await writer.drain()
-                storm.counts["fragments"] += 5_000
-                if storm.seconds_left <= 0:
-                    return
-
-
-class HalfClosed(Attack):
-    """Clients that end their direction after a request, or in the midst of one."""
-
-    name = "half-closed"
-    width = 20
-
-    async def make_round(self, storm: Storm) -> None:
-        request = Visit(storm, PLAIN, "2025-06-18").post(encode("ping", {}, id=1))
-        cut = storm.chance.randrange(len(request) + 1)
-        async with storm.connection() as (reader, writer):
-            writer.write(request[:cut])
-            writer.write_eof()
-            await storm.status(reader)
-
-
-class UnreadAnswers(Attack):
-    """Clients that ask for megabytes, and do not read them."""
-
-    name = "unread-answers"
-    width = 8
-
-    async def make_round(self, storm: Storm) -> None:
-        visit = await Visit.begin(storm)
-        async with storm.connection() as (_, writer):
-            writer.transport.pause_reading()
-            writer.write(visit.post(call(1, "big", size=4 * MIB)))
-            await writer.drain()
-            storm.counts["calls"] += 1
-            await storm.hold()
-
-
-class EventStreamFlood(Attack):
-    """Event streams that name a last event which never was, one after another in one session."""
-
-    name = "event-stream-flood"
-
-    async def prepare(self, storm: Storm) -> None:
-        self._visit = await Visit.begin(storm)
-
-    async def make_round(self, storm: Storm) -> None:
-        wrong = ("0-1", "1-99999999", "-1", "x" * 8000, "%00", "0-" + "9" * 4000)
-        last_event_id = storm.chance.choice(wrong)
-        status = await storm.exchange(self._visit.get(last_event_id))
-        if status == 404:
-            self._visit = await Visit.begin(storm)
 
 
 class Smuggling(Attack):
@@ -314,27 +180,40 @@ class Smuggling(Attack):
         await storm.exchange(storm.chance.choice(shapes))
 
 
-class AbandonedUploads(Attack):
-    """Uploads in a form and as a plain file, whose senders leave before the end."""
+class WebSocketBombs(Attack):
+    """Compressed WebSocket messages of about a MiB that become 256 MiB."""
 
-    name = "abandoned-uploads"
+    name = "websocket-bombs"
 
     async def prepare(self, storm: Storm) -> None:
-        self._visit = await Visit.begin(storm, FILES)
+        deflate = zlib.compressobj(1, zlib.DEFLATED, -15)
+        # The blocks of a message may be repeated: each ends at a byte, and refers to nothing before it.
+        block = deflate.compress(b" " * MIB) + deflate.flush(zlib.Z_FULL_FLUSH)
+        self._payload = (block * 256)[:-4]
 
     async def make_round(self, storm: Storm) -> None:
-        session = self._visit.fields["mcp-session-id"]
-        content = storm.chance.randbytes(storm.chance.randrange(MIB))
-        if storm.chance.random() < 0.5:
-            method, kind = "PUT", "application/octet-stream"
-        else:
-            method, kind = "POST", "multipart/form-data; boundary=b"
-            content = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n' + content
-        fields = {"mcp-session-id": session, "content-type": kind, "content-length": str(20 * MIB)}
-        async with storm.connection() as (_, writer):
-            writer.write(storm.head(method, f"/upload/{FILES}", fields) + content)
-            await writer.drain()
-            storm.counts["uploads"] += 1
+        async with websocket(storm, compresses=True) as (reader, writer):
+            writer.write(frame(self._payload, is_compressed=True))
+            storm.counts["messages"] += 1
+            await reader.read(100)
+
+
+class WebSocketFragments(Attack):
+    """WebSocket messages of many thousand fragments, empty ones among them, without a last one."""
+
+    name = "websocket-fragments"
+
+    async def make_round(self, storm: Storm) -> None:
+        async with websocket(storm) as (_, writer):
+            writer.write(frame(b'{"jsonrpc":"2.0"', is_last=False))
+            fragments = b"".join(frame(b" " * (n % 2), opcode=0, is_last=False) for n in range(5_000))
+            # A bounded number, or the buffers of the connection hold the work of many seconds when the storm is over.
+            for _ in range(20):
+                writer.write(fragments)
+                await writer.drain()
+                storm.counts["fragments"] += 5_000
+                if storm.seconds_left <= 0:
+                    return
 
 
 class Burst(Attack):
@@ -342,19 +221,21 @@ class Burst(Attack):
 
     width = 2
     count = 2_000
+    window_bytes: int | None = None
+    is_reading = True
 
     def messages(self, n: int) -> list[bytes]:
         """Returns the messages of number `n` of a burst."""
         raise NotImplementedError
 
     async def make_round(self, storm: Storm) -> None:
-        async with websocket(storm) as (reader, writer):
+        async with websocket(storm, window_bytes=self.window_bytes) as (reader, writer):
             info = {"name": "attacker", "version": "0"}
             params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
             writer.write(frame(encode("initialize", params, id="hello")))
             await reader.read(100)
             writer.write(frame(encode("notifications/initialized", {})))
-            reading = asyncio.ensure_future(self._read(reader))
+            reading = asyncio.ensure_future(self._read(storm, reader, writer))
             try:
                 for n in range(self.count):
                     for message in self.messages(n):
@@ -362,16 +243,25 @@ class Burst(Attack):
                         storm.counts["messages"] += 1
                     if n % 50 == 0:
                         await writer.drain()
-                        if storm.seconds_left <= 0:
-                            break
+                writer.write(frame(encode("ping", {}, id=LAST_ID)))
+                await reading  # a reset would take back what has not arrived
             finally:
                 reading.cancel()
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Reads and drops the answers: the burst is to reach the proxy, not to be held up by the client."""
-        with contextlib.suppress(*LOST):
-            while await reader.read(65536):
-                pass
+    async def _read(self, storm: Storm, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Reads up to the last answer, or nothing until the end of the storm."""
+        if not self.is_reading:
+            writer.transport.pause_reading()
+            async with storm.lasting():
+                await asyncio.Event().wait()
+            return
+        seen = b""
+        while LAST_ID.encode() not in seen:
+            data = await reader.read(65536)
+            if not data:
+                return
+            storm.note_refusal(data)
+            seen = seen[-len(LAST_ID) :] + data
 
 
 class SubscriptionFlood(Burst):
@@ -404,28 +294,44 @@ class CancelledCalls(Burst):
         return [call(n, "hang"), *cancelled]
 
 
-CLIENTS: Final[tuple[type[Attack], ...]] = (
-    AbandonedBodies,
-    SlowHeads,
-    SlowBodies,
-    SilentConnections,
-    ConnectionFlood,
-    SessionFlood,
-    Backslashes,
-    SpacedKeys,
-    DeepNesting,
-    ManyMembers,
-    BadUtf8,
-    HugeNames,
-    Batches,
-    WebSocketBombs,
-    WebSocketFragments,
-    HalfClosed,
-    UnreadAnswers,
-    EventStreamFlood,
-    Smuggling,
-    AbandonedUploads,
-    SubscriptionFlood,
-    ProgressTokenFlood,
-    CancelledCalls,
+class HangingCalls(Burst):
+    """Calls that are never answered, more than a session may have."""
+
+    name = "hanging-calls"
+    reaches = frozenset({"exchanges_per_session_max"})
+
+    def messages(self, n: int) -> list[bytes]:
+        return [call(n, "hang")]
+
+
+class UnreadSockets(Burst):
+    """WebSockets on which megabytes are asked for again and again, and nothing is read."""
+
+    name = "unread-sockets"
+    width = 4
+    count = 16
+    window_bytes = WINDOW_BYTES
+    is_reading = False
+
+    def messages(self, n: int) -> list[bytes]:
+        return [call(n, "big", size=UNREAD_BYTES)]
+
+
+MESSAGES: Final[tuple[Attack, ...]] = (
+    Backslashes(),
+    SpacedKeys(),
+    DeepNesting(),
+    ManyMembers(),
+    BadUtf8(),
+    HugeNames(),
+    Oversize(),
+    Batches(),
+    Smuggling(),
+    WebSocketBombs(),
+    WebSocketFragments(),
+    SubscriptionFlood(),
+    ProgressTokenFlood(),
+    CancelledCalls(),
+    HangingCalls(),
+    UnreadSockets(),
 )
