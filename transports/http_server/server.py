@@ -306,20 +306,22 @@ class HttpServer:
         """Accepts a connection as `SocketListener.accept` does, with the same exceptions, without making a stream.
         Returns it with the peer's IP address, "" if it has none. Waits if there is none, and at every
         `TURN_ACCEPTS`th of `tries`."""
+        waits = next(tries) % TURN_ACCEPTS == 0
         while True:
+            if waits:
+                with anyio.CancelScope() as scope:
+                    self._accepting.add(scope)
+                    try:
+                        await anyio.wait_readable(raw)
+                    finally:
+                        self._accepting.discard(scope)
             if self._listening.is_draining or raw.fileno() < 0:
                 raise anyio.ClosedResourceError
-            if next(tries) % TURN_ACCEPTS:
-                with contextlib.suppress(BlockingIOError):
-                    accepted, address = raw.accept()
-                    accepted.setblocking(False)
-                    return accepted, address[0] if isinstance(address, tuple) else ""
-            with anyio.CancelScope() as scope:
-                self._accepting.add(scope)
-                try:
-                    await anyio.wait_readable(raw)
-                finally:
-                    self._accepting.discard(scope)
+            with contextlib.suppress(BlockingIOError):
+                accepted, address = raw.accept()
+                accepted.setblocking(False)
+                return accepted, address[0] if isinstance(address, tuple) else ""
+            waits = True
 
     async def _keep_alive(self) -> None:
         while True:

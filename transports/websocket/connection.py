@@ -32,7 +32,7 @@ from .frames import Closed, Failed, FrameEvent, Frames, Ping, Text
 PART_BYTES: Final = 64 * KIB
 """A longer message is sent in parts of this size, each framed when it is its turn: other frames need not wait for the
 whole."""
-TURN_EVENTS: Final = 64
+TURN_EVENTS: Final = 32
 """Frames that are handled before other connections get their turn: some milliseconds of work."""
 TURN_BYTES: Final = 64 * KIB
 """The size of a message after which others get their turn. It is handled before another one is inflated."""
