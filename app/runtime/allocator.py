@@ -7,6 +7,7 @@ lives on keeps all below it resident. After a few messages of the longest kind t
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,11 @@ import anyio
 INTERVAL_S: Final = 5.0
 """Time between two looks at the resident memory. A look costs some microseconds."""
 GROWTH_BYTES: Final = 4 * 1024 * 1024
-"""Growth since the last time that makes returning memory worth its time: some milliseconds for each 100 MiB of heap."""
+"""Growth that makes returning memory worth its time: some milliseconds for each 100 MiB of heap."""
+PAUSE_MAX: Final = 6
+"""The most looks between two tries to return memory, while they return little: what is free may be freed later."""
+COST_MAX: Final = 0.001
+"""The largest part of the time that tries take, while they return little: one of a heap of many GiB takes long."""
 STATM: Final = Path("/proc/self/statm")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -33,19 +38,31 @@ def trim_of_libc() -> Callable[[int], int] | None:
 
 
 async def return_free_memory() -> None:
-    """Returns free memory to the system whenever the process has grown. Never returns itself."""
+    """Returns free memory to the system while the process is larger than it was. Never returns itself.
+
+    What a try leaves is in use or not: that cannot be told. So tries go on, ever more rarely, as long as the process is
+    larger than at its smallest.
+    """
     trim = trim_of_libc()
     if trim is None:
         await anyio.sleep_forever()
         return
-    kept = resident_bytes()
+    smallest = kept = resident_bytes()
+    pause = left = 1
     while True:
         await anyio.sleep(INTERVAL_S)
-        if resident_bytes() > kept + GROWTH_BYTES:
+        size = resident_bytes()
+        if size > kept + GROWTH_BYTES:
+            pause = left = 1
+        left -= 1
+        if size > smallest + GROWTH_BYTES and left <= 0:
+            began_at = time.monotonic()
             trim(0)
+            cost_s = time.monotonic() - began_at
             kept = resident_bytes()
-        else:
-            kept = min(kept, resident_bytes())
+            pause = 1 if kept < size - GROWTH_BYTES else min(pause + 1, PAUSE_MAX)
+            left = pause if pause == 1 else max(pause, int(cost_s / COST_MAX / INTERVAL_S))
+        smallest = min(smallest, size)
 
 
 def resident_bytes() -> int:

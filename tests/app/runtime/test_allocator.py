@@ -52,25 +52,40 @@ def test_memory_of_freed_messages_leaves_the_process() -> None:
 
 
 @pytest.mark.anyio
-async def test_memory_is_returned_once_for_each_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    growth = allocator.GROWTH_BYTES
-    # The sizes of each look: grown by less than the limit, by more, and then smaller than ever.
-    sizes = iter([100, 100 + growth, 100 + growth, 101 + growth, 90, 90, 90, 91 + growth, 80])
-    trims: list[int] = []
+@pytest.mark.parametrize(
+    ("sizes", "trims"),
+    [
+        ([0, 4, 4, 4], []),
+        ([0, 5, 5], [1]),  # grown by more than the limit
+        ([0, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50], [1, 3, 6, 10]),  # nothing is free: ever more rarely
+        ([0, 50, 50, 50, 60, 60, 60, 60], [1, 3, 4, 6]),  # further growth
+        ([0, 50, 50, 50, 4, 4, 4, 4, 4], [1, 3]),  # it shrinks by itself
+        ([9, 10, 5, 9, 10, 10], [4]),  # the smallest size counts
+    ],
+)
+async def test_memory_is_returned_while_the_process_is_larger_than_it_was(
+    sizes: list[int], trims: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes in MiB at the start and at each look; numbers of the looks at which memory is returned."""
+    tried: list[int] = []
+    looks = -1
 
     def resident_bytes() -> int:
-        size = next(sizes, None)
-        if size is None:
-            scope.cancel()
-            return 0
-        return size
+        return sizes[looks] << 20
 
-    monkeypatch.setattr(allocator, "INTERVAL_S", 0)
+    async def look(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == len(sizes):
+            raise TimeoutError
+
+    looks = 0
     monkeypatch.setattr(allocator, "resident_bytes", resident_bytes)
-    monkeypatch.setattr(allocator, "trim_of_libc", lambda: trims.append)
-    with anyio.move_on_after(10) as scope:
+    monkeypatch.setattr(allocator, "trim_of_libc", lambda: lambda _: tried.append(looks))
+    monkeypatch.setattr(anyio, "sleep", look)
+    with pytest.raises(TimeoutError):
         await allocator.return_free_memory()
-    assert trims == [0, 0]
+    assert tried == trims
 
 
 @pytest.mark.anyio
