@@ -180,6 +180,8 @@ class Connection:
             if framing.is_behind:
                 writer.wake()
             framing.tell_wire()
+            if framing.is_crowded:
+                writer.stop(Cause(End.BROKEN, "there is no room for what the client has sent ahead"))
 
     def _advance(self) -> None:
         """Parses what has arrived, as far as the due reply allows, and at most `TURN_EVENTS` events, so that other

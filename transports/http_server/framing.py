@@ -20,7 +20,7 @@ import anyio
 from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
-from ...core.base.budget import UNCOUNTED_MAX_BYTES, Budget, Share
+from ...core.base.budget import UNCOUNTED_MAX_BYTES, Budget, Share, address_owner
 from ...core.base.limits import KIB, Limits
 from ...core.wire.http1.events import NEED_DATA, Data, RequestHead
 from ..base.wire import Gone, Silent, Wire
@@ -28,7 +28,7 @@ from ..http1.server import ServerCodec
 
 HELD_MAX_BYTES: Final = 64 * KIB
 """Bytes of pipelined requests kept while a reply is due. One more read may be added on top. At it: reading pauses until
-the response has left."""
+the response has left. What is kept then counts towards `bodies_max_bytes`; without room the connection is closed."""
 SKIP_MAX_BYTES: Final = 64 * KIB
 """Bytes of a refused request's body that are read so that its connection can be used again. At it: the connection is
 closed after the response; 413 where no body is expected."""
@@ -89,6 +89,7 @@ class Framing:
         queued: bytes to be written next.
         is_behind: more of the input can be parsed than was.
         is_ending: nothing more is read.
+        is_crowded: there is no room for what has arrived behind an open request.
         is_gone: the client has hung up.
     """
 
@@ -113,6 +114,7 @@ class Framing:
         "head",
         "intake",
         "is_behind",
+        "is_crowded",
         "is_ending",
         "is_gone",
         "phase",
@@ -127,6 +129,7 @@ class Framing:
         self.queued: list[bytes | bytearray] = []
         self.is_behind = False
         self.is_ending = False
+        self.is_crowded = False
         self.is_gone = False
         self._wire = wire
         self._limits = limits
@@ -182,9 +185,18 @@ class Framing:
         if phase in HANDED_ON:
             return self._arrival is not None
         if self._may_be_full:
-            self._may_be_full = len(self.held) > HELD_MAX_BYTES
+            held_bytes = len(self.held)
+            self._may_be_full = held_bytes > HELD_MAX_BYTES
+            self.is_crowded = self._may_be_full and not self._has_room(held_bytes)
             return not self._may_be_full
         return True
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """True if so much may be held behind an open request. Counted like a body that is arriving, since many
+        connections can hold it as long as their requests take."""
+        if self._share is None:
+            self._share = Share(self._bodies, address_owner(self._wire.peer_host))
+        return self._share.hold(size_bytes)
 
     # --- In ---------------------------------------------------------------------------------------------------------
 
@@ -381,6 +393,8 @@ class Framing:
         if held is None:
             return False
         self.head = None
+        if self._share is not None:
+            self._drop_body()
         if held and held[0] in EMPTY_LINES:  # h11 would refuse an empty line as a malformed request line
             codec = self.codec = self._make_codec()
             held = held.lstrip(EMPTY_LINES)

@@ -78,6 +78,26 @@ async def test_a_websocket_message_for_which_there_is_no_room_closes_its_socket(
         await w.port.wait_message(2)
 
 
+async def test_what_is_sent_behind_an_open_request_takes_room_and_gives_it_back() -> None:
+    """The client for which there is none is cut off; the others have what they had, until they are answered."""
+    async with world(LIMITS) as w:
+        ahead = post(b"[0]") + post(b"y" * SIZE_BYTES)
+        await w.client.send(ahead)
+        await w.port.wait_message()
+        await anyio.wait_all_tasks_blocked()
+        other = w.connect()
+        await other.send(ahead)
+        assert await other.read_eof() == b""
+        await w.port.wait_message(2)
+        channel, _ = w.port.messages[0]
+        w.port.outlets[channel].send(Send(channel, b"{}", is_last=True))
+        assert (await w.client.read()).body == b"{}"
+        await w.port.wait_message(3)
+        again = w.connect()
+        await again.send(LARGE)
+        await w.port.wait_message(4)
+
+
 @pytest.mark.parametrize("scarce", ["gather", "take_gathered"])
 async def test_a_request_without_memory_is_refused_with_503_and_the_next_one_served(
     scarce: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
