@@ -600,6 +600,19 @@ def test_a_tool_of_its_own_offer_that_is_misspelt_is_named() -> None:
     assert misfits(server, report) == ["tasks.tools names dropp, and this server has no such tool; the nearest is drop"]
 
 
+def settings_of(inside: Inside, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Settings:
+    """Returns the settings that a command would run with."""
+    begun: list[Settings] = []
+
+    def note(work: Any, if_stopped: int) -> int:
+        begun.append(work.args[0])
+        return 0
+
+    monkeypatch.setattr(cli, "_run", note)
+    assert inside(*arguments)[0] == 0
+    return begun[0]
+
+
 @pytest.mark.parametrize(
     ("options", "rules"),
     [
@@ -615,15 +628,8 @@ def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
     options: tuple[str, ...], rules: TaskRules, listen: str, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrapped server is relayed, so its own tasks are offered by default."""
-    begun: list[Settings] = []
-
-    def note(work: Any, if_stopped: int) -> int:
-        begun.append(work.args[0])
-        return 0
-
-    monkeypatch.setattr(cli, "_run", note)
-    assert inside("wrap", *options, "--listen", listen, "http://h/mcp")[0] == 0
-    (plan,) = to_plan(begun[0], b"k" * 16, "/", "").servers
+    settings = settings_of(inside, monkeypatch, "wrap", *options, "--listen", listen, "http://h/mcp")
+    (plan,) = to_plan(settings, b"k" * 16, "/", "").servers
     assert plan.tasks == rules
 
 
@@ -644,16 +650,8 @@ def test_options_of_wrap_know_variables_as_a_configuration_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A command's arguments stay: a shell may be meant to replace what is in them."""
-    begun: list[Settings] = []
-
-    def note(work: Any, if_stopped: int) -> int:
-        begun.append(work.args[0])
-        return 0
-
-    monkeypatch.setattr(cli, "_run", note)
     monkeypatch.setenv("TOKEN", "4711")
-    assert inside("wrap", *arguments)[0] == 0
-    upstream = begun[0].servers[0].upstream
+    upstream = settings_of(inside, monkeypatch, "wrap", *arguments).servers[0].upstream
     assert (upstream.url, upstream.headers, upstream.command, upstream.env) == (
         expected.url, expected.headers, expected.command, expected.env
     )  # fmt: skip
