@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from .base.effects import Effect
 from .base.events import Cause, Connected, Opening
 from .base.ids import ChannelId
+from .endpoints.exhausted import end_exhausted
 from .engine import Engine
 from .jsonrpc import envelope
 from .routing.router import UPSTREAM_ROLES
@@ -63,10 +64,13 @@ class BulkEngine(Engine):
         """Reports one message as the pieces in which it was read. The result is that of `receive_message`."""
         effects = self._context.begin(now, channel)
         role = self._context.role_if_open(channel)
-        if isinstance(role, UPSTREAM_ROLES) and not envelope.is_marked(pieces):
-            self._router.channels.receive_pieces(role, channel, pieces)
-        else:
-            self._receive(channel, b"".join(pieces))
+        try:
+            if isinstance(role, UPSTREAM_ROLES) and not envelope.is_marked(pieces):
+                self._router.channels.receive_pieces(role, channel, pieces)
+            else:
+                self._receive(channel, b"".join(pieces))
+        except MemoryError:
+            self._close(channel, end_exhausted(self._context, channel, role))
         return effects
 
     def receive_part(

@@ -54,15 +54,19 @@ def test_a_pipe_is_closed_and_its_session_ends() -> None:
     call_is_answered(world, down="pipe")
 
 
+@pytest.mark.parametrize("in_pieces", [False, True])
 @pytest.mark.parametrize("up", ["http", "pipe"])
-def test_the_call_of_an_answer_gets_an_error_and_the_next_call_an_answer(up: str) -> None:
+def test_the_call_of_an_answer_gets_an_error_and_the_next_call_an_answer(up: str, in_pieces: bool) -> None:
     world = driver()
     client = connect(world, "http", up)
     channel = client.request("5", "tools/call", '{"name":"t"}')
     received: SentMessage = world.take_sent("tools/call")
     if up == "http":
         world.open(received.channel, Connected())
-    world.send(received.channel, result(str(received.id), f'{{"x":"{MARK}"}}'))
+    message = b" " + result(str(received.id), f'{{"x":"{MARK}"}}')
+    world.send_pieces(received.channel, message[:9], message[9:]) if in_pieces else world.send(
+        received.channel, message
+    )
     assert received.channel in world.closed
     error = world.only_message(channel)["error"]
     assert error["code"] == -31001
