@@ -417,7 +417,7 @@ SAMPLES = {
     "npm error 404 Not Found - GET https://registry.npmjs.org/nope": "npm knows",
     "  x No solution found when resolving tool dependencies:": "no such Python package",
     "npm ERR! errno ENOTFOUND": "a download failed",
-    "Error: listen EADDRINUSE: address already in use 127.0.0.1:80": "another process",
+    "Error: listen EADDRINUSE: address already in use 127.0.0.1:80": "its port is taken",
     "OSError: [Errno 98] Address already in use": "another process",
     "/usr/bin/python: No module named server": "a Python module",
     "Error: Cannot find module '/x/server.js'": "a Node.js module",
