@@ -30,7 +30,7 @@ from ..state.link import Link, OwnRequest, QueuedNotification
 from ..state.session import Session
 from ..state.upstream_channels import UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionInput, UpstreamSessionState
-from ..wire.http.failure import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
+from ..wire.http.failure import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in, words_in
 from .dialer import Dialer
 from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_modern
 from .health import Health
@@ -221,10 +221,12 @@ class Handshaker:
             self._event_pipes.discard(link.plan.id)
 
     def describe(self, link: Link, reason: str) -> str:
-        """Returns why the handshake failed, over both transports if both were tried."""
-        if link.handshake.refusal is None:
-            return reason
-        return f"over Streamable HTTP {describe(link.handshake.refusal)}; over HTTP+SSE {reason}"
+        """Returns why the handshake failed, over both transports if both were tried, and what the server said first."""
+        words = link.handshake.words
+        if link.handshake.refusal is not None:
+            said = f" and said {words!r}" if words else ""
+            return f"over Streamable HTTP {describe(link.handshake.refusal)}{said}; over HTTP+SSE {reason}"
+        return f"{reason}; first it said {words!r}" if words and link.handshake.tried else reason
 
     # --- Handshake --------------------------------------------------------------------------------------------------
 
@@ -498,6 +500,7 @@ class Handshaker:
         """Handles the end of a handshake's POST without a response in it. True if the handshake continues in another
         way."""
         error = error_in(cause)
+        link.handshake.receive_words(words_in(cause))
         if purpose == "discover":
             if self._discover_again(link, error):
                 return True
