@@ -22,8 +22,8 @@ class SettingNames(msgspec.Struct, frozen=True):
 
 
 KEYS: Final = SettingNames()
-"""Those of a configuration file."""
+"""The names in a configuration file."""
 OPTIONS: Final = SettingNames(
     headers="--header 'NAME: VALUE'", share="--share concurrent or --share serial", storage="--storage"
 )
-"""Those of `isthmus wrap`."""
+"""The names in the command line of `isthmus wrap`."""

@@ -49,7 +49,7 @@ def test_one_hint_is_given_in_place_of_another() -> None:
 
 @pytest.mark.parametrize("is_gone_first", [False, True], ids=["dies first", "dies later"])
 def test_a_process_that_dies_because_an_earlier_one_is_ending_is_started_anew(is_gone_first: bool) -> None:
-    """Whether it died before or after the end of the earlier one. The client notices nothing."""
+    """The client notices nothing, whether the process died before or after the end of the earlier one."""
     play, files, alice, first = meeting()
     leaves_slowly(alice, files)
     bob = play.client("bob", "http")

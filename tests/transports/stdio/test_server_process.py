@@ -418,7 +418,7 @@ SAMPLES = {
     "  x No solution found when resolving tool dependencies:": "no such Python package",
     "npm ERR! errno ENOTFOUND": "a download failed",
     "Error: listen EADDRINUSE: address already in use 127.0.0.1:80": "its port is taken",
-    "OSError: [Errno 98] Address already in use": "another process",
+    "OSError: [Errno 98] Address already in use": "its port is taken",
     "/usr/bin/python: No module named server": "a Python module",
     "Error: Cannot find module '/x/server.js'": "a Node.js module",
     "npm WARN EBADENGINE Unsupported engine": "it wants another version",
