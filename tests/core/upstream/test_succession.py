@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from dialogue import Dialogue
+from dialogue import Dialogue, Request
 from dialogue_peers import Client, Server
 from expected_values import Containing
 from isthmus.core import Cause, End, Kind, Limits, ServerPlan
@@ -25,11 +25,17 @@ def meeting(**plan: object) -> tuple[Dialogue, Server, Client, ChannelId]:
     return play, play.server, alice, play.server.channel
 
 
-def leaves_slowly(alice: Client, files: Server) -> None:
-    """Ends a session, whose process takes its time to end."""
-    files.play.slow.add(files.channel)
+def meeting_a_successor() -> tuple[Dialogue, Server, ChannelId, Client, Request]:
+    """Has a session end whose process takes its time to end, and another one begin. Returns the channel of that
+    process, and the other session's client with its `initialize`."""
+    play, files, alice, first = meeting()
+    play.slow.add(first)
     alice.leaves()
     files.is_closed()
+    bob = play.client("bob", "http")
+    greeting = bob.greets()
+    files.is_started()
+    return play, files, first, bob, greeting
 
 
 @pytest.mark.parametrize(
@@ -50,11 +56,7 @@ def test_one_hint_is_given_in_place_of_another() -> None:
 @pytest.mark.parametrize("is_gone_first", [False, True], ids=["dies first", "dies later"])
 def test_a_process_that_dies_because_an_earlier_one_is_ending_is_started_anew(is_gone_first: bool) -> None:
     """The client notices nothing, whether the process died before or after the end of the earlier one."""
-    play, files, alice, first = meeting()
-    leaves_slowly(alice, files)
-    bob = play.client("bob", "http")
-    greeting = bob.greets()
-    files.is_started()
+    play, files, first, bob, greeting = meeting_a_successor()
     if is_gone_first:
         files.breaks_off(first, Cause(End.DONE))
         files.dies(TAKEN)
@@ -68,11 +70,7 @@ def test_a_process_that_dies_because_an_earlier_one_is_ending_is_started_anew(is
 
 
 def test_a_process_that_dies_although_the_earlier_ones_are_gone_is_not_started_again() -> None:
-    play, files, alice, first = meeting()
-    leaves_slowly(alice, files)
-    bob = play.client("bob", "http")
-    greeting = bob.greets()
-    files.is_started()
+    play, files, first, bob, greeting = meeting_a_successor()
     files.dies(TAKEN)
     files.breaks_off(first, Cause(End.DONE))
     files.is_started()
@@ -82,11 +80,7 @@ def test_a_process_that_dies_although_the_earlier_ones_are_gone_is_not_started_a
 
 
 def test_a_start_that_waits_for_an_earlier_process_ends_at_its_time_limit() -> None:
-    play, files, alice, first = meeting()
-    leaves_slowly(alice, files)
-    bob = play.client("bob", "http")
-    greeting = bob.greets()
-    files.is_started()
+    play, files, first, bob, greeting = meeting_a_successor()
     files.dies(TAKEN)
     play.waits(60.0)
     bob.is_answered(greeting, error={"code": -31004, "message": Containing("did not answer within 60 s")})
