@@ -22,6 +22,7 @@ from anyio import to_thread
 
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
+from ..core.base.setting_names import KEYS, SettingNames
 from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
 from ..core.downstream import event_store
@@ -111,6 +112,7 @@ async def running(
     is_lasting: bool,
     trace_path: str | None = None,
     log_server: Callable[[str, str], None] | None = None,
+    names: SettingNames = KEYS,
 ) -> AsyncIterator[Gateway]:
     """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
@@ -119,6 +121,7 @@ async def running(
         is_lasting: keep files and records in `settings.storage.root`; else in a temporary folder.
         trace_path: where to write a trace; None: nowhere.
         log_server: called with (server, line) for each line that a server process writes to stderr.
+        names: the names of settings in messages.
 
     Raises:
         StartError: the port is taken, the storage is in use, or the trace cannot be written.
@@ -126,7 +129,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
-        with _start_errors(root):
+        with _start_errors(root, names.storage):
             # The lock comes before anything below the root is read or made: a second process that starts at the same
             # time must not touch any of it.
             workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
@@ -160,7 +163,14 @@ async def running(
             stack.callback(remove_socket, settings.core.unix_socket)
         tmp_prefix = workspaces.tmp_prefix
         plan = to_plan(
-            settings, link_key, workspaces.root, base_url, VERSION, state_key=state_key, tmp_prefix=tmp_prefix
+            settings,
+            link_key,
+            workspaces.root,
+            base_url,
+            VERSION,
+            state_key=state_key,
+            tmp_prefix=tmp_prefix,
+            names=names,
         )
         stderr: dict[str, list[str]] = {}
         hub = Hub(
@@ -370,15 +380,15 @@ def _load_metrics() -> ModuleType:
 
 
 @contextlib.contextmanager
-def _start_errors(root: str) -> Iterator[None]:
+def _start_errors(root: str, name: str) -> Iterator[None]:
     try:
         yield
     except InUse as error:
         raise StartError(str(error)) from error
     except StorageError as error:
-        raise StartError(f"storage.root {root} cannot be used: {error}") from error
+        raise StartError(f"{name} {root} cannot be used: {error}") from error
     except OSError as error:
-        raise StartError(f"storage.root {root} cannot be used: {error.strerror or error}") from error
+        raise StartError(f"{name} {root} cannot be used: {error.strerror or error}") from error
 
 
 def _kept_key(folder: str, name: str) -> bytes:

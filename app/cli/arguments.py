@@ -108,6 +108,13 @@ def parser() -> argparse.ArgumentParser:
         "each client speaks if the server can",
     )
     wrap.add_argument(
+        "--share",
+        choices=("none", "concurrent", "serial"),
+        default="none",
+        help="whether all sessions use one process of the command, for one that can run only once: concurrent, or one "
+        "call at a time; default none",
+    )
+    wrap.add_argument(
         "--tasks",
         choices=("auto", "always", "own", "never"),
         default="own",

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from ...core.base.events import PipeOpening
+from ...core.base.setting_names import KEYS, OPTIONS, SettingNames
 from ...transports.stdio.client import serve_pipe
 from ...transports.stdio.exit_reason import LAST_WORDS, last_words
 from ..base import logs, output
@@ -119,12 +120,14 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
     )
     settings = wrap.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
-    work = partial(_serve_http, settings, options.trace, is_lasting=is_lasting, is_logged=False)
+    work = partial(_serve_http, settings, options.trace, is_lasting=is_lasting, is_logged=False, names=OPTIONS)
     return _run(work, if_stopped=DONE)
 
 
-async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool, is_logged: bool) -> int:
-    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
+async def _serve_http(
+    settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool, is_logged: bool, names: SettingNames = KEYS
+) -> int:
+    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace, names=names) as service:
         reports = await _probe_all(service, is_logged=is_logged)
         try:
             output.say(banner.listening(service, reports))
@@ -136,7 +139,7 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
 
 
 async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
-    async with running(settings, listen=False, is_lasting=is_lasting, trace_path=trace) as service:
+    async with running(settings, listen=False, is_lasting=is_lasting, trace_path=trace, names=OPTIONS) as service:
         collect_rarely()
         is_stopping = anyio.Event()
         stop.order = is_stopping.set

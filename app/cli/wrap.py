@@ -47,6 +47,8 @@ def to_settings(
         raise ConfigError("got --storage with --no-inspect, which keeps nothing")
     if upstream.transport == "sse" and options.era == "stateless":
         raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
+    if options.share != "none" and (upstream.command is None or options.files):
+        raise ConfigError("got --share with a URL or --files, expected it with a command and without --files")
     roots = _artifact_roots(options)
     upstream = msgspec.structs.replace(upstream, era=options.era)
     if options.files:
@@ -57,6 +59,7 @@ def to_settings(
         inspect=is_inspected,
         tools=tools,
         tasks=ServerTasks(offer=options.tasks) if is_inspected else ServerTasks(),
+        share=options.share,
         files="auto" if options.files else "none",
         artifact_roots=roots,
         unix_socket=unix_socket,

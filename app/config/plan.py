@@ -22,6 +22,7 @@ from ...core.base.plan import (
     UploadConsumer,
 )
 from ...core.base.revisions import Era
+from ...core.base.setting_names import KEYS, SettingNames
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...core.wire.http.reverse_proxy import HeaderRules
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
@@ -41,6 +42,7 @@ def to_plan(
     *,
     state_key: bytes = b"",
     tmp_prefix: str = "",
+    names: SettingNames = KEYS,
 ) -> Plan:
     """Returns the plan for settings that `load` returned.
 
@@ -51,12 +53,13 @@ def to_plan(
         version: the version of this proxy, as servers see it.
         state_key: the key that signs `requestState` if the settings have none; empty: one of this run's own.
         tmp_prefix: beginning of the path of each temporary folder; the name of the workspace follows.
+        names: the names of settings in messages.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
     retries = settings.sessions.upstream_session_termination_retries
     return Plan(
-        servers=tuple(_server_plan(server, retries) for server in settings.servers if server.inspect),
+        servers=tuple(_server_plan(server, retries, names) for server in settings.servers if server.inspect),
         workspaces_path=workspaces_path,
         tmp_prefix=tmp_prefix,
         public_base_url=settings.core.public_base_url or "",
@@ -151,10 +154,11 @@ def to_header_rules(server: Server) -> HeaderRules:
     )
 
 
-def _server_plan(server: Server, retries: int) -> ServerPlan:
+def _server_plan(server: Server, retries: int, names: SettingNames) -> ServerPlan:
     return ServerPlan(
         id=server.id,
         kind=_kind(server.upstream),
+        names=names,
         consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
         sharing=Sharing(server.share),

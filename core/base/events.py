@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
 
@@ -261,6 +262,10 @@ class End(enum.Enum):
     UNREACHABLE = "unreachable"  # never connected, or never started: nothing was sent
     BROKEN = "broken"  # reset, cut off, died, framing destroyed
     TIMED_OUT = "timed_out"  # a transport's own time limit
+
+
+HINT: Final = "; hint: "
+"""The start of advice at the end of `Cause.detail`."""
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from .name_filter import NameFilter
 from .revisions import Era
+from .setting_names import KEYS, SettingNames
 
 UPLOAD_SCHEME: Final = "upload://"
 """The scheme of upload handles, unless a consumer names another."""
@@ -229,6 +230,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Folders that the server sees under other paths."""
     cwd: str = ""
     """The server's working directory, with `{ws}`, `{in}` and `{out}` for a session's folders; empty: `{ws}`."""
+    names: SettingNames = KEYS
+    """The names of settings in messages about the server."""
     stage: Literal["in", "out", "ws"] = "in"
     """The folder of a session in which uploads are laid for the server."""
 

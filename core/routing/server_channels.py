@@ -25,6 +25,7 @@ from ..state.upstream_session import UpstreamSessionState
 from ..upstream.auth_errors import handshake_error_of, is_denied
 from ..upstream.era_detection import lacks_revision, lacks_session
 from ..upstream.progress import Progress, Row
+from ..upstream.succession import STARTING, Verdict, explain
 from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
 from ..wire.http.failure import NO_CONTENT, denies_session, describe, error_in
@@ -119,14 +120,19 @@ class ServerChannels(ChannelHandler):
             self._failures.receive_farewell_close(role, channel, cause)
             return
         if isinstance(role, WarmProcessRole):
+            self._handshaker.succession.receive_ended(role.server, channel)
             self._handshaker.warm_pool.receive_close(role, cause, self._handshaker.health[role.server])
             if self._context.servers[role.server].has_files:
                 self._context.order(Sweep(workspace=role.workspace))
+            self._handshaker.receive_gone(channel)
             return
         link = role.link
         _store_cookies(role, cause.cookies)
         if isinstance(role, DuplexRole):
-            self._receive_child_close(link, role, channel, cause)
+            overlapped = role.is_process and self._handshaker.succession.receive_ended(link.plan.id, channel)
+            self._receive_child_close(link, role, channel, cause, overlapped=overlapped)
+            if role.is_process:
+                self._handshaker.receive_gone(channel)
         elif isinstance(role, UpstreamStreamRole):
             self._receive_stream_close(link, role, channel, cause)
         else:
@@ -144,10 +150,11 @@ class ServerChannels(ChannelHandler):
         if isinstance(role, DuplexRole | WarmProcessRole | UpstreamStreamRole) and not is_left_slowly:
             self._context.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
 
-    def _receive_child_close(self, link: Link, role: DuplexRole, channel: ChannelId, cause: Cause) -> None:
+    def _receive_child_close(
+        self, link: Link, role: DuplexRole, channel: ChannelId, cause: Cause, *, overlapped: bool
+    ) -> None:
         if role.is_process:
             link.receive_process_end()
-            self._handshaker.warm_pool.receive_ended()
         self._context.timers.cancel(("grace", channel))
         if link.upstream.state is UpstreamSessionState.CLOSED:
             if role.is_process and link.children == 0 and not link.is_shared:
@@ -162,6 +169,11 @@ class ServerChannels(ChannelHandler):
             # Operators must tell a process that did not start from one that runs and does not speak MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
             stage = "" if has_started else "start"
+            if role.is_process and cause.end is End.BROKEN and link.upstream.state in STARTING:
+                if self._handshaker.succeed(link, overlapped=overlapped):
+                    return
+                if self._handshaker.succession.judge(link.plan.id, overlapped=overlapped) is Verdict.ALONE:
+                    reason = explain(reason, link.plan.names.share)
             has_tried = link.is_stateless and cause.end is not End.UNREACHABLE
             if has_tried and self._handshaker.turn(link, is_said=False):
                 return  # some servers exit on a request that they do not know

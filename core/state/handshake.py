@@ -24,6 +24,7 @@ class Handshake:
         answered: the response to `initialize`, while `server/discover` is tried.
         tried: eras that failed; True: the server said so, False: it was silent.
         error: the error that the first of them failed with.
+        words: what the server said in its first refusal.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Handshake:
         "result",
         "tried",
         "was_asked_again",
+        "words",
     )
 
     def __init__(self) -> None:
@@ -51,6 +53,7 @@ class Handshake:
         self.denial: Cause | None = None
         self.refusal: Cause | None = None
         self.error: bytes | None = None
+        self.words = ""
         self.tried: Mapping[Era, bool] = NONE
         self.was_asked_again = False
         self.answered: Frame | None = None
@@ -58,6 +61,10 @@ class Handshake:
     def receive_denial(self, denial: Cause | None) -> None:
         """Handles a refusal: of the client's credentials, or, for None, for another reason."""
         self.denial = denial
+
+    def receive_words(self, words: str) -> None:
+        """Records what the server said in a refusal. Only the first counts."""
+        self.words = self.words or words
 
     def receive_refusal(self, refusal: Cause) -> None:
         """Handles a refusal over Streamable HTTP: HTTP+SSE is tried next."""
@@ -98,6 +105,7 @@ class Handshake:
         """Handles the result. `shown` is the form that clients get."""
         self.result = shown
         self.refusal = self.error = None
+        self.words = ""
 
     def begin_replay(self, count: int) -> None:
         """Begins to restore `count` settings."""

@@ -15,6 +15,7 @@ import msgspec
 
 from ..base.errors import UPSTREAM_UNAVAILABLE
 from ..base.events import Cause, End
+from ..base.plan import ServerPlan
 from ..state.exchange import Exchange
 from ..state.link import Link
 from ..wire.http.failure import error_in
@@ -36,11 +37,11 @@ def error_of(link: Link, exchange: Exchange | None, cause: Cause) -> bytes | Non
     if not is_denied(cause):
         return error_in(cause)
     if not link.plan.passes_authorization:
-        return _own_error(link.plan.id, cause)
+        return _own_error(link.plan, cause)
     # The reply to a batch answers several requests, and a pipe has no HTTP status.
     if exchange is not None and exchange.reply.ends_channel and exchange.reply.gathered is None:
         exchange.reply.refuse(cause.status, cause.challenge)
-    return error_in(cause) or _own_error(link.plan.id, cause, is_clients=True)
+    return error_in(cause) or _own_error(link.plan, cause, is_clients=True)
 
 
 def handshake_error_of(link: Link, cause: Cause) -> bytes | None:
@@ -52,10 +53,10 @@ def handshake_error_of(link: Link, cause: Cause) -> bytes | None:
     return error_of(link, None if link.is_shared else link.session.opener, cause)
 
 
-def _own_error(server: str, cause: Cause, *, is_clients: bool = False) -> bytes:
+def _own_error(plan: ServerPlan, cause: Cause, *, is_clients: bool = False) -> bytes:
     fault = "wants credentials" if cause.status == UNAUTHORIZED else "refuses this, perhaps over the credentials it got"
-    remedy = "they are set with upstream.headers, or come from clients with upstream.pass_headers"
+    remedy = f"they are set with {plan.names.headers}"
     if is_clients:
         remedy = "it gets the Authorization that the client sends"
-    text = f"the server {server} {fault} (HTTP status {cause.status}): {remedy}"
+    text = f"the server {plan.id} {fault} (HTTP status {cause.status}): {remedy}"
     return msgspec.json.encode({"code": UPSTREAM_UNAVAILABLE, "message": text, "data": {"httpStatus": cause.status}})

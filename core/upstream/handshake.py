@@ -15,6 +15,7 @@ import msgspec
 from ..base.effects import Listen
 from ..base.errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from ..base.events import Cause, End
+from ..base.ids import ChannelId
 from ..base.plan import Kind
 from ..base.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, is_known_modern
 from ..bridge.discovery import served_revisions, to_initialize_result
@@ -29,11 +30,12 @@ from ..state.link import Link, OwnRequest, QueuedNotification
 from ..state.session import Session
 from ..state.upstream_channels import UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionInput, UpstreamSessionState
-from ..wire.http.failure import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
+from ..wire.http.failure import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in, words_in
 from .dialer import Dialer
 from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_modern
 from .health import Health
 from .introduction import NOTHING_KNOWN, discovery_of, handshake_for
+from .succession import STARTING, Verdict
 from .writer import UpstreamWriter
 
 
@@ -43,13 +45,15 @@ class Handshaker:
     Attributes:
         health: the failure counts of each server, by its id.
         server_eras: the eras that each server speaks, by its id.
-        warm_pool: the spare processes, and the count of all processes.
+        succession: the processes of all servers.
+        warm_pool: the spare ones.
     """
 
     def __init__(self, context: Context, sessions: Sessions, writer: UpstreamWriter) -> None:
         self.health = {id: Health(context.limits) for id in context.servers}
         self.server_eras = {id: ServerEra(plan.era, context.limits) for id, plan in context.servers.items()}
         self._dialer = Dialer(context, self.health, self._begin)
+        self.succession = self._dialer.succession
         self.warm_pool = self._dialer.warm_pool
         self._context = context
         self._sessions = sessions
@@ -117,6 +121,37 @@ class Handshaker:
         self._context.timers.cancel(("probe", link.id))
         self._dialer.reach(link)
         return True
+
+    def succeed(self, link: Link, *, overlapped: bool) -> bool:
+        """Starts a process anew that died before it had come up, because an earlier one was ending. False if none was.
+
+        Args:
+            overlapped: an earlier one was ending when it was started.
+        """
+        verdict = self.succession.judge(link.plan.id, overlapped=overlapped)
+        if link.upstream.state not in STARTING or verdict not in (Verdict.WAIT, Verdict.AGAIN):
+            return False
+        if link.upstream.state is UpstreamSessionState.INITIALIZING:
+            link.upstream.step(UpstreamSessionInput.REDIAL)
+        self._drop_own_requests(link)
+        self._context.timers.cancel(("probe", link.id))
+        self._context.note("info", "ended while an earlier process of it was ending: started anew", link.plan.id)
+        if verdict is Verdict.WAIT:
+            self.succession.wait(link)
+        else:
+            self._start_again(link)
+        return True
+
+    def receive_gone(self, channel: ChannelId) -> None:
+        """Handles the end of a process: starts those that waited for it."""
+        self.succession.wake(channel, self._start_again)
+
+    def _start_again(self, link: Link) -> None:
+        fault = self._dialer.why_not(link)
+        if fault is None:
+            self._dialer.reach(link)
+        else:
+            link.router.lose(link, fault)
 
     def _probe_again(self, link: Link) -> bool:
         """Sends `server/discover` once more to a server that denies `initialize`, after it did not answer the first
@@ -186,10 +221,12 @@ class Handshaker:
             self._event_pipes.discard(link.plan.id)
 
     def describe(self, link: Link, reason: str) -> str:
-        """Returns why the handshake failed, over both transports if both were tried."""
-        if link.handshake.refusal is None:
-            return reason
-        return f"over Streamable HTTP {describe(link.handshake.refusal)}; over HTTP+SSE {reason}"
+        """Returns why the handshake failed, over both transports if both were tried, and what the server said first."""
+        words = link.handshake.words
+        if link.handshake.refusal is not None:
+            said = f" and said {words!r}" if words else ""
+            return f"over Streamable HTTP {describe(link.handshake.refusal)}{said}; over HTTP+SSE {reason}"
+        return f"{reason}; first it said {words!r}" if words and link.handshake.tried else reason
 
     # --- Handshake --------------------------------------------------------------------------------------------------
 
@@ -463,6 +500,7 @@ class Handshaker:
         """Handles the end of a handshake's POST without a response in it. True if the handshake continues in another
         way."""
         error = error_in(cause)
+        link.handshake.receive_words(words_in(cause))
         if purpose == "discover":
             if self._discover_again(link, error):
                 return True

@@ -7,6 +7,7 @@ from ..base.events import Cause
 from ..base.plan import Kind, ServerPlan
 from ..state.context import ChannelRole, Context
 from .health import Health
+from .succession import Succession
 
 
 class WarmProcessRole(ChannelRole):
@@ -25,28 +26,16 @@ class WarmProcessRole(ChannelRole):
 
 
 class WarmPool:
-    """The spare processes of all servers, and the count of all processes.
+    """The spare processes of all servers, within the bound on all processes."""
 
-    Attributes:
-        children: processes that were started and are not known to be gone, spare or not.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self.children = 0
+    def __init__(self, context: Context, succession: Succession) -> None:
+        self._succession = succession
         self._context = context
         self._spares: dict[str, list[WarmProcessRole]] = {}
 
-    def receive_started(self) -> None:
-        """Counts a process that was started."""
-        self.children += 1
-
-    def receive_ended(self) -> None:
-        """Counts a process that is gone."""
-        self.children -= 1
-
     @property
     def has_room(self) -> bool:
-        return self.children < self._context.limits.children_max
+        return self._succession.count < self._context.limits.children_max
 
     def spare_count(self, server: str) -> int:
         return len(self._spares.get(server, ()))
@@ -65,9 +54,9 @@ class WarmPool:
         while len(spares) < plan.spares and self.has_room and health.why_not(self._context.now) is None:
             role = WarmProcessRole(plan.id, self._context.mint())
             health.receive_start()
-            self._context.dial(role, Spawn(server=plan.id, workspace=role.workspace))
+            channel = self._context.dial(role, Spawn(server=plan.id, workspace=role.workspace))
             spares.append(role)
-            self.receive_started()
+            self._succession.receive_started(plan.id, channel)
 
     def receive_connected(self, role: WarmProcessRole) -> None:
         """Handles a spare process that runs."""
@@ -76,7 +65,6 @@ class WarmPool:
     def receive_close(self, role: WarmProcessRole, cause: Cause, health: Health) -> None:
         """Handles the end of a spare process. It is replaced only when the next one is taken, so that a crash becomes
         no loop."""
-        self.receive_ended()
         spares = self._spares.get(role.server, [])
         if role in spares:
             spares.remove(role)

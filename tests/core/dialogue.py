@@ -82,6 +82,7 @@ class Dialogue:
         self.unexpected: list[Came] = []
         self.owners: dict[ChannelId, Peer] = {}
         self.silent: set[ChannelId] = set()
+        self.slow: set[ChannelId] = set()  # their ends are not reported by themselves
         self.over: set[ChannelId] = set()
         self.servers = [Server(self, each) for each in plans]
         self.made.append(self)
@@ -151,7 +152,7 @@ class Dialogue:
         if isinstance(order, Close):
             if order.channel not in self.silent:
                 self.came(self.owners[order.channel], "is closed", None, order.channel)
-            return self.ends(order.channel)
+            return [] if order.channel in self.slow else self.ends(order.channel)
         if isinstance(order, Dial):
             return self._dial(order)
         if isinstance(order, Save | Load):

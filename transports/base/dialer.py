@@ -104,7 +104,7 @@ class Dialer:
         match error:
             case ssl.SSLCertVerificationError():
                 reason = f"{where} did not prove its identity: {error.verify_message}"
-                return f"{reason}; check the host name, or name the authority in ca_file"
+                return f"{reason}; check the host name, or name the authority in ca_file or SSL_CERT_FILE"
             case ssl.SSLError():
                 plain = "a ws" if scheme == "wss" else "an http"
                 return f"no TLS with {where}: {error.reason or error}; is it {plain}:// server?"

@@ -50,7 +50,7 @@ class Exchange:
         leaves_at_once: nothing is added after the end of the reply is queued, so it can be written at once.
     """
 
-    __slots__ = ("_reply", "_sink", "_was_silent", "channel", "head_only", "is_ended")
+    __slots__ = ("_is_due", "_reply", "_sink", "channel", "head_only", "is_ended")
 
     leaves_at_once = True
 
@@ -60,7 +60,7 @@ class Exchange:
         self.is_ended = False
         self._sink = sink
         self._reply = reply
-        self._was_silent = False
+        self._is_due = False  # the next call of `keep_alive` writes
 
     def send(self, order: Send) -> None:
         self.put(self._reply.receive_send(order), len(order.message))
@@ -89,11 +89,10 @@ class Exchange:
             self.put(self._reply.open())
 
     def keep_alive(self) -> None:
-        """Writes a comment if the stream was silent for a whole interval. Called at intervals; a reply that has not
-        begun is opened at the second call."""
-        if self._reply.state is HttpReplyState.SILENT and not self._was_silent:
-            self._was_silent = True
-        elif outs := self._reply.keep_alive():
+        """Writes a comment at every second call, which opens a reply that has not begun. Called twice in each
+        `Limits.keep_alive_s`, so that a reply is opened within that time, and none earlier than after half of it."""
+        self._is_due = not self._is_due
+        if not self._is_due and (outs := self._reply.keep_alive()):
             self.put(outs)
 
     def answer(self, refused: Refused) -> None:

@@ -325,7 +325,7 @@ class HttpServer:
 
     async def _keep_alive(self) -> None:
         while True:
-            await anyio.sleep(self._listening.limits.keep_alive_s)
+            await anyio.sleep(self._listening.limits.keep_alive_s / 2)
             if self._listening.forwarder is not None:
                 await self._listening.forwarder.close_idle(
                     since=anyio.current_time() - self._listening.limits.pool_idle_timeout_s

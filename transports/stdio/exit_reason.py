@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ...core.base.events import HINT
+
 LAST_LINES: Final = 5
 LAST_LINE_MAX_CHARS: Final = 512
 LAST_WORDS: Final = "last stderr: "
@@ -25,7 +27,7 @@ HINTS: Final = (
     ),
     (
         r"\bEADDRINUSE\b|address already in use",
-        "another process listens on that port: stop it or choose another",
+        "its port is taken already: stop what listens there, or choose another port",
     ),
     (r"ModuleNotFoundError|No module named", "a Python module is missing: install it where this command runs"),
     (r"ERR_MODULE_NOT_FOUND|Cannot find module", "a Node.js module is missing: run its installation first"),
@@ -65,7 +67,7 @@ def explain_start(program: str, cwd: str | None, path: str | None, error: Except
         path: the PATH it was looked up on.
     """
     if cwd is not None and not os.path.isdir(cwd):
-        return f"working directory {cwd!r} is not a folder; create it or correct `cwd`"
+        return f"working directory {cwd!r} is not a folder; create it, or name another one"
     if isinstance(error, FileNotFoundError):
         if "/" in program:
             return f"command {program!r} does not exist, or what its #! line names; correct the path"
@@ -101,7 +103,8 @@ def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -
         parts.append(last_words(stderr))
     if not has_spoken:
         text = "\n".join(stderr)
-        parts += [f"hint: {hint}" for pattern, hint in HINTS if re.search(pattern, text, re.IGNORECASE)][:1]
+        hint = next((HINT + hint for pattern, hint in HINTS if re.search(pattern, text, re.IGNORECASE)), "")
+        return "; ".join(parts) + hint
     return "; ".join(parts)
 
 

@@ -26,6 +26,9 @@ SESSION_UNKNOWN: Final = re.compile(
 official TypeScript examples say "Bad Request: No valid session ID provided", others "Bad Request: Server not
 initialized"."""
 
+WORDS_MAX_CHARS: Final = 200
+"""Characters of a refusal's body that a message repeats: a sentence or two."""
+
 _REASONS: Final = {
     End.DONE: "its reply ended without an answer",
     End.GONE: "it hung up",
@@ -40,6 +43,19 @@ def describe(cause: Cause) -> str:
     if cause.detail:
         return cause.detail
     return f"it answered with HTTP status {cause.status}" if cause.end is End.REFUSED else _REASONS[cause.end]
+
+
+def words_in(cause: Cause) -> str:
+    """Returns what the server says in the body of a refusal, on one line and at most `WORDS_MAX_CHARS` long: the
+    message of an error, else the text. "" if it says nothing; of a page for people nothing is taken."""
+    text = cause.body.decode(errors="replace").strip() if cause.end is End.REFUSED else ""
+    error = error_in(cause)
+    if error is not None:
+        text = envelope.text_of(envelope.member_of(error, "message")) or ""
+    if text.startswith("<"):
+        return ""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())[:WORDS_MAX_CHARS]
 
 
 def denies_session(cause: Cause, *, names_session: bool) -> bool:

@@ -296,7 +296,7 @@ def _page_route(
     if granted is Access.HIDDEN:
         raise _NotFound
     if granted is Access.DENIED:
-        wanted = "expected Authorization: Bearer and the token of core.management"
+        wanted = "expected Authorization: Bearer and the token of core.management (of isthmus wrap: ISTHMUS_TOKEN)"
         return page_error(
             401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
         )

@@ -51,8 +51,9 @@ from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Artifacts, Filter, Server, ServerTasks, Settings, Uploads, Upstream
 from isthmus.app.runtime import signals
 from isthmus.app.runtime.probe import ServerReport
-from isthmus.core.base.plan import AutoFiles, Offer, TaskRules
+from isthmus.core.base.plan import AutoFiles, Offer, Sharing, TaskRules
 from isthmus.core.base.revisions import LATEST_LEGACY, LATEST_MODERN, Era
+from isthmus.core.base.setting_names import OPTIONS
 from isthmus.core.upstream.era_detection import OTHER
 from isthmus.core.wire.http.origin import is_loopback
 
@@ -231,6 +232,8 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "X: ${UNSET_4711}", "http://h/"), "got --header X with a ${…}, expected the environment"),
         (("wrap", "--env", "X=${", "--", "cmd"), "got --env X with a ${…}, expected ${NAME} or ${NAME:-default}"),
         (("wrap", "http://h/${UNSET_4711}"), "got the URL with a ${…}, expected the environment variable UNSET_4711"),
+        (("wrap", "--share", "serial", "http://h/"), "got --share with a URL or --files, expected it with a command"),
+        (("wrap", "--share", "serial", "--files", "--", "c"), "got --share with a URL or --files, expected it with a"),
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
         (("wrap", "--no-inspect", "--", "cmd"), "got --no-inspect with a command, expected it with a URL only"),
         (("wrap", "--listen", "stdio", "--no-inspect", "http://h/"), "got --no-inspect with --listen stdio, expected"),
@@ -631,6 +634,24 @@ def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
     settings = settings_of(inside, monkeypatch, "wrap", *options, "--listen", listen, "http://h/mcp")
     (plan,) = to_plan(settings, b"k" * 16, "/", "").servers
     assert plan.tasks == rules
+
+
+@pytest.mark.parametrize("share", ["none", "concurrent", "serial"])
+def test_sessions_of_a_wrapped_command_share_its_process_if_asked(
+    share: str, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages name options of the command, and no keys of a configuration."""
+    begun: list[Any] = []
+
+    def note(work: Any, if_stopped: int) -> int:
+        begun.append(work)
+        return 0
+
+    monkeypatch.setattr(cli, "_run", note)
+    assert inside("wrap", "--share", share, "--", "cmd")[0] == 0
+    names = begun[0].keywords["names"]
+    (plan,) = to_plan(begun[0].args[0], b"k" * 16, "/", "", names=names).servers
+    assert (plan.sharing, plan.names) == (Sharing(share), OPTIONS)
 
 
 @pytest.mark.parametrize(

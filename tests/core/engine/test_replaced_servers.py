@@ -9,7 +9,7 @@ import json
 
 import pytest
 from driving import FORGOTTEN, connect, driver, new_client
-from isthmus.core.base.effects import Post
+from isthmus.core.base.effects import Close, Post
 from isthmus.core.base.events import Cause, End
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import LATEST_MODERN
@@ -155,6 +155,8 @@ def test_a_process_comes_back_in_the_other_era(how: str, kind: Kind, sharing: Sh
     assert f"{META}clientCapabilities" in received.frame["params"]["_meta"]
     world.answer(received, LISTED)
     assert world.messages(channel)[-1] == b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+    for close in world.every(Close):  # the process that was spoken to in another way
+        world.end(close.channel)
     world.end(received.channel, DIED)
     client.request("2", "tools/list")
     child = connect_child(world)

@@ -328,7 +328,8 @@ def test_management_without_a_token_is_hidden_or_refused(management: Management 
         assert route.status == 404
         assert json.loads(route.body)["code"] == "not_found"
         return
-    reason = "got no token, or another one, expected Authorization: Bearer and the token of core.management"
+    wanted = "the token of core.management (of isthmus wrap: ISTHMUS_TOKEN)"
+    reason = f"got no token, or another one, expected Authorization: Bearer and {wanted}"
     assert message(route) == (401, reason)
     assert dict(route.headers)[b"www-authenticate"] == b'Bearer realm="isthmus"'
     assert isinstance(routed("GET", "/servers", {"authorization": "Bearer t"}, on=surface), PageRoute)

@@ -1,0 +1,29 @@
+"""The names by which messages tell what to set: keys of a configuration file, or options of a command that has none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class SettingNames(msgspec.Struct, frozen=True):
+    """The names of the settings that mend faults, as whoever runs the proxy can set them.
+
+    Attributes:
+        headers: the headers that a server gets.
+        share: the process that all sessions of a server use.
+        storage: the folder for files and records.
+    """
+
+    headers: str = "upstream.headers, or come from clients with upstream.pass_headers"
+    share: str = "`share: concurrent` or `share: serial` for it"
+    storage: str = "storage.root"
+
+
+KEYS: Final = SettingNames()
+"""The names in a configuration file."""
+OPTIONS: Final = SettingNames(
+    headers="--header 'NAME: VALUE'", share="--share concurrent or --share serial", storage="--storage"
+)
+"""The names in the command line of `isthmus wrap`."""

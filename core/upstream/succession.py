@@ -1,0 +1,105 @@
+"""Tells one life of a server from the next.
+
+A server may need what only one process can have: a port, a lock, a folder of a browser. A process of such a server that
+starts while an earlier one is ending dies before it has come up. That is no failure of the server: it is started anew
+once the earlier ones are gone. A process that dies so while another one works for another session can never come up
+beside that one, and its client is told what helps.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from ..base.events import HINT
+from ..base.ids import ChannelId
+from ..state.context import Context
+from ..state.link import Link
+from ..state.upstream_channels import DuplexRole
+from ..state.upstream_session import UpstreamSessionState
+
+STARTING: Final = frozenset({UpstreamSessionState.DIALING, UpstreamSessionState.INITIALIZING})
+
+
+class Verdict(enum.Enum):
+    """The meaning of the death of a process that had not come up."""
+
+    WAIT = "wait"  # earlier processes are ending: it is started anew when they are gone
+    AGAIN = "again"  # they have ended since it was started: it is started anew at once
+    ALONE = "alone"  # another process of its server works
+    FAILED = "failed"  # no other process explains it
+
+
+def judge(*, overlapped: bool, ending: bool, working: bool) -> Verdict:
+    """Returns what the death of a process means that had not come up.
+
+    Args:
+        overlapped: an earlier process was ending when it was started.
+        ending: an earlier process is ending now.
+        working: another process of its server serves a session.
+    """
+    if ending:
+        return Verdict.WAIT
+    if overlapped:
+        return Verdict.AGAIN
+    return Verdict.ALONE if working else Verdict.FAILED
+
+
+def explain(reason: str, share: str) -> str:
+    """Returns how a process ended that could not run beside another one, with what helps in place of another hint.
+
+    Args:
+        share: the setting that has all sessions use one process.
+    """
+    advice = f"this server runs for another session already; if it can run only once, set {share}"
+    return reason.partition(HINT)[0] + HINT + advice
+
+
+class Succession:
+    """The processes of all servers, spare or not, and the links that wait for the end of some.
+
+    A link waits for the processes that are ending when its own dies, and for no later ones, so the sessions of others
+    cannot hold it up for good. `Limits.start_timeout_s` bounds all its attempts together.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._overlapped: dict[str, dict[ChannelId, bool]] = {}  # the processes by server, as in `judge`
+        self._waiting: dict[str, tuple[Link, set[ChannelId]]] = {}  # by the links' ids; what each waits for
+
+    @property
+    def count(self) -> int:
+        """The number of processes that were started and are not known to be gone."""
+        return sum(map(len, self._overlapped.values()))
+
+    def receive_started(self, server: str, channel: ChannelId) -> None:
+        """Records a process that was started."""
+        self._overlapped.setdefault(server, {})[channel] = bool(self._ending(server))
+
+    def receive_ended(self, server: str, channel: ChannelId) -> bool:
+        """Records that a process is gone. True if an earlier one was ending when it was started."""
+        return self._overlapped[server].pop(channel)
+
+    def judge(self, server: str, *, overlapped: bool) -> Verdict:
+        """Returns what the death of a process means that had not come up and is recorded as gone."""
+        roles = [self._context.role_if_open(channel) for channel in self._overlapped[server]]
+        working = any(isinstance(role, DuplexRole) and role.link.upstream.state not in STARTING for role in roles)
+        return judge(overlapped=overlapped, ending=bool(self._ending(server)), working=working)
+
+    def wait(self, link: Link) -> None:
+        """Has a link wait until the processes are gone that are ending now."""
+        self._waiting[link.id] = link, self._ending(link.plan.id)
+
+    def wake(self, channel: ChannelId, start: Callable[[Link], None]) -> None:
+        """Starts the links that waited for this process, which is gone, and for no other."""
+        for id, (link, ending) in list(self._waiting.items()):
+            ending.discard(channel)
+            if not ending:
+                del self._waiting[id]
+                if link.upstream.state is UpstreamSessionState.DIALING and link.channel is None:
+                    start(link)
+
+    def _ending(self, server: str) -> set[ChannelId]:
+        channels = self._overlapped.get(server, {})
+        return {channel for channel in channels if not self._context.is_open(channel)}

@@ -1,0 +1,28 @@
+"""Tests of what is repeated of the body of a refusal: its error's message or its text, on one line, and of bounded
+length."""
+
+from __future__ import annotations
+
+import pytest
+from isthmus.core.base.events import Cause, End
+from isthmus.core.wire.http.failure import WORDS_MAX_CHARS, words_in
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", ""),
+        (b"  Missing\r\n API\x1b[31m key \n", "Missing API [31m key"),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No tenant"}}', "No tenant"),
+        (b'{"error":"invalid_key"}', '{"error":"invalid_key"}'),
+        (b"<!doctype html><title>404</title>", ""),
+        (b"\xff", "\ufffd"),
+        (b"x" * (WORDS_MAX_CHARS + 1), "x" * WORDS_MAX_CHARS),
+    ],
+)
+def test_the_words_of_a_refusal_are_one_line_of_bounded_length(body: bytes, words: str) -> None:
+    assert words_in(Cause(End.REFUSED, status=400, body=body)) == words
+
+
+def test_a_connection_that_breaks_says_nothing() -> None:
+    assert words_in(Cause(End.BROKEN, "reset", body=b"half")) == ""
