@@ -44,7 +44,7 @@ def test_the_table_and_the_orders(tmp_path: Path) -> None:
     with gateway(tmp_path) as url:
         heads, box, broken = rows(run("ps", "--url", url)[1])
         assert heads[:4] + heads[-1:] == ["ID", "KIND", "ERAS", "STATE", "LAST ERROR"]
-        assert box[:6] + box[7:] == ["box", "pipe", "handshake", "idle", "0", "0", "-", "1", "0", "-"]
+        assert box[:6] + box[7:] == ["box", "pipe", "handshake", "idle", "0", "0", "-", "1", "0", "0", "-"]
         assert broken[:4] + broken[8:10] == ["broken", "pipe", "-", "failed", "1", "1"]
         assert broken[-1].startswith("command '/nonexistent' does not exist") and broken[-1].endswith("…")
 
@@ -184,7 +184,7 @@ def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
         "sessions": 0,
     }
     _, first, second = rows(http_client.table([bare, odd]))
-    assert first == ["-", "-", "-", "idle", "-", "-", "-", "-", "-", "-", "-"]
+    assert first == ["-", "-", "-", "idle", *["-"] * 8]
     assert second == [
         r"a\x1b[31m",
         "-",
@@ -194,6 +194,7 @@ def test_the_table_accepts_odd_values_and_no_control_characters() -> None:
         "-",
         "1,22",
         "1h 2m",
+        "-",
         "-",
         "-",
         "x" * 59 + "…",
