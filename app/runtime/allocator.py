@@ -1,7 +1,7 @@
-"""Free memory of the C library's allocator, which goes back to the system.
+"""Returns free memory of the C library's allocator to the system.
 
-The GNU C library keeps freed blocks in its heap, and only the end of the heap goes back by itself: one small block that
-lives on keeps all below it resident. After a few messages of the longest kind that is 100 MiB and more.
+The GNU C library keeps freed blocks in its heap. It returns only the end of the heap by itself, so one small block that
+is in use keeps all free memory below it resident: 100 MiB and more after a few messages of the largest size.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 import anyio
 
 INTERVAL_S: Final = 5.0
-"""Time between two looks at the resident memory. A look costs some microseconds."""
+"""Time between two measurements of the resident memory. One costs some microseconds."""
 GROWTH_BYTES: Final = 4 * 1024 * 1024
-"""Growth that makes returning memory worth its time: some milliseconds for each 100 MiB of heap."""
+"""Growth of the process from which memory is returned. That takes some milliseconds for each 100 MiB of heap."""
 PAUSE_MAX: Final = 6
-"""The most looks between two tries to return memory, while they return little: what is free may be freed later."""
+"""Most measurements between two tries to return memory, while tries return little: more may be free later."""
 COST_MAX: Final = 0.001
-"""The largest part of the time that tries take, while they return little: one of a heap of many GiB takes long."""
+"""Largest share of the time that is spent on tries which return little. A try on a heap of many GiB takes long."""
 STATM: Final = Path("/proc/self/statm")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -40,8 +40,8 @@ def trim_of_libc() -> Callable[[int], int] | None:
 async def return_free_memory() -> None:
     """Returns free memory to the system while the process is larger than it was. Never returns itself.
 
-    What a try leaves is in use or not: that cannot be told. So tries go on, ever more rarely, as long as the process is
-    larger than at its smallest.
+    A process that stays large after a try may use the memory now and free it later. So tries go on at growing
+    intervals, as long as the process is larger than at its smallest.
     """
     trim = trim_of_libc()
     if trim is None:

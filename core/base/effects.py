@@ -6,9 +6,6 @@ Each engine input returns a tuple of effects. The driver carries them out in tha
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import msgspec
 
 from .events import Cookies, Headers
@@ -102,12 +99,6 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     headers: Headers = ()
 
 
-# A notification or an answer, as `envelope` encodes them.
-_NO_REQUEST: Final = re.compile(
-    rb'\{"jsonrpc":"2\.0",(?:"method":|"id":(?:"(?:[^"\\]|\\.)*+"|[^",]*+),"(?:result|error)":)'
-)
-
-
 class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """A dial target that POSTs `message` to the server's URL. The channel carries the messages of the HTTP response.
 
@@ -126,12 +117,6 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     (2026-07-28)."""
     is_lasting: bool = False
     """True for a subscription, whose event stream stays open until one side ends it."""
-
-    @property
-    def is_request(self) -> bool:
-        """False for a notification and for an answer: the server has nothing to say to it, so the body of a 2xx is not
-        read, whatever it is. The official SDKs do not read it either."""
-        return _NO_REQUEST.match(self.message) is None
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

@@ -74,7 +74,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Messages of servers that are arriving, from all servers together: eight of the largest. At it: the message that
     finds no room is dropped like one that is too long, and its request gets error -31007."""
     replies_per_server_max_bytes: int = 256 * MIB
-    """Bytes of those messages from one server: half, so that the others are heard. At it: as above."""
+    """Bytes of those messages from one server: half, so that the others are served. At it: the message is dropped, and
+    its request gets error -31007."""
     write_timeout_s: float = 60.0
     """Time after which a peer that reads nothing is disconnected. At it: the connection is cut."""
     idle_connection_timeout_s: float = 75.0

@@ -1,4 +1,4 @@
-"""The names by which messages tell what to set: keys of a configuration file, or options of a command that has none."""
+"""The names of settings in error messages: keys of a configuration file, or options of a command without one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class SettingNames(msgspec.Struct, frozen=True):
-    """The names of the settings that mend faults, as whoever runs the proxy can set them.
+    """The names that error messages use for the settings which correct the error.
 
     Attributes:
         headers: the headers that a server gets.

@@ -147,14 +147,17 @@ def _is_lone(data: bytes, at: int) -> bool:
 
 
 def _is_escaped(data: bytes, at: int) -> bool:
-    """True if the backslash at `at` is the second half of an escaped one: an odd number of them is before it."""
-    size = 16
-    while True:
-        before = data[max(0, at - size) : at]
-        run = len(before) - len(before.rstrip(b"\\"))
-        if run < size:
-            return run % 2 == 1
-        size *= 2
+    """True if the backslash at `at` is the second half of an escaped one: an odd number of them is before it.
+
+    They are counted in blocks that grow as long as they hold nothing else, and then shrink: nothing is copied.
+    """
+    start, size, grows = at, 1, True
+    while size:
+        is_full = size <= start and data.count(b"\\", start - size, start) == size
+        start -= size if is_full else 0
+        grows = grows and is_full
+        size = size * 2 if grows else size // 2
+    return (at - start) % 2 == 1
 
 
 def decode_object(data: bytes) -> dict[str, msgspec.Raw]:

@@ -34,6 +34,9 @@ _BEHIND: Final = (
     re.compile(rb"(?<=\})(, ?" + _ID + rb", ?" + _VERSION + rb")\}\s*\Z"),
 )
 _CLOSED: Final = re.compile(rb"\}\}\s*\Z")
+_NO_REQUEST: Final = re.compile(
+    rb'\{"jsonrpc":"2\.0",(?:"method":|"id":(?:"(?:[^"\\]|\\.)*+"|[^",]*+),"(?:result|error)":)'
+)
 
 
 class EnvelopeStart(NamedTuple):
@@ -53,6 +56,11 @@ class WholeAnswer(NamedTuple):
 
     number: int
     pieces: tuple[bytes, ...]
+
+
+def is_request(message: bytes) -> bool:
+    """False for a notification and a response that `envelope` has encoded: nothing answers them."""
+    return _NO_REQUEST.match(message) is None
 
 
 def read_front(beginning: bytes) -> EnvelopeStart | None:

@@ -33,7 +33,8 @@ def outlined(data: bytes) -> bytes:
 def outline_of(data: bytes) -> bytes:
     """Returns the bytes in which a word is to be sought: the outline of a large object, or all of `data`.
 
-    A word that is not there is no name of a member, of `data` or of its `_meta`, and no short value of them. The
+    The fast paths of calls write this out, as a call of a function costs more than the question in a small message. A
+    word that is not there is no name of a member, of `data` or of its `_meta`, and no short value of them. The
     converse does not hold: it may be anywhere.
     """
     return data.outline if isinstance(data, Outlined) else data

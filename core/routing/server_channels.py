@@ -24,8 +24,8 @@ from ..state.upstream_channels import DeleteRole, DuplexRole, UpstreamPostRole, 
 from ..state.upstream_session import UpstreamSessionState
 from ..upstream.auth_errors import handshake_error_of, is_denied
 from ..upstream.era_detection import lacks_revision, lacks_session
+from ..upstream.processes import STARTING, Restart, explain
 from ..upstream.progress import Progress, Row
-from ..upstream.succession import STARTING, Verdict, explain
 from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
 from ..wire.http.failure import NO_CONTENT, denies_session, describe, error_in
@@ -120,7 +120,7 @@ class ServerChannels(ChannelHandler):
             self._failures.receive_farewell_close(role, channel, cause)
             return
         if isinstance(role, WarmProcessRole):
-            self._handshaker.succession.receive_ended(role.server, channel)
+            self._handshaker.processes.receive_ended(role.server, channel)
             self._handshaker.warm_pool.receive_close(role, cause, self._handshaker.health[role.server])
             if self._context.servers[role.server].has_files:
                 self._context.order(Sweep(workspace=role.workspace))
@@ -129,7 +129,7 @@ class ServerChannels(ChannelHandler):
         link = role.link
         _store_cookies(role, cause.cookies)
         if isinstance(role, DuplexRole):
-            overlapped = role.is_process and self._handshaker.succession.receive_ended(link.plan.id, channel)
+            overlapped = role.is_process and self._handshaker.processes.receive_ended(link.plan.id, channel)
             self._receive_child_close(link, role, channel, cause, overlapped=overlapped)
             if role.is_process:
                 self._handshaker.receive_gone(channel)
@@ -170,9 +170,9 @@ class ServerChannels(ChannelHandler):
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
             stage = "" if has_started else "start"
             if role.is_process and cause.end is End.BROKEN and link.upstream.state in STARTING:
-                if self._handshaker.succeed(link, overlapped=overlapped):
+                if self._handshaker.restart(link, overlapped=overlapped):
                     return
-                if self._handshaker.succession.judge(link.plan.id, overlapped=overlapped) is Verdict.ALONE:
+                if self._handshaker.processes.restart_after(link.plan.id, overlapped=overlapped) is Restart.CONFLICT:
                     reason = explain(reason, link.plan.names.share)
             has_tried = link.is_stateless and cause.end is not End.UNREACHABLE
             if has_tried and self._handshaker.turn(link, is_said=False):

@@ -11,7 +11,7 @@ from ..state.context import Context
 from ..state.link import Link
 from ..state.upstream_channels import DuplexRole
 from .health import Health
-from .succession import Succession
+from .processes import Processes
 from .warm_pool import WarmPool
 
 
@@ -22,13 +22,13 @@ class Dialer:
         connected: called with each link whose server can be written to.
 
     Attributes:
-        succession: all processes.
+        processes: all processes.
         warm_pool: the spare ones.
     """
 
     def __init__(self, context: Context, health: dict[str, Health], connected: Callable[[Link], None]) -> None:
-        self.succession = Succession(context)
-        self.warm_pool = WarmPool(context, self.succession)
+        self.processes = Processes(context)
+        self.warm_pool = WarmPool(context, self.processes)
         self._context = context
         self._health = health
         self._connected = connected
@@ -59,7 +59,7 @@ class Dialer:
             channel = self._context.dial(DuplexRole(link, is_process=True), target)
             link.connect(channel)
             link.receive_process()
-            self.succession.receive_started(link.plan.id, channel)
+            self.processes.receive_started(link.plan.id, channel)
 
     def _may_take_spare(self, link: Link) -> bool:
         """True if the session may run in a spare process, whose workspace then becomes the session's.
@@ -73,7 +73,7 @@ class Dialer:
         """Returns why no connection can be opened for the link now; None if one can."""
         needs_room = link.plan.kind is Kind.PIPE and not self.warm_pool.spare_count(link.plan.id)
         if needs_room and not self.warm_pool.has_room:
-            return f"{self.succession.count} server processes run, the most allowed; try again later"
+            return f"{self.processes.count} server processes run, the most allowed; try again later"
         return self._health[link.plan.id].why_not(self._context.now)
 
     def _join(self, link: Link) -> None:

@@ -35,7 +35,7 @@ from .dialer import Dialer
 from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_modern
 from .health import Health
 from .introduction import NOTHING_KNOWN, discovery_of, handshake_for
-from .succession import STARTING, Verdict
+from .processes import STARTING, Restart
 from .writer import UpstreamWriter
 
 
@@ -45,7 +45,7 @@ class Handshaker:
     Attributes:
         health: the failure counts of each server, by its id.
         server_eras: the eras that each server speaks, by its id.
-        succession: the processes of all servers.
+        processes: the processes of all servers.
         warm_pool: the spare ones.
     """
 
@@ -53,7 +53,7 @@ class Handshaker:
         self.health = {id: Health(context.limits) for id in context.servers}
         self.server_eras = {id: ServerEra(plan.era, context.limits) for id, plan in context.servers.items()}
         self._dialer = Dialer(context, self.health, self._begin)
-        self.succession = self._dialer.succession
+        self.processes = self._dialer.processes
         self.warm_pool = self._dialer.warm_pool
         self._context = context
         self._sessions = sessions
@@ -122,29 +122,29 @@ class Handshaker:
         self._dialer.reach(link)
         return True
 
-    def succeed(self, link: Link, *, overlapped: bool) -> bool:
-        """Starts a process anew that died before it had come up, because an earlier one was ending. False if none was.
+    def restart(self, link: Link, *, overlapped: bool) -> bool:
+        """Starts a process again that ended before it was ready, because an earlier one was ending. False if none was.
 
         Args:
             overlapped: an earlier one was ending when it was started.
         """
-        verdict = self.succession.judge(link.plan.id, overlapped=overlapped)
-        if link.upstream.state not in STARTING or verdict not in (Verdict.WAIT, Verdict.AGAIN):
+        restart = self.processes.restart_after(link.plan.id, overlapped=overlapped)
+        if link.upstream.state not in STARTING or restart not in (Restart.LATER, Restart.NOW):
             return False
         if link.upstream.state is UpstreamSessionState.INITIALIZING:
             link.upstream.step(UpstreamSessionInput.REDIAL)
         self._drop_own_requests(link)
         self._context.timers.cancel(("probe", link.id))
-        self._context.note("info", "ended while an earlier process of it was ending: started anew", link.plan.id)
-        if verdict is Verdict.WAIT:
-            self.succession.wait(link)
+        self._context.note("info", "ended while an earlier process of it was ending: started again", link.plan.id)
+        if restart is Restart.LATER:
+            self.processes.wait(link)
         else:
             self._start_again(link)
         return True
 
     def receive_gone(self, channel: ChannelId) -> None:
         """Handles the end of a process: starts those that waited for it."""
-        self.succession.wake(channel, self._start_again)
+        self.processes.start_waiting(channel, self._start_again)
 
     def _start_again(self, link: Link) -> None:
         fault = self._dialer.why_not(link)

@@ -7,7 +7,7 @@ from ..base.events import Cause
 from ..base.plan import Kind, ServerPlan
 from ..state.context import ChannelRole, Context
 from .health import Health
-from .succession import Succession
+from .processes import Processes
 
 
 class WarmProcessRole(ChannelRole):
@@ -28,14 +28,14 @@ class WarmProcessRole(ChannelRole):
 class WarmPool:
     """The spare processes of all servers, within the bound on all processes."""
 
-    def __init__(self, context: Context, succession: Succession) -> None:
-        self._succession = succession
+    def __init__(self, context: Context, processes: Processes) -> None:
+        self._processes = processes
         self._context = context
         self._spares: dict[str, list[WarmProcessRole]] = {}
 
     @property
     def has_room(self) -> bool:
-        return self._succession.count < self._context.limits.children_max
+        return self._processes.count < self._context.limits.children_max
 
     def spare_count(self, server: str) -> int:
         return len(self._spares.get(server, ()))
@@ -56,7 +56,7 @@ class WarmPool:
             health.receive_start()
             channel = self._context.dial(role, Spawn(server=plan.id, workspace=role.workspace))
             spares.append(role)
-            self._succession.receive_started(plan.id, channel)
+            self._processes.receive_started(plan.id, channel)
 
     def receive_connected(self, role: WarmProcessRole) -> None:
         """Handles a spare process that runs."""

@@ -166,10 +166,10 @@ class HalfClosed(Attack):
             storm.counts[f"ended, {manner}"] += 1
 
 
-class DeafClients(Attack):
+class PipeliningClients(Attack):
     """Clients that send one request after another as fast as they are taken, and read nothing."""
 
-    name = "deaf-clients"
+    name = "pipelining"
     width = 50
 
     async def make_round(self, storm: Storm) -> None:
@@ -272,7 +272,7 @@ CONNECTIONS: Final[tuple[Attack, ...]] = (
     SessionFlood(),
     ManyAddresses(),
     HalfClosed(),
-    DeafClients(),
+    PipeliningClients(),
     UnreadAnswers(),
     EventStreamFlood(),
     AbandonedUploads(),

@@ -288,7 +288,7 @@ class Connection:
         self._framing.note_given(len(data))
         if self._framing.phase is not Phase.BODY:
             return
-        gathered = self._framing.gather(data, self._body_size_max, self._address or "")
+        gathered = self._framing.gather(data, self._body_size_max)
         if gathered is Gathered.TOO_LARGE:
             self._refuse_size()
         elif gathered is Gathered.NO_ROOM:

@@ -192,8 +192,10 @@ class Framing:
         return True
 
     def _has_room(self, size_bytes: int) -> bool:
-        """True if so much may be held behind an open request. Counted like a body that is arriving, since many
-        connections can hold it as long as their requests take."""
+        """True if this client may have so much of a body that is arriving, or held behind an open request: many
+        connections can hold that as long as their requests take."""
+        if size_bytes <= UNCOUNTED_MAX_BYTES:
+            return True
         if self._share is None:
             self._share = Share(self._bodies, address_owner(self._wire.peer_host))
         return self._share.hold(size_bytes)
@@ -278,19 +280,16 @@ class Framing:
             self.body_left = 0
         return body
 
-    def gather(self, data: bytes, size_max_bytes: int, address: str) -> Gathered:
-        """Keeps a piece of the body, from a client at this address. Drops what was kept if the body exceeds
-        `size_max_bytes`, or if there is no room for it."""
+    def gather(self, data: bytes, size_max_bytes: int) -> Gathered:
+        """Keeps a piece of the body. Drops what was kept if the body exceeds `size_max_bytes`, or if there is no room
+        for it."""
         size_bytes = len(self._body) + len(data)
         if size_bytes > size_max_bytes:
             self._drop_body()
             return Gathered.TOO_LARGE
-        if size_bytes > UNCOUNTED_MAX_BYTES:
-            if self._share is None:
-                self._share = Share(self._bodies, address)
-            if not self._share.take(size_bytes - self._share.amount):
-                self._drop_body()
-                return Gathered.NO_ROOM
+        if not self._has_room(size_bytes):
+            self._drop_body()
+            return Gathered.NO_ROOM
         if not self._body:
             self._body = data
         else:

@@ -29,7 +29,7 @@ from ..store.handles import ARTIFACT_SCHEME
 from .paths_in_text import PATH_MAX_CHARS, mentions, reads_as_path, spellings
 
 _STRING_OR_KEY: Final = re.compile(rb'(?P<string>"(?:[^"\\]++|\\.)*+")(?P<colon>[ \t\r\n]*+:)?', re.DOTALL)
-STRINGS_MAX: Final = 4096
+STRINGS_MAX: Final = 1024
 """Strings of one JSON value that are looked at. Results that list files have hundreds. At it: further strings are not
 looked at."""
 GUESSED_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -83,13 +83,12 @@ def claims_of(
     spans = readable_members(result)
     if take(result, spans.get("isError")) == b"true":
         return ClaimedPaths()
-    named: list[_Named] = [] if allocated is None else [_Named((allocated,), False, False)]
     if isinstance(rules, AutoFiles) and len(result) > GUESSED_MAX_BYTES:
-        named += [_Named(found, True, True) for found in argument_paths(arguments, (), limit)]
-        return _claims(named, wants_areas=True)
+        spans = {}
     blocks = readable_elements(take(result, spans.get("content")))
     structured = take(result, spans.get("structuredContent"))
     texts = [text for block in blocks if is_text_block(block) and (text := member_text(block, "text")) is not None]
+    named: list[_Named] = [] if allocated is None else [_Named((allocated,), False, False)]
     if isinstance(rules, AutoFiles):
         named += [_Named(found, True, True) for found in _structured_guesses(structured)[:limit]]
         named += [_Named(found, True, True) for found in argument_paths(arguments, (), limit)]
@@ -166,7 +165,8 @@ def _strings(value: object) -> Iterator[str]:
         if isinstance(value, str):
             count += 1
             # Halves of surrogate pairs, which `json.loads` lets through, become U+FFFD.
-            yield value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            is_plain = value.isascii()
+            yield value if is_plain else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         elif isinstance(value, dict):
             waiting.extend(reversed(value.values()))
         elif isinstance(value, list):

@@ -30,7 +30,7 @@ LAYERS_MAX: Final = 4
 """Layers of JSON within the strings of JSON that are searched. One is common, two are seen. At it: handles further
 within are left as they are."""
 
-WORK_FACTOR: Final = 4
+WORK_FACTOR: Final = 3
 """Times that the bytes of the arguments may be read in all, besides `WORK_SPARE_BYTES`. Large values lie few levels
 deep."""
 WORK_SPARE_BYTES: Final = 1024 * 1024

@@ -44,7 +44,7 @@ from ...base.effects import Delete, Listen, Post
 from ...base.errors import LocalProtocolError
 from ...base.events import Cause, Connected, End
 from ...base.limits import Limits
-from ...jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES
+from ...jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES, is_request
 from ..chunks import Chunks
 from ..oversize import NULL_ID, answer_for, refusal_of
 from ..sse import Event, EventReader, Oversize, Retry
@@ -220,8 +220,8 @@ class ResponseReader:
         self._target = target
         self._event_types = event_types
         self._has_messages = has_messages and not isinstance(target, Delete)
-        if isinstance(target, Post) and not target.is_request:
-            self._has_messages = False
+        if isinstance(target, Post) and not is_request(target.message):
+            self._has_messages = False  # the server has nothing to say; the official SDKs do not read it either
         self._size_max = limits.reply_size_max_bytes
         self._share = share
         self._body = Chunks()  # the document, or what is kept of a refusal

@@ -1,9 +1,8 @@
-"""Tells one life of a server from the next.
+"""The processes of all servers, and when a process that failed to start is started again.
 
-A server may need what only one process can have: a port, a lock, a folder of a browser. A process of such a server that
-starts while an earlier one is ending dies before it has come up. That is no failure of the server: it is started anew
-once the earlier ones are gone. A process that dies so while another one works for another session can never come up
-beside that one, and its client is told what helps.
+A server may need what only one process can have: a port, a lock, a browser profile. A process of such a server fails to
+start while an earlier one is ending. That is no failure of the server: it is started again once the earlier ones are
+gone. If another process works for another session, a second one can never start, and its client is told what helps.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from ..state.upstream_session import UpstreamSessionState
 STARTING: Final = frozenset({UpstreamSessionState.DIALING, UpstreamSessionState.INITIALIZING})
 
 
-class Verdict(enum.Enum):
-    """The meaning of the death of a process that had not come up."""
+class Restart(enum.Enum):
+    """When a process that ended before it was ready is started again."""
 
-    WAIT = "wait"  # earlier processes are ending: it is started anew when they are gone
-    AGAIN = "again"  # they have ended since it was started: it is started anew at once
-    ALONE = "alone"  # another process of its server works
-    FAILED = "failed"  # no other process explains it
+    LATER = "later"  # when the earlier processes are gone that are ending
+    NOW = "now"  # the earlier processes have ended since it was started
+    CONFLICT = "conflict"  # not, as another process of its server works
+    NEVER = "never"  # not, as no other process explains it
 
 
-def judge(*, overlapped: bool, ending: bool, working: bool) -> Verdict:
-    """Returns what the death of a process means that had not come up.
+def restart_after(*, overlapped: bool, ending: bool, working: bool) -> Restart:
+    """Returns when a process is started again that ended before it was ready.
 
     Args:
         overlapped: an earlier process was ending when it was started.
@@ -40,10 +39,10 @@ def judge(*, overlapped: bool, ending: bool, working: bool) -> Verdict:
         working: another process of its server serves a session.
     """
     if ending:
-        return Verdict.WAIT
+        return Restart.LATER
     if overlapped:
-        return Verdict.AGAIN
-    return Verdict.ALONE if working else Verdict.FAILED
+        return Restart.NOW
+    return Restart.CONFLICT if working else Restart.NEVER
 
 
 def explain(reason: str, share: str) -> str:
@@ -56,16 +55,16 @@ def explain(reason: str, share: str) -> str:
     return reason.partition(HINT)[0] + HINT + advice
 
 
-class Succession:
+class Processes:
     """The processes of all servers, spare or not, and the links that wait for the end of some.
 
-    A link waits for the processes that are ending when its own dies, and for no later ones, so the sessions of others
-    cannot hold it up for good. `Limits.start_timeout_s` bounds all its attempts together.
+    A link waits for the processes that are ending when its own ends, and for no later ones, so other sessions cannot
+    delay it without end. `Limits.start_timeout_s` bounds all its attempts together.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._overlapped: dict[str, dict[ChannelId, bool]] = {}  # the processes by server, as in `judge`
+        self._overlapped: dict[str, dict[ChannelId, bool]] = {}  # the processes by server, as in `restart_after`
         self._waiting: dict[str, tuple[Link, set[ChannelId]]] = {}  # by the links' ids; what each waits for
 
     @property
@@ -81,17 +80,17 @@ class Succession:
         """Records that a process is gone. True if an earlier one was ending when it was started."""
         return self._overlapped[server].pop(channel)
 
-    def judge(self, server: str, *, overlapped: bool) -> Verdict:
-        """Returns what the death of a process means that had not come up and is recorded as gone."""
+    def restart_after(self, server: str, *, overlapped: bool) -> Restart:
+        """Returns when a process is started again that ended before it was ready. It is recorded as gone."""
         roles = [self._context.role_if_open(channel) for channel in self._overlapped[server]]
         working = any(isinstance(role, DuplexRole) and role.link.upstream.state not in STARTING for role in roles)
-        return judge(overlapped=overlapped, ending=bool(self._ending(server)), working=working)
+        return restart_after(overlapped=overlapped, ending=bool(self._ending(server)), working=working)
 
     def wait(self, link: Link) -> None:
         """Has a link wait until the processes are gone that are ending now."""
         self._waiting[link.id] = link, self._ending(link.plan.id)
 
-    def wake(self, channel: ChannelId, start: Callable[[Link], None]) -> None:
+    def start_waiting(self, channel: ChannelId, start: Callable[[Link], None]) -> None:
         """Starts the links that waited for this process, which is gone, and for no other."""
         for id, (link, ending) in list(self._waiting.items()):
             ending.discard(channel)

@@ -12,10 +12,10 @@ from expected_values import Containing
 from isthmus.core import Cause, End, Kind, Limits, ServerPlan
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.setting_names import KEYS, OPTIONS
-from isthmus.core.upstream.succession import Verdict, explain, judge
+from isthmus.core.upstream.processes import Restart, explain, restart_after
 
 TAKEN = "exited with code 1; last stderr: EADDRINUSE; hint: its port is taken already"
-VERDICTS = [Verdict.WAIT] * 4 + [Verdict.AGAIN] * 2 + [Verdict.ALONE, Verdict.FAILED]
+RESTARTS = [Restart.LATER] * 4 + [Restart.NOW] * 2 + [Restart.CONFLICT, Restart.NEVER]
 
 
 def meeting(**plan: object) -> tuple[Dialogue, Server, Client, ChannelId]:
@@ -39,13 +39,13 @@ def meeting_a_successor() -> tuple[Dialogue, Server, ChannelId, Client, Request]
 
 
 @pytest.mark.parametrize(
-    ("case", "verdict"), list(zip(itertools.product((True, False), repeat=3), VERDICTS, strict=True)), ids=str
+    ("case", "restart"), list(zip(itertools.product((True, False), repeat=3), RESTARTS, strict=True)), ids=str
 )
-def test_what_the_death_of_a_process_means_follows_from_the_others(
-    case: tuple[bool, bool, bool], verdict: Verdict
+def test_when_a_process_is_started_again_follows_from_the_others(
+    case: tuple[bool, bool, bool], restart: Restart
 ) -> None:
     ending, overlapped, working = case
-    assert judge(ending=ending, overlapped=overlapped, working=working) is verdict
+    assert restart_after(ending=ending, overlapped=overlapped, working=working) is restart
 
 
 def test_one_hint_is_given_in_place_of_another() -> None:
