@@ -22,7 +22,7 @@ STARTING: Final = frozenset({UpstreamSessionState.DIALING, UpstreamSessionState.
 
 
 class Restart(enum.Enum):
-    """When a process that ended before it was ready is started again."""
+    """The time at which a process that ended before it was ready is started again."""
 
     LATER = "later"  # when the earlier processes are gone that are ending
     NOW = "now"  # the earlier processes have ended since it was started
