@@ -167,6 +167,9 @@ LIMIT_TESTS: Final = {
     "probe_start_timeout_s": (
         "core/upstream/test_handshake_turns.py::test_the_probe_is_given_up_when_the_other_era_is_tried"
     ),
+    "session_check_timeout_s": (
+        "core/engine/test_dialogues_session_checks.py::test_a_session_that_answers_goes_on_and_the_refusal_is_passed"
+    ),
     "server_era_ttl_s": "core/upstream/test_handshake_denied.py::test_a_denial_is_believed_for_so_long",
     "rounds_max": "core/engine/test_rounds_messages.py::test_a_call_is_given_up_after_the_limit_of_rounds",
     "round_pause_s": "core/engine/test_rounds_messages.py::test_pauses_grow_up_to_their_bound",

@@ -306,6 +306,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     probe_start_timeout_s: float = 20.0
     """Time to answer `server/discover` for a process, which has to start first: some load for ten seconds on a busy
     machine. At it: as at `probe_timeout_s`."""
+    session_check_timeout_s: float = 10.0
+    """Time to answer the `ping` that asks whether the server still knows a session, after a refusal that could mean it
+    does not. At it: the refusal is passed on to the client."""
     server_era_ttl_s: float = 86_400.0
     """Time after which an unsupported revision is tried again with a server: it may have been updated. At it: the next
     connection tries it."""

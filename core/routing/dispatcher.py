@@ -45,6 +45,7 @@ class Dispatcher:
         self._tool_discovery = upstream.tool_discovery
         self._handshaker = upstream.handshaker
         self._failures = upstream.failures
+        self._session_checks = upstream.session_checks
         self._server_listens = subscriptions.server_listens
         self._client_listens = subscriptions.client_listens
 
@@ -216,6 +217,8 @@ class Dispatcher:
     def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         """Handles the response to a client's request: gives it to the interceptors of the link, and what they make of
         it to the client."""
+        if frame.error is not None and self._session_checks.holds_error(link, exchange, frame.error):
+            return
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()
         self._handshaker.health[link.plan.id].receive_proof()

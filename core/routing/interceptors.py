@@ -29,6 +29,7 @@ ORDER: Final[dict[str, str]] = {
     "task augmentation": "Decides as late as possible whether the server may make a task of a call: only now is known "
     "what the server's tools support.",
     "server tasks": "A response that is a task is no result yet, so no other interceptor may read it.",
+    "session checks": "Asks a session whether its server still knows it. It changes no request and no result.",
     "serial turn": "The last before the server: whatever is decided later would hold up the other sessions.",
 }
 """Each interceptor, with the reason for its place."""

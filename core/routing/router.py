@@ -78,7 +78,8 @@ class Router:
         self._era_adapter = era_adapter = EraAdapter(context, upstream, subscriptions)
         self._idle_stop = idle_stop = IdleStop(context, upstream.failures)
         time_limits = ToolTimeLimits(context, downstream.responder)
-        own = [idle_stop, time_limits, SharedSettings(), NameFiltering(), era_adapter, SerialTurn()]
+        checks = upstream.session_checks
+        own = [idle_stop, time_limits, SharedSettings(), NameFiltering(), era_adapter, SerialTurn(), checks]
         ordered = in_order([*own, *(each for feature in features for each in feature.interceptors)])
         self._all = Interceptors(ordered)
         interceptors = {id: interceptors_of(plan, ordered) for id, plan in context.servers.items()}
@@ -94,6 +95,7 @@ class Router:
             "relisten": handshaker.handle_relisten,
             "restart": handshaker.need,
             "news": server_listens.handle_change,
+            "session-check": checks.handle_timeout,
             "level": era_adapter.handle_level,
             "schemas": upstream.tool_discovery.handle_schemas,
             "linger": links.handle_linger,

@@ -26,6 +26,7 @@ from ..upstream.auth_errors import handshake_error_of, is_denied
 from ..upstream.era_detection import lacks_revision, lacks_session
 from ..upstream.processes import STARTING, Restart, explain
 from ..upstream.progress import Progress, Row
+from ..upstream.session_checks import PURPOSE as SESSION_CHECK
 from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
 from ..wire.http.failure import NO_CONTENT, denies_session, describe, error_in
@@ -52,6 +53,7 @@ class ServerChannels(ChannelHandler):
         self._resumption = upstream.resumption
         self._handshaker = upstream.handshaker
         self._failures = upstream.failures
+        self._session_checks = upstream.session_checks
         self._dispatcher = dispatcher
         self._progress = Progress(upstream.writer, responder)
         self._passthrough = passthrough
@@ -203,6 +205,8 @@ class ServerChannels(ChannelHandler):
             self._failures.lose(link, "it forgot the session", is_forgotten=True)
             return
         self._handshaker.receive_listening(link)
+        if stream.was_granted:
+            self._session_checks.suspect(link, cause, names_session=role.names_session)
         is_declined = cause.status == NO_CONTENT or 400 <= cause.status < 500
         is_refused = cause.end is End.REFUSED and is_declined and not (stream.was_granted and is_denied(cause))
         if is_refused and not stream.receive_declined():
@@ -229,6 +233,10 @@ class ServerChannels(ChannelHandler):
                 return
             self._writer.expect_none(entry)
             is_lost = is_lost or self._is_of_another_era(link, role, cause)
+            if cause.end is End.REFUSED and not is_lost:
+                is_lost = self._session_checks.is_late(link, entry, cause, role)
+                if not is_lost and self._session_checks.holds_refusal(link, entry, cause, role):
+                    return
             link.upstream.receive_denied(is_denied=is_lost and is_current(role))
             answer = error_in(cause) if link.is_stateless and not is_lost and not is_denied(cause) else None
             if answer is not None:
@@ -250,7 +258,9 @@ class ServerChannels(ChannelHandler):
                     UpstreamSessionState.READY,
                     UpstreamSessionState.REPLAYING,
                 )  # the next upstream session will be asked
-                if not is_forgotten or entry.purpose in TASK_PURPOSES:
+                if not is_forgotten or entry.purpose in (*TASK_PURPOSES, SESSION_CHECK):
+                    if entry.purpose != SESSION_CHECK and not is_lost:
+                        self._session_checks.suspect(link, cause, names_session=role.names_session)
                     self._receive_own_request_close(link, entry, cause, role.number)
                 if is_forgotten and link.upstream.state is not UpstreamSessionState.CLOSED:
                     self._failures.lose(link, "it forgot the session", is_forgotten=True)
@@ -264,6 +274,8 @@ class ServerChannels(ChannelHandler):
             return
         elif role.number is None and cause.end is not End.DONE:
             self._context.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)
+        if cause.end is End.REFUSED and role.number is None and is_current(role) and not is_lost:
+            self._session_checks.suspect(link, cause, names_session=role.names_session)
         if is_lost and is_current(role):
             self._failures.lose(link, "it forgot the session", is_forgotten=True)
         elif link.queue and link.upstream.state is UpstreamSessionState.READY:

@@ -28,6 +28,7 @@ from .ports import LinkRouter
 from .server_subscriptions import ServerSubscriptions
 from .server_tools import ServerTools
 from .session import Session
+from .session_check import SessionCheck
 from .upstream_session import UpstreamSession, UpstreamSessionInput, UpstreamSessionState
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class Link:
         "cookies",
         "cut",
         "era",
+        "forgotten_incarnation",
         "get_stream",
         "handshake",
         "has_files",
@@ -140,6 +142,7 @@ class Link:
         "posts",
         "queue",
         "router",
+        "session_check",
         "sessions",
         "shared_process",
         "subscriptions",
@@ -194,6 +197,8 @@ class Link:
         self.handshake = Handshake()  # the latest
         self.tools = ServerTools()  # what is known of them
         self.subscriptions = ServerSubscriptions()  # ours with a stateless server
+        self.session_check: SessionCheck | None = None  # under way
+        self.forgotten_incarnation = 0  # the last that a check found forgotten
         self.level: tuple[str, list[Exchange]] | None = None  # the log level being set, and requests that wait
 
         # The era of the server
@@ -351,6 +356,22 @@ class Link:
         """Removes and returns all that is queued."""
         queue, self.queue = self.queue, NO_QUEUE
         return queue
+
+    # --- Session check ----------------------------------------------------------------------------------------------
+
+    def begin_check(self, check: SessionCheck) -> None:
+        """Begins to ask whether the server knows the upstream session."""
+        self.session_check = check
+
+    def end_check(self) -> SessionCheck | None:
+        """Ends the check, if one is under way. Returns it."""
+        check, self.session_check = self.session_check, None
+        return check
+
+    def forget_incarnation(self) -> None:
+        """Records that the server does not know the present upstream session any more."""
+        self.forgotten_incarnation = self.upstream.incarnation
+        self.upstream.receive_denied(is_denied=True)
 
     # --- Plain calls ------------------------------------------------------------------------------------------------
 

@@ -27,17 +27,17 @@ from ..jsonrpc import envelope
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.link import CANCEL, NOTHING, Link, OwnRequest
-from ..state.session import PendingQuestion
+from ..state.session import PendingQuestion, Session
 from ..state.upstream_channels import DeleteRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
-from ..wire.http.failure import describe, error_in, may_have_run
+from ..wire.http.failure import NOT_FOUND, describe, error_in, may_have_run
 from .auth_errors import error_of, is_denied
 from .handshake import Handshaker
 from .resumption import Resumption
 from .writer import UpstreamWriter
 
 TIMERS: Final = ("start", "probe", "listening", "relisten", "level", "schemas", "news", "restart", "linger", "rest")
-"""Purposes of all timers of a link."""
+"""Purposes of the timers of a link, but for that of a check."""
 
 
 class Failures:
@@ -105,7 +105,7 @@ class Failures:
             return
         pause = link.pause_left(self._context.now)
         if pause > 0:
-            self.fail_queue(link, reason)
+            self.fail_queue(link, reason, refusal=error if upstream.times_forgotten else None)
         elif upstream.times_forgotten > 1 and not link.queue:
             pause = self._context.limits.restart_backoff_s  # a server may forget each new session: no busy loop
         if pause > 0 and link.is_awaited:
@@ -274,6 +274,8 @@ class Failures:
     def cancel_timers(self, link: Link) -> None:
         for purpose in TIMERS:
             self._context.timers.cancel((purpose, link.id))
+        if link.session_check is not None:
+            self._context.timers.cancel(("session-check", link.id))
 
     # --- One request ------------------------------------------------------------------------------------------------
 
@@ -303,15 +305,45 @@ class Failures:
         if not self._refuse_openers(link, reason, None):
             self.fail_queue(link, reason)
 
-    def fail_queue(self, link: Link, reason: str) -> None:
-        """Answers all queued requests with an error."""
+    def fail_queue(self, link: Link, reason: str, *, refusal: bytes | None = None) -> None:
+        """Answers all queued requests with an error.
+
+        Args:
+            refusal: the error with which a server that had forgotten the session refuses to begin another.
+        """
+        over: dict[str, Session] = {}
         for entry in link.take_queue():
             if isinstance(entry, Exchange) and entry.may_have_run:
                 self._fail_unknown(link, entry, reason)
             elif isinstance(entry, Exchange) and is_denied(link.handshake.denial):
                 self._refuse(link, entry, error_of(link, entry, link.handshake.denial))
+            elif isinstance(entry, Exchange) and refusal is not None:
+                over[entry.sid] = link.session_of(entry)
+                self._refuse_as_forgotten(link, entry, refusal)
             elif isinstance(entry, Exchange):
                 self._fail(link, entry, UPSTREAM_UNAVAILABLE, _unstarted(link, reason), None)
+        for session in over.values():
+            self._end_forgotten(session)
+
+    def refuse_session_of(self, link: Link, exchange: Exchange, error: bytes) -> None:
+        """Answers a request with an error, and with 404 and the end of its session where the client has one over HTTP:
+        the server does not know the session, and it cannot be begun anew. The client can begin another.
+
+        Source: 2025-03-26 basic/transports, "Session Management".
+        """
+        session = link.session_of(exchange)
+        self._refuse_as_forgotten(link, exchange, error)
+        self._end_forgotten(session)
+
+    def _refuse_as_forgotten(self, link: Link, exchange: Exchange, error: bytes) -> None:
+        has_status = exchange.reply.ends_channel and exchange.reply.gathered is None
+        if has_status and _can_be_ended(link.session_of(exchange)):
+            exchange.reply.refuse(NOT_FOUND)
+        self._refuse(link, exchange, error)
+
+    def _end_forgotten(self, session: Session) -> None:
+        if _can_be_ended(session):
+            self._sessions.close_session(session, "its server does not know it any more")
 
     def _fail_unknown(self, link: Link, exchange: Exchange, reason: str, cause: Cause | None = None) -> None:
         text = f"the server was lost before it answered: {reason}. {exchange.method} may have run; it is not repeated"
@@ -334,6 +366,11 @@ class Failures:
         for forget in link.interceptors.forget:
             forget(link, session, exchange)
         self._responder.answer(session, exchange, message)
+
+
+def _can_be_ended(session: Session) -> bool:
+    """True if the client has the session by name, over Streamable HTTP, and can begin another."""
+    return session.pipe is None and not session.is_stateless
 
 
 def _outlives_session(question: PendingQuestion, number: int) -> bool:

@@ -8,6 +8,7 @@ from .failures import Failures
 from .handshake import Handshaker
 from .resumption import Resumption
 from .server_messages import ServerMessages
+from .session_checks import SessionChecks
 from .tool_discovery import ToolDiscovery
 from .writer import UpstreamWriter
 
@@ -20,6 +21,7 @@ class Upstream:
         resumption: resumes replies that were cut off.
         handshaker: makes connections.
         failures: handles the loss of servers.
+        session_checks: asks sessions whether their servers still know them.
         server_messages: handles requests and notifications of servers.
         tool_discovery: reads lists of tools.
     """
@@ -30,5 +32,6 @@ class Upstream:
         self.resumption = Resumption(context)
         self.handshaker = Handshaker(context, sessions, self.writer)
         self.failures = Failures(context, sessions, responder, self.writer, self.resumption, self.handshaker)
+        self.session_checks = SessionChecks(context, self.writer, self.handshaker, self.failures)
         self.server_messages = ServerMessages(context, responder, self.writer)
         self.tool_discovery = ToolDiscovery(context, self.writer)

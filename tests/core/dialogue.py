@@ -79,6 +79,7 @@ class Dialogue:
         plan = Plan(servers=plans, link_key=b"0123456789abcdef", workspaces_path="/w")
         self.engine = CheckedEngine(plan, entropy=random.Random(1).randbytes, unix_at_zero=1e9, limits=limits)
         self.now = 100.0
+        self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
         self.unexpected: list[Came] = []
         self.owners: dict[ChannelId, Peer] = {}
         self.silent: set[ChannelId] = set()
@@ -143,6 +144,7 @@ class Dialogue:
         if isinstance(order, Send):
             assert order.channel not in self.over, f"ordered for a channel that is over: {order}"
             peer = self.owners[order.channel]
+            self.statuses.setdefault(order.channel, order.status)
             peer.session = order.session or peer.session
             peer.seen.setdefault(order.channel, []).extend([order.event_id] if order.event_id else [])
             if order.message:

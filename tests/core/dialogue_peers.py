@@ -66,8 +66,11 @@ class Peer:
         told = {} if params is None else {"params": params}
         self.says({"method": f"notifications/{method}"} | told, on)
 
-    def answers(self, request: Request, result: Any = NOTHING, *, error: int | None = None) -> None:
-        told = {"result": result} if error is None else {"error": {"code": error, "message": "no"}}
+    def answers(self, request: Request, result: Any = NOTHING, *, error: int | dict[str, Any] | None = None) -> None:
+        if error is None:
+            told = {"result": result}
+        else:
+            told = {"error": {"code": error, "message": "no"} if isinstance(error, int) else error}
         self.says({"id": request.id} | told, request)
 
     def cancels(self, request: Request) -> None:

@@ -14,17 +14,12 @@ from ...jsonrpc import envelope
 
 NO_CONTENT: Final = 204
 BAD_REQUEST: Final = 400
+UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 METHOD_NOT_ALLOWED: Final = 405
 
-SESSION_UNKNOWN: Final = re.compile(
-    r"(bad request: )?(no valid session id provided|(invalid|unknown|missing) session( id)?|session (id )?not found"
-    r"|(server|session) not initialized|mcp-session-id header is required)[.!]?",
-    re.IGNORECASE,
-)
-"""Error messages, matched whole, of servers that respond to an unknown session with 400. Servers modelled on the
-official TypeScript examples say "Bad Request: No valid session ID provided", others "Bad Request: Server not
-initialized"."""
+ABOUT_SESSION: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE)
+"""Finds words about a session or its initialization."""
 
 WORDS_MAX_CHARS: Final = 200
 """Characters of a refusal's body that a message repeats: a sentence or two."""
@@ -54,34 +49,30 @@ def words_in(cause: Cause) -> str:
         text = envelope.text_of(envelope.member_of(error, "message")) or ""
     if text.startswith("<"):
         return ""
-    printable = "".join(c if c.isprintable() else " " for c in text)
+    return clip(text)
+
+
+def clip(text: str) -> str:
+    """Returns the beginning of a text on one line, at most `WORDS_MAX_CHARS` long."""
+    printable = "".join(c if c.isprintable() else " " for c in text[: 4 * WORDS_MAX_CHARS])
     return " ".join(printable.split())[:WORDS_MAX_CHARS]
 
 
 def denies_session(cause: Cause, *, names_session: bool) -> bool:
-    """True if the refusal means that the server does not know our session, and so did not run the request.
+    """True if the refusal means that the server does not know our session, and so did not run the request: 404
+    (2025-03-26 basic/transports, "Session Management"), but for an error about the request itself.
 
-    The status should be 404 (2025-03-26 basic/transports, "Session Management"). With 400, the error must say so in one
-    of the known messages.
+    Of other refusals that could mean it, see `session_refusal`.
 
     Args:
         cause: the end of a POST or of a stream.
         names_session: the request named a session.
     """
-    if cause.end is not End.REFUSED or not names_session:
+    if cause.end is not End.REFUSED or not names_session or cause.status != NOT_FOUND:
         return False
-    return cause.status == NOT_FOUND or (cause.status == BAD_REQUEST and is_about_session(cause.body))
-
-
-def is_about_session(body: bytes) -> bool:
-    """True if the body is an error about the session and not about a request, whose id it would have."""
-    try:
-        frame = envelope.decode(body)
-        message = envelope.text_of(envelope.member_of(frame.error, "message"))
-    except RemoteProtocolError:
-        return False
-    is_of_request = frame.id_raw is not None and envelope.number_of(frame.id_raw) is not None
-    return message is not None and not is_of_request and SESSION_UNKNOWN.fullmatch(message.strip()) is not None
+    id_raw = None if error_in(cause) is None else id_in(cause)
+    is_of_request = id_raw is not None and envelope.number_of(id_raw) is not None
+    return not is_of_request or ABOUT_SESSION.search(words_in(cause)) is not None
 
 
 def may_have_run(status: int) -> bool:

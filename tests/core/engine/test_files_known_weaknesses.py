@@ -210,18 +210,18 @@ def test_a_manifest_larger_than_what_was_ordered_is_not_believed() -> None:
     ],
 )
 def test_no_call_is_sent_twice_for_what_its_answer_says(kind: Kind, answer: dict[str, Any]) -> None:
-    """A call is sent again only if an HTTP status proves that it did not run, never because of a text."""
+    """A call is sent again only if it is proved that it did not run, never because of a text."""
     world = driver(ServerPlan(id="s", kind=kind, auto_files=AutoFiles(), session_retries=5))
     disk = Disk(world)
     client = connect(world, "http", "s", capabilities='{"tools":{}}')
     channel = client.request("7", "tools/call", '{"name":"pay","arguments":{}}')
     disk.settle()
     received = world.take_sent("tools/call")
-    dials = len(world.dials)
     world.reply(received, json.dumps({"jsonrpc": "2.0", "id": received.id, **answer}).encode())
+    if kind is Kind.HTTP and "error" in answer:
+        world.answer(world.take_sent("ping"))
     disk.settle()
-    assert not world.was_sent("tools/call")
-    assert len(world.dials) == dials, "and the server's session is not begun anew"
+    assert not world.unread, "and the server's session is not begun anew"
     response = world.only_message(channel)
     assert response["id"] == 7
     assert {name: response[name] for name in answer} == answer

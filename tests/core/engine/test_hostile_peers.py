@@ -325,20 +325,6 @@ def test_a_server_that_refuses_every_event_stream_can_be_used(status: int) -> No
     assert world.messages(listing) == [result("1")]
 
 
-TEXTS = ["could not commit the database session", "Unknown tool: start_session", "session expired for user bob"]
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_a_400_that_speaks_of_some_session_is_an_ordinary_refusal(text: str) -> None:
-    world = driver()
-    client = connect(world, "http", "http")
-    channel = client.request("1", "tools/call", "{}")
-    body = error("null", json.dumps({"code": -32603, "message": text}))
-    world.end(world.take_sent("tools/call").channel, Cause(End.REFUSED, status=400, body=body))
-    assert error_of(world, channel)["message"] == text
-    assert not world.unread
-
-
 @pytest.mark.parametrize("status", [400, 404, 500])
 @pytest.mark.parametrize(
     "body",
@@ -364,20 +350,6 @@ def test_a_refusal_with_any_body_is_a_refusal(status: int, body: bytes) -> None:
     client.delete()
     world.wait(10_000)
     assert len(world.messages(channel)) == 1
-
-
-@pytest.mark.parametrize("id", ["null", '"server-error"', "{id}"])
-def test_a_400_that_denies_our_session_is_a_forgotten_session(id: str) -> None:
-    """An error under the request's own id is no such denial: a tool may have returned it."""
-    world = driver()
-    client = connect(world, "http", "http")
-    channel = client.request("1", "tools/call", "{}")
-    call = world.take_sent("tools/call")
-    text = '{"code":-32000,"message":"Bad Request: No valid session ID provided"}'
-    body = error(id.format(id=call.id), text)
-    world.end(call.channel, Cause(End.REFUSED, status=400, body=body))
-    assert world.was_sent("initialize") == (id != "{id}")
-    assert bool(world.sent[channel]) == (id == "{id}")
 
 
 def test_a_confirmation_that_is_answered_with_an_open_stream_is_confirmed() -> None:

@@ -133,6 +133,7 @@ def test_a_json_rpc_error_in_a_refusal_is_passed(id: str) -> None:
     channel = client.request("1", "tools/call", "{}")
     text = '{"code":-32602, "message":"Bad","data":1.0}'
     world.end(world.take_sent("tools/call").channel, Cause(End.REFUSED, status=400, body=error(id, text) + b"\n"))
+    world.answer(world.take_sent("ping"))
     assert world.messages(channel) == [error("1", text)]
 
 
