@@ -273,7 +273,8 @@ class Connection:
                     continue
                 facts = exchange.reader.receive_body(event.data)
                 if exchange.coded is not None:
-                    count = TURN_EVENTS  # few bytes may stand for many: one slice of them is decoded in a turn
+                    # Few bytes may stand for many: one slice of them is decoded in a turn, or four that are not full.
+                    count = TURN_EVENTS if exchange.coded.is_behind else count + TURN_EVENTS // 4
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)
