@@ -20,6 +20,7 @@ LIMIT_TESTS: Final = {
     "bodies_max_bytes": "transports/http_server/test_room.py::test_an_address_cannot_take_all_the_room_for_bodies",
     "replies_max_bytes": "app/runtime/test_hub.py::test_answers_that_are_arriving_share_their_room",
     "replies_per_server_max_bytes": "app/runtime/test_hub.py::test_answers_that_are_arriving_share_their_room",
+    "reply_ratio_max": "core/wire/http/test_codings.py::test_a_large_body_may_hold_so_many_times_its_size",
     "bodies_per_owner_max_bytes": (
         "transports/http_server/test_room.py::test_an_address_cannot_take_all_the_room_for_bodies"
     ),
@@ -333,6 +334,17 @@ LIMIT_TESTS: Final = {
         "core/tasks/test_upstream_tasks_orphans.py::test_the_oldest_orphans_are_forgotten"
     ),
     "core/wire/headers.py::SESSION_ID_MAX_CHARS": "core/wire/http/test_routes.py::test_session_ids_are_visible_ascii",
+    "core/wire/http/codings.py::CODINGS_MAX": "core/wire/http/test_codings.py::test_a_body_has_two_codings_at_most",
+    "core/wire/http/codings.py::SLICE_BYTES": "core/wire/http/test_codings.py::test_a_slice_is_decoded_at_a_time",
+    "core/wire/http/codings.py::ANY_RATIO_MAX_BYTES": (
+        "core/wire/http/test_codings.py::test_a_large_body_may_hold_so_many_times_its_size"
+    ),
+    "transports/base/decompressors.py::BR_WINDOW_MAX_BYTES": (
+        "core/wire/http/test_codings.py::test_the_largest_window_of_br_is_read_and_counted"
+    ),
+    "transports/base/decompressors.py::ZSTD_WINDOW_BITS_MAX": (
+        "core/wire/http/test_codings.py::test_no_frame_of_zstd_may_want_a_larger_window"
+    ),
     "core/wire/http/request_target.py::QUERY_FIELDS_MAX": (
         "core/wire/http/test_routes.py::test_a_query_has_so_many_fields"
     ),

@@ -42,6 +42,7 @@ PURE = {
     "typing",
     "unicodedata",
     "urllib.parse",
+    "zlib",  # of bytes, not of files
     "msgspec",
 }
 

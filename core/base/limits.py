@@ -76,6 +76,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     replies_per_server_max_bytes: int = 256 * MIB
     """Bytes of those messages from one server: half, so that the others are served. At it: the message is dropped, and
     its request gets error -31007."""
+    reply_ratio_max: int = 200
+    """Bytes that one byte of a compressed response may stand for, once more than 16 MiB of it are decompressed. JSON
+    shrinks to a fifth or a twentieth; Apache's mod_deflate stops at 200 as well. At it: the response is broken off, and
+    its request gets an error that names the coding."""
     write_timeout_s: float = 60.0
     """Time after which a peer that reads nothing is disconnected. At it: the connection is cut."""
     idle_connection_timeout_s: float = 75.0

@@ -23,6 +23,7 @@ from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
+from ...core.wire.http.coded_response import Reader
 from ...core.wire.http.request import RequestForms
 from ..base.clock import loop_clock
 from ..base.dialer import Dialer
@@ -33,7 +34,7 @@ from .anyio_driver import StreamDriver
 from .asyncio_connect import ConnectingDriver
 from .asyncio_driver import ProtocolDriver, transport_of
 from .connection import Connection
-from .exchange import Exchange, Reader, Route, stopped
+from .exchange import Exchange, Route, stopped
 from .pool import Pool
 
 WARN_EVERY_S: Final = 60.0

@@ -256,6 +256,10 @@ class Connection:
         Raises:
             h11.RemoteProtocolError: the response is malformed or broken off.
         """
+        coded = None if self._exchange is None else self._exchange.coded
+        if coded is not None and coded.is_behind:
+            facts = coded.receive_body(b"")
+            return (self._report(facts) if facts else None) or Step.TURN
         next_event = self._http.next_event
         while count < TURN_EVENTS:  # one read can hold thousands of them
             event = next_event()
@@ -268,6 +272,9 @@ class Connection:
                         return Step.CLOSE
                     continue
                 facts = exchange.reader.receive_body(event.data)
+                if exchange.coded is not None:
+                    # Few bytes may stand for many: one slice of them is decoded in a turn, or four that are not full.
+                    count = TURN_EVENTS if exchange.coded.is_behind else count + TURN_EVENTS // 4
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ...core.base.errors import LocalProtocolError
 from ...core.base.events import Cause, Connected, CookieChanges, End, Primed, Queued
 from ...core.base.ids import ChannelId
 from ...core.wire.headers import Headers
+from ...core.wire.http.coded_response import CodedReader, Reader
 from ...core.wire.http.cookies import CookieStore, read_cookies
 from ...core.wire.http.redirects import Redirect, judge_redirect
 from ...core.wire.http.request import RequestForms
@@ -32,6 +33,7 @@ from ...core.wire.http.response import (
     ResponseReader,
 )
 from ...core.wire.http1.heads import PostHead
+from ..base.decompressors import added_coding
 from ..base.port import Port
 
 if TYPE_CHECKING:
@@ -53,21 +55,12 @@ class Route:
     moved: bytes | None = None
 
 
-class Reader(Protocol):
-    """A parser of responses; see `ResponseReader`."""
-
-    @property
-    def is_gathering(self) -> bool: ...
-    def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent]: ...
-    def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]: ...
-    def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]: ...
-
-
 class Exchange:
     """One request and its response: the `Outlet` of its channel. It calls `Port.closed`, or another report of the
     channel's end, exactly once.
 
     Attributes:
+        coded: the reader, if the body of the response has a content coding.
         is_lasting: it has one of the places for event streams that last, until it is over.
         post: the prepared head of a POST without headers of its own; `method` and `headers` describe any other request.
     """
@@ -88,6 +81,7 @@ class Exchange:
         "_route",
         "_share",
         "body",
+        "coded",
         "connection",
         "headers",
         "is_abandoned",
@@ -115,6 +109,7 @@ class Exchange:
         self._forms = route.forms
         self._reader = reader
         self._share: Share | None = None  # of a response that needs a reader
+        self.coded: CodedReader | None = None
         self.method = "POST"
         self.headers: list[tuple[bytes, bytes]] = []
         self.post: PostHead | None = None
@@ -188,15 +183,23 @@ class Exchange:
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
         """Returns the events of the final response's head. Returns None for a redirect that is followed: the server has
         done nothing yet, and the exchange is ready to be sent again."""
-        for name, _ in headers:
-            if name == b"set-cookie":
-                self._receive_cookies(headers)
-                break
+        names = dict(headers)
+        if b"set-cookie" in names:
+            self._receive_cookies(headers)
         if 300 <= status <= 399 and self._follow_redirect(status, headers):
             return None
         if self._route is not None and (self._redirects or self._route.moved is not None):
             self._remember_redirect(self._route, status)
+        if b"content-encoding" in names:
+            self._expect_coding(headers)
         return self.reader.receive_head(status, headers)
+
+    def _expect_coding(self, headers: Headers) -> None:
+        """Has the body decoded, if its codings are known and available."""
+        client = self._pool.client
+        share = Share(client.replies, self._order.server)
+        self.coded = CodedReader.for_head(self.reader, headers, client.limits, added=added_coding, share=share)
+        self._reader = self.coded or self._reader
 
     def _receive_cookies(self, headers: Headers) -> None:
         address = self._pool.address
@@ -309,6 +312,8 @@ class Exchange:
     def end(self, cause: Cause) -> None:
         if self._share is not None and self._share.amount:
             self._share.give_all_back()
+        if self.coded is not None:
+            self.coded.release()
         if not self.is_over:
             self.is_over = True
             self.give_up_place()

@@ -18,14 +18,17 @@ import h11
 from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
+from ...core.base.errors import RemoteProtocolError
 from ...core.base.limits import Limits
 from ...core.wire.headers import EVENTS, Headers, body_size
+from ...core.wire.http.codings import BodyDecoder, codings_for, describe_unread, without_codings
 from ...core.wire.http.endpoint_rewrite import EndpointRewriter
 from ...core.wire.http.reply import Out, ReplyBody, ReplyEnd, ReplyHead
 from ...core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers, response_headers
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import ForwardRoute, Head
 from ..base.clock import loop_clock
+from ..base.decompressors import added_coding
 from ..base.dialer import LOST
 from ..base.port import BodySource
 from .connection import UpstreamConnection
@@ -124,6 +127,7 @@ class ForwardedExchange:
         self._is_sent = False
         self._is_refused = False  # the server takes no more of the request
         self._rewriter: EndpointRewriter | None = None
+        self._decoder: BodyDecoder | None = None  # of an event stream that is read though its server compresses it
 
     def cancel(self) -> None:
         """Cancels the exchange because the client's side broke off. `run` returns, and the connection to the server is
@@ -248,9 +252,13 @@ class ForwardedExchange:
                         raise self._broken(f"sent more than {INTERIM_MAX} interim responses")
                 case h11.Response():
                     outs.append(self._receive_head(event))
+                case h11.Data() if self._decoder is not None:
+                    await self._decode(self._decoder, bytes(event.data), outs)
                 case h11.Data():
                     self._receive_body(bytes(event.data), outs)
                 case h11.EndOfMessage():
+                    if self._decoder is not None:
+                        await self._decode(self._decoder, None, outs)
                     if self._rewriter is not None and (rest := self._rewriter.receive_eof()):
                         outs.append(ReplyBody(rest))
                     self.has_begun = self.is_complete = True
@@ -309,8 +317,12 @@ class ForwardedExchange:
         fields = dict(headers)
         media_type = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if self._method == "GET" and media_type == EVENTS.encode() and response.status_code == 200:
-            if fields.get(b"content-encoding", b"identity").lower() != b"identity":
-                raise self._broken("sent an encoded event stream where none was asked for")
+            if unread := describe_unread(headers):
+                codings = codings_for(headers, added_coding)
+                if not codings:
+                    raise self._broken(f"sent an event stream that cannot be read: {unread}")
+                self._decoder = BodyDecoder(codings, self._limits)
+                headers = without_codings(headers)
             self._rewriter = EndpointRewriter(self._replace_endpoint)
         status, keeps_length = response.status_code, self._rewriter is None
         passed = response_headers(headers, self._rules, status=status, keeps_length=keeps_length)
@@ -318,6 +330,22 @@ class ForwardedExchange:
 
     def _replace_endpoint(self, uri: str) -> str:
         return self._target.to_client(uri, self._route.target)
+
+    async def _decode(self, decoder: BodyDecoder, data: bytes | None, outs: list[Out]) -> None:
+        """Decodes a piece of an event stream, or ends it (None). Others have their turn after each slice."""
+        assert self._rewriter is not None
+        try:
+            if data is None:
+                decoder.finish()
+                return
+            self._receive_body(decoder.decode(data), outs)
+            while decoder.is_behind and self._rewriter.failure is None:
+                await self._deliver(outs)
+                await checkpoint()
+                self._receive_body(decoder.decode(b""), outs)
+        except RemoteProtocolError as error:
+            await self._deliver(outs)
+            raise self._broken(f"sent a malformed response: {error.message}") from None
 
     def _receive_body(self, data: bytes, outs: list[Out]) -> None:
         if self._rewriter is not None:

@@ -16,9 +16,11 @@ from ...core.base.errors import RemoteProtocolError
 from ...core.base.events import Cause, Connected, End, Headers
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
+from ...core.wire.http.coded_response import CodedReader, Reader
 from ...core.wire.http.response import Ended, ReplyEvent, ResponseReader
 from ...core.wire.oversize import answer_for
 from ...core.wire.websocket import Deflate, check_accepted, request_headers
+from ..base.decompressors import added_coding
 from ..base.dialer import LOST, Dialer, Unreachable
 from ..base.endpoint import Endpoint
 from ..base.port import Port
@@ -129,7 +131,8 @@ class SocketServer(Socket):
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limits.head_size_max_bytes)
         request = http.send(h11.Request(method="GET", target=self._target, headers=headers)) or b""
         http.send(h11.EndOfMessage())
-        refusal: ResponseReader | None = None
+        refusal: Reader | None = None
+        coded: CodedReader | None = None
         try:
             await stream.send(request)
             received_bytes = 0
@@ -152,9 +155,14 @@ class SocketServer(Socket):
                         detail = f"got HTTP status {event.status_code}, expected 101; is it a WebSocket's URL?"
                         return Cause(End.BROKEN, detail)
                     refusal = ResponseReader(Listen(server=""), self._limits)
-                    facts = refusal.receive_head(event.status_code, event.headers)
+                    fields = tuple(event.headers)
+                    coded = CodedReader.for_head(refusal, fields, self._limits, added=added_coding)
+                    refusal = coded or refusal
+                    facts = refusal.receive_head(event.status_code, fields)
                 elif refusal is not None and isinstance(event, h11.Data):
                     facts = refusal.receive_body(event.data)
+                    while coded is not None and coded.is_behind:  # not for long: a refusal ends at its limit
+                        facts += coded.receive_body(b"")
                 elif refusal is not None and isinstance(event, h11.EndOfMessage):
                     facts = refusal.receive_eof(is_complete=True)
                 for fact in facts:

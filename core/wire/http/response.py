@@ -7,7 +7,8 @@ end. It is WAITING until the head has arrived. The head alone decides how the bo
 - PROMISED_DOCUMENT: success with `application/json`. The reader is GATHERING the body, one JSON document.
 - PROMISED_EVENTS: success with `text/event-stream`. The reader is STREAMING: it returns each message when it is
   complete.
-- PROMISED_OTHER: success with a type that the request did not accept, or with a content encoding. ENDED.
+- PROMISED_OTHER: success with a type that the request did not accept, or with a content coding. ENDED. `CodedReader`
+  decodes a body before it comes here; what keeps its `Content-Encoding` cannot be decoded.
 - DENIED: a status of 300 or more. The reader is REFUSED, and keeps the beginning of the body for the error message.
 
 A piece of the body is FED if it is within the limit of its state, and OVERFED if it passes that limit. A document that
@@ -48,6 +49,7 @@ from ...jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES, is_request
 from ..chunks import Chunks
 from ..oversize import NULL_ID, answer_for, refusal_of
 from ..sse import Event, EventReader, Oversize, Retry
+from .codings import describe_unread
 from .redirects import FOLLOWED, REFUSED, show_origin
 from .request import can_be_named, is_value
 
@@ -272,15 +274,16 @@ class ResponseReader:
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
             self._challenge = _challenge(headers) if status in (401, 403) else ""
-            if (coding := _coding(fields)) is not None:  # nobody could read the body in an error message
-                self._detail += f"; its body has Content-Encoding {_show(coding)}, expected none: none was offered"
+            if b"content-encoding" in fields and (unread := describe_unread(headers)):
+                self._detail += f"; of its body: {unread}"  # nobody could read the body in an error message
                 self._refusal_size_max = 0
             return []
         if not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
             # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
             self._step(ResponseInput.ACCEPTED)
             return [Opened(_session(fields)), Ended(ENDED_ORDERLY)]
-        return [self._receive_success(fields)]
+        unread = describe_unread(headers) if b"content-encoding" in fields else ""
+        return [self._receive_success(fields, unread)]
 
     def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]:
         """Takes a piece of the body, without transfer coding, cut anywhere.
@@ -363,6 +366,9 @@ class ResponseReader:
         out: list[ReplyEvent] = []
         dropped = self._events.receive_eof() if self._events is not None else []
         if state is ResponseState.REFUSED:  # the status is what matters, not whether its body is complete
+            if problem:  # what came of a malformed body is not believed
+                self._detail += f"; {problem}"
+                self._take_body()
             out.append(self._refusal())
         elif not is_complete:
             out.append(self._broken(problem or _CUT_DETAIL[state]))
@@ -384,14 +390,14 @@ class ResponseReader:
             self._share.give_all_back()
         return self._body.take()
 
-    def _receive_success(self, fields: dict[bytes, bytes]) -> ReplyEvent:
-        """Chooses how to read the body of a success, by its `Content-Type`."""
+    def _receive_success(self, fields: dict[bytes, bytes], unread: str) -> ReplyEvent:
+        """Chooses how to read the body of a success, by its `Content-Type`. `unread` says why it cannot be decoded."""
         content_type = fields.get(b"content-type", b"")
         given = _INPUT_BY_TYPE.get(content_type) or _INPUT_BY_TYPE.get(content_type.partition(b";")[0].strip().lower())
         is_listening = isinstance(self._target, Listen)
-        if (coding := _coding(fields)) is not None:
+        if unread:
             self._step(ResponseInput.PROMISED_OTHER)
-            return self._broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered")
+            return self._broken(unread)
         if given is None or (is_listening and given is not ResponseInput.PROMISED_EVENTS):
             self._step(ResponseInput.PROMISED_OTHER)
             seen = f"Content-Type {_show(content_type)}" if content_type else "no Content-Type"
@@ -507,12 +513,6 @@ def _oversize_detail(size_bytes: int, limit: int) -> str:
     if size_bytes <= limit:
         return f"got an event of {size_bytes} bytes, for which other messages that are arriving leave no room"
     return f"got an event of {size_bytes} bytes, over the limit of {limit} bytes"
-
-
-def _coding(fields: dict[bytes, bytes]) -> bytes | None:
-    """Returns the coding of the body, of which none is ever read; None if it has none."""
-    coding = fields.get(b"content-encoding", b"identity").lower()
-    return None if coding == b"identity" else coding
 
 
 def _session(fields: dict[bytes, bytes]) -> str | None:

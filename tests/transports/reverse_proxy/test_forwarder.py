@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import logging
 import os
+import zlib
 
 import anyio
 import h11
@@ -314,9 +316,43 @@ async def test_other_bodies_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
         await peer.request()
         await peer.answer(event, "Content-Type: text/event-stream")
         assert (await w.client.read()).body == event
-        await w.client.send(get())
-        assert (await peer.request())[1]["accept-encoding"] == "identity"
-        await peer.answer(event, "Content-Type: text/event-stream", "Content-Encoding: gzip")
+        await w.client.send(post(b"1"))
+        await peer.request()
+        await peer.answer(gzip.compress(event), "Content-Type: text/event-stream", "Content-Encoding: gzip")
+        answer = await w.client.read()
+        assert (gzip.decompress(answer.body), answer.headers[b"content-encoding"]) == (event, b"gzip")
+
+
+async def test_a_compressed_event_stream_is_decoded_where_its_endpoint_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rest = b": much that takes little\n\n" * 20_000
+    async with forward_world(monkeypatch) as w:
+        peer = await begun(w, get())
+        body = gzip.compress(b"event: endpoint\ndata: /m\n\n" + rest)
+        await peer.answer(body, "Content-Type: text/event-stream", "Content-Encoding: gzip")
+        answer = await w.client.read("GET")
+        endpoint, _, passed = answer.body.partition(b"/m\n\n")
+        assert endpoint.startswith(b"event: endpoint\ndata: /mcp/far/~/") and passed == rest
+        assert b"content-encoding" not in answer.headers and b"content-length" not in answer.headers
+
+
+@pytest.mark.parametrize("flaw", ["no gzip", "no end"])
+async def test_a_compressed_event_stream_with_a_flaw_is_cut(monkeypatch: pytest.MonkeyPatch, flaw: str) -> None:
+    async with forward_world(monkeypatch) as w:
+        peer = await begun(w, get())
+        await peer.send(STREAM.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"))
+        packer = zlib.compressobj(wbits=31)
+        await peer.send(chunk(packer.compress(b"data: 1\n\n") + packer.flush(zlib.Z_SYNC_FLUSH)))
+        await peer.send(chunk(b"\xff" * 30) if flaw == "no gzip" else b"0\r\n\r\n")
+        answer = await w.client.read("GET")
+        assert (answer.body, answer.is_torn) == (b"data: 1\n\n", True)
+
+
+async def test_an_event_stream_with_an_unknown_coding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with forward_world(monkeypatch) as w:
+        peer = await begun(w, get())
+        await peer.answer(b"data: 1\n\n", "Content-Type: text/event-stream", "Content-Encoding: compress")
         assert code(await w.client.read("GET")) == (502, "upstream_broken")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from isthmus.core.base.effects import Close, Send
 from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.wire.http.response import REFUSAL_BODY_MAX_BYTES
 from isthmus.core.wire.http.routes import Surface
 from isthmus.transports.base.dialer import Dialer
 from isthmus.transports.base.endpoint import Endpoint
@@ -133,6 +135,7 @@ async def test_what_comes_behind_the_answer_is_not_lost() -> None:
         assert await w.port.wait_message(ONE) == [b"{}"]
 
 
+PACKED = gzip.compress(b"x" * 1_000_000)
 ANSWER = b"HTTP/1.1 %b\r\nContent-Length: 2\r\n%b\r\n{}"
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n%b\r\n"
 
@@ -157,6 +160,10 @@ SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnecti
         (
             b"HTTP/1.1 500 Oops\r\nContent-Length: 9\r\n\r\nhalf",
             Cause(End.REFUSED, "got HTTP status 500", status=500, body=b"half"),
+        ),
+        (
+            b"HTTP/1.1 500 x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(PACKED), PACKED),
+            Cause(End.REFUSED, "got HTTP status 500", status=500, body=b"x" * REFUSAL_BODY_MAX_BYTES),
         ),
         (ANSWER % (b"200 OK", b""), Cause(End.BROKEN, "got HTTP status 200, expected 101; is it a WebSocket's URL?")),
         (b"SSH-2.0-OpenSSH\r\n\r\n", Cause(End.BROKEN, "got a malformed HTTP response")),

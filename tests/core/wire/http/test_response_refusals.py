@@ -118,17 +118,31 @@ def test_an_unreadable_body_is_named_with_the_expected_type(
     assert end == Ended(Cause(End.BROKEN, f"got {seen}, expected {wanted}; is this the MCP URL?"))
 
 
-@pytest.mark.parametrize("coding", [b"gzip", b"", b"identity, gzip"])
-def test_a_content_coding_is_refused(coding: bytes) -> None:
+@pytest.mark.parametrize(
+    ("codings", "told"),
+    [
+        ([b"gzip"], "gzip, expected none: none was offered"),
+        ([b"Identity, x-\xe9"], "x-?, expected none: none was offered"),
+        ([b"br"], "br, expected none: none was offered. To read it: pip install 'isthmus[codings]'"),
+        ([b"gzip", b"ZSTD"], "gzip, zstd, expected none: none was offered. To read it: pip install 'isthmus[codings]'"),
+        ([b"br, compress"], "br, compress, expected none: none was offered"),
+        ([b"gzip", b"gzip, br"], "gzip, gzip, br, expected 2 codings at most; none was offered"),
+        ([b"x" * 101], "x" * 100 + ", expected none: none was offered"),
+    ],
+)
+def test_a_content_coding_that_nobody_decodes_is_named(codings: list[bytes], told: str) -> None:
     for headers in (JSON, EVENTS):
         reader = ResponseReader(POST, Limits())
-        (end,) = reader.receive_head(200, [*headers, (b"content-encoding", coding)])
-        detail = f"got Content-Encoding {coding.decode()}, expected none: none was offered"
-        assert end == Ended(Cause(End.BROKEN, detail))
+        (end,) = reader.receive_head(200, [*headers, *((b"content-encoding", coding) for coding in codings)])
+        assert end == Ended(Cause(End.BROKEN, f"got Content-Encoding {told}"))
         assert reader.is_ended
-        assert ResponseReader(POST, Limits()).receive_head(200, [*headers, (b"content-encoding", b"Identity")]) == [
-            Opened()
-        ]
+
+
+@pytest.mark.parametrize("coding", [b"Identity", b"", b" , identity"])
+def test_identity_is_no_coding(coding: bytes) -> None:
+    for headers in (JSON, EVENTS):
+        reader = ResponseReader(POST, Limits())
+        assert reader.receive_head(200, [*headers, (b"content-encoding", coding)]) == [Opened()]
 
 
 @pytest.mark.parametrize("body", [b"", b"\x1f\x8b\x08"])
@@ -137,7 +151,16 @@ def test_the_body_of_a_refusal_with_a_content_coding_is_not_kept(body: bytes) ->
     assert reader.receive_head(502, [*JSON, (b"content-encoding", b"gzip")]) == []
     (end,) = reader.receive_body(body) if body else reader.receive_eof(True)
     assert isinstance(end, Ended) and end.cause.end is End.REFUSED and end.cause.body == b""
-    assert "its body has Content-Encoding gzip, expected none: none was offered" in end.cause.detail
+    assert end.cause.detail.endswith("; of its body: got Content-Encoding gzip, expected none: none was offered")
+
+
+def test_what_came_of_a_malformed_refusal_is_not_kept() -> None:
+    reader = ResponseReader(POST, Limits())
+    reader.receive_head(502, JSON)
+    assert reader.receive_body(b'{"error":{}}') == []
+    (end,) = reader.receive_eof(False, "a malformed body")
+    assert isinstance(end, Ended) and end.cause.end is End.REFUSED and end.cause.body == b""
+    assert end.cause.detail.endswith("; a malformed body")
 
 
 @pytest.mark.parametrize("given", [b"APPLICATION/json", b"application/json;charset=utf-8", b" application/json ; x"])
