@@ -11,10 +11,11 @@ import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RemoteProtocolError
 from ..base.plan import ServerPlan, Sharing
-from ..base.revisions import LATEST_LEGACY, LEGACY
+from ..base.revisions import LATEST_LEGACY, LEGACY, MODERN
 from ..bridge.discovery import initialize_params, introduction
 from ..downstream.sessions import Sessions
 from ..jsonrpc.envelope import Frame
+from ..jsonrpc.splice import set_member
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.feature import Feature
@@ -93,6 +94,8 @@ class Links:
             if plan.owns_roots:
                 initialize = with_roots(initialize)
             session.introduce(introduction(initialize))
+            if session.client.revision in MODERN:  # it has no initialize, so a server that repeats it would agree to it
+                initialize = set_member(initialize, "protocolVersion", msgspec.json.encode(LATEST_LEGACY))
             if plan.sharing is not Sharing.NONE:
                 self._join_and_start(session, plan, Member(session, initialize))
                 return

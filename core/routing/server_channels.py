@@ -24,6 +24,7 @@ from ..state.upstream_channels import DeleteRole, DuplexRole, UpstreamPostRole, 
 from ..state.upstream_session import UpstreamSessionState
 from ..upstream.auth_errors import handshake_error_of, is_denied
 from ..upstream.era_detection import lacks_revision, lacks_session
+from ..upstream.handshake import error_with_first
 from ..upstream.processes import STARTING, Restart, explain
 from ..upstream.progress import Progress, Row
 from ..upstream.session_checks import PURPOSE as SESSION_CHECK
@@ -301,7 +302,7 @@ class ServerChannels(ChannelHandler):
         elif own_request.purpose in ("initialize", "discover"):
             if not self._handshaker.receive_refusal(link, own_request.purpose, cause):
                 error = handshake_error_of(link, cause)
-                self._failures.lose(link, describe(cause), error=link.handshake.error or error)
+                self._failures.lose(link, describe(cause), error=error_with_first(link, error))
         elif owner is not None and owner.receive_own_failure(link, own_request, cause):
             return
         elif link.upstream.state is not UpstreamSessionState.CLOSED:

@@ -22,6 +22,7 @@ class Handshake:
         was_asked_again: the server refused a revision, and was asked in one that it named.
         refusal: the refusal over Streamable HTTP, if HTTP+SSE is tried after it.
         answered: the response to `initialize`, while `server/discover` is tried.
+        refused_initialize: how `initialize` was refused over Streamable HTTP, if `server/discover` is tried after it.
         tried: eras that failed; True: the server said so, False: it was silent.
         error: the error that the first of them failed with.
         words: what the server said in its first refusal.
@@ -34,6 +35,7 @@ class Handshake:
         "error",
         "noise",
         "refusal",
+        "refused_initialize",
         "replaying",
         "result",
         "tried",
@@ -52,6 +54,7 @@ class Handshake:
         self.dialled_with = headers
         self.denial: Cause | None = None
         self.refusal: Cause | None = None
+        self.refused_initialize: Cause | None = None
         self.error: bytes | None = None
         self.words = ""
         self.tried: Mapping[Era, bool] = NONE
@@ -70,6 +73,10 @@ class Handshake:
         """Handles a refusal over Streamable HTTP: HTTP+SSE is tried next."""
         self.refusal = refusal
 
+    def receive_refused_initialize(self, cause: Cause) -> None:
+        """Handles a refusal of `initialize` over Streamable HTTP: the other era is tried next."""
+        self.refused_initialize = cause
+
     def receive_failed_era(self, era: Era, error: bytes | None, *, is_said: bool) -> None:
         """Handles an era that failed, with the server's `error` if it sent one."""
         self.tried = {**self.tried, era: is_said}
@@ -78,6 +85,11 @@ class Handshake:
     def try_stateless_again(self) -> None:
         """Tries the stateless era once more, after the server denied the other one."""
         self.tried = {Era.HANDSHAKE: True}
+
+    def try_handshake_again(self) -> None:
+        """Tries the era of `initialize` once more, over HTTP+SSE, after the server denied the other one."""
+        self.tried = {Era.STATELESS: True}
+        self.refused_initialize = None
 
     def ask_again(self) -> None:
         """Asks once more, in a revision that the server named."""

@@ -157,6 +157,11 @@ def denies_handshake(error: bytes) -> bool:
     )
 
 
+def is_evidence(cause: Cause) -> bool:
+    """True if the status of a refusal may tell the era of a server: it is not about credentials, load or redirects."""
+    return cause.end is End.REFUSED and 400 <= cause.status < 500 and cause.status not in NO_EVIDENCE
+
+
 def denies_stateless(cause: Cause) -> bool:
     """True if the end of a POST with `server/discover` says that the server does not know that method.
 
@@ -165,7 +170,7 @@ def denies_stateless(cause: Cause) -> bool:
     """
     if cause.end is not End.REFUSED:
         return cause.end is End.DONE  # it ended the reply without an answer
-    if cause.status >= 500 or cause.status in NO_EVIDENCE or 300 <= cause.status < 400:
+    if not is_evidence(cause):
         return False
     error = error_in(cause)
     return error is None or not is_modern(error)

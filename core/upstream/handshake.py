@@ -17,13 +17,14 @@ from ..base.errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from ..base.events import Cause, End
 from ..base.ids import ChannelId
 from ..base.plan import Kind
-from ..base.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, is_known_modern
+from ..base.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, MODERN, Era, is_known_modern
 from ..bridge.discovery import served_revisions, to_initialize_result
 from ..bridge.request_meta import add, own_envelope
 from ..bridge.task_support import TaskAbilities, server_abilities
 from ..downstream.sessions import Sessions
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
+from ..jsonrpc.splice import set_member
 from ..state.context import Context
 from ..state.exchange import Exchange
 from ..state.link import Link, OwnRequest, QueuedNotification
@@ -32,7 +33,7 @@ from ..state.upstream_channels import UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionInput, UpstreamSessionState
 from ..wire.http.failure import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in, words_in
 from .dialer import Dialer
-from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_modern
+from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_evidence, is_modern
 from .health import Health
 from .introduction import NOTHING_KNOWN, discovery_of, handshake_for
 from .processes import STARTING, Restart
@@ -89,7 +90,7 @@ class Handshaker:
         link.speak(self.server_eras[link.plan.id].choose(wanted, self._context.now))
         self._dialer.reach(link)
 
-    def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True) -> bool:
+    def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True, is_denial: bool = True) -> bool:
         """Tries the other era, on a new connection or with a new process, since some servers decide by the first
         message.
 
@@ -99,6 +100,7 @@ class Handshaker:
             error: the server's error, if it sent one.
             is_said: the server answered; silence and a sudden end may have other causes. An answer that denies this era
                 counts, whatever is known from before.
+            is_denial: the answer denies this era, and not only this handshake.
         """
         server_era = self.server_eras[link.plan.id]
         other = OTHER[link.era]
@@ -109,7 +111,7 @@ class Handshaker:
             return False
         if link.is_pipe and link.plan.kind is Kind.HTTP:
             return False
-        if not server_era.may_try_other_era(link.era, self._context.now, is_said=is_said):
+        if not server_era.may_try_other_era(link.era, self._context.now, is_said=is_said and is_denial):
             server_era.forget(other)  # a server speaks one of the two: what was known of the other is out of date
             return False
         link.handshake.receive_failed_era(link.era, error, is_said=is_said)
@@ -206,9 +208,7 @@ class Handshaker:
         Source: 2025-11-25 basic/transports, "Backwards Compatibility": "400 Bad Request", "404 Not Found" or "405
         Method Not Allowed".
         """
-        if not link.plan.may_fall_back or link.upstream.state is not UpstreamSessionState.INITIALIZING or link.is_pipe:
-            return False
-        if cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED):
+        if not _may_fall_back(link, cause):
             return False
         assert link.era is Era.HANDSHAKE, "who is spoken to otherwise is not waited for any more"
         link.fall_back(cause)
@@ -267,8 +267,9 @@ class Handshaker:
                 self._discover_again(link, error)
                 or self._accept_answered(link, is_denied=True)
                 or self.turn(link, error)
+                or self._fall_back_late(link)
             ):
-                link.router.lose(link, str(fault), error=link.handshake.error or error)
+                link.router.lose(link, str(fault), error=error_with_first(link, error))
             return
         link.handshake.receive_result(shown)
         _learn_abilities(link, frame.result)
@@ -307,7 +308,7 @@ class Handshaker:
         if self._accept_answered(link):
             return
         is_known = self.server_eras[link.plan.id].speaks(Era.STATELESS, self._context.now) is True
-        if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
+        if (is_known and not link.is_pipe) or not (self.turn(link, is_said=False) or self._fall_back_late(link)):
             text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
             link.router.lose(link, text, error=link.handshake.error)
 
@@ -324,10 +325,14 @@ class Handshaker:
     def receive_handshake(self, link: Link, frame: Frame) -> None:
         """Handles the response to `initialize`."""
         link.handshake.take_noise()
-        if frame.error is not None:
-            error = envelope.usable_error(frame.error)
-            if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
-                link.router.lose(link, "it refused to initialize", error=link.handshake.error or error)
+        error = None if frame.error is None else envelope.usable_error(frame.error)
+        if error is None and (named := _revision_in(frame.result)) in MODERN:
+            text = f"got {named} in the answer to initialize, expected a revision that has initialize"
+            error = envelope.error_object(UNSUPPORTED_VERSION, text)
+        if error is not None:
+            is_denial = denies_handshake(error)
+            if not (self.turn(link, error, is_denial=is_denial) or (is_denial and self._probe_again(link))):
+                link.router.lose(link, "it refused to initialize", error=error_with_first(link, error))
             return
         if not self._must_probe(link):
             self._accept_handshake(link, frame)
@@ -505,9 +510,28 @@ class Handshaker:
             if self._discover_again(link, error):
                 return True
             is_denied = denies_stateless(cause)
-            return self._accept_answered(link, is_denied=is_denied) or (is_denied and self.turn(link, error))
-        if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):
-            return True
+            if self._accept_answered(link, is_denied=is_denied):
+                return True
+            return is_denied and (self.turn(link, error) or self._fall_back_late(link))
+        if error is not None and is_evidence(cause):
+            is_denial = denies_handshake(error)
+            if self.turn(link, error, is_denial=is_denial):
+                link.handshake.receive_refused_initialize(cause)
+                return True
+            if is_denial and self._probe_again(link):
+                return True
+        return self.fall_back(link, cause)
+
+    def _fall_back_late(self, link: Link) -> bool:
+        """Tries HTTP+SSE with a server that refused both eras over Streamable HTTP, `initialize` first. False if its
+        refusal gives no reason to."""
+        cause = link.handshake.refused_initialize
+        if cause is None or link.era is not Era.STATELESS or not _may_fall_back(link, cause):
+            return False
+        link.handshake.try_handshake_again()
+        link.speak(Era.HANDSHAKE)
+        self._drop_own_requests(link)
+        self._context.timers.cancel(("probe", link.id))
         return self.fall_back(link, cause)
 
     def handle_listening_timeout(self, link: Link) -> None:
@@ -530,6 +554,24 @@ def _adapted(link: Link, handshake: bytes) -> bytes:
     for adapt in link.interceptors.adapt_handshake:
         handshake = adapt(link, handshake)
     return handshake
+
+
+def error_with_first(link: Link, error: bytes | None) -> bytes | None:
+    """Returns the error of the second era that was tried, with the words of the first in front."""
+    first = link.handshake.error
+    if first is None or error is None:
+        return first or error
+    said = [envelope.text_of(envelope.member_of(each, "message")) for each in (first, error)]
+    if said[0] == said[1]:
+        return first
+    method = "server/discover" if link.is_stateless else "initialize"
+    return set_member(first, "message", msgspec.json.encode(f"{said[0]}; asked with {method}: {said[1]}"))
+
+
+def _may_fall_back(link: Link, cause: Cause) -> bool:
+    if not link.plan.may_fall_back or link.upstream.state is not UpstreamSessionState.INITIALIZING or link.is_pipe:
+        return False
+    return cause.end is End.REFUSED and cause.status in (BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED)
 
 
 def _is_for_stateless(link: Link) -> bool:

@@ -287,8 +287,10 @@ def test_a_pipe_may_have_another_session_after_a_failed_one() -> None:
     assert client.pipe is not None
     world.send(client.pipe, HELLO)
     world.open(world.dials[-1].channel, Connected())
-    received = world.take_sent("initialize")
-    world.reply(received, b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no"}}' % received.id)
+    for method in ("initialize", "server/discover"):
+        received = world.take_sent(method)
+        world.reply(received, b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no"}}' % received.id)
+        world.open(world.dials[-1].channel, Connected())
     assert [("error" in frame) for frame in world.frames(client.pipe)] == [True]
     world.send(client.pipe, HELLO)
     assert world.engine.session_count == 1

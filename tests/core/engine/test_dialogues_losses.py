@@ -304,6 +304,11 @@ def test_initialize_refused_by_the_server_gives_the_client_that_error_and_no_ses
         files.is_started()
         files.connects()
     files.answers(files.is_asked("initialize"), error=-32602)
+    if not files.is_url:
+        files.is_closed()
+        files.is_started()
+        files.connects()
+    files.answers(files.is_asked("server/discover"), error=-32602)
     alice.is_answered(greeting, error={"code": -32602, "message": "no"})
     files.is_closed()
     assert (alice.session, play.engine.session_count) == (None, 0)

@@ -151,6 +151,7 @@ def test_a_client_whose_server_begins_no_other_session_is_told_404() -> None:
     files.refuses(files.is_asked("tools/call", TOOL), 400)
     files.refuses(files.is_asked("ping"), 400)
     files.refuses(files.is_asked("initialize"), 409, by_text(-32603, "no more sessions"))
+    files.refuses(files.is_asked("server/discover"), 409, by_text(-32603, "no more sessions"))
     alice.is_answered(call, error=-32603)
     assert play.statuses[call.channel] == 404
 

@@ -186,14 +186,54 @@ def test_a_server_that_refuses_initialize_as_a_modern_one_is_sent_discover(
         (-32022, {"supported": ["2024-11-05"]}),
     ],
 )
-def test_a_server_that_refuses_initialize_for_another_reason_is_not_sent_discover(code: int, data: object) -> None:
-    """A server that has sessions may refuse one: its error goes to the client."""
-    world, client = world_of(Kind.PIPE)
+@pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
+@pytest.mark.parametrize("is_modern", [True, False])
+def test_a_server_that_refuses_initialize_in_words_of_its_own_is_sent_discover_once(
+    kind: Kind, code: int, data: object, is_modern: bool
+) -> None:
+    """If it refuses that as well, the client gets both errors."""
+    world, client = world_of(kind)
     channel = client.initialize()
-    connect_child(world)
-    fail(world, world.take_sent("initialize"), code, "not today", data=data)
-    assert world.only_message(channel)["error"]["message"] == "not today"
-    assert spawns(world) == 1
+    if kind is Kind.PIPE:
+        connect_child(world)
+    fail(world, world.take_sent("initialize"), code, "not today", data=data, status=400)
+    if kind is Kind.PIPE:
+        connect_child(world)
+    if is_modern:
+        discovered(world)
+        assert world.only_message(channel)["result"]["protocolVersion"] == "2025-11-25"
+        return
+    fail(world, world.take_sent("server/discover"), -32601, "what?", status=404)
+    told = world.only_message(channel)["error"]
+    assert told["code"] == code
+    assert told["message"] == "not today; asked with server/discover: what?"
+    assert not world.unread
+
+
+@pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
+@pytest.mark.parametrize("is_modern", [True, False])
+def test_a_revision_without_initialize_is_not_agreed_on_in_initialize(kind: Kind, is_modern: bool) -> None:
+    """A server that names one is sent `server/discover`."""
+    world, client = world_of(kind)
+    channel = client.initialize()
+    if kind is Kind.PIPE:
+        connect_child(world)
+    world.answer(world.take_sent("initialize"), LEGACY_ANSWER.replace("2025-11-25", LATEST_MODERN), session="S1")
+    if kind is Kind.PIPE:
+        connect_child(world)
+    if is_modern:
+        discovered(world)
+        assert world.only_message(channel)["result"]["protocolVersion"] == "2025-11-25"
+        return
+    fail(world, world.take_sent("server/discover"), -32601, "what?", status=404)
+    assert LATEST_MODERN in world.only_message(channel)["error"]["message"]
+    assert not world.unread
+
+
+def test_a_client_that_names_a_revision_without_initialize_gets_the_latest_that_has_it() -> None:
+    world, client = world_of(Kind.HTTP)
+    client.initialize(f'{{"protocolVersion":"{LATEST_MODERN}","capabilities":{{}}}}')
+    assert world.take_sent("initialize").frame["params"]["protocolVersion"] == "2025-11-25"
 
 
 # --- Processes --------------------------------------------------------------------------------------------------------

@@ -367,11 +367,14 @@ def test_a_confirmation_that_is_answered_with_an_open_stream_is_confirmed() -> N
     assert confirmation.channel in world.closed
 
 
-def test_an_unreadable_answer_to_the_handshake_fails_it_at_once() -> None:
+def test_unreadable_answers_to_both_handshakes_fail_them_at_once() -> None:
     world = driver()
     channel = new_client(world, "http", "pipe").initialize()
     world.open(child_of(world), Connected())
     number = world.take_sent("initialize").id
+    world.send(child_of(world), b'{"jsonrpc":"2.0","id":%d,"result":{"serverInfo":"caf\xe9"}}' % number)
+    world.open(child_of(world), Connected())
+    number = world.take_sent("server/discover").id
     world.send(child_of(world), b'{"jsonrpc":"2.0","id":%d,"result":{"serverInfo":"caf\xe9"}}' % number)
     assert "could not be read" in error_of(world, channel)["message"]
 
@@ -498,6 +501,9 @@ def test_messages_after_a_refused_handshake_in_the_same_batch_are_dropped() -> N
     number = world.take_sent("initialize").id
     refusal = error(str(number), '{"code":1,"message":"no"}')
     world.send(child_of(world), b"[" + refusal + b"," + request("5", "ping") + b"," + b'{"method":7}' + b"]")
+    world.open(child_of(world), Connected())
+    number = world.take_sent("server/discover").id
+    world.send(child_of(world), error(str(number), '{"code":1,"message":"no"}'))
     assert error_of(world, channel) == {"code": 1, "message": "no"}
     assert not world.unread
 

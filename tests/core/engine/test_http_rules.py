@@ -170,7 +170,10 @@ def test_a_refused_handshake_hands_out_no_session_id() -> None:
     client = new_client(world, "http", "http")
     channel = client.initialize()
     init = world.take_sent("initialize")
-    world.reply(init, f'{{"jsonrpc":"2.0","id":{init.id},"error":{{"code":-32602,"message":"no"}}}}'.encode())
+    refusal = '{{"jsonrpc":"2.0","id":{},"error":{{"code":-32602,"message":"no"}}}}'
+    world.reply(init, refusal.format(init.id).encode())
+    probe = world.take_sent("server/discover")
+    world.reply(probe, refusal.format(probe.id).encode())
     (send,) = world.sent[channel]
     assert send.session is None
     assert json.loads(send.message)["error"] == {"code": -32602, "message": "no"}

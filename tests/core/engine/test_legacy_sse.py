@@ -388,8 +388,9 @@ def test_greeting_timeout_begins_anew_with_a_handshake_that_failed() -> None:
     pipe = opened(world)
     for _ in range(2):
         pipe.send(INITIALIZE)
-        init = world.take_sent("initialize")
-        world.reply(init, f'{{"jsonrpc":"2.0","id":{init.id},"error":{{"code":-32602,"message":"no"}}}}'.encode())
+        for method in ("initialize", "server/discover"):
+            asked = world.take_sent(method)
+            world.reply(asked, f'{{"jsonrpc":"2.0","id":{asked.id},"error":{{"code":-32602,"message":"no"}}}}'.encode())
         assert [frame["error"]["code"] for frame in pipe.received] == [-32602]
         assert world.engine.session_count == 0
         world.wait(59.0)

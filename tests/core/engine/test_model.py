@@ -28,6 +28,7 @@ from isthmus.core.base.effects import Close, Delete, Dial, Effect, Listen, Note,
 from isthmus.core.base.events import Cause, Connected, DeleteOpening, End, GetOpening, PipeOpening, PostOpening, Primed
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
+from isthmus.core.base.revisions import Era
 from isthmus.core.base.storage import Forget, ForgetAll, Load, Loaded, Save, Saved
 
 SAFE = "prompts/get"
@@ -108,7 +109,10 @@ class World(RuleBasedStateMachine):
         """Some clients are there and have sent a request: hypothesis may leave out the rules that would do that."""
         self.random = random.Random(seed)
         plan = Plan(
-            servers=(ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP)),
+            servers=(
+                ServerPlan(id="pipe", kind=Kind.PIPE, era=Era.HANDSHAKE),
+                ServerPlan(id="http", kind=Kind.HTTP, era=Era.HANDSHAKE),
+            ),
             link_key=b"0123456789abcdef",
             stores_events=True,
         )

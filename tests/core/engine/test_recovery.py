@@ -145,7 +145,8 @@ def test_an_error_in_a_refused_initialize_is_passed() -> None:
     client = new_client(world, "http", "http")
     channel = client.initialize()
     text = '{"code":-32000,"message":"Unauthorized"}'
-    world.end(world.dials[0].channel, Cause(End.REFUSED, status=400, body=error("null", text)))
+    for method in ("initialize", "server/discover"):
+        world.end(world.take_sent(method).channel, Cause(End.REFUSED, status=400, body=error("null", text)))
     assert world.messages(channel) == [error("0", text)]
 
 

@@ -232,7 +232,8 @@ def test_the_error_of_the_server_is_kept_after_the_second_attempt() -> None:
     world = auto()
     channel = new_client(world, "http", "http").initialize()
     body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32050,"message":"go away"}}'
-    world.end(world.take_sent("initialize").channel, Cause(End.REFUSED, status=400, body=body))
+    for method in ("initialize", "server/discover"):
+        world.end(world.take_sent(method).channel, Cause(End.REFUSED, status=400, body=body))
     world.end(world.last_dial(Join).channel, Cause(End.REFUSED, status=405))
     assert world.only_message(channel)["error"] == {"code": -32050, "message": "go away"}
 

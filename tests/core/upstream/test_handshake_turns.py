@@ -90,13 +90,17 @@ def test_the_probe_is_given_up_when_the_other_era_is_tried(kind: Kind) -> None:
     assert world.take_sent("initialize").channel not in world.closed
 
 
-def test_the_client_gets_the_first_refusal_if_both_eras_are_refused() -> None:
+def test_the_client_gets_both_refusals_if_both_eras_are_refused() -> None:
     world = world_of(Kind.HTTP)
     channel = new_client(world, "http", "s").initialize()
     data = {"supported": [LATEST_MODERN], "requested": "2025-11-25"}
     fail(world, world.take_sent("initialize"), -32022, "first", data=data, status=400)
     fail(world, world.take_sent("server/discover"), -32602, "second")
-    assert world.only_message(channel)["error"] == {"code": -32022, "message": "first", "data": data}
+    assert world.only_message(channel)["error"] == {
+        "code": -32022,
+        "message": "first; asked with server/discover: second",
+        "data": data,
+    }
     assert not world.unread
 
 
