@@ -69,7 +69,8 @@ class Pass(Effect, frozen=True):
 class Close(Effect, frozen=True):
     """Ends a channel.
 
-    An HTTP reply to which nothing was written is answered with `status` and no body. An event stream ends. A pipe is
+    An HTTP reply to which nothing was written is answered with `status` and no body; with 200, as an event stream
+    without events if its client accepts one. An event stream ends. A pipe is
     closed, a WebSocket with `code` (RFC 6455, 7.4.1). A child process is stopped. A request in progress to an upstream
     is abandoned. On downstream channels, everything sent before is still delivered, unless it `drops` what is unsent:
     then the connection is cut, even in the middle of the last message. The driver reports nothing more about this

@@ -56,17 +56,17 @@ class Responder:
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
         """Ends a request that the client cancelled, without a response ("SHOULD NOT send a response", 2025-11-25
-        cancellation).
+        cancellation). An HTTP reply becomes an event stream that ends.
 
-        A stream that has sent an event id gets an error in its place: if it only ended, its client would come back for
-        the rest.
+        An error is sent in its place where that cannot be: a client that knows an event id would come back for the
+        rest, and one that accepts only JSON needs a body.
         """
         if session.replies is not None:
             session.replies.cancel(session, exchange)
         session.router.withdraw(session, exchange, params, headers)
         exchange.step(ExchangeInput.CANCEL)
         message = None
-        if exchange.reply.stream.number is not None and exchange.reply.ends_channel:
+        if exchange.reply.must_answer and session.replies is None:
             message = envelope.encode_error(exchange.id_raw, CANCELLED, "the request was cancelled")
         self._settle(session, exchange, message)
 
@@ -154,7 +154,9 @@ class Responder:
                 challenge=reply.challenge,
             )
         elif ends:
-            self._context.close(reply.stream.channel, status=202)
+            # All requests of the body were cancelled. A 202 is for bodies without requests: the official Python SDK
+            # makes a protocol error of it.
+            self._context.close(reply.stream.channel, status=200)
 
     # --- Messages of the server ---------------------------------------------------------------------------------
 

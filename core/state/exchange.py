@@ -175,6 +175,14 @@ class Reply:
             message = b"[" + b",".join(self.gathered) + b"]" if is_last and self.gathered else None
         return message, is_last
 
+    @property
+    def must_answer(self) -> bool:
+        """True if the next response cannot be left out: the client would resume the stream to have it, or accepts no
+        event stream and would get a body without any response."""
+        if not self.ends_channel or self.stream.number is not None:
+            return self.ends_channel
+        return not self.can_stream and self.stream.channel is not None and self.remaining == 1 and not self.gathered
+
     def name_session(self, session: str) -> None:
         """Hands the session's id out with the first bytes."""
         self.session = session

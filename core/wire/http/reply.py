@@ -17,9 +17,10 @@ until PART and LAST_PART have delivered exactly that many bytes. The form is cho
 PASSING neither a comment nor another message may come between. A message that fits into one part takes LAST_PART alone.
 
 CLOSED ends the reply without another message. What it writes depends on the state. SILENT: a head with a status and no
-body, or an empty event stream for a GET. STREAMING: the end of the stream. PASSING: the connection is cut, because the
-client must see that its message is incomplete. ENDED is terminal. A step that the table does not have raises
-`LocalProtocolError` and changes nothing; only `keep_alive` ignores one, since it comes from a timer.
+body, or an empty event stream for a GET or under the status 200. STREAMING: the end of the stream. PASSING: the
+connection is cut, because the client must see that its message is incomplete. ENDED is terminal. A step that the table
+does not have raises `LocalProtocolError` and changes nothing; only `keep_alive` ignores one, since it comes from a
+timer.
 
 The module writes no bytes of HTTP framing. Its methods return `ReplyHead`, `ReplyBody`, `ReplyEnd`, `ReplyCut` and
 `ReplyDocument`, which the HTTP server encodes.
@@ -251,7 +252,7 @@ class HttpReply:
             return [ReplyCut()]
         if before is HttpReplyState.STREAMING:
             return [ReplyEnd()]
-        if self._is_stream and order.status < 300:
+        if (self._is_stream and order.status < 300) or (order.status == 200 and self._accepts_events):
             return [_stream_head(None), ReplyEnd()]
         # RFC 9110, 8.6: "A server MUST NOT send a Content-Length header field in any response with a status code of
         # 1xx (Informational) or 204 (No Content)."

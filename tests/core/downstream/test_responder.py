@@ -246,8 +246,8 @@ def test_after_its_answer_a_call_leaves_only_the_idle_timer(method: str) -> None
 
 @pytest.mark.parametrize("answers", [[], [1], [2], [1, 2], [2, 1]])
 def test_a_batch_is_answered_when_all_of_it_is(answers: list[int]) -> None:
-    """The responses come in the order in which they were made. A cancelled request has none, and a batch without any
-    response just ends."""
+    """The responses come in the order in which they were made. A cancelled request has none. A client that accepts only
+    JSON gets an error in place of a batch without any response."""
     world = driver()
     client = connect(world, "http", "pipe", revision="2025-03-26")
     calls = [request(str(number), "tools/call", '{"name":"t"}') for number in (1, 2)]
@@ -263,7 +263,25 @@ def test_a_batch_is_answered_when_all_of_it_is(answers: list[int]) -> None:
         expected = [{"jsonrpc": "2.0", "id": number, "result": {"n": number}} for number in answers]
         assert json.loads(message) == expected
     else:
-        assert world.closed[channel] == Close(channel, status=202)
+        (message,) = world.messages(channel)
+        assert [(each["id"], each["error"]["code"]) for each in json.loads(message)] == [(2, -32800)]
+
+
+@pytest.mark.parametrize("takes_events", [True, False])
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_a_cancelled_request_is_not_answered_202(revision: str, takes_events: bool) -> None:
+    """A 202 is for bodies without requests. The reply is an event stream that ends, or an error for a client of JSON
+    only."""
+    world = driver()
+    client = connect(world, "http", "pipe", revision=revision)
+    channel = client.post(request("1", "tools/call", '{"name":"t"}'), takes_events=takes_events)
+    world.take_sent("tools/call")
+    client.notify("notifications/cancelled", '{"requestId":1}')
+    if takes_events:
+        assert world.closed[channel] == Close(channel, status=200)
+        assert not world.sent[channel]
+    else:
+        assert world.only_message(channel)["error"]["code"] == -32800
 
 
 @pytest.mark.parametrize("is_modern", [True, False])

@@ -228,13 +228,17 @@ def test_clients_of_json_only_get_no_several_messages() -> None:
     assert reply.state is HttpReplyState.SILENT
 
 
-@pytest.mark.parametrize("status, is_stream", list(itertools.product([200, 202, 204, 404, 405], [False, True])))
-def test_closing_without_a_message(status: int, is_stream: bool) -> None:
-    outs = HttpReply(is_stream=is_stream).receive_close(Close(ONE, status=status))
+CLOSINGS = [*itertools.product([200, 202, 204, 404, 405], [False, True], [True])]
+CLOSINGS += [(status, False, False) for status in (200, 202)]
+
+
+@pytest.mark.parametrize("status, is_stream, accepts_events", CLOSINGS)
+def test_closing_without_a_message(status: int, is_stream: bool, accepts_events: bool) -> None:
+    outs = HttpReply(is_stream=is_stream, accepts_events=accepts_events).receive_close(Close(ONE, status=status))
     head = outs[0]
     assert isinstance(head, ReplyHead) and outs[1:] == [ReplyEnd()]
     headers = dict(head.headers)
-    if is_stream and status < 300:
+    if (is_stream and status < 300) or (status == 200 and accepts_events):
         assert (head.status, headers[b"content-type"]) == (200, b"text/event-stream")
     else:
         assert head.status == status
