@@ -134,14 +134,12 @@ class Refusal(NamedTuple):
         ).encode()
 
 
-KNOWN_REFUSALS: Final = (
+REFUSALS: Final = (
     Refusal(404),
     Refusal(404, 0, "gone"),
     Refusal(404, -32001, "Session not found"),
     Refusal(400, -32000, "Bad Request: No valid session ID provided"),
     Refusal(400, -32600, "Bad Request: Server not initialized"),
-)
-OTHER_REFUSALS: Final = (
     Refusal(400, -32000, "this session has expired, begin again"),
     Refusal(400, 0, "no such session"),
     Refusal(401),
@@ -149,8 +147,6 @@ OTHER_REFUSALS: Final = (
     Refusal(200, -32600, "Unknown session id"),
     Refusal(200, -32600, "Unknown session id", is_event=True),
 )
-"""Refusals in which the proxy does not see yet that the session is gone."""
-REFUSALS: Final = KNOWN_REFUSALS
 
 # --- curt -------------------------------------------------------------------------------------------------------------
 

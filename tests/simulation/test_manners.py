@@ -13,6 +13,7 @@ from isthmus.core.routing import server_channels
 from isthmus.core.routing.dispatcher import Dispatcher
 from isthmus.core.state.upstream_channels import UpstreamStreamRole
 from isthmus.core.upstream.handshake import Handshaker
+from isthmus.core.upstream.session_checks import SessionChecks
 from isthmus.core.wire.http.response import ResponseReader
 from isthmus.core.wire.ndjson import LineReader
 from mild import MildWorld
@@ -83,7 +84,7 @@ def _read_all(self: Any, *given: Any, begin: Any = ResponseReader.__init__, **na
         (server_channels, "FINAL", range(400, 600), "mild-22", "was not asked again"),
         (Handshaker, "restart", lambda *given, **named: False, "mild-21", "an earlier process was still ending"),
         (LineReader, "receive_eof", lambda self: [], "mild-wired-17", "was left without answers"),
-        (server_channels, "denies_session", lambda *given, **named: False, "163", "gets nothing any more"),
+        (SessionChecks, "_may_ask", lambda *given: False, "163", "gets nothing any more"),
     ],
 )
 def test_a_planted_fault_is_seen(
