@@ -7,6 +7,7 @@ then heals it. Otherwise the close of a GET stream has it opened again, from the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..base.errors import INTERNAL_ERROR
 from ..base.events import Cause, Connected, CookieChanges, End, Primed, Queued
@@ -30,10 +31,21 @@ from ..upstream.progress import Progress, Row
 from ..upstream.session_checks import PURPOSE as SESSION_CHECK
 from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
-from ..wire.http.failure import NO_CONTENT, denies_session, describe, error_in
+from ..wire.http.failure import (
+    METHOD_NOT_ALLOWED,
+    NO_CONTENT,
+    NOT_FOUND,
+    TOO_MANY_REQUESTS,
+    denies_session,
+    describe,
+    error_in,
+)
 from ..wire.websocket import GOING_AWAY
 from .dispatcher import Dispatcher, UpRole, is_current, related_of
 from .passthrough import Passthrough
+
+FINAL: Final = (NO_CONTENT, NOT_FOUND, METHOD_NOT_ALLOWED)
+"""The statuses of servers that offer no GET stream. 204 keeps browsers from asking again."""
 
 
 class ServerChannels(ChannelHandler):
@@ -208,10 +220,10 @@ class ServerChannels(ChannelHandler):
         self._handshaker.receive_listening(link)
         if stream.was_granted:
             self._session_checks.suspect(link, cause, names_session=role.names_session)
-        is_declined = cause.status == NO_CONTENT or 400 <= cause.status < 500
+        is_declined = cause.status == NO_CONTENT or (400 <= cause.status < 500 and cause.status != TOO_MANY_REQUESTS)
         is_refused = cause.end is End.REFUSED and is_declined and not (stream.was_granted and is_denied(cause))
-        if is_refused and not stream.receive_declined():
-            return  # the server offers no stream (usually 405); 204 stops browsers from retrying as well
+        if is_refused and not stream.receive_declined() and cause.status in FINAL:
+            return  # the server offers no stream; any other refusal may be one of the moment
         failures = stream.receive_closed(
             None if is_refused else cause.last_event_id,
             has_spoken=role.has_spoken,

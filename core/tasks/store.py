@@ -102,7 +102,8 @@ class TaskStore:
             if isinstance(answer, Collected):
                 self._context.order(Discard(blob=blob))
 
-        source = InlineSource(data=outcome.data, filename=OUTCOME_NAME, mime_type="application/json")
+        # `bytes` for a result whose members were located: the effects of a trace are encoded, and hold plain values.
+        source = InlineSource(data=bytes(outcome.data), filename=OUTCOME_NAME, mime_type="application/json")
         self._storage_orders.order(
             lambda ticket: Collect(
                 ticket=ticket,

@@ -40,7 +40,7 @@ class Resumption:
             return False
         role.receive_event_id(cause.last_event_id)
         never_sent = cause.end is End.UNREACHABLE and not role.is_resumed
-        if role.problem or not role.last_event_id or cause.end is End.REFUSED or never_sent:
+        if not role.last_event_id or cause.end is End.REFUSED or never_sent:
             return False
         role.receive_cut(cause.retry_ms)
         if role.failures >= self._context.limits.resume_failures_max:

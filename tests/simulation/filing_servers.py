@@ -51,6 +51,7 @@ class FilingServer(Server):
     `make` writes a file, `show` puts a file into its result."""
 
     network: LastingNetwork
+    may_run_once = False
 
     def __init__(self, network: LastingNetwork, plan: ServerPlan, *, is_modern: bool) -> None:
         super().__init__(network, plan, is_modern=is_modern)

@@ -76,7 +76,7 @@ class LastingWorld(World):
         self.parts: list[str] = []
         self.rng = rng = random.Random(seed)
         chance = rng.choice((0.0, 0.2, 0.4, 0.7))
-        drawn = [fault for fault in LASTING_FAULTS if rng.random() < chance]
+        drawn = [fault for fault in LASTING_FAULTS if self._draw(fault, chance, rng)]
         self.faults = frozenset(filter(self._has, drawn))
         self.affinity, eviction, stores_events = rng.choice(list(Affinity)), rng.choice(list(Eviction)), rng.random()
         is_narrow = rng.random() < 0.5 and bool(drawn) and self._has("narrow")
@@ -88,6 +88,7 @@ class LastingWorld(World):
         self.clients: list[Client] = []
         self.servers: dict[str, Server] = {}
         self.network = self.network_kind(rng, self.faults, self._dialled)
+        self.network.manners = self._manners(seed)
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 2))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(
@@ -168,6 +169,7 @@ class LastingWorld(World):
         network.run(FAIR_S)
         if network.is_down:  # the last effects met a restart that was drawn in the storm
             network.run(RESTART_S)
+        self._check_clients()
         self.promises.check_stored()
         if self.faults.intersection(DYING):
             network.crash()

@@ -25,6 +25,7 @@ from isthmus.core.base.events import (
     PostOpening,
 )
 from isthmus.core.base.ids import ChannelId
+from manners import TAKEN, log_line
 from simulated_network import Channel, Network, Wrong, filler_of
 from simulated_servers import ABILITIES, BATCHING, GARBAGE, HANDSHAKES, MODERN, VERSION
 from simulated_subscriptions import Subscriptions
@@ -45,6 +46,8 @@ class _Nowhere:
         pass
 
 
+OVERLAPPING: Final = frozenset({"far", "cuts", "halves", "sleeps", "stalls"})
+"""Faults by which the next session of a client may begin before the proxy knows that the last one is over."""
 NOWHERE: Final = Channel(ChannelId(-1), _Nowhere())
 
 
@@ -94,9 +97,12 @@ class Client:
         incarnation: the number of times that it has begun.
         tasks, subscriptions: its actions with tasks and subscriptions, or None.
         gets_updates: True if it has a stream for notifications of changes.
+        manners: its manners.
+        may_log: True if a message that is refused does not end its session.
     """
 
     is_modern = False
+    may_log = True
     gets_updates = True
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
@@ -117,9 +123,11 @@ class Client:
         self.server_capabilities: dict[str, Any] = {}
         self.tasks: Tasks | None = None
         self.subscriptions: Subscriptions | None = None
+        self.manners = network.manners_of(self.name)
+        self._whim = network.rng_of(f"whims of {self.name}")
 
     def __str__(self) -> str:
-        kind = type(self).__name__ + (", rude" if self.is_rude else "")
+        kind = "".join((type(self).__name__, ", rude" * self.is_rude, *(f", {one}" for one in sorted(self.manners))))
         return f"{self.name}: {kind}, {self.revision}, of {self.principal or 'nobody'}, with {self.server}"
 
     # --- Actions ----------------------------------------------------------------------------------------------------
@@ -144,7 +152,7 @@ class Client:
             return
         rng.seed(f"{self.seed} {number}")
         if network.strikes("leaves", 0.02, rng):
-            if type(self) in HALVING and rng.random() < 0.5:
+            if type(self) in HALVING and (rng.random() < 0.5 or "unended" in self.manners):
                 self.end_half()
             else:
                 self.leave()
@@ -192,6 +200,9 @@ class Client:
     ) -> int:
         number, owed, message = self._compose(method, params, text)
         owed.settle, owed.lost = settle, lost
+        if "noisy" in self.manners and self.may_log and method != "initialize" and self._whim.random() < 0.1:
+            self.network.counts["manner noisy client"] += 1
+            self.send(log_line(self._whim, number))
         owed.channel = self.send(json.dumps(message).encode())
         self.owed[number] = owed
         return number
@@ -269,6 +280,8 @@ class Client:
         if owed.channel is not channel:
             raise Wrong(f"{self.mark} was answered on another channel: {frame}")
         self.settled.add(number)
+        if TAKEN in str(frame.get("error")) and not self.network.faults & OVERLAPPING:
+            raise Wrong(f"{self.mark} has to know that an earlier process was still ending: {frame}")
         if owed.settle is not None:
             owed.settle(owed, frame)
         elif "error" in frame:
@@ -277,6 +290,8 @@ class Client:
             if owed.text == "initialize":
                 self.fail_to_begin()
         elif owed.text == "initialize":
+            if frame["result"]["protocolVersion"] not in HANDSHAKES:
+                raise Wrong(f"{self.mark} was offered a revision without a handshake: {frame}")
             self.is_ready = True
             self.incarnation += 1
             self.server_capabilities = frame["result"]["capabilities"]
@@ -292,10 +307,11 @@ class Client:
     def _take_progress(self, params: dict[str, Any]) -> None:
         token = params["progressToken"]
         owed = next((owed for owed in (*self.owed.values(), *self.unwanted.values()) if owed.token == token), None)
-        if owed is not None and params["progress"] <= owed.progress:
-            raise Wrong(f"{self.mark} was told of progress again, after {owed.progress}: {params}")
+        is_again = owed is not None and params["progress"] <= owed.progress
+        if is_again and "untidy" not in self.network.manners_of(self.server):
+            raise Wrong(f"{self.mark} was told of progress again: {params}")
         if owed is not None:
-            owed.progress = params["progress"]
+            owed.progress = max(owed.progress, params["progress"])
             self.outcomes["progress"] += 1
         elif token not in self.settled:
             raise Wrong(f"{self.mark} wants to hear of no such progress: {params}")
@@ -394,6 +410,11 @@ class PipeClient(Client):
             if self.subscriptions is not None:
                 self.subscriptions.stop()
             self.is_halved, self.is_ready = True, False
+            if "unended" in self.manners:
+                self.pipe.drops_line_end, self.is_halved = True, False
+                self.may_log = False  # the call is the last line
+                self.call()
+                self.may_log, self.is_halved = True, True
             self.due = {number for number, owed in self.owed.items() if not owed.lasts}
             self.network.end_half(self.pipe)
 
@@ -428,6 +449,7 @@ class EventPipeClient(PipeClient):
     """A client of HTTP+SSE, which sends each message in a POST of its own."""
 
     token: str | None = None
+    may_log = False
 
     def opening(self) -> Opening:
         self.token = None

@@ -20,6 +20,7 @@ from isthmus.core.base.events import Cause, End, Opening, Primed, Queued
 from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.storage import Forget, ForgetAll, StorageAnswer, Sweep
 from isthmus.core.bulk import BulkEngine
+from manners import of_peer
 
 FAULTS: Final = (
     *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
@@ -78,6 +79,8 @@ class Channel:
         is_dialled: the channel leads to a server.
         status: the status of the reply whose last message has gone to the peer.
         event_id: the last event id that the peer has seen, or, for a server, has sent.
+        linger_s: the time that its process takes to end once the engine has closed it.
+        drops_line_end: the next line that the peer writes is its last, and has no end.
         rng: the generator for its delays and faults.
     """
 
@@ -91,6 +94,8 @@ class Channel:
         self.is_dialled = self.is_mute_in = self.is_mute_out = False
         self.is_paused = self.is_ending = self.is_over = self.is_cut = self.is_left = False
         self.event_id: str | None = None
+        self.linger_s = 0.0
+        self.drops_line_end = False
 
     @property
     def is_open(self) -> bool:
@@ -103,6 +108,7 @@ class Network:
 
     Attributes:
         faults: the faults of this world, which strike while `is_stormy`.
+        manners: the manners of this world, which stay.
         history: a hash of all inputs and effects of the engine.
         counts: the number of inputs and faults, by name.
         asked: the number of requests of all clients.
@@ -115,6 +121,7 @@ class Network:
         self.rng, self.faults, self._dialled = rng, faults, dialled
         self._root = rng.getrandbits(64)
         self.engine: BulkEngine
+        self.manners: frozenset[str] = frozenset()
         self.now = 100.0
         self.is_stormy = True
         self.channels: dict[ChannelId, Channel] = {}
@@ -139,6 +146,10 @@ class Network:
         if struck:
             self.counts["fault " + fault] += 1
         return struck
+
+    def manners_of(self, name: str) -> frozenset[str]:
+        """Returns the manners of the peer of that name."""
+        return of_peer(self.manners, self.rng_of(f"manners of {name}"))
 
     # --- Time -------------------------------------------------------------------------------------------------------
 
@@ -248,6 +259,9 @@ class Network:
         on it."""
         self._send_in(channel, ("half",))
 
+    def _end_input(self, channel: Channel) -> None:
+        """Handles the end of what a client sends, where messages have a form on the wire."""
+
     def _wait_answered(self, channel: Channel) -> None:
         if channel.is_over or channel.is_cut:
             return
@@ -278,6 +292,7 @@ class Network:
         elif item[0] == "end":
             self._report_end(channel, item[1])
         elif item[0] == "half":
+            self._end_input(channel)
             self._wait_answered(channel)
         elif not channel.is_ending:
             self.messages += len(item[1]) if item[0] == "many" else 1
@@ -345,7 +360,8 @@ class Network:
             if channel is not None:
                 self._forbid_ending(channel, effect)
                 channel.is_ending = True
-                self.later(max(0.0, channel.last_out_at - self.now) + 0.001, self._finish, channel, effect)
+                wait_s = max(0.0, channel.last_out_at - self.now) + 0.001 + channel.linger_s
+                self.later(wait_s, self._finish, channel, effect)
         elif isinstance(effect, Dial):
             channel = self._new_channel(effect.channel, _NOBODY, f"to {effect.target.server}")
             channel.is_dialled = True

@@ -10,9 +10,10 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from isthmus.core.base.effects import Close, Delete, Dial, Listen, Post, Send
+from isthmus.core.base.effects import Close, Delete, Dial, Listen, Post, Send, Spawn
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
+from manners import CURT, LATE_S, LINGER_MAX_S, NOT_NOW, NOT_NOW_MAX, REFUSALS, SURELY_TRIED_S, TAKEN, log_line, untidy
 from simulated_network import Channel, Network, Wrong
 from simulated_streams import OWN, EventStream, Streams
 from simulated_subscriptions import Resources
@@ -33,6 +34,9 @@ SCHEMA: Final = {
 }
 TOOLS: Final = [{"name": "echo", "inputSchema": SCHEMA}]
 WORKING_TOOLS: Final = [{**TOOLS[0], "execution": {"taskSupport": "optional"}}]
+LOSING: Final = frozenset({"cuts", "crashes", "forgets", "halves", "sleeps", "restarts", "stops"})
+PAUSE_S: Final = 2.0
+"""The time between messages on two streams that have to arrive in their order."""
 GARBAGE: Final = (
     *(b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 400, b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"1.0","id":"odd"}'),
     *(b'{"jsonrpc":"2.0","id":99999,"result":{}}', b'{"jsonrpc":"2.0","id":null,"result":{}}'),
@@ -52,6 +56,8 @@ class Session:
         works: the tasks that were begun in it; `has_tasks`: its client knows that there may be tasks.
         subscribed: the resources of which it reports changes.
         streams: its event streams over HTTP, by name.
+        refusals: the number of times that its own stream is still refused.
+        refused_at: the time of the last such refusal; None if the stream was asked for since.
     """
 
     def __init__(self) -> None:
@@ -63,6 +69,8 @@ class Session:
         self.revision = ""
         self.subscribed: set[str] = set()
         self.streams: dict[str, EventStream] = {}
+        self.refusals = 0
+        self.refused_at: float | None = None
 
 
 class Server:
@@ -72,7 +80,12 @@ class Server:
         processes, posts: by the channels themselves, as the numbers begin anew with each process of the proxy.
         works: its tasks, or None.
         resources: its resources, or None.
+        manners: its manners. Its random choices for them come from a generator of their own.
+        asked: the ids of all its questions.
+        may_run_once: it may be exclusive.
     """
+
+    may_run_once = True
 
     def __init__(self, network: Network, plan: ServerPlan, *, is_modern: bool) -> None:
         self.network, self.plan, self.is_modern = network, plan, is_modern
@@ -87,11 +100,16 @@ class Server:
         self.works: Works | None = None
         self.resources: Resources | None = None
         self.streams = Streams(self)
+        self.manners = network.manners_of(plan.id)
+        self._whim = network.rng_of(f"whims of {plan.id}")
+        self._refusal = self._whim.choice(REFUSALS if "forgetful" in self.manners else REFUSALS[:1])
+        self.asked: set[str] = set()
 
     def __str__(self) -> str:
         plan = self.plan
         era = MODERN if self.is_modern else self.revision
-        return f"{self.name}: {era}, {plan.kind.value}, sharing {plan.sharing.value}, {plan.spares} spares"
+        manners = "".join(f", {manner}" for manner in sorted(self.manners))
+        return f"{self.name}: {era}, {plan.kind.value}, sharing {plan.sharing.value}, {plan.spares} spares{manners}"
 
     # --- Channels ---------------------------------------------------------------------------------------------------
 
@@ -112,9 +130,29 @@ class Server:
             network.end(channel, Cause(End.DONE))
         elif self.plan.kind is Kind.HTTP:
             network.end(channel, Cause(End.UNREACHABLE, "no event pipe"))
+        elif self._is_exclusive and isinstance(target, Spawn) and self._is_running():
+            network.counts["manner exclusive"] += 1
+            network.connect(channel, Connected())
+            network.later(0.05, network.end, channel, Cause(End.BROKEN, f"exit code 1: {TAKEN}"))
         else:
             self.processes[channel] = Session()
+            if self._is_exclusive:
+                channel.linger_s = self._whim.uniform(0.0, LINGER_MAX_S)
             network.connect(channel, Connected())
+
+    @property
+    def _is_exclusive(self) -> bool:
+        """True if a second process cannot run."""
+        plan = self.plan
+        return "exclusive" in self.manners and plan.kind is Kind.PIPE and not plan.spares and self.may_run_once
+
+    @property
+    def is_for_one(self) -> bool:
+        """True if a second session at once cannot be served."""
+        return self._is_exclusive and self.plan.sharing is Sharing.NONE
+
+    def _is_running(self) -> bool:
+        return any(channel.is_open for channel in self.processes)
 
     def _is_tried(self, message: bytes) -> bool:
         """True if it is an answer that failed to arrive once before. A second failure would lose it altogether."""
@@ -122,7 +160,9 @@ class Server:
         return was == message and b'"method"' not in message
 
     def receive(self, channel: Channel, send: Send) -> None:
-        self._take_frame(channel, json.loads(send.message), self.processes[channel], None)
+        session = self.processes.get(channel)
+        if session is not None:
+            self._take_frame(channel, json.loads(send.message), session, None)
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         self.processes.pop(channel, None)
@@ -133,10 +173,32 @@ class Server:
 
     def _take_listen(self, channel: Channel, listen: Listen) -> None:
         session = self.sessions.get(listen.session or "")
-        if session is not None:
+        if session is not None and session.refusals and not listen.last_event_id and self.streams.has_own:
+            session.refusals -= 1
+            session.refused_at = self.network.now
+            self.network.counts["manner shy"] += 1
+            self.network.end(channel, Cause(End.REFUSED, status=self._whim.choice(NOT_NOW)))
+        elif session is not None:
+            session.refused_at = None
             self.streams.listen(channel, session, listen)
+        elif listen.session is None:
+            self.network.end(channel, Cause(End.REFUSED, status=405))
         else:
-            self.network.end(channel, Cause(End.REFUSED, status=405 if listen.session is None else 404))
+            self._deny_session(channel, None)
+
+    def _deny_session(self, channel: Channel, id: Any) -> None:
+        """Refuses a request in a session that it does not know."""
+        refusal, network = self._refusal, self.network
+        network.counts["manner forgetful"] += "forgetful" in self.manners
+        if refusal.status == 200 and id is not None:
+            network.connect(channel, Connected())
+            if refusal.is_event:
+                network.prime(channel, "denied-0")
+            network.say(channel, refusal.body(id))
+            self._end(channel, Cause(End.DONE))
+        else:
+            status = 400 if refusal.status == 200 else refusal.status
+            self._end(channel, Cause(End.REFUSED, status=status, body=refusal.body(id)))
 
     def crash(self) -> None:
         """Ends the process. Over HTTP, breaks all replies."""
@@ -161,22 +223,35 @@ class Server:
             self.last += 1
             session = self.sessions[f"s{self.last}"] = Session()
             session.streams[OWN] = EventStream(OWN, has_ids=self.streams.has_ids)
+            session.refusals = self._whim.randint(0, NOT_NOW_MAX) if "shy" in self.manners else 0
             self.network.connect(channel, Connected(session=f"s{self.last}"))
             self._take_frame(channel, frame, session, post)
             return
         elif post.session in self.sessions:
             session = self.sessions[post.session or ""]
-        else:
-            self._end(channel, Cause(End.REFUSED, status=400 if post.session is None else 404))
+        elif post.session is None:
+            self._end(channel, Cause(End.REFUSED, status=400))
             return
+        else:
+            self._deny_session(channel, frame.get("id") if "method" in frame else None)
+            return
+        self._check_stream(session)
         if "id" not in frame or "method" not in frame:
             self._take_frame(channel, frame, session, post)
+            if "wordy" in self.manners and self._whim.random() < 0.5:
+                self.network.connect(channel, Connected())
             self._end(channel, Cause(End.DONE))
         else:
             self.network.connect(channel, Connected())
             if not self.is_modern:
                 self.streams.begin(channel, session)
             self._take_frame(channel, frame, session, post)
+
+    def _check_stream(self, session: Session) -> None:
+        """Checks that a stream that was refused for a while is asked for again. Faults may keep that from arriving."""
+        at = session.refused_at
+        if at is not None and self.network.now > at + SURELY_TRIED_S and not self.network.faults & LOSING:
+            raise Wrong(f"{self.name} has refused a stream {self.network.now - at:.0f} s ago, and was not asked again")
 
     def _end(self, channel: Channel, cause: Cause) -> None:
         self.posts.pop(channel, None)
@@ -188,6 +263,8 @@ class Server:
         params = frame.get("params") or {}
         method, id = frame.get("method"), frame.get("id")
         if method is None:
+            if id is not None and str(id) not in self.asked:
+                raise Wrong(f"{self.name} has asked nothing under that id: {frame}")
             question = session.questions.pop(str(id), None)
             if question is not None:
                 question(frame)
@@ -202,7 +279,7 @@ class Server:
     def _answer(self, channel: Channel, session: Session, id: Any, method: str, params: dict[str, Any]) -> None:
         if method == "initialize":
             if self.is_modern:
-                self.reply(channel, session, id, error=-32601)
+                self._refuse_handshake(channel, session, id)
                 return
             wanted = params["protocolVersion"]
             revision = wanted if wanted in HANDSHAKES and wanted <= self.revision else self.revision
@@ -225,6 +302,18 @@ class Server:
             self.works.answer(channel, session, id, method, params)
         elif method.startswith(("resources/", "subscriptions/")) and self.resources is not None:
             self.resources.answer(channel, session, id, method, params)
+        else:
+            self.reply(channel, session, id, error=-32601)
+
+    def _refuse_handshake(self, channel: Channel, session: Session, id: Any) -> None:
+        if "future" in self.manners:
+            self.network.counts["manner future"] += 1
+            name = {"name": "s", "version": "1"}
+            shown = {"protocolVersion": MODERN, "capabilities": self._declared(MODERN), "serverInfo": name}
+            self.reply(channel, session, id, shown)
+        elif "curt" in self.manners:
+            self.network.counts["manner curt"] += 1
+            self.reply(channel, session, id, error=CURT["code"], message=CURT["message"])
         else:
             self.reply(channel, session, id, error=-32601)
 
@@ -251,16 +340,16 @@ class Server:
         """Sends the progress notifications that the client asked for, some at once, in each round of a call anew."""
         begin = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{json.dumps(token)}'
         steps: list[bytes] = []
-        for step in range(1, given.get("steps", 1) + 1):
+        last = given.get("steps", 1)
+        self.network.counts["manner untidy"] += "untidy" in self.manners
+        for step in untidy(last, self._whim) if "untidy" in self.manners else range(1, last + 1):
             steps.append(f'{begin},"progress":{step},"message":"{given["say"]}"}}}}'.encode())
-            if rng.random() < 0.2 or step == given.get("steps", 1):
+            if rng.random() < 0.2 or step == last:
                 if session.revision == BATCHING and rng.random() < 0.5:
                     steps = [b"[" + b",".join(steps) + b"]"]
-                stream = self.streams.of(channel)
-                if stream is not None:
-                    self.streams.put(stream, steps)
-                elif channel.is_open:
-                    self.network.send_many(channel, steps)
+                self._put_many(channel, steps)
+                if step == last and "untidy" in self.manners and not self.is_http:
+                    self.network.later(LATE_S, self._put_many, channel, steps[-1:])
                 steps = []
 
     def may_ask(self, session: Session) -> bool:
@@ -328,19 +417,64 @@ class Server:
         self.reply(channel, session, id, result)
 
     def reply(
-        self, channel: Channel, session: Session, id: Any, result: dict[str, Any] | None = None, error: int = 0
+        self,
+        channel: Channel,
+        session: Session,
+        id: Any,
+        result: dict[str, Any] | None = None,
+        error: int = 0,
+        message: str = "no",
     ) -> None:
         stream = self.streams.of(channel)
         if stream is None and (not channel.is_open or (self.is_http and channel not in self.posts)):
             return
-        members = {"result": result} if result is not None else {"error": {"code": error, "message": "no"}}
-        self.say(channel, id=id, **members)
+        members = {"result": result} if result is not None else {"error": {"code": error, "message": message}}
+        if "noisy" in self.manners and self._whim.random() < 0.3:
+            self._log(channel, id)
+        own = session.streams.get(OWN)
+        is_all_sent = stream is None or stream.is_read  # else progress would come after the answer
+        if own is not None and own.is_read and is_all_sent and self._is_elsewhere():
+            self.network.later(PAUSE_S, self._reply_elsewhere, channel, own, id, members)
+        else:
+            self.say(channel, id=id, **members)
+            self._end_reply(channel, stream)
+
+    def _is_elsewhere(self) -> bool:
+        return "elsewhere" in self.manners and self._whim.random() < 0.5
+
+    def _reply_elsewhere(self, channel: Channel, own: EventStream, id: Any, members: dict[str, Any]) -> None:
+        """Answers on the session's own stream. The response that the answer belongs to ends some time later."""
+        stream = self.streams.of(channel)
+        if own.is_read:
+            self.network.counts["manner elsewhere"] += 1
+            self.put(own, id=id, **members)
+            self.network.later(PAUSE_S, self._end_reply, channel, stream)
+        else:
+            self.say(channel, id=id, **members)
+            self._end_reply(channel, stream)
+
+    def _end_reply(self, channel: Channel, stream: EventStream | None) -> None:
+        """Ends the response that has, or would have had, the answer."""
         if stream is not None:
             self.streams.finish(stream)
         elif channel in self.posts:
             self._end(channel, Cause(End.DONE))
 
+    def _log(self, channel: Channel, id: Any) -> None:
+        """Writes some lines of a log where messages are expected."""
+        self.network.counts["manner noisy"] += 1
+        self._put_many(channel, [log_line(self._whim, id) for _ in range(self._whim.choice((1, 1, 3)))])
+
+    def _put_many(self, channel: Channel, messages: list[bytes]) -> None:
+        stream = self.streams.of(channel)
+        if stream is not None:
+            self.streams.put(stream, messages)
+        elif channel.is_open:
+            self.network.send_many(channel, messages)
+
     def say(self, channel: Channel, **members: Any) -> None:
+        if "method" in members and "id" in members:
+            self.asked.add(members["id"])
         stream = self.streams.of(channel)
         if stream is not None:
             self.put(stream, **members)

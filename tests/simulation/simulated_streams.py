@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from isthmus.core.base.effects import Listen
 from isthmus.core.base.events import Cause, Connected, End
+from manners import NEVER
 from simulated_network import Channel
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class EventStream:
         self.sent_count = 0
         self.is_done = False
 
+    @property
+    def is_read(self) -> bool:
+        """True as far as the server can tell that what it sends now arrives."""
+        return self.channel is not None and self.channel.is_open
+
     def id_at(self, count: int) -> str | None:
         """Returns the id of the event after which `count` messages have been sent."""
         return f"{self.name}-{count}" if self.has_ids else None
@@ -55,6 +61,7 @@ class Streams:
         self._rng = server.network.rng_of(f"{server.name} streams")
         self.has_ids, self.has_own = self._rng.random() < 0.5, self._rng.random() < 0.7
         self._by_channel: dict[Channel, EventStream] = {}
+        self._never = self._rng.choice(NEVER if "shy" in server.network.manners_of(server.name) else NEVER[1:])
         self._last = 0
 
     def of(self, channel: Channel) -> EventStream | None:
@@ -77,7 +84,7 @@ class Streams:
         name, _, count = (listen.last_event_id or "").rpartition("-")
         stream = session.streams.get(name or OWN)
         if stream is None or not (self.has_own or name):
-            self._network.end(channel, Cause(End.REFUSED, status=405 if not name else 400))
+            self._network.end(channel, Cause(End.REFUSED, status=self._never if not name else 400))
             return
         self._network.connect(channel, Connected())
         stream.channel = channel

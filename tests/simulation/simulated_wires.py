@@ -34,10 +34,11 @@ from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, Res
 from isthmus.core.wire.http.routes import Head, McpRoute, Surface
 from isthmus.core.wire.http.server import judge, reply_to
 from isthmus.core.wire.http1.events import Data, RequestHead, ResponseHead, Signal
-from isthmus.core.wire.ndjson import Line, LineReader, encode_lines
+from isthmus.core.wire.ndjson import Line, LineReader, Oversize, encode_lines
 from isthmus.transports.http1.client import ClientCodec
 from isthmus.transports.http1.server import ServerCodec
 from isthmus.transports.websocket.frames import Frames, Text
+from manners import acceptance
 from simulated_network import Wrong
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
@@ -96,7 +97,13 @@ class LineWire:
         return message + self._rng.choice((b"\n", b"\n", b"\r\n", b"\n\n"))
 
     def receive(self, piece: bytes) -> list[Item]:
-        lines = self._reader.receive_bytes(piece)
+        return self._items_of(self._reader.receive_bytes(piece))
+
+    def receive_eof(self) -> list[Item]:
+        """Handles the end of the stream, for the proxy."""
+        return self._items_of(self._reader.receive_eof())
+
+    def _items_of(self, lines: list[Line | Oversize]) -> list[Item]:
         return together([b"".join((line.data, *line.rest)) for line in lines if isinstance(line, Line)])
 
     def send(self, message: bytes) -> bytes:
@@ -361,20 +368,27 @@ class ResponseWire:
             raise Wrong(f"{target} has left with {body!r}")
 
     def answer(
-        self, connected: Connected | None, messages: list[tuple[bytes, str | None]], *, is_whole: bool, status: int
+        self,
+        connected: Connected | None,
+        messages: list[tuple[bytes, str | None]],
+        *,
+        is_whole: bool,
+        status: int,
+        body: bytes = b"",
     ) -> bytes:
         """Encodes the first part of a response, or all of it with `is_whole`.
 
         Args:
             messages: messages with the ids of their events.
+            body: the body of a refusal.
         """
         headers = [("date", "Thu, 01 Jan 1970 00:00:00 GMT")]
         if connected is not None and connected.session is not None:
             headers.append(("Mcp-Session-Id", connected.session))
         if is_whole and (status or not messages):
-            headers.append(("content-length", "0"))
+            headers.append(("content-length", str(len(body))))
             head = h11.Response(status_code=status or 202, headers=headers)
-            return self._written(head, h11.EndOfMessage())
+            return self._written(head, *([h11.Data(data=body)] if body else []), h11.EndOfMessage())
         if is_whole and len(messages) == 1 and messages[0][1] is None and self._rng.random() < 0.5:
             body = messages[0][0]
             headers += [("content-type", "application/json"), ("content-length", str(len(body)))]
@@ -385,6 +399,14 @@ class ResponseWire:
         written = self._written(h11.Response(status_code=200, headers=headers))
         written += b"".join(self.say(*one) for one in messages)
         return written + (self.end() if is_whole else b"")
+
+    def accept(self) -> bytes:
+        """Encodes a response that accepts a notification, with a body. Returns b"" for another request."""
+        if not isinstance(self._target, Post):
+            return b""
+        status, headers, body = acceptance(self._rng)
+        head = h11.Response(status_code=status, headers=headers)
+        return self._written(head, h11.Data(data=body), h11.EndOfMessage())
 
     def say(self, message: bytes, event_id: str | None = None) -> bytes:
         """Encodes an event."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import manners
 import masks
 import msgspec
 from checked_engine import CheckedEngine
@@ -26,7 +27,7 @@ from isthmus.core.base.revisions import Era
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
-from simulated_clients import KINDS, Client, ModernHttpClient
+from simulated_clients import KINDS, Client, ModernHttpClient, PipeClient
 from simulated_network import FAULTS, STRANGE, Channel, Network, Wrong
 from simulated_servers import Server
 from simulated_storage import Storage
@@ -125,10 +126,11 @@ class World:
         self.parts: list[str] = []
         self.rng = rng = random.Random(seed)
         chance = rng.choice((0.0, 0.3, 0.6, 0.9))
-        drawn = [fault for fault in FAULTS if rng.random() < chance]
-        drawn += [fault for fault in STRANGE if random.Random(f"{seed} {fault}").random() < chance]
+        drawn = [fault for fault in FAULTS if self._draw(fault, chance, rng)]
+        drawn += [fault for fault in STRANGE if self._draw(fault, chance, random.Random(f"{seed} {fault}"))]
         self.faults = frozenset(filter(self._has, drawn))
         self.network = Network(rng, self.faults, self._dialled)
+        self.network.manners = self._manners(seed)
         self.affinity = rng.choice(list(Affinity))
         is_narrow = rng.random() < 0.7 and bool(drawn) and self._has("narrow")
         self.task_record = TaskRecord() if rng.random() < 0.4 and self._has("tasks") else None
@@ -153,15 +155,28 @@ class World:
         self.parts.append(part)
         return True
 
+    def _manners(self, seed: str) -> frozenset[str]:
+        return frozenset(filter(self._has, self._drawn_manners(seed)))
+
+    def _draw(self, fault: str, chance: float, rng: random.Random) -> bool:
+        """True if the world has that fault."""
+        return rng.random() < chance
+
+    def _drawn_manners(self, seed: str) -> list[str]:
+        return manners.of_world(seed, self._kept)
+
     def _server(self, number: int) -> Server:
         rng = self.network.rng_of(f"plan of s{number}")
         is_modern, kind = rng.random() < 0.4, rng.choice(list(Kind))
         sharing = Sharing.NONE if kind is Kind.HTTP else rng.choice((Sharing.NONE, *Sharing))
+        era = Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE))
+        if is_modern and self.network.manners_of(f"s{number}") & {"future", "curt"}:
+            era = None  # so that it is asked to `initialize`
         plan = ServerPlan(
             id=f"s{number}",
             kind=kind,
             sharing=sharing,
-            era=Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE)),
+            era=era,
             idle_stop_s=rng.choice((None, 5.0)),
             spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
             tasks=TaskRules(offer=rng.choice(list(Offer)) if self.task_record is not None else Offer.OWN),
@@ -186,6 +201,10 @@ class World:
         server = rng.choice(self._server_ids) if server is None else server
         if server not in self.servers:
             return None
+        if self.servers[server].is_for_one:
+            if any(client.server == server for client in self.clients):
+                return None
+            kind = PipeClient
         client = kind(self.network, number, server, principal)
         if self.task_record is not None and rng.random() < 0.7:
             client.tasks = Tasks(client, self.task_record)
@@ -207,6 +226,7 @@ class World:
             self._plan("x", self._strike)
         network.run(STORM_S)
         network.is_stormy = False
+        self._check_clients()
         if self.change_log is not None:
             self._check_updates(self.change_log)
         network.run(CALM_S)
@@ -269,6 +289,18 @@ class World:
             bad = {name: count for name, count in client.outcomes.items() if name not in GOOD}
             if not self.faults and bad:
                 raise Wrong(f"nothing went wrong, and {type(client).__name__} {client.mark} had {bad}")
+
+    def _check_clients(self) -> None:
+        """Checks that each client gets an answer in the session that it has, or is told that it has none."""
+        waiting = {client: client.outcomes["result"] for client in self.clients}
+        for _ in range(TRIES):
+            for client in waiting:
+                if client.is_ready:
+                    client.request("tools/list")
+            self.network.run(20.0)
+            waiting = {client: count for client, count in waiting.items() if client.outcomes["result"] == count}
+        for client in waiting:
+            raise Wrong(f"{client} gets nothing any more: {client.outcomes}")
 
     def _check_service(self) -> None:
         """Checks that a new client of each kind gets an answer from each server."""

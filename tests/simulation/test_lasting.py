@@ -102,7 +102,7 @@ def _lose_some(self: LineReader, piece: bytes, keep: Any = LineReader._keep) -> 
         (FileStore, "_may_use", _may_use_all, "lasting-1", "was given Promise|was sent a file of another"),
         (FileStore, "_set_deadline", _never_expire, "lasting-0", "expired, and still there|left "),
         (LineReader, "_keep", _lose_some, "wired-0", "Wrong|Error"),
-        (Chunks, "take_pieces", _take_as_they_came, "driven-58", "the first part of a message that does not pass"),
+        (Chunks, "take_pieces", _take_as_they_came, "driven-66", "the first part of a message that does not pass"),
     ],
 )
 def test_a_planted_fault_is_seen(

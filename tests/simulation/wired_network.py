@@ -15,6 +15,7 @@ from isthmus.core.base.events import Cause, Connected, End, PipeOpening
 from isthmus.core.wire.http.routes import Surface
 from lasting_network import LastingNetwork
 from simulated_network import Channel, Peer, Wrong
+from simulated_servers import Server
 from simulated_wires import HTTP_OPENINGS, Item, LineWire, RequestWire, ResponseWire, SocketWire, TwoWay, cut
 
 
@@ -55,7 +56,11 @@ class WiredNetwork(LastingNetwork):
             self._put(channel, wire.ask(what, item[2], channel.rng))
         elif item[0] in ("say", "many") and channel in self._streams:
             messages = [what] if item[0] == "say" else what
-            self._put(channel, b"".join(map(self._streams[channel].write, messages)))
+            data = b"".join(map(self._streams[channel].write, messages))
+            if channel.drops_line_end and isinstance(self._streams[channel], LineWire):
+                self.counts["manner unended"] += 1
+                data = data.rstrip(b"\r\n")
+            self._put(channel, data)
         else:
             if isinstance(what, PipeOpening):
                 is_socket = channel.rng.random() < 0.5
@@ -94,6 +99,12 @@ class WiredNetwork(LastingNetwork):
             self.counts["piece"] += 1
             for arrived in wire.receive(item[1]):
                 self._arrive(channel, arrived)
+
+    def _end_input(self, channel: Channel) -> None:
+        """Handles the end of what a client writes: what it has not ended may be a message."""
+        wire = self._streams.get(channel)
+        for arrived in wire.receive_eof() if isinstance(wire, LineWire) else []:
+            self._arrive(channel, arrived)
 
     # --- From the proxy ---------------------------------------------------------------------------------------------
 
@@ -176,7 +187,11 @@ class WiredNetwork(LastingNetwork):
             self._begun.add(channel)
             assert connected is None or isinstance(connected, Connected)
             status = 0 if cause is None else cause.status
-            self._put(channel, wire.answer(connected, messages, is_whole=is_whole, status=status))
+            is_wordy = isinstance(channel.peer, Server) and "wordy" in channel.peer.manners
+            body = b"" if cause is None else cause.body
+            whole = wire.accept() if is_wordy and is_whole and not (status or messages) else b""
+            self.counts["manner wordy"] += bool(whole)
+            self._put(channel, whole or wire.answer(connected, messages, is_whole=is_whole, status=status, body=body))
         if cause is None or is_whole:
             return
         if channel in self._begun:

@@ -1,7 +1,8 @@
 """The kinds of worlds.
 
 `17` is a world around the engine alone, `lasting-17` one with a disk, files and restarts, `wired-17` a lasting one
-whose messages are bytes on wires, `driven-17` a wired one whose inputs have the shapes that drivers use.
+whose messages are bytes on wires, `driven-17` a wired one whose inputs have the shapes that drivers use. `mild-17` and
+`mild-wired-17` have no fault and all manners.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ from typing import Final
 import simulation
 from driven import DrivenWorld
 from lasting import LastingWorld
+from mild import MildWiredWorld, MildWorld
 from simulation import Report, World
 from wired import WiredWorld
 
-KINDS: Final[dict[str, type[World]]] = {"": World, "lasting": LastingWorld, "wired": WiredWorld, "driven": DrivenWorld}
-TURNS: Final = ("", "", "lasting-", "wired-", "driven-")
+KINDS: Final[dict[str, type[World]]] = {
+    "": World,
+    "lasting": LastingWorld,
+    "wired": WiredWorld,
+    "driven": DrivenWorld,
+    "mild": MildWorld,
+    "mild-wired": MildWiredWorld,
+}
+TURNS: Final = ("", "", "lasting-", "wired-", "driven-", "mild-", "mild-wired-")
 
 
 def name_of(number: int) -> str:

@@ -17,6 +17,7 @@ BAD_REQUEST: Final = 400
 UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 METHOD_NOT_ALLOWED: Final = 405
+TOO_MANY_REQUESTS: Final = 429
 
 ABOUT_SESSION: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE)
 """Finds words about a session or its initialization."""

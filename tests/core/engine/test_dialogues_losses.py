@@ -408,8 +408,8 @@ def test_the_first_requests_wait_for_the_event_stream_but_not_for_ever(is_late: 
     alice.is_asked("roots/list", on=call)
 
 
-@pytest.mark.parametrize("status", [405, 400, 401, 403, 204])
-def test_the_get_stream_is_not_retried_after_405(status: int) -> None:
+@pytest.mark.parametrize("status", [405, 404, 204])
+def test_the_get_stream_of_a_server_that_offers_none_is_not_retried(status: int) -> None:
     play, files, alice = greeting_done()
     call = alice.asks("tools/call", TOOL)
     files.refuses(files.stream, status)
@@ -418,7 +418,10 @@ def test_the_get_stream_is_not_retried_after_405(status: int) -> None:
     play.waits(500)
 
 
-@pytest.mark.parametrize("cause", [Cause(End.REFUSED, status=503), UNREACHABLE, RESET, Cause(End.TIMED_OUT)])
+REFUSED = [Cause(End.REFUSED, status=status) for status in (400, 401, 403, 410, 429, 500, 502, 503)]
+
+
+@pytest.mark.parametrize("cause", [*REFUSED, UNREACHABLE, RESET, Cause(End.TIMED_OUT)])
 def test_a_stream_that_cannot_be_opened_is_tried_with_growing_pauses(cause: Cause) -> None:
     play, files, alice = greeting_done(Limits(listen_retry_s=1.0, listen_retry_max_s=5.0, session_idle_ttl_s=500))
     alice.asks("tools/call", TOOL)

@@ -194,16 +194,28 @@ def test_a_later_empty_id_ends_resumption() -> None:
     assert is_unknown(world, channel)
 
 
-@pytest.mark.parametrize("unreadable", [b'{"jsonrpc":"2.0","result":{}}', b"nonsense"])
-def test_an_unreadable_answer_is_not_resumed(unreadable: bytes) -> None:
-    """An unreadable message may have been the answer."""
+def test_an_unreadable_answer_is_not_resumed() -> None:
     world = driver()
     channel, call = call_of(connect(world, "http", "http"))
-    world.send(call.channel, unreadable)
+    world.send(call.channel, b'{"jsonrpc":"2.0","result":{}}')
     world.end(call.channel, polled())
     assert "could not be read" in str(failure(world, channel)["message"])
     world.wait(1000.0)
     assert not resumptions(world)
+
+
+@pytest.mark.parametrize("noise", [b"nonsense", b'{"id":1,"result":{}}', b'{"level":"info","id":1,"method":"x"}'])
+def test_a_reply_with_noise_is_resumed(noise: bytes) -> None:
+    """Noise is no answer, so the answer is still to come."""
+    world = driver()
+    channel, call = call_of(connect(world, "http", "http"))
+    world.send(call.channel, noise)
+    world.end(call.channel, polled())
+    world.wait(1.0)
+    ((rest, _),) = resumptions(world)
+    world.open(rest, Connected())
+    world.send(rest, result(str(call.id), '{"n":1}'))
+    assert json.loads(world.messages(channel)[-1])["result"] == {"n": 1}
 
 
 # --- It cannot be had -------------------------------------------------------------------------------------------------

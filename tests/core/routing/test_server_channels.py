@@ -42,18 +42,19 @@ def reopened(world: Driver) -> tuple[float, str | None]:
         (204, False),
         (300, True),
         (399, True),
-        (400, False),
+        (400, True),
         (401, True),
         (403, True),
         (405, False),
-        (410, False),
-        (499, False),
+        (410, True),
+        (429, True),
+        (499, True),
         (500, True),
         (503, True),
     ],
 )
 def test_a_declined_stream_is_not_opened_again(status: int, again: bool) -> None:
-    """A server may offer no stream. After a demand for credentials or a failure it is asked once more."""
+    """A server may offer no stream. After any other refusal it is asked once more."""
     world, _, stream = listening()
     count = len(listens(world))
     world.end(stream, Cause(End.REFUSED, status=status))
