@@ -46,17 +46,22 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
         if transport == "unix":
             if headers:
                 raise ConfigError("got --header with a unix:// URL, expected it with an http or ws URL only")
+            if options.ca_file:
+                raise ConfigError("got --ca-file with a unix:// URL, expected it with an https or wss URL only")
             return Upstream(url=url, transport=transport), _id_from(PurePath(url).stem)
         try:
             Endpoint(url, tuple(headers.items()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
         id = _id_from(url.partition("://")[2].split("/")[0])
-        return Upstream(url=url, transport=transport, headers=headers), id
+        ca_file = None if options.ca_file is None else os.path.abspath(options.ca_file)
+        return Upstream(url=url, transport=transport, headers=headers, ca_file=ca_file), id
     if options.no_inspect:
         raise ConfigError("got --no-inspect with a command, expected it with a URL only")
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
+    if options.ca_file:
+        raise ConfigError("got --ca-file with a command, expected it with a URL only")
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
     upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
     return upstream, id_of(command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 import ssl
 from typing import Final
@@ -13,6 +14,7 @@ from anyio.abc import ByteStream
 from anyio.streams.tls import TLSStream
 
 from ...core.base.limits import Limits
+from ...core.wire.tls_faults import Trust, explain_certificate, explain_handshake
 from .endpoint import Address, Endpoint
 
 LOST: Final = (
@@ -43,6 +45,7 @@ class Dialer:
     def __init__(self, endpoint: Endpoint, address: Address, limits: Limits) -> None:
         self.address = address
         self._ca_file = endpoint.ca_file
+        self._names = endpoint.names
         self._is_verified = endpoint.verify_tls
         self.timeout_s = limits.connect_timeout_s
         self._tls: ssl.SSLContext | None = None
@@ -59,7 +62,8 @@ class Dialer:
         try:
             tls = self._context()
         except OSError as error:
-            raise Unreachable(f"cannot use ca_file {self._ca_file}: {error}") from error
+            right = "expected a PEM file of certificates"
+            raise Unreachable(f"cannot use {self._names.ca_file} {self._ca_file}: {error}, {right}") from error
         try:
             with anyio.fail_after(self.timeout_s):
                 return await self._open(tls)
@@ -99,15 +103,14 @@ class Dialer:
         while isinstance(cause, Exception):
             error = cause
             cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error.__cause__
-        scheme = self.address.scheme
-        where = f"{self.address.host}:{self.address.port}"
+        host, port, scheme = self.address.host, self.address.port, self.address.scheme
+        where = f"{host}:{port}"
         match error:
             case ssl.SSLCertVerificationError():
-                reason = f"{where} did not prove its identity: {error.verify_message}"
-                return f"{reason}; check the host name, or name the authority in ca_file or SSL_CERT_FILE"
+                trust = Trust(self._ca_file, _missing_authorities(), self._names)
+                return explain_certificate(host, port, error.verify_code, error.verify_message, trust)
             case ssl.SSLError():
-                plain = "a ws" if scheme == "wss" else "an http"
-                return f"no TLS with {where}: {error.reason or error}; is it {plain}:// server?"
+                return explain_handshake(host, port, scheme, error.reason or str(error))
             case socket.gaierror():
                 return f"cannot resolve {self.address.host}: {error.strerror}; is the host name right?"
             case TimeoutError():
@@ -118,7 +121,13 @@ class Dialer:
                 return f"no connection to {where}: {error.strerror}; raise the limit of open files (ulimit -n)"
             case OSError():
                 return f"no connection to {where}: {error.strerror or error}"
-        return f"{where} closed the connection during set-up; does it speak {scheme}?"
+        return explain_handshake(host, port, scheme, "")  # without TLS nothing is received during set-up
+
+
+def _missing_authorities() -> str:
+    """Returns the file that SSL_CERT_FILE names, if it is not there: OpenSSL passes over it in silence."""
+    path = os.environ.get("SSL_CERT_FILE", "")
+    return path if path and not os.path.isfile(path) else ""
 
 
 def is_literal(host: str) -> bool:

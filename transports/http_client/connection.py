@@ -18,6 +18,7 @@ import h11
 import msgspec
 
 from ...core.base.events import Cause, Connected, End
+from ...core.wire.http.foreign_reply import explain_foreign
 from ...core.wire.http.response import Ended, ReplyEvent, promise_of
 from ...core.wire.http1.events import END, NEED_DATA, Data, InformationalHead, ResponseHead
 from ..http1.client import ClientCodec
@@ -245,7 +246,9 @@ class Connection:
         try:
             return self._read_events(count)
         except h11.RemoteProtocolError as error:
-            return self._break_off("" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}")
+            foreign = "" if self._has_head else explain_foreign(self._http.trailing_data[0], self._pool.address.scheme)
+            malformed = "" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}"
+            return self._break_off(foreign or malformed)
 
     def _read_events(self, count: int) -> Step:
         """Parses and reports up to `TURN_EVENTS` events.

@@ -21,6 +21,7 @@ from anyio.lowlevel import checkpoint
 from ...core.base.limits import Limits
 from ...core.wire.headers import EVENTS, Headers, body_size
 from ...core.wire.http.endpoint_rewrite import EndpointRewriter
+from ...core.wire.http.foreign_reply import explain_foreign
 from ...core.wire.http.reply import Out, ReplyBody, ReplyEnd, ReplyHead
 from ...core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers, response_headers
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
@@ -270,6 +271,9 @@ class ForwardedExchange:
                 event = link.http.next_event()
             except h11.RemoteProtocolError as error:
                 await self._deliver(outs)
+                foreign = explain_foreign(link.http.trailing_data[0], self._target.base_url.partition(":")[0])
+                if foreign and not self.has_begun:
+                    raise self._broken(f"cannot be understood: {foreign}") from None
                 reason = "closed the connection" if link.http.trailing_data[1] else f"is malformed ({str(error)[:200]})"
                 raise self._broken(f"{reason} within its response") from None
             if event is h11.NEED_DATA:
