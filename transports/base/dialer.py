@@ -16,6 +16,8 @@ from anyio.streams.tls import TLSStream
 from ...core.base.limits import Limits
 from ...core.wire.tls_faults import Trust, explain_certificate, explain_handshake
 from .endpoint import Address, Endpoint
+from .keepalive import keep_alive
+from .stream_socket import socket_of
 
 LOST: Final = (
     anyio.BrokenResourceError,
@@ -72,6 +74,7 @@ class Dialer:
 
     async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
         stream = await anyio.connect_tcp(self.address.host, self.address.port)
+        keep_alive(socket_of(stream))
         return stream if tls is None else await self._secure(stream, tls)
 
     async def _secure(self, stream: ByteStream, tls: ssl.SSLContext) -> ByteStream:

@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from ...core.base.events import Cause, End
 from ..base.dialer import LOST, Dialer
+from ..base.keepalive import keep_alive
 from .connection import Connection
 
 _log: Final = logging.getLogger("isthmus.http")
@@ -90,6 +91,7 @@ class ConnectingDriver(asyncio.Protocol):
         lifted.
         """
         made = cast(asyncio.Transport, transport)
+        keep_alive(made.get_extra_info("socket"))
         limit = self._limit
         is_late = self._is_given_up or (limit is not None and limit.expired())
         self._is_taken = not is_late and self._take_over(made)
