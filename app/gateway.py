@@ -27,8 +27,10 @@ from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
 from ..core.downstream import event_store
 from ..core.wire.http.admin_routes import Page
+from ..core.wire.http.egress import NONE, Proxy, proxy_for
 from ..core.wire.http.error_responses import page_answer
 from ..core.wire.http.routes import PageRoute, Refused
+from ..core.wire.http.url import parse_url
 from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
@@ -294,7 +296,30 @@ def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpo
     if path is not None:
         return UnixAddress(path)
     headers = tuple(upstream.headers.items())
-    return Endpoint(upstream.url, headers, verify_tls=upstream.verify_tls, ca_file=upstream.ca_file, names=names)
+    return Endpoint(
+        upstream.url,
+        headers,
+        verify_tls=upstream.verify_tls,
+        ca_file=upstream.ca_file,
+        proxy=_proxy_of(server, upstream.url, names),
+        names=names,
+    )
+
+
+def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:
+    """Returns the proxy that leads to a server; None if there is none.
+
+    Raises:
+        StartError: the setting or the environment names a proxy that cannot be used.
+    """
+    try:
+        proxy = proxy_for(parse_url(url), server.upstream.proxy, names.proxy, os.environ)
+    except ValueError as error:
+        exempt = f"or except this server: {names.proxy} {NONE}, or its host in NO_PROXY"
+        raise StartError(f"{server.id}: {error}; {exempt}") from None
+    if proxy is not None:
+        _log.info("%s is reached through the proxy %s, which %s names", server.id, proxy.where, proxy.source)
+    return proxy
 
 
 def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: SettingNames) -> Forwarder:

@@ -99,6 +99,12 @@ def parser() -> argparse.ArgumentParser:
         "name one too",
     )
     wrap.add_argument(
+        "--proxy",
+        metavar="URL",
+        help="proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none; ${NAME} is replaced; default: what "
+        "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment say",
+    )
+    wrap.add_argument(
         "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"
     )
     for option, about in (

@@ -15,12 +15,14 @@ class SettingNames(msgspec.Struct, frozen=True):
         share: the process that all sessions of a server use.
         storage: the folder for files and records.
         ca_file: the file of the authorities whose certificates are trusted.
+        proxy: the proxy that a server is reached through.
     """
 
     headers: str = "upstream.headers, or come from clients with upstream.pass_headers"
     share: str = "`share: concurrent` or `share: serial` for it"
     storage: str = "storage.root"
     ca_file: str = "upstream.ca_file"
+    proxy: str = "upstream.proxy"
 
 
 KEYS: Final = SettingNames()
@@ -30,5 +32,6 @@ OPTIONS: Final = SettingNames(
     share="--share concurrent or --share serial",
     storage="--storage",
     ca_file="--ca-file",
+    proxy="--proxy",
 )
 """The names in the command line of `isthmus wrap`."""

@@ -101,10 +101,10 @@ class ConnectingDriver(asyncio.Protocol):
             limit.reschedule(None)
 
     async def _run(self) -> None:
-        dialer, address = self._dialer, self._dialer.address
+        dialer = self._dialer
         try:
             async with asyncio.timeout(dialer.timeout_s) as self._limit:
-                await asyncio.get_running_loop().create_connection(lambda: self, address.host, address.port)
+                await asyncio.get_running_loop().create_connection(lambda: self, *dialer.peer)
         except LOST as error:
             self._connection.fail(Cause(End.UNREACHABLE, dialer.describe(error), unsent=True))
         except Exception:  # a failure of one connection must not end the others

@@ -168,10 +168,11 @@ class Connection:
         exchange.is_unsent = False
         self._sending = exchange
         self._body = body = exchange.body
+        target = self._pool.dialer.target_prefix + exchange.target
         if exchange.post is not None:
-            self._head = self._http.encode_post(exchange.post, exchange.target, len(body))
+            self._head = self._http.encode_post(exchange.post, target, len(body))
         else:
-            self._head = self._http.encode_request(exchange.method, exchange.target, exchange.headers)
+            self._head = self._http.encode_request(exchange.method, target, exchange.headers)
         self._given_size = 0
         return True
 
@@ -286,6 +287,10 @@ class Connection:
                     step = self._receive_document(event)
                     if step is not None:
                         return step
+                refusal = self._pool.dialer.explain_refusal(event.status, event.headers)
+                if refusal:
+                    self.fail(Cause(End.UNREACHABLE, refusal, unsent=True))
+                    return Step.CLOSE
                 head_facts = self._receive_head(event)
                 if head_facts is None:
                     if not self._is_written:

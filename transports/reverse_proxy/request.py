@@ -27,7 +27,7 @@ from ...core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, req
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import ForwardRoute, Head
 from ..base.clock import loop_clock
-from ..base.dialer import LOST
+from ..base.dialer import LOST, Dialer
 from ..base.port import BodySource
 from .connection import UpstreamConnection
 
@@ -95,7 +95,7 @@ class ForwardedExchange:
         *,
         target: ForwardTarget,
         rules: HeaderRules,
-        authority: bytes,
+        dialer: Dialer,
         limits: Limits,
         reply_timeout_s: float,
     ) -> None:
@@ -110,10 +110,14 @@ class ForwardedExchange:
         self._client = client
         self._limits = limits
         self._reply_timeout_s = reply_timeout_s
+        authority = dialer.address.authority
         self._name = authority.decode()
+        self._dialer = dialer
         self._is_upgrade = is_upgrade(head)
         headers = request_headers(head, rules, authority=authority, sender=sender)
-        self._request = h11.Request(method=head.method, target=route.target, headers=headers)
+        if dialer.proxy_headers:
+            headers = [field for field in headers if field[0] != b"proxy-authorization"] + dialer.proxy_headers
+        self._request = h11.Request(method=head.method, target=dialer.target_prefix + route.target, headers=headers)
         self._body_left = body_size(headers)
         self._is_repeatable = head.method in _REPEATABLE and self._body_left == 0
         self._now = loop_clock()
@@ -248,6 +252,9 @@ class ForwardedExchange:
                     if interim > INTERIM_MAX:
                         raise self._broken(f"sent more than {INTERIM_MAX} interim responses")
                 case h11.Response():
+                    refusal = self._dialer.explain_refusal(event.status_code, tuple(event.headers))
+                    if refusal:
+                        raise ForwardFailed(502, "upstream_unreachable", refusal)
                     outs.append(self._receive_head(event))
                 case h11.Data():
                     self._receive_body(bytes(event.data), outs)

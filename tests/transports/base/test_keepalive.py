@@ -7,14 +7,14 @@ import socket
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
-from client_fakes import FakePort, Peer, new_client, serving
-from client_fakes import anyio_backend as anyio_backend
+from client_fakes import FakePort, Peer, serving
 from isthmus.core.base.effects import Post
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base import keepalive
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.base.keepalive import keep_alive
+from isthmus.transports.http_client.client import HttpClient
 
 EXPECTED = {
     "TCP_KEEPIDLE": keepalive.IDLE_S,
@@ -75,7 +75,7 @@ async def test_connections_to_servers_are_probed(host: str, monkeypatch: pytest.
         await peer.request()
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 
-    async with serving(answer) as server, new_client(Limits()) as client:
+    async with serving(answer) as server, HttpClient(Limits()) as client:
         port = FakePort()
         client.dial(Endpoint(f"http://{host}:{server.port}/mcp"), Post("s", b"{}"), ChannelId(1), port)
         await port.until_closed(1)
@@ -102,7 +102,7 @@ async def test_the_server_is_reached_at_the_address_that_answers(monkeypatch: py
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, accept)
-            async with new_client(Limits()) as client:
+            async with HttpClient(Limits()) as client:
                 client.dial(Endpoint(f"http://two.example:{port}/mcp"), Post("s", b"{}"), ChannelId(1), FakePort())
                 with anyio.fail_after(10):
                     await accepted.wait()

@@ -958,7 +958,7 @@ async def test_tls_that_cannot_be_trusted_is_refused_before_anything_is_sent(
         for endpoint, words in [
             (
                 unknown,
-                "is not of an authority that this machine trusts: unable to get local issuer certificate; name the PEM file",
+                "is not of an authority that this machine trusts: unable to get local issuer certificate; name the PEM",
             ),
             (misnamed, "IP address mismatch, certificate is not valid for '127.0.0.1'; write a name"),
             (unread, f"cannot use upstream.ca_file {ca_file}-missing: [Errno 2] No such file or directory"),
