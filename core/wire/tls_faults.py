@@ -45,7 +45,7 @@ REASONS: Final[tuple[tuple[frozenset[str], str], ...]] = (
         "it has no certificate for {host}; use the name in the URL that the server goes by",
     ),
 )
-"""What the reasons of `ssl.SSLError` mean, and what mends them."""
+"""Reasons of `ssl.SSLError`, with their meaning and what mends them."""
 
 
 class Trust(msgspec.Struct, frozen=True):
