@@ -183,7 +183,9 @@ class Dialer:
                 return f"no connection to {where}: {error.strerror}; raise the limit of open files (ulimit -n)"
             case OSError():
                 return f"no connection to {where}: {error.strerror or error}"
-        return explain_handshake(host, port, scheme, "")  # without TLS or a proxy nothing is received during set-up
+        if scheme in ("http", "ws"):
+            return f"{where} closed the connection during set-up; does it speak {scheme}?"
+        return explain_handshake(host, port, scheme, "")
 
 
 async def _secure(stream: ByteStream, tls: ssl.SSLContext, host: str) -> ByteStream:

@@ -67,15 +67,15 @@ class Proxy(msgspec.Struct, frozen=True):
     def explain_refusal(self, status: int, headers: Headers, host: str) -> str:
         """Explains the refusal of a request to `host` by the proxy."""
         start = f"the proxy {self.where}, which {self.source} names,"
-        if status != REQUIRES_AUTHENTICATION:
+        if status not in (REQUIRES_AUTHENTICATION, 401):  # tinyproxy has 401 for a wrong password
             return f"{start} does not connect to {host}: HTTP status {status}; have it allowed there, {self.mend(host)}"
         wanted = {value.split(b" ")[0].lower() for name, value in headers if name == b"proxy-authenticate"}
         if wanted and b"basic" not in wanted:
             kinds = ", ".join(sorted(kind.decode("latin-1")[:20] for kind in wanted)[:5])
-            return f"{start} takes {kinds}, not Basic (HTTP status 407); put a proxy that takes Basic before it"
+            return f"{start} takes {kinds}, not Basic (HTTP status {status}); put a proxy that takes Basic before it"
         seen = "refused the user and password" if self.authorization else "wants a user and a password"
         mend = f"write them as http://USER:PASSWORD@{self.where} in {self.source}, percent-encoded"
-        return f"{start} {seen} (HTTP status 407); {mend}"
+        return f"{start} {seen} (HTTP status {status}); {mend}"
 
 
 def parse_proxy(text: str, source: str) -> Proxy:

@@ -665,8 +665,8 @@ def test_sessions_of_a_wrapped_command_share_its_process_if_asked(
         (("--header", "X: Bearer ${TOKEN}", "http://h/"), Upstream(url="http://h/", headers={"X": "Bearer 4711"})),
         (("--proxy", "http://u:${TOKEN}@p:1", "http://h/"), Upstream(url="http://h/", proxy="http://u:4711@p:1")),
         (
-            ("--proxy", "none", "--ca-file", "/c.pem", "ws://h/"),
-            Upstream(url="ws://h/", proxy="none", ca_file="/c.pem"),
+            ("--proxy", "none", "--ca-file", "/c", "ws://h/"),
+            Upstream(url="ws://h/", proxy="none", ca_file="/c"),
         ),
         (("--header", "X:${NONE:-a $$}", "http://h/"), Upstream(url="http://h/", headers={"X": "a $"})),
         (("--header", "X: $$4", "http://h/"), Upstream(url="http://h/", headers={"X": "$$4"})),

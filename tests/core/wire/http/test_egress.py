@@ -136,6 +136,7 @@ NEGOTIATE = ((b"proxy-authenticate", b"Negotiate"), (b"proxy-authenticate", b"NT
     [
         (P, "HTTPS_PROXY", 407, BASIC, ["wants a user and a password", "USER:PASSWORD@p.example:3128 in HTTPS_PROXY"]),
         ("u:secret@p.example", "--proxy", 407, BASIC, ["refused the user and password", "in --proxy"]),
+        ("u:secret@p.example", "--proxy", 401, (), ["refused the user and password (HTTP status 401)"]),
         (P, "HTTPS_PROXY", 407, NEGOTIATE, ["takes negotiate, ntlm, not Basic"]),
         (P, "https_proxy", 403, (), ["does not connect to h: HTTP status 403", "name h in NO_PROXY"]),
         (P, "upstream.proxy", 502, (), ["HTTP status 502", "correct upstream.proxy, or write none there"]),
