@@ -91,13 +91,14 @@ class ConnectingDriver(asyncio.Protocol):
         lifted.
         """
         made = cast(asyncio.Transport, transport)
-        keep_alive(made.get_extra_info("socket"))
         limit = self._limit
         is_late = self._is_given_up or (limit is not None and limit.expired())
         self._is_taken = not is_late and self._take_over(made)
         if not self._is_taken:
             made.abort()
-        elif limit is not None:
+            return
+        keep_alive(made.get_extra_info("socket"))
+        if limit is not None:
             limit.reschedule(None)
 
     async def _run(self) -> None:

@@ -488,4 +488,8 @@ class Connection:
         if self._has_served:
             self._pool.forget_idle()  # most likely they are dead too, and the request may be sent again
         cause = msgspec.structs.replace(fact.cause, unsent=not exchange.may_be_whole, stale=self._has_served)
+        if self._is_at_eof and not self._has_served and self._pool.address.scheme == "http":
+            # Many servers that want TLS send no alert.
+            detail = f"{cause.detail}; if the server wants TLS, write https:// in its URL"
+            cause = msgspec.structs.replace(cause, detail=detail)
         return Ended(cause)

@@ -465,7 +465,9 @@ async def test_a_request_on_a_used_connection_that_ends_without_a_word_is_stale(
         assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, lost, stale=True)]
         await until(lambda: [gone.is_set() for gone in server.gone].count(True) == 1)
         assert not dial.client.unheld
-        assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, lost)]
+        assert await dial.exchange(server.endpoint) == [
+            Cause(End.BROKEN, f"{lost}; if the server wants TLS, write https:// in its URL")
+        ]
         assert server.connections == 3
 
 
