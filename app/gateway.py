@@ -27,8 +27,10 @@ from ..core.base.storage import Serve
 from ..core.bulk import BulkEngine
 from ..core.downstream import event_store
 from ..core.wire.http.admin_routes import Page
+from ..core.wire.http.egress import NONE, Proxy, proxy_for
 from ..core.wire.http.error_responses import page_answer
 from ..core.wire.http.routes import PageRoute, Refused
+from ..core.wire.http.url import parse_url
 from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
@@ -176,13 +178,13 @@ async def running(
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
-            {server.id: upstream_of(server) for server in settings.servers if server.inspect},
+            {server.id: upstream_of(server, names) for server in settings.servers if server.inspect},
             workspaces,
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
             drive=drive_of(settings.core, os.environ),
         )
-        forwarder = _forwarder(settings, link_key, limits)
+        forwarder = _forwarder(settings, link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)
         gateway = Gateway(settings, plan, limits, hub, forwarder, base_url, stderr=stderr)
         async with anyio.create_task_group() as tasks:
@@ -285,7 +287,7 @@ def _make_engine(
     )
 
 
-def upstream_of(server: Server) -> ChildSpec | Endpoint | UnixAddress:
+def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpoint | UnixAddress:
     upstream = server.upstream
     if upstream.command is not None:
         return ChildSpec(upstream.command, dict(upstream.env), upstream.cwd, upstream.inherit_env)
@@ -294,14 +296,37 @@ def upstream_of(server: Server) -> ChildSpec | Endpoint | UnixAddress:
     if path is not None:
         return UnixAddress(path)
     headers = tuple(upstream.headers.items())
-    return Endpoint(upstream.url, headers, verify_tls=upstream.verify_tls, ca_file=upstream.ca_file)
+    return Endpoint(
+        upstream.url,
+        headers,
+        verify_tls=upstream.verify_tls,
+        ca_file=upstream.ca_file,
+        proxy=_proxy_of(server, upstream.url, names),
+        names=names,
+    )
 
 
-def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder:
+def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:
+    """Returns the proxy that leads to a server; None if there is none.
+
+    Raises:
+        StartError: the setting or the environment names a proxy that cannot be used.
+    """
+    try:
+        proxy = proxy_for(parse_url(url), server.upstream.proxy, names.proxy, os.environ)
+    except ValueError as error:
+        exempt = f"or except this server: {names.proxy} {NONE}, or its host in NO_PROXY"
+        raise StartError(f"{server.id}: {error}; {exempt}") from None
+    if proxy is not None:
+        _log.info("%s is reached through the proxy %s, which %s names", server.id, proxy.where, proxy.source)
+    return proxy
+
+
+def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: SettingNames) -> Forwarder:
     servers = {}
     for server in settings.servers:
         if not server.inspect:
-            endpoint = upstream_of(server)
+            endpoint = upstream_of(server, names)
             assert isinstance(endpoint, Endpoint)
             target, rules = to_forward_target(settings, server, link_key), to_header_rules(server)
             servers[server.id] = TransparentServer(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)

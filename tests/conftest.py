@@ -15,6 +15,10 @@ from hypothesis import HealthCheck, settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Most servers of the tests are on this machine, and a proxy of the environment is for other ones.
+for _name in [name for name in os.environ if name.upper().endswith("_PROXY")]:
+    del os.environ[_name]
+
 # Half the usual number of examples, so that the whole suite takes minutes. EXAMPLES=1000 looks further.
 settings.register_profile(
     "default",

@@ -93,6 +93,18 @@ def parser() -> argparse.ArgumentParser:
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help=HEADER_HELP)
     wrap.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="certificates to trust at the URL in place of the system's, as PEM; SSL_CERT_FILE in the environment can "
+        "name one too",
+    )
+    wrap.add_argument(
+        "--proxy",
+        metavar="URL",
+        help="proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none; ${NAME} is replaced; default: what "
+        "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment say",
+    )
+    wrap.add_argument(
         "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"
     )
     for option, about in (

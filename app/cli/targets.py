@@ -8,6 +8,7 @@ import re
 from pathlib import PurePath
 from typing import Final
 
+from ...core.wire.http.egress import NONE, parse_proxy
 from ...transports.base.endpoint import Endpoint
 from ..config.addresses import settle
 from ..config.documents import expand, without_credentials
@@ -46,20 +47,39 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
         if transport == "unix":
             if headers:
                 raise ConfigError("got --header with a unix:// URL, expected it with an http or ws URL only")
+            for option, given in (("--ca-file", options.ca_file), ("--proxy", options.proxy)):
+                if given:
+                    raise ConfigError(f"got {option} with a unix:// URL, expected it with an http or ws URL only")
             return Upstream(url=url, transport=transport), _id_from(PurePath(url).stem)
         try:
             Endpoint(url, tuple(headers.items()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
         id = _id_from(url.partition("://")[2].split("/")[0])
-        return Upstream(url=url, transport=transport, headers=headers), id
+        ca_file = None if options.ca_file is None else os.path.abspath(options.ca_file)
+        return Upstream(url=url, transport=transport, headers=headers, ca_file=ca_file, proxy=_proxy(options)), id
     if options.no_inspect:
         raise ConfigError("got --no-inspect with a command, expected it with a URL only")
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
+    for option, given in (("--ca-file", options.ca_file), ("--proxy", options.proxy)):
+        if given:
+            raise ConfigError(f"got {option} with a command, expected it with a URL only")
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
     upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
     return upstream, id_of(command)
+
+
+def _proxy(options: argparse.Namespace) -> str | None:
+    if options.proxy is None:
+        return None
+    proxy = _expanded(options.proxy, "--proxy")
+    if proxy.strip().lower() != NONE:
+        try:
+            parse_proxy(proxy, "--proxy")
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    return proxy
 
 
 def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:

@@ -250,6 +250,13 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = {}
     verify_tls: Annotated[bool, about("Check the server's certificate.")] = True
     ca_file: Annotated[str | None, about("Certificates to trust in place of the system's, as PEM.")] = None
+    proxy: Annotated[
+        str | None,
+        about(
+            "The proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none. null: HTTP_PROXY, HTTPS_PROXY, "
+            "ALL_PROXY and NO_PROXY of the environment decide."
+        ),
+    ] = None
 
     @property
     def passes(self) -> tuple[tuple[str, str], ...]:
@@ -267,8 +274,9 @@ def _without_secrets(shape: Struct) -> str:
     for name in ("env", "headers", "set"):
         if name in shown:
             shown[name] = dict.fromkeys(shown[name] or (), "…")
-    if shown.get("token") is not None:
-        shown["token"] = "…"
+    for name in ("token", "proxy"):
+        if shown.get(name) is not None:
+            shown[name] = "…"
     if "request_state_keys" in shown:
         shown["request_state_keys"] = ("…",) * len(shown["request_state_keys"] or ())
     return f"{type(shape).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ...core.wire.http.egress import NONE, parse_proxy
 from ...core.wire.http.header_forwarding import may_pass
 from ...transports.base.endpoint import Endpoint, is_websocket
 from .addresses import SCHEMES, scheme_of, settle, unix_path
@@ -37,6 +38,8 @@ def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
         if upstream.ca_file is not None:
             yield from check_path(f"{key}.ca_file", upstream.ca_file)
+        if upstream.proxy is not None:
+            yield from _proxy(f"{key}.proxy", upstream.proxy, upstream.url)
 
 
 def _endpoint(key: str, upstream: Upstream, url: str, *, is_inspected: bool) -> Iterator[Problem]:
@@ -77,6 +80,17 @@ def check_usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Pro
         yield Problem(key, right or "others", problem)
 
 
+def _proxy(key: str, proxy: str, url: str) -> Iterator[Problem]:
+    if unix_path(url) is not None:
+        yield Problem(key, "proxy beside an http or ws URL only", "got a proxy")
+    elif proxy.strip().lower() != NONE:
+        try:
+            parse_proxy(proxy, "")
+        except ValueError as error:
+            seen, _, right = str(error).removeprefix(": ").partition(", expected ")
+            yield Problem(key, right, seen)
+
+
 def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
     assert upstream.command is not None
     if not upstream.command or not upstream.command[0].strip():
@@ -90,7 +104,7 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield Problem(f"{key}.env.{name}", "a name without =, and no NUL in name or value")
     if upstream.cwd is not None:
         yield from check_path(f"{key}.cwd", upstream.cwd)
-    for name in ("transport", "headers", "pass_headers", "ca_file"):
+    for name in ("transport", "headers", "pass_headers", "ca_file", "proxy"):
         if getattr(upstream, name):
             yield Problem(f"{key}.{name}", f"{name} beside a url only, and this server has a command")
     if not upstream.verify_tls:

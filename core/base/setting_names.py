@@ -14,16 +14,24 @@ class SettingNames(msgspec.Struct, frozen=True):
         headers: the headers that a server gets.
         share: the process that all sessions of a server use.
         storage: the folder for files and records.
+        ca_file: the file of the authorities whose certificates are trusted.
+        proxy: the proxy that a server is reached through.
     """
 
     headers: str = "upstream.headers, or come from clients with upstream.pass_headers"
     share: str = "`share: concurrent` or `share: serial` for it"
     storage: str = "storage.root"
+    ca_file: str = "upstream.ca_file"
+    proxy: str = "upstream.proxy"
 
 
 KEYS: Final = SettingNames()
 """The names in a configuration file."""
 OPTIONS: Final = SettingNames(
-    headers="--header 'NAME: VALUE'", share="--share concurrent or --share serial", storage="--storage"
+    headers="--header 'NAME: VALUE'",
+    share="--share concurrent or --share serial",
+    storage="--storage",
+    ca_file="--ca-file",
+    proxy="--proxy",
 )
 """The names in the command line of `isthmus wrap`."""

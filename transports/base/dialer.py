@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 import ssl
 from typing import Final
 
 import anyio
+import msgspec
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSStream
 
 from ...core.base.limits import Limits
+from ...core.wire.headers import Headers
+from ...core.wire.http.egress import REQUIRES_AUTHENTICATION, Proxy
+from ...core.wire.tls_faults import Trust, explain_certificate, explain_handshake
 from .endpoint import Address, Endpoint
+from .keepalive import keep_alive
+from .stream_socket import socket_of
+from .tunnel import TunnelRefused, open_tunnel
 
 LOST: Final = (
     anyio.BrokenResourceError,
@@ -38,20 +46,36 @@ class Unreachable(Exception):
 
 
 class Dialer:
-    """Connects to one origin, with the TLS settings of an `Endpoint` there."""
+    """Connects to one origin, with the TLS settings and the proxy of an `Endpoint` there.
+
+    Attributes:
+        peer: host and port to connect to: the origin's, or the proxy's.
+        target_prefix: stands before each request target: a proxy without a tunnel is told the whole URL.
+        proxy_headers: headers for such a proxy in each request.
+        is_direct: the peer is an IP address and there is neither TLS nor a tunnel: an asyncio protocol may then connect
+            without a stream.
+    """
 
     def __init__(self, endpoint: Endpoint, address: Address, limits: Limits) -> None:
         self.address = address
         self._ca_file = endpoint.ca_file
+        self._names = endpoint.names
         self._is_verified = endpoint.verify_tls
         self.timeout_s = limits.connect_timeout_s
         self._tls: ssl.SSLContext | None = None
-        self.is_direct = address.scheme in ("http", "ws") and is_literal(address.host)
-        """True if the host is an IP address and there is no TLS: an asyncio protocol may then connect without a
-        stream."""
+        self._limits = limits
+        self._proxy = proxy = endpoint.proxy
+        # Most proxies drop the Upgrade header, and let through only tunnels for it.
+        self._tunnels = proxy is not None and address.scheme != "http"
+        self.peer = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
+        self.target_prefix, self.proxy_headers = b"", []
+        if proxy is not None and not self._tunnels:
+            self.target_prefix, self.proxy_headers = b"http://" + address.authority, proxy.headers
+        is_plain = address.scheme in ("http", "ws") and (proxy is None or proxy.scheme == "http")
+        self.is_direct = is_plain and not self._tunnels and is_literal(self.peer[0])
 
     async def connect(self) -> ByteStream:
-        """Connects, with TLS if the scheme is https or wss.
+        """Connects, through the proxy if there is one, and with TLS if the scheme is https or wss.
 
         Raises:
             Unreachable: no connection within `Limits.connect_timeout_s`, or it failed before that.
@@ -59,7 +83,8 @@ class Dialer:
         try:
             tls = self._context()
         except OSError as error:
-            raise Unreachable(f"cannot use ca_file {self._ca_file}: {error}") from error
+            right = "expected a PEM file of certificates"
+            raise Unreachable(f"cannot use {self._names.ca_file} {self._ca_file}: {error}, {right}") from error
         try:
             with anyio.fail_after(self.timeout_s):
                 return await self._open(tls)
@@ -67,16 +92,33 @@ class Dialer:
             raise Unreachable(self.describe(error), is_timeout=isinstance(error, TimeoutError)) from error
 
     async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
-        stream = await anyio.connect_tcp(self.address.host, self.address.port)
-        return stream if tls is None else await self._secure(stream, tls)
+        stream = await self._reach(self._proxy)
+        return stream if tls is None else await _secure(stream, tls, self.address.host)
 
-    async def _secure(self, stream: ByteStream, tls: ssl.SSLContext) -> ByteStream:
+    async def _reach(self, proxy: Proxy | None) -> ByteStream:
+        """Returns a stream to the server, or to a proxy that is told the whole URL."""
         try:
-            # Not standard_compatible: HTTP's framing tells a cut from an end, and few servers send TLS close_notify.
-            return await TLSStream.wrap(stream, hostname=self.address.host, ssl_context=tls, standard_compatible=False)
-        except BaseException:
-            await anyio.aclose_forcefully(stream)
-            raise
+            stream: ByteStream = await anyio.connect_tcp(*self.peer)
+            keep_alive(socket_of(stream))
+            if proxy is None:
+                return stream
+            if proxy.scheme == "https":
+                context = ssl.create_default_context()
+                context.set_alpn_protocols(["http/1.1"])
+                stream = await _secure(stream, context, proxy.host)
+            if self._tunnels:
+                try:
+                    await open_tunnel(stream, proxy, self.address, self._limits)
+                except BaseException:
+                    await anyio.aclose_forcefully(stream)
+                    raise
+            return stream
+        except TunnelRefused as error:
+            raise Unreachable(str(error)) from None
+        except LOST as error:
+            if proxy is None:
+                raise
+            raise Unreachable(self._describe_proxy(proxy, error), is_timeout=isinstance(error, TimeoutError)) from error
 
     def _context(self) -> ssl.SSLContext | None:
         """Returns the TLS context, made on first use; None for http and ws.
@@ -93,32 +135,72 @@ class Dialer:
             self._tls = context
         return self._tls
 
+    def explain_refusal(self, status: int, headers: Headers) -> str:
+        """Explains a response to a request that was sent to a proxy with the whole URL. Returns "" if it may be the
+        server's."""
+        if self._proxy is None or self._tunnels or status != REQUIRES_AUTHENTICATION:
+            return ""
+        return self._proxy.explain_refusal(status, headers, self.address.host)
+
     def describe(self, error: Exception) -> str:
         """Explains in one line why no connection could be made, and what to check."""
+        if self._proxy is None:
+            return self._describe(error, self.address.host, self.address.port, self.address.scheme, "server")
+        if self.is_direct:
+            return self._describe_proxy(self._proxy, error)
+        if isinstance(error, TimeoutError):
+            start = f"no connection to {self.address.host} through the proxy {self._proxy.where} within"
+            mend = self._proxy.mend(self.address.host)
+            return f"{start} {self.timeout_s:g} s; {self._proxy.source} names it: {mend}"
+        return self._describe(error, self.address.host, self.address.port, self.address.scheme, "server")
+
+    def _describe_proxy(self, proxy: Proxy, error: Exception) -> str:
+        reason = self._describe(error, proxy.host, proxy.port, "https", "proxy")
+        return f"the proxy that {proxy.source} names: {reason}; {proxy.mend(self.address.host)}"
+
+    def _describe(self, error: Exception, host: str, port: int, scheme: str, role: str) -> str:
         cause: BaseException | None = error
         while isinstance(cause, Exception):
             error = cause
             cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error.__cause__
-        scheme = self.address.scheme
-        where = f"{self.address.host}:{self.address.port}"
+        where = f"{host}:{port}"
         match error:
             case ssl.SSLCertVerificationError():
-                reason = f"{where} did not prove its identity: {error.verify_message}"
-                return f"{reason}; check the host name, or name the authority in ca_file or SSL_CERT_FILE"
+                ca_file, names = self._ca_file, self._names
+                if role == "proxy":
+                    ca_file, names = None, msgspec.structs.replace(names, ca_file="the system's store")
+                trust = Trust(ca_file, _missing_authorities(), names)
+                return explain_certificate(host, port, error.verify_code, error.verify_message, trust)
             case ssl.SSLError():
-                plain = "a ws" if scheme == "wss" else "an http"
-                return f"no TLS with {where}: {error.reason or error}; is it {plain}:// server?"
+                return explain_handshake(host, port, scheme, error.reason or str(error))
             case socket.gaierror():
-                return f"cannot resolve {self.address.host}: {error.strerror}; is the host name right?"
+                return f"cannot resolve {host}: {error.strerror}; is the host name right?"
             case TimeoutError():
                 return f"no connection to {where} within {self.timeout_s:g} s"
             case ConnectionRefusedError():
-                return f"connection refused by {where}; is the server running?"
+                return f"connection refused by {where}; is the {role} running?"
             case OSError() if error.errno in (errno.EMFILE, errno.ENFILE):
                 return f"no connection to {where}: {error.strerror}; raise the limit of open files (ulimit -n)"
             case OSError():
                 return f"no connection to {where}: {error.strerror or error}"
-        return f"{where} closed the connection during set-up; does it speak {scheme}?"
+        if scheme in ("http", "ws"):
+            return f"{where} closed the connection during set-up; does it speak {scheme}?"
+        return explain_handshake(host, port, scheme, "")
+
+
+async def _secure(stream: ByteStream, tls: ssl.SSLContext, host: str) -> ByteStream:
+    try:
+        # Not standard_compatible: HTTP's framing tells a cut from an end, and few servers send TLS close_notify.
+        return await TLSStream.wrap(stream, hostname=host, ssl_context=tls, standard_compatible=False)
+    except BaseException:
+        await anyio.aclose_forcefully(stream)
+        raise
+
+
+def _missing_authorities() -> str:
+    """Returns the file that SSL_CERT_FILE names, if it is not there: OpenSSL passes over it in silence."""
+    path = os.environ.get("SSL_CERT_FILE", "")
+    return path if path and not os.path.isfile(path) else ""
 
 
 def is_literal(host: str) -> bool:

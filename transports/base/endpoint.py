@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from ...core.base.errors import LocalProtocolError
+from ...core.base.setting_names import KEYS, SettingNames
+from ...core.wire.http.egress import Proxy
 from ...core.wire.http.request import encode_header
 from ...core.wire.http.url import Address, parse_url
 
@@ -26,6 +28,8 @@ class Endpoint:
         headers: sent with every request; credentials belong here.
         verify_tls: whether an https server must prove that it is the host of the URL.
         ca_file: a PEM file of the certificate authorities to trust instead of the system's.
+        proxy: the proxy that requests go through; None: none.
+        names: the names of settings in messages about this server.
 
     Raises:
         ValueError: the URL or a header cannot be used. The message says which and why, and repeats no header's value.
@@ -35,6 +39,8 @@ class Endpoint:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     verify_tls: bool = True
     ca_file: str | None = None
+    proxy: Proxy | None = None
+    names: SettingNames = field(default=KEYS, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self.address()

@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from ...core.base.events import Cause, End
 from ..base.dialer import LOST, Dialer
+from ..base.keepalive import keep_alive
 from .connection import Connection
 
 _log: Final = logging.getLogger("isthmus.http")
@@ -95,14 +96,16 @@ class ConnectingDriver(asyncio.Protocol):
         self._is_taken = not is_late and self._take_over(made)
         if not self._is_taken:
             made.abort()
-        elif limit is not None:
+            return
+        keep_alive(made.get_extra_info("socket"))
+        if limit is not None:
             limit.reschedule(None)
 
     async def _run(self) -> None:
-        dialer, address = self._dialer, self._dialer.address
+        dialer = self._dialer
         try:
             async with asyncio.timeout(dialer.timeout_s) as self._limit:
-                await asyncio.get_running_loop().create_connection(lambda: self, address.host, address.port)
+                await asyncio.get_running_loop().create_connection(lambda: self, *dialer.peer)
         except LOST as error:
             self._connection.fail(Cause(End.UNREACHABLE, dialer.describe(error), unsent=True))
         except Exception:  # a failure of one connection must not end the others

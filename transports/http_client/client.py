@@ -24,6 +24,7 @@ from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.wire.http.coded_response import Reader
+from ...core.wire.http.egress import Proxy
 from ...core.wire.http.request import RequestForms
 from ..base.clock import loop_clock
 from ..base.dialer import Dialer
@@ -76,7 +77,7 @@ class HttpClient:
         """Event streams that wait for a place, longest waiting first."""
         self._warned_at = float("-inf")  # the last warning of too many streams
         self._routes: dict[Endpoint, Route] = {}
-        self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
+        self._pools: dict[tuple[str, str, int, bool, str | None, Proxy | None], Pool] = {}
         self._protocols = protocols
         self._uses_protocols = False
         self._drivers: set[ConnectingDriver | ProtocolDriver] = set()  # drivers with an open transport, or connecting
@@ -232,11 +233,11 @@ class HttpClient:
 
     def _new_route(self, endpoint: Endpoint) -> Route:
         address = endpoint.address()
-        key = (address.scheme, address.host, address.port, endpoint.verify_tls, endpoint.ca_file)
+        key = (address.scheme, address.host, address.port, endpoint.verify_tls, endpoint.ca_file, endpoint.proxy)
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = Pool(self, endpoint, address)
-        headers = [(b"host", address.authority)]
+        headers = [(b"host", address.authority), *pool.dialer.proxy_headers]
         own = endpoint.encoded_headers()
         if all(name != b"user-agent" for name, _ in own):
             headers.append((b"user-agent", b"isthmus"))

@@ -18,6 +18,7 @@ import h11
 import msgspec
 
 from ...core.base.events import Cause, Connected, End
+from ...core.wire.http.foreign_reply import explain_foreign
 from ...core.wire.http.response import Ended, ReplyEvent, promise_of
 from ...core.wire.http1.events import END, NEED_DATA, Data, InformationalHead, ResponseHead
 from ..http1.client import ClientCodec
@@ -167,10 +168,11 @@ class Connection:
         exchange.is_unsent = False
         self._sending = exchange
         self._body = body = exchange.body
+        target = self._pool.dialer.target_prefix + exchange.target
         if exchange.post is not None:
-            self._head = self._http.encode_post(exchange.post, exchange.target, len(body))
+            self._head = self._http.encode_post(exchange.post, target, len(body))
         else:
-            self._head = self._http.encode_request(exchange.method, exchange.target, exchange.headers)
+            self._head = self._http.encode_request(exchange.method, target, exchange.headers)
         self._given_size = 0
         return True
 
@@ -245,7 +247,9 @@ class Connection:
         try:
             return self._read_events(count)
         except h11.RemoteProtocolError as error:
-            return self._break_off("" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}")
+            foreign = "" if self._has_head else explain_foreign(self._http.trailing_data[0], self._pool.address.scheme)
+            malformed = "" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}"
+            return self._break_off(foreign or malformed)
 
     def _read_events(self, count: int) -> Step:
         """Parses and reports up to `TURN_EVENTS` events.
@@ -290,6 +294,10 @@ class Connection:
                     step = self._receive_document(event)
                     if step is not None:
                         return step
+                refusal = self._pool.dialer.explain_refusal(event.status, event.headers)
+                if refusal:
+                    self.fail(Cause(End.UNREACHABLE, refusal, unsent=True))
+                    return Step.CLOSE
                 head_facts = self._receive_head(event)
                 if head_facts is None:
                     if not self._is_written:
@@ -487,4 +495,8 @@ class Connection:
         if self._has_served:
             self._pool.forget_idle()  # most likely they are dead too, and the request may be sent again
         cause = msgspec.structs.replace(fact.cause, unsent=not exchange.may_be_whole, stale=self._has_served)
+        if self._is_at_eof and not self._has_served and self._pool.address.scheme == "http":
+            # Many servers that want TLS send no alert.
+            detail = f"{cause.detail}; if the server wants TLS, write https:// in its URL"
+            cause = msgspec.structs.replace(cause, detail=detail)
         return Ended(cause)

@@ -23,6 +23,7 @@ from ...core.base.limits import Limits
 from ...core.wire.http.routes import Surface
 from ..base.backpressure import pause_until_read
 from ..base.driver import uses_protocols
+from ..base.keepalive import keep_alive
 from ..base.port import FileService, Port
 from ..base.stream_socket import peer_host_of
 from ..base.traffic import Counts
@@ -134,6 +135,7 @@ class HttpServer:
                 async with anyio.create_task_group() as tasks:
                     for inner in listener.listeners if isinstance(listener, MultiListener) else [listener]:
                         assert isinstance(inner, SocketListener)
+                        keep_alive(inner.extra(SocketAttribute.raw_socket, None))  # for what it accepts
                         if uses_protocols(self._protocols):
                             tasks.start_soon(self._serve_protocols, inner, connections)
                         else:

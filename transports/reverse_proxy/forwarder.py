@@ -69,7 +69,7 @@ class Forwarder:
             client,
             target=server.target,
             rules=server.rules,
-            authority=self._diallers[route.server].address.authority,
+            dialer=self._diallers[route.server],
             limits=self._limits,
             reply_timeout_s=server.reply_timeout_s or self._limits.forward_reply_timeout_s,
         )

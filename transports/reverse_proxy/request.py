@@ -23,13 +23,14 @@ from ...core.base.limits import Limits
 from ...core.wire.headers import EVENTS, Headers, body_size
 from ...core.wire.http.codings import BodyDecoder, codings_for, describe_unread, without_codings
 from ...core.wire.http.endpoint_rewrite import EndpointRewriter
+from ...core.wire.http.foreign_reply import explain_foreign
 from ...core.wire.http.reply import Out, ReplyBody, ReplyEnd, ReplyHead
 from ...core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers, response_headers
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from ...core.wire.http.routes import ForwardRoute, Head
 from ..base.clock import loop_clock
 from ..base.decompressors import added_coding
-from ..base.dialer import LOST
+from ..base.dialer import LOST, Dialer
 from ..base.port import BodySource
 from .connection import UpstreamConnection
 
@@ -97,7 +98,7 @@ class ForwardedExchange:
         *,
         target: ForwardTarget,
         rules: HeaderRules,
-        authority: bytes,
+        dialer: Dialer,
         limits: Limits,
         reply_timeout_s: float,
     ) -> None:
@@ -112,10 +113,14 @@ class ForwardedExchange:
         self._client = client
         self._limits = limits
         self._reply_timeout_s = reply_timeout_s
+        authority = dialer.address.authority
         self._name = authority.decode()
+        self._dialer = dialer
         self._is_upgrade = is_upgrade(head)
         headers = request_headers(head, rules, authority=authority, sender=sender)
-        self._request = h11.Request(method=head.method, target=route.target, headers=headers)
+        if dialer.proxy_headers:
+            headers = [field for field in headers if field[0] != b"proxy-authorization"] + dialer.proxy_headers
+        self._request = h11.Request(method=head.method, target=dialer.target_prefix + route.target, headers=headers)
         self._body_left = body_size(headers)
         self._is_repeatable = head.method in _REPEATABLE and self._body_left == 0
         self._now = loop_clock()
@@ -251,6 +256,9 @@ class ForwardedExchange:
                     if interim > INTERIM_MAX:
                         raise self._broken(f"sent more than {INTERIM_MAX} interim responses")
                 case h11.Response():
+                    refusal = self._dialer.explain_refusal(event.status_code, tuple(event.headers))
+                    if refusal:
+                        raise ForwardFailed(502, "upstream_unreachable", refusal)
                     outs.append(self._receive_head(event))
                 case h11.Data() if self._decoder is not None:
                     await self._decode(self._decoder, bytes(event.data), outs)
@@ -278,6 +286,9 @@ class ForwardedExchange:
                 event = link.http.next_event()
             except h11.RemoteProtocolError as error:
                 await self._deliver(outs)
+                foreign = explain_foreign(link.http.trailing_data[0], self._target.base_url.partition(":")[0])
+                if foreign and not self.has_begun:
+                    raise self._broken(f"cannot be understood: {foreign}") from None
                 reason = "closed the connection" if link.http.trailing_data[1] else f"is malformed ({str(error)[:200]})"
                 raise self._broken(f"{reason} within its response") from None
             if event is h11.NEED_DATA:

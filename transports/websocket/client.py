@@ -17,6 +17,7 @@ from ...core.base.events import Cause, Connected, End, Headers
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ...core.wire.http.coded_response import CodedReader, Reader
+from ...core.wire.http.foreign_reply import explain_foreign
 from ...core.wire.http.response import Ended, ReplyEvent, ResponseReader
 from ...core.wire.oversize import answer_for
 from ...core.wire.websocket import Deflate, check_accepted, request_headers
@@ -173,6 +174,9 @@ class SocketServer(Socket):
                 (cut,) = refusal.receive_eof(is_complete=False)
                 assert isinstance(cut, Ended)
                 return cut.cause
+            foreign = explain_foreign(http.trailing_data[0], self._dialer.address.scheme)
+            if foreign:
+                return Cause(End.BROKEN, foreign)
             seen = "a malformed" if isinstance(error, h11.RemoteProtocolError) else "no"
             return Cause(End.BROKEN, f"got {seen} HTTP response to the upgrade ({str(error)[:200]})")
         except RemoteProtocolError as error:

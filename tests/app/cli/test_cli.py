@@ -256,6 +256,11 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ),
         (("wrap", "--tasks", "sometimes", "http://h/"), "choose from 'auto', 'always', 'own', 'never'"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
+        (("wrap", "--proxy", "http://p:1", "--", "cmd"), "got --proxy with a command, expected it with a URL only"),
+        (("wrap", "--ca-file", "x.pem", "--", "cmd"), "got --ca-file with a command, expected it with a URL only"),
+        (("wrap", "--proxy", "none", "unix:///s"), "got --proxy with a unix:// URL, expected it with an http or ws"),
+        (("wrap", "--proxy", "socks5://p:1", "http://h/"), "--proxy: got a SOCKS proxy, which is not supported"),
+        (("wrap", "--proxy", "${UNSET_4711}", "http://h/"), "got --proxy with a ${…}, expected the environment"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
@@ -658,6 +663,11 @@ def test_sessions_of_a_wrapped_command_share_its_process_if_asked(
     ("arguments", "expected"),
     [
         (("--header", "X: Bearer ${TOKEN}", "http://h/"), Upstream(url="http://h/", headers={"X": "Bearer 4711"})),
+        (("--proxy", "http://u:${TOKEN}@p:1", "http://h/"), Upstream(url="http://h/", proxy="http://u:4711@p:1")),
+        (
+            ("--proxy", "none", "--ca-file", "/c", "ws://h/"),
+            Upstream(url="ws://h/", proxy="none", ca_file="/c"),
+        ),
         (("--header", "X:${NONE:-a $$}", "http://h/"), Upstream(url="http://h/", headers={"X": "a $"})),
         (("--header", "X: $$4", "http://h/"), Upstream(url="http://h/", headers={"X": "$$4"})),
         (("http://h/${TOKEN}",), Upstream(url="http://h/4711")),

@@ -633,6 +633,14 @@ REFUSED = {
     upstream("command: [x], env: {A=: b}"): ["servers[0].upstream.env.A=: ", "a name without ="],
     upstream("command: [x], headers: {A: b}"): ["servers[0].upstream.headers: got a mapping, expected headers"],
     upstream("command: [x], verify_tls: false"): ["servers[0].upstream.verify_tls: got false"],
+    upstream("command: [x], proxy: 'http://u:4711@p'"): ["servers[0].upstream.proxy: ", "proxy beside a url only"],
+    upstream("url: 'unix:///s', proxy: none"): [
+        "servers[0].upstream.proxy: got a proxy, expected proxy beside an http"
+    ],
+    upstream("url: 'http://h', proxy: 'socks5://u:4711@p'"): [
+        "servers[0].upstream.proxy: got a SOCKS proxy, which is not supported, expected http://HOST:PORT"
+    ],
+    upstream("url: 'http://h', proxy: 'http://u:4711@p:0'"): ["servers[0].upstream.proxy: got another host or port"],
     upstream("command: [x], cwd: ~me"): ['servers[0].upstream.cwd: got "~me"'],
     upstream("url: 'http://h', env: {A: b}"): ["servers[0].upstream.env: got a mapping, expected env"],
     upstream("url: 'sse://h/sse'"): ['got "sse://h/sse", expected an sse+http:// or sse+https:// URL'],
@@ -897,6 +905,7 @@ def test_secrets_are_not_shown() -> None:
 def test_settings_can_be_shown() -> None:
     """Names of headers and variables are shown, and none of their values."""
     shown = repr(read(upstream("url: 'http://h', headers: {Authorization: Bearer 4711}")))
+    shown += repr(read(upstream("url: 'http://h', proxy: 'http://u:4711@p:1'")))
     shown += repr(read(upstream("command: [x], env: {TOKEN: '4711'}")))
     shown += repr(read("core: {management: {token: 4711-4711-4711-4711}}" + MINIMAL))
     shown += repr(

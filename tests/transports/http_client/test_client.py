@@ -465,7 +465,9 @@ async def test_a_request_on_a_used_connection_that_ends_without_a_word_is_stale(
         assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, lost, stale=True)]
         await until(lambda: [gone.is_set() for gone in server.gone].count(True) == 1)
         assert not dial.client.unheld
-        assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, lost)]
+        assert await dial.exchange(server.endpoint) == [
+            Cause(End.BROKEN, f"{lost}; if the server wants TLS, write https:// in its URL")
+        ]
         assert server.connections == 3
 
 
@@ -956,10 +958,13 @@ async def test_tls_that_cannot_be_trusted_is_refused_before_anything_is_sent(
         unread = Endpoint(server.url, ca_file=ca_file + "-missing")
         wrong = Endpoint(server.url, ca_file=str(authority / "ca.key"))
         for endpoint, words in [
-            (unknown, "did not prove its identity: unable to get local issuer certificate; check the host name, or "),
-            (misnamed, "IP address mismatch, certificate is not valid for '127.0.0.1'."),
-            (unread, f"cannot use ca_file {ca_file}-missing: [Errno 2] No such file or directory"),
-            (wrong, f"cannot use ca_file {authority}/ca.key: [X509: NO_CERTIFICATE_OR_CRL_FOUND]"),
+            (
+                unknown,
+                "is not of an authority that this machine trusts: unable to get local issuer certificate; name the PEM",
+            ),
+            (misnamed, "IP address mismatch, certificate is not valid for '127.0.0.1'; write a name"),
+            (unread, f"cannot use upstream.ca_file {ca_file}-missing: [Errno 2] No such file or directory"),
+            (wrong, f"cannot use upstream.ca_file {authority}/ca.key: [X509: NO_CERTIFICATE_OR_CRL_FOUND]"),
         ]:
             cause = (await dial.exchange(endpoint))[-1]
             assert isinstance(cause, Cause) and (cause.end, cause.unsent) == (End.UNREACHABLE, True)
@@ -976,7 +981,7 @@ async def test_tls_to_a_server_that_speaks_none() -> None:
     async with serving(script) as server, dialer() as dial:
         cause = (await dial.exchange(Endpoint(server.url.replace("http:", "https:"))))[-1]
         assert isinstance(cause, Cause) and (cause.end, cause.unsent) == (End.UNREACHABLE, True)
-        assert cause.detail.endswith("; is it an http:// server?")
+        assert cause.detail.endswith("write http:// in its URL (WRONG_VERSION_NUMBER)")
 
 
 @pytest.mark.parametrize("only_h11", [True, False])
