@@ -16,6 +16,7 @@ SAFE_TO_REPEAT: Final = frozenset(
         "resources/unsubscribe",
         "completion/complete",
         "logging/setLevel",
+        "subscriptions/listen",
     }
 )
 """Requests that read, or set something to a value: running one twice is the same as once. Tool calls are not among
