@@ -340,6 +340,13 @@ class Server:
         elif channel in self.posts:
             self._end(channel, Cause(End.DONE))
 
+    def answer_post(self, channel: Channel, **members: Any) -> None:
+        """Sends a response, if there is one, and ends the reply of a POST with it."""
+        if members:
+            self.say(channel, **members)
+        if channel in self.posts:
+            self._end(channel, Cause(End.DONE))
+
     def say(self, channel: Channel, **members: Any) -> None:
         stream = self.streams.of(channel)
         if stream is not None:
