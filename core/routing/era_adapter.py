@@ -22,6 +22,7 @@ from ..base.errors import (
 )
 from ..base.events import Headers
 from ..base.log_levels import LEVELS
+from ..base.methods import LISTEN
 from ..base.revisions import features_of
 from ..bridge import errors, request_meta, results
 from ..bridge.results import is_older
@@ -34,7 +35,6 @@ from ..state.interceptor import Interceptor
 from ..state.link import Link, OwnRequest
 from ..state.session import Session
 from ..state.upstream_session import REMEMBERED
-from ..subscriptions.passed_listens import LISTEN
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.task_offers import capabilities_up, params_to_legacy, shown_tools
 from ..upstream.upstream import Upstream

@@ -11,8 +11,10 @@ Source: 2026-07-28 basic/patterns/subscriptions, basic/patterns/cancellation.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..base.errors import INTERNAL_ERROR
-from ..base.methods import CHANGE_NOTIFICATIONS
+from ..base.methods import CHANGE_NOTIFICATIONS, LISTEN
 from ..base.plan import ServerPlan, Sharing
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
@@ -24,8 +26,7 @@ from ..state.listen_filter import ACKNOWLEDGED, ListenFilter, subject_of, tagged
 from ..state.session import Session
 from ..upstream.writer import UpstreamWriter
 
-CANCELLED = "notifications/cancelled"
-LISTEN = "subscriptions/listen"
+CANCELLED: Final = "notifications/cancelled"
 
 
 def passes(plan: ServerPlan, wanted: ListenFilter, own: ListenFilter, *, is_stateless: bool) -> bool:
@@ -94,12 +95,13 @@ class PassedListens:
         exchange = None if number is None else _listen_at(link, number)
         if exchange is None or number is None:
             return False
-        link.settle(number)
+        if link.is_pipe:
+            link.settle(number)  # over HTTP its stream is still to be closed
         if exchange.is_lasting:
             self.cut_off(link, exchange, frame.params)
         else:
             text = "the server ended the subscription before it acknowledged it: listen again"
-            link.router.finish(link, exchange, envelope.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
+            self._responder.fail(link.session_of(exchange), exchange, INTERNAL_ERROR, text)
         return True
 
     def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> None:
@@ -124,7 +126,7 @@ class PassedListens:
 
     def cut_off(self, link: Link, exchange: Exchange, params: bytes | None = None) -> None:
         """Ends the client's stream without a response, as the server's has ended: "an abrupt transport close carries no
-        response" (2026-07-28 schema, SubscriptionsListenResult). The request is settled at the link.
+        response" (2026-07-28 schema, SubscriptionsListenResult).
 
         Args:
             params: those of the server's `notifications/cancelled`.

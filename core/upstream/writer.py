@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..base.effects import Post
 from ..base.events import Cause, Headers
 from ..base.ids import ChannelId
+from ..base.methods import LISTEN
 from ..base.revisions import LATEST_MODERN
 from ..jsonrpc import envelope
 from ..state.context import Context
@@ -38,7 +39,7 @@ class UpstreamWriter:
             params = envelope.replace_progress_token(params, b"%d" % number)
         self.expect_reply(link, exchange)
         message = envelope.encode_request(b"%d" % number, exchange.method, params)
-        is_lasting = exchange.method == "subscriptions/listen"
+        is_lasting = exchange.method == LISTEN
         post = self._emit(link, message, number, exchange.headers, is_lasting=is_lasting, mirrored=mirrored)
         exchange.receive_written(number, post)
 

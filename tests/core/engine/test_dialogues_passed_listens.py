@@ -101,25 +101,33 @@ def test_the_servers_error_reaches_the_client(up: Kind, down: str, is_live: bool
     alice.is_answered(listen, error={"code": -32603, "message": "no"})
 
 
+@UPS
 @DOWNS
-def test_the_servers_cancellation_ends_the_stream_without_a_response(down: str) -> None:
-    play, files, alice = meeting(down)
+def test_the_servers_cancellation_ends_the_stream_without_a_response(up: Kind, down: str) -> None:
+    """Over HTTP the server's stream is closed as well, in case it leaves it open."""
+    play, files, alice = meeting(down, up)
     listen, asked = live(alice, files)
-    files.notifies("cancelled", {"requestId": asked.id, "reason": "full"})
+    files.notifies("cancelled", {"requestId": asked.id, "reason": "full"}, on=asked)
     if down == "pipe":
         alice.is_notified("cancelled", {"requestId": listen.id, "reason": "full"})
     else:
         alice.is_closed(listen)
-    files.answers(asked, DONE | tagged(asked.id))
+    if up is Kind.PIPE:
+        files.answers(asked, DONE | tagged(asked.id))
+    else:
+        files.is_closed(asked)
     assert play.engine.exchange_count == 0
 
 
+@UPS
 @DOWNS
-def test_a_cancellation_before_the_acknowledgment_is_an_error(down: str) -> None:
+def test_a_cancellation_before_the_acknowledgment_is_an_error(up: Kind, down: str) -> None:
     """No stream has begun that could end."""
-    _, files, alice = meeting(down)
+    _, files, alice = meeting(down, up)
     listen, asked = listens(alice, files)
-    files.notifies("cancelled", {"requestId": asked.id})
+    files.notifies("cancelled", {"requestId": asked.id}, on=asked)
+    if up is Kind.HTTP:
+        files.is_closed(asked)
     alice.is_answered(listen, error=-32603)
 
 
