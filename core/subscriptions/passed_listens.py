@@ -69,13 +69,13 @@ class PassedListens:
             return self._receive_cancelled(link, frame)
         if number is not None:
             named = _listen_at(link, number)
-        elif frame.method not in CHANGE_NOTIFICATIONS and frame.method != ACKNOWLEDGED:
+        elif frame.method not in CHANGE_NOTIFICATIONS:
             return False
         else:
             named = related if related is not None and related.method == LISTEN else None
         if named is not None:
             self._pass_on(link, named, frame)
-        elif number is None and frame.method != ACKNOWLEDGED:
+        elif number is None:
             for exchange in _that_want(link, frame):
                 self._pass_on(link, exchange, frame)
         return named is not None
@@ -83,7 +83,7 @@ class PassedListens:
     def _pass_on(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         assert frame.method is not None
         message = envelope.encode_notification(frame.method, tagged(frame.params, exchange.id_raw))
-        if frame.method == ACKNOWLEDGED and not exchange.is_lasting:
+        if frame.method == ACKNOWLEDGED:
             exchange.receive_acknowledged()
             self._writer.expect_none(exchange)
         self._responder.tell(link.session_of(exchange), exchange, message)

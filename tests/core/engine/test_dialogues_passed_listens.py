@@ -32,8 +32,8 @@ def listens(client: Client, files: Server, wanted: Any = WANTED, *, id: Any = No
     return listen, files.is_asked(LISTEN, {"notifications": wanted})
 
 
-def live(client: Client, files: Server) -> tuple[Request, Request]:
-    listen, asked = listens(client, files)
+def live(client: Client, files: Server, *, id: Any = None) -> tuple[Request, Request]:
+    listen, asked = listens(client, files, id=id)
     files.grants(asked)
     client.is_granted(listen, WANTED)
     return listen, asked
@@ -79,7 +79,7 @@ def test_all_that_the_server_sends_reaches_the_client_under_its_own_id(up: Kind,
 def test_the_servers_result_ends_the_subscription(up: Kind, down: str) -> None:
     """A pipe also gets its cancellation, once."""
     play, files, alice = meeting(down, up)
-    listen, asked = live(alice, files)
+    listen, asked = live(alice, files, id="mine")
     files.answers(asked, DONE | tagged(asked.id, vendor=1))
     alice.is_answered(listen, DONE | tagged(listen.id, vendor=1))
     if down == "pipe":
@@ -155,6 +155,8 @@ def test_each_client_has_its_own_subscription(up: Kind) -> None:
     bob.is_told(second, CHANGED, {})
     bob.cancels(second)
     files.is_cancelled(his)
+    if up is Kind.PIPE:
+        files.tells(his, CHANGED, {})
     files.tells(hers, CHANGED, {})
     alice.is_told(first, CHANGED, {})
 
@@ -164,6 +166,10 @@ def test_a_change_without_a_subscription_goes_to_those_that_want_it(up: Kind) ->
     """A notification on the stream of a subscription is that one's. Before the acknowledgment nothing is sent."""
     _, files, alice = meeting("pipe", up)
     first, one = live(alice, files)
+    alice.asks("prompts/get", {"name": "a"})
+    call = files.is_asked("prompts/get", {"name": "a"})
+    files.notifies(CHANGED, on=call)
+    alice.is_told(first, CHANGED, {})
     second, other = listens(alice, files, TOOLS)
     files.notifies(UPDATED, {"uri": "a:1/b"}, on=one)
     alice.is_told(first, UPDATED, {"uri": "a:1/b"})
@@ -184,7 +190,7 @@ def test_a_change_without_a_subscription_goes_to_those_that_want_it(up: Kind) ->
 
 @DOWNS
 def test_a_server_that_dies_ends_the_stream_and_the_client_listens_anew(down: str) -> None:
-    """Nothing has the server start again before the client asks."""
+    """The server is not started again before the client asks."""
     play, files, alice = meeting(down)
     listen, _ = live(alice, files)
     files.dies()

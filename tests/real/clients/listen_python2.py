@@ -56,8 +56,9 @@ async def listen(client: Client, *, dies: bool) -> dict[str, Any]:
         seen["again"] = await events_after(client, "change", subscription)
         if dies:
             seen["die"] = await events_after(client, "die", subscription)
-    async with client.listen(**wanted) as subscription:
-        seen["anew"] = await events_after(client, "change", subscription)
+    if dies:
+        async with client.listen(**wanted) as subscription:
+            seen["anew"] = await events_after(client, "change", subscription)
     return seen
 
 

@@ -11,12 +11,10 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-import uvicorn
 from mcp.server.lowlevel.server import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ToolsListChanged
-from serving import PrintingServer
+from serving_python2 import serve
 
 changes = InMemorySubscriptionBus()
 listens = ListenHandler(changes, max_subscriptions=1)
@@ -42,14 +40,4 @@ server: Server[Any] = Server(
 )
 
 
-async def over_stdio() -> None:
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
-
-
-async def over_http() -> None:
-    application = server.streamable_http_app()
-    await PrintingServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
-
-
-anyio.run(over_stdio if sys.argv[1] == "stdio" else over_http)
+anyio.run(serve, server, sys.argv[1])
