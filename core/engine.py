@@ -135,7 +135,7 @@ class Engine:
         A subscription is not counted: it has no response before its end.
         """
         sessions = self._downstream.sessions.sessions.values()
-        of_sessions = sum(session.in_flight - len(session.listens) for session in sessions)
+        of_sessions = sum(session.waiting_count for session in sessions)
         return of_sessions + sum(feature.request_count for feature in self._features)
 
     def owes(self, channel: ChannelId) -> bool:

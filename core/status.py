@@ -96,7 +96,9 @@ def _status(context: Context, handshaker: Handshaker, id: str, links: list[Link]
         kind=context.servers[id].kind.value,
         state=state,
         sessions=sessions,
-        in_flight=sum(isinstance(entry, Exchange) for link in links for entry in link.pending.values()),
+        in_flight=sum(
+            isinstance(entry, Exchange) and not entry.is_lasting for link in links for entry in link.pending.values()
+        ),
         processes=sum(link.children for link in links) + warm_pool.spare_count(id),
         spares=warm_pool.spare_count(id),
         starts=health.starts,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+LISTEN: Final = "subscriptions/listen"
+"""Opens a subscription: it has no response before its end."""
+
 SAFE_TO_REPEAT: Final = frozenset(
     {
         "tools/list",
@@ -16,6 +19,7 @@ SAFE_TO_REPEAT: Final = frozenset(
         "resources/unsubscribe",
         "completion/complete",
         "logging/setLevel",
+        LISTEN,
     }
 )
 """Requests that read, or set something to a value: running one twice is the same as once. Tool calls are not among

@@ -38,7 +38,7 @@ class PipeRequests:
     def is_waiting(self) -> bool:
         """True if a response is owed. A subscription has none before its end."""
         found = [self.find(id_key) for id_key in list(self.open)]
-        return any(one is not None and one[1].key not in one[0].listens for one in found)
+        return any(one is not None and not one[0].is_listen(one[1]) for one in found)
 
     def take_all(self) -> list[tuple[Session, Exchange]]:
         """Removes all entries. Returns the open ones."""

@@ -109,7 +109,7 @@ class StatelessResponder:
         """Delivers a log message to the request it belongs to, if that wants messages of its level; without such a
         request, to all open requests that want it."""
         for exchange in list(session.exchanges.values()) if related is None else [related]:
-            if related is None and exchange.upstream_id is None:
+            if related is None and (exchange.upstream_id is None or exchange.is_lasting):
                 continue
             if wants(exchange, message):
                 self._tell_or_keep(session, exchange, "notifications/message", message)

@@ -96,6 +96,7 @@ class SubscriptionChecker(Checker):
         if subscription.acknowledged is not None:
             yield breach(frame, "listen-first", f"got {ACK} a second time", subscription.request.index)
         listed = frame.params.get("notifications")
+        subscription.request.receive_acknowledged()
         subscription.acknowledged = listed if isinstance(listed, dict) else {}
         for name, value in subscription.acknowledged.items():
             wanted: Any = sought.get(name)

@@ -136,7 +136,8 @@ HTTP_RULES: Final = (
     ),
     Rule(
         "stream-ended-early",
-        "A POST's stream ends with its last response, and not before, unless it can be taken up.",
+        "A POST's stream ends with its last response, and not before, unless it can be taken up, or is one of an "
+        "acknowledged subscription.",
         SERVER,
         within(BY_SESSION, SENDING) | within((V5,), f'{STREAMABLE}, "Sending Messages"'),
         frozenset(BY_SESSION),

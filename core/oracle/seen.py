@@ -59,6 +59,7 @@ class Request(msgspec.Struct, eq=False):
         name: what it names: a tool, a prompt, a URI or a task.
         meta: `_meta` of its params.
         sought: the filter of a `subscriptions/listen`.
+        is_acknowledged: that was acknowledged, so its stream may end without a response.
         duplicates: how many requests with this id were open when it came, against the rules, and are answered on the
             same channel.
         is_doubled: another request with this id was open at the same time, so it may be unclear which of them is
@@ -76,11 +77,16 @@ class Request(msgspec.Struct, eq=False):
     token: Id | None = None
     name: str | None = None
     sought: JsonObject | None = None
+    is_acknowledged: bool = False
     is_task: bool = False
     is_task_over: bool = False
     duplicates: int = 0
     is_doubled: bool = False
     state: RequestState = RequestState.OPEN
+
+    def receive_acknowledged(self) -> None:
+        """Handles the acknowledgment of a `subscriptions/listen`."""
+        self.is_acknowledged = True
 
     def receive_twin(self, other: Request, *, shares_channel: bool) -> None:
         """Handles an earlier request with this id that is still open."""

@@ -60,6 +60,9 @@ class StreamChecker(Checker):
         if by is not Role.SERVER or stream.has_event_id or (stream.status or 200) >= 400:
             return
         for request in stream.origin.requests:
+            # 2026-07-28 schema, SubscriptionsListenResult: "an abrupt transport close carries no response".
+            if request.is_acknowledged:
+                continue
             if request.state is RequestState.OPEN and request.channel == stream.number and not request.is_doubled:
                 text = f"the stream ended without the answer to {request.method} {shown(request.id)}"
                 yield Finding("stream-ended-early", Role.SERVER, text, request.revision, (request.index, index))

@@ -48,6 +48,7 @@ class Dispatcher:
         self._session_checks = upstream.session_checks
         self._server_listens = subscriptions.server_listens
         self._client_listens = subscriptions.client_listens
+        self._passed_listens = subscriptions.passed_listens
 
     def receive_message(self, role: UpRole, channel: ChannelId, message: bytes) -> None:
         """Handles one message, or a batch."""
@@ -248,6 +249,10 @@ class Dispatcher:
             return
         if result is not None:
             self._failures.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
+
+    def receive_cut_off(self, link: Link, exchange: Exchange) -> None:
+        """Handles the end of a subscription's stream without a response."""
+        self._passed_listens.cut_off(link, exchange)
 
 
 def is_current(role: UpstreamPostRole | UpstreamStreamRole) -> bool:

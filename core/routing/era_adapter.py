@@ -22,6 +22,7 @@ from ..base.errors import (
 )
 from ..base.events import Headers
 from ..base.log_levels import LEVELS
+from ..base.methods import LISTEN
 from ..base.revisions import features_of
 from ..bridge import errors, request_meta, results
 from ..bridge.results import is_older
@@ -39,7 +40,7 @@ from ..upstream.task_offers import capabilities_up, params_to_legacy, shown_tool
 from ..upstream.upstream import Upstream
 from ..wire.http.mcp_headers import headers_for
 
-ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen"})
+ONLY_STATELESS: Final = frozenset({"server/discover", LISTEN})
 """Requests of the stateless era, which are unknown to a client with a session."""
 
 
@@ -55,6 +56,7 @@ class EraAdapter(Interceptor):
         self._writer = upstream.writer
         self._server_listens = subscriptions.server_listens
         self._client_listens = subscriptions.client_listens
+        self._passed_listens = subscriptions.passed_listens
 
     def has_say(self, link: Link) -> bool:
         return link.is_stateless or any(
@@ -77,10 +79,8 @@ class EraAdapter(Interceptor):
             exchange.mark_native()
             self._finish(link, exchange, session.greeting)
             return True
-        if exchange.method == "subscriptions/listen":
-            exchange.step(ExchangeInput.SEND)
-            self._client_listens.begin(link, session, exchange)
-            return True
+        if exchange.method == LISTEN:
+            return self._client_listens.begin(link, session, exchange)
         if link.is_stateless:
             return self._must_read_tools(link, session, exchange)
         state = envelope.member_of(exchange.params, "requestState")  # cannot raise: the params were read on arrival
@@ -273,13 +273,16 @@ class EraAdapter(Interceptor):
             return errors.to_legacy(exchange.method, exchange.params, error)
         return error
 
-    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
         """Returns a server's result for a client with a session. Clients without sessions get theirs translated in
         `StatelessResponder`.
 
         Raises:
             RemoteProtocolError: it cannot be read.
         """
+        if exchange.method == LISTEN:
+            self._passed_listens.receive_result(link, exchange, result)
+            return None
         session = link.session_of(exchange)
         if not link.upstream.remember(exchange.method, exchange.params):
             text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
@@ -325,6 +328,7 @@ class EraAdapter(Interceptor):
         for exchange in self._let_go(link):
             link.enqueue(exchange)
         self._client_listens.receive_lost(link)
+        self._passed_listens.receive_lost(link)
 
     def _let_go(self, link: Link) -> list[Exchange]:
         """Handles the loss of a server. Returns the requests that waited here and were not sent."""

@@ -238,6 +238,9 @@ class ServerChannels(ChannelHandler):
     def _receive_post_close(self, link: Link, role: UpstreamPostRole, cause: Cause) -> None:
         is_lost = denies_session(cause, names_session=role.names_session)
         entry = link.settle(role.number)
+        if isinstance(entry, Exchange) and entry.is_lasting:
+            self._dispatcher.receive_cut_off(link, entry)
+            return
         if isinstance(entry, Exchange):
             entry.receive_post_end()
             if self._resumption.receive_cut(link, role, entry, cause):

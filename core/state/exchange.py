@@ -231,6 +231,8 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
         mirrored: the `Mcp-Param-…` headers that the client sent with the request.
         known: answers that the client gave before the call was lost, by digests of the questions.
         visited: ids of the URL elicitations that the user has agreed to.
+        is_lasting: a subscription at the server that was acknowledged: it has no response before its end, and is not
+            sent again.
         is_native: the response needs no translation into the client's era.
         is_plain: the request went up unchanged. See `fast_path_rules`.
         is_plainly_translated: the request went up by a one-step translation. See `fast_path_eras`.
@@ -259,6 +261,7 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     mirrored: Headers = ()
     visited: frozenset[str] = _NO_PAGES
     known = _NO_ANSWERS
+    is_lasting = False
     is_native = False
     is_plain = False
     is_plainly_translated = False
@@ -351,6 +354,10 @@ class Exchange(Machine[ExchangeState, ExchangeInput]):
     def mark_native(self, is_native: bool = True) -> None:
         """Records whether the response is in the client's era."""
         self.is_native = is_native
+
+    def receive_acknowledged(self) -> None:
+        """Handles the acknowledgment of a subscription."""
+        self.is_lasting = True
 
     def go_by(self, link: str) -> None:
         """Goes by another link than its session's."""

@@ -31,6 +31,7 @@ from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
 from .exchange import Exchange, ExchangeKey
+from .listen_filter import ListenFilter
 from .ports import SessionRouter, StatelessReplies
 from .stream import Stream
 from .subscription import Subscription
@@ -189,6 +190,7 @@ class Session(Machine[SessionState, SessionInput]):
         level: the least severe log level it wants, for a server that is told with each request.
         subscriptions: the URIs of the resources it subscribes to, for such a server.
         listens: its `subscriptions/listen` requests, if its client has no sessions.
+        passed: the filters of those that are passed to the server. They are not in `listens`.
         adopted: number of its exchanges that are tasks, which no request of its client waits for.
         passing: number of large responses that are being passed on in parts. See `passthrough`.
         room: the memory that it takes for what it keeps of messages.
@@ -216,6 +218,7 @@ class Session(Machine[SessionState, SessionInput]):
         "listens",
         "opener",
         "owner",
+        "passed",
         "passing",
         "pipe",
         "principal",
@@ -286,6 +289,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.level: str | None = None
         self.subscriptions: dict[str, None] = {}
         self.listens: Mapping[ExchangeKey, Subscription] = NONE
+        self.passed: Mapping[ExchangeKey, ListenFilter] = NONE
         self.adopted = 0
         self.passing = 0
 
@@ -385,6 +389,8 @@ class Session(Machine[SessionState, SessionInput]):
         if self.counted and exchange.key in self.counted:
             self.room.give_back(self.counted[exchange.key])
             self.counted = without(self.counted, exchange.key)
+        if self.passed:
+            self.passed = without(self.passed, exchange.key)
 
     def has_room_for(self, exchange: Exchange) -> bool:
         """True if there is memory for a request."""
@@ -441,6 +447,11 @@ class Session(Machine[SessionState, SessionInput]):
     def begin_listen(self, subscription: Subscription) -> None:
         """Adds a `subscriptions/listen`."""
         self.listens = {**self.listens, subscription.exchange.key: subscription}
+        self.passed = without(self.passed, subscription.exchange.key)
+
+    def pass_listen(self, exchange: Exchange, wanted: ListenFilter) -> None:
+        """Adds a subscription that is passed to the server, until its request is over."""
+        self.passed = {**self.passed, exchange.key: wanted}
 
     def end_listen(self, exchange: Exchange) -> Subscription:
         """Removes a `subscriptions/listen`. Returns it."""
@@ -506,6 +517,15 @@ class Session(Machine[SessionState, SessionInput]):
     def in_flight(self) -> int:
         """The number of its client's requests that are not answered, or not in full."""
         return len(self.exchanges) - self.adopted + self.passing
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of those that are owed a response. A subscription has none before its end."""
+        return self.in_flight - len(self.listens) - len(self.passed)
+
+    def is_listen(self, exchange: Exchange) -> bool:
+        """True if a request is a subscription that has begun."""
+        return exchange.key in self.listens or exchange.key in self.passed
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """Returns the open request with that id; None if there is none, or if there are several, which cannot be told

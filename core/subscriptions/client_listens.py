@@ -18,16 +18,17 @@ from ..bridge.task_support import declares
 from ..downstream.responder import Responder
 from ..jsonrpc import envelope
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeKey
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey
 from ..state.link import Link, OwnRequest
 from ..state.listen import Listen, ListenState
-from ..state.listen_filter import TASK, Change, ListenFilter, parse_filter
+from ..state.listen_filter import TASK, Change, ListenFilter, parse_filter, tagged
 from ..state.session import Session
 from ..state.subscription import Subscription
 from ..state.upstream_session import UpstreamSessionState as UpstreamState
 from ..upstream.task_offers import NEEDED
 from ..upstream.writer import UpstreamWriter
 from . import filters
+from .passed_listens import passes, tell_end
 
 
 class ClientListens:
@@ -41,36 +42,46 @@ class ClientListens:
 
     # --- Begin --------------------------------------------------------------------------------------------------------
 
-    def begin(self, link: Link, session: Session, exchange: Exchange) -> None:
-        """Begins a subscription, or refuses it. The server can be asked: what it offers is known.
+    def begin(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """Begins a subscription, or refuses it. The server can be asked: what it offers is known. False if the request
+        goes on to the server (`passed_listens`).
 
         The acknowledgment waits for the server to confirm, for at most `Limits.listen_ack_s`.
         """
         limits = self._context.limits
         try:
-            named = sum(len(other.wanted.uris) + len(other.wanted.tasks) for other in session.listens.values())
+            others = [other.wanted for other in session.listens.values()]
+            others += [other for key, other in session.passed.items() if key != exchange.key]
+            named = sum(len(other.uris) + len(other.tasks) for other in others)
             wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
             if wanted.tasks and (exchange.request is None or not declares(exchange.request.capabilities)):
                 text = "Missing required client capability: tasks are an extension, declare it with each request"
                 raise RemoteProtocolError(text, rpc_code=MISSING_CAPABILITY, data=NEEDED)
-            size_chars = sum(other.wanted.size_chars for other in session.listens.values()) + wanted.size_chars
+            size_chars = sum(other.size_chars for other in others) + wanted.size_chars
             if size_chars > limits.subscriptions_per_session_max_bytes:
                 most = limits.subscriptions_per_session_max_bytes
                 text = f"the URIs and ids of all subscriptions have {size_chars} characters, expected at most {most}"
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)
-            if len(session.listens) >= limits.listens_per_session_max:
+            if len(others) >= limits.listens_per_session_max:
                 text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)
         except RemoteProtocolError as error:
+            exchange.step(ExchangeInput.SEND)
             exchange.mark_native()
             message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
             self._responder.answer(session, exchange, message)
-            return
+            return True
+        own = ListenFilter()
+        for grant in link.interceptors.grant:
+            own |= grant(link, session, wanted)
+        if passes(link.plan, wanted, own, is_stateless=link.is_stateless):
+            session.pass_listen(exchange, wanted)
+            return False
+        exchange.step(ExchangeInput.SEND)
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
         subscription = Subscription(exchange, machine)
         session.begin_listen(subscription)
-        for grant in link.interceptors.grant:
-            subscription.grant_own(grant(link, session, wanted))
+        subscription.grant_own(own)
         at = self._context.now + limits.listen_ack_s
         self._context.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
         if link.is_stateless:
@@ -81,6 +92,7 @@ class ClientListens:
         else:
             self._subscribe(link, session, subscription)
         self._acknowledge_if_complete(link, session, subscription)
+        return True
 
     def _subscribe(self, link: Link, session: Session, subscription: Subscription) -> None:
         """Subscribes to resources at a server with sessions: to each one once, however many subscriptions want it."""
@@ -284,18 +296,23 @@ class ClientListens:
     def end_all(self, session: Session) -> None:
         """Ends the subscriptions of a session with the response to their request: the proxy is shutting down.
 
-        On a pipe each is cancelled as well: a server "MUST send `notifications/cancelled` referencing a
-        `subscriptions/listen` request ID when it tears down that subscription stream" (2026-07-28
-        basic/patterns/cancellation). A client that reads the response ignores the notification.
+        On a pipe each is cancelled as well. A client that reads the response ignores the notification.
         """
+        for key in session.passed:
+            exchange = session.exchanges[key]
+            session.router.withdraw(session, exchange, None, session.headers)
+            exchange.mark_native()
+            self._end(session, exchange, tagged(b'{"resultType":"complete"}', exchange.id_raw))
         for subscription in list(session.listens.values()):
             exchange = subscription.exchange
-            result = named(subscription.machine.receive_close(), server_info_of(session.greeting))
+            result = subscription.machine.receive_close()
             self.forget(None, session, exchange)
-            self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
-            if not exchange.reply.ends_channel:
-                params = b'{"requestId":%b}' % exchange.id_raw
-                self._responder.tell(session, exchange, envelope.encode_notification("notifications/cancelled", params))
+            self._end(session, exchange, result)
+
+    def _end(self, session: Session, exchange: Exchange, result: bytes) -> None:
+        result = named(result, server_info_of(session.greeting))
+        self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
+        tell_end(self._responder, session, exchange)
 
 
 def _is_awaited(link: Link, uri: str) -> bool:

@@ -32,6 +32,7 @@ from ..upstream.server_messages import ServerMessages
 from ..upstream.writer import UpstreamWriter
 from . import filters
 from .client_listens import ClientListens
+from .passed_listens import PassedListens
 
 ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
@@ -47,6 +48,7 @@ class ServerListens:
         server_messages: ServerMessages,
         handshaker: Handshaker,
         client_listens: ClientListens,
+        passed_listens: PassedListens,
     ) -> None:
         self._context = context
         self._writer = writer
@@ -54,6 +56,7 @@ class ServerListens:
         self._server_messages = server_messages
         self._handshaker = handshaker
         self._client_listens = client_listens
+        self._passed_listens = passed_listens
 
     # --- Opening ----------------------------------------------------------------------------------------------------
 
@@ -118,6 +121,8 @@ class ServerListens:
         """
         params, id_raw = untagged(frame.params)
         number = None if id_raw is None else envelope.number_of(id_raw)
+        if self._passed_listens.receive_notification(link, frame, number, related):
+            return
         if frame.method == "notifications/cancelled":
             cancelled = envelope.member_of(frame.params, "requestId")
             upstream_listen = (

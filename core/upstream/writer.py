@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..base.effects import Post
 from ..base.events import Cause, Headers
 from ..base.ids import ChannelId
+from ..base.methods import LISTEN
 from ..base.revisions import LATEST_MODERN
 from ..jsonrpc import envelope
 from ..state.context import Context
@@ -38,7 +39,9 @@ class UpstreamWriter:
             params = envelope.replace_progress_token(params, b"%d" % number)
         self.expect_reply(link, exchange)
         message = envelope.encode_request(b"%d" % number, exchange.method, params)
-        exchange.receive_written(number, self._emit(link, message, number, exchange.headers, mirrored=mirrored))
+        is_lasting = exchange.method == LISTEN
+        post = self._emit(link, message, number, exchange.headers, is_lasting=is_lasting, mirrored=mirrored)
+        exchange.receive_written(number, post)
 
     def run(
         self,
@@ -147,6 +150,8 @@ class UpstreamWriter:
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
         """Restarts the reply timeout of an exchange, except while the server waits for the client."""
+        if exchange.is_lasting:
+            return
         if exchange.task is not None or (exchange.suspended_call is not None and exchange.waits_for_client):
             return  # a task ends at its own deadline, and a client that is asked has its own timeout
         at = self._context.now + (link.plan.reply_timeout_s or self._context.limits.reply_timeout_s)

@@ -469,6 +469,7 @@ CLIENT_COMMANDS: Final[Mapping[str, Sequence[str | Path]]] = {
     "tasks-raw": (sys.executable, CLIENTS / "tasks_raw.py"),
     "visit-python-1": (PYTHON_1, CLIENTS / "visit_python1.py"),
     "visit-python-2": (PYTHON_2, CLIENTS / "visit_python2.py"),
+    "listen-python-2": (PYTHON_2, CLIENTS / "listen_python2.py"),
     "visit-typescript-1": ("node", CLIENTS / "visit_typescript.mjs"),
     "visit-typescript-2": ("node", CLIENTS / "visit_typescript.mjs"),
 }

@@ -19,7 +19,7 @@ end. forgetful: a server has words of its own for a session that it does not kno
 `initialize`, with its own revision. curt: it refuses that in words of its own. untidy: progress that does not increase,
 or comes after the answer."""
 
-LEFT_OUT: Final = frozenset({"future", "curt"})
+LEFT_OUT: Final[frozenset[str]] = frozenset()
 """Manners that the proxy does not bear. Worlds draw none of them, but have those that their names list."""
 
 CHANCE: Final = 0.3

@@ -366,6 +366,11 @@ class Client:
                 if owed.lost is not None:
                     owed.lost()
 
+    def drop(self, number: int) -> None:
+        """Drops a request to which no answer comes any more."""
+        del self.owed[number]
+        self.settled.add(number)
+
 
 AWAY: Final = 1001
 """The WebSocket close code of a proxy that stops. Messages in flight are not answered."""
@@ -627,9 +632,12 @@ class ModernHttpClient(Client):
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         waiting = [number for number, owed in self.owed.items() if owed.channel is channel]
-        if close is not None and close.status < 400 and waiting:
+        if close is not None and close.status < 400 and not all(map(self._may_end, waiting)):
             raise Wrong(f"{self.mark} was not answered: {waiting}, {close}")
         self.lose(channel)
+
+    def _may_end(self, number: int) -> bool:
+        return self.subscriptions is not None and self.subscriptions.is_live(number)
 
 
 def _accept(question: dict[str, Any]) -> dict[str, Any]:

@@ -472,6 +472,13 @@ class Server:
         elif channel.is_open:
             self.network.send_many(channel, messages)
 
+    def answer_post(self, channel: Channel, **members: Any) -> None:
+        """Sends a response, if there is one, and ends the reply of a POST with it."""
+        if members:
+            self.say(channel, **members)
+        if channel in self.posts:
+            self._end(channel, Cause(End.DONE))
+
     def say(self, channel: Channel, **members: Any) -> None:
         if "method" in members and "id" in members:
             self.asked.add(members["id"])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 UPDATED: Final = "notifications/resources/updated"
+CANCELLED: Final = "notifications/cancelled"
 CHANGES: Final = re.compile(rb'"change": (\d+)')
 COUNT: Final = 3
 """The number of resources of each server."""
@@ -65,9 +66,26 @@ class Resources:
         for key in [key for key in self.listens if key[0] == channel.number]:
             del self.listens[key]
 
-    def publish(self, uri: str, change: int) -> None:
+    def _end_listen(self, rng: random.Random) -> None:
+        """Ends a subscription: with a result, with an error, or without a response."""
+        number, id = rng.choice(list(self.listens))
+        channel, _ = self.listens.pop((number, id))
+        how = rng.choice(("result", "error", "nothing"))
+        if how == "result":
+            result = {"resultType": "complete", "_meta": {SUBSCRIPTION: id}}
+            self.server.answer_post(channel, id=id, result=result)
+        elif how == "error":
+            self.server.answer_post(channel, id=id, error={"code": -32603, "message": "no"})
+        elif self.server.is_http:
+            self.server.answer_post(channel)
+        if how != "error" and not self.server.is_http:
+            self.server.say(channel, method=CANCELLED, params={"requestId": id})
+
+    def publish(self, uri: str, change: int, rng: random.Random) -> None:
         """Notifies all subscribers of a change."""
         server, params = self.server, {"uri": uri, "_meta": {"change": change}}
+        if self.listens and self.network.strikes("forgets", 0.3, rng):
+            self._end_listen(rng)
         for (_, id), (channel, uris) in list(self.listens.items()):
             if uri in uris:
                 meta = {**params["_meta"], SUBSCRIPTION: id}
@@ -109,7 +127,7 @@ class ChangeLog:
     def publish(self, resources: Resources, rng: random.Random) -> None:
         uri = uri_of(resources.server.name, rng.randrange(COUNT))
         self.changes.append((resources.network.now, uri))
-        resources.publish(uri, len(self.changes) - 1)
+        resources.publish(uri, len(self.changes) - 1, rng)
 
     def check(self, *, before: float) -> int:
         """Checks that each subscriber was notified of each change. Returns the number of notifications checked."""
@@ -224,12 +242,23 @@ class Subscriptions:
     def _listen(self, uris: frozenset[str]) -> None:
         params = {"notifications": {"resourceSubscriptions": sorted(uris)}}
 
-        def over(*_: Any) -> None:
+        def settle(_: Owed, frame: dict[str, Any]) -> None:
+            if "result" in frame:
+                if frame["result"]["_meta"][SUBSCRIPTION] != number:
+                    raise Wrong(f"{self.client.mark} was told of the end of {frame['result']}, not of {number}")
+                self.client.outcomes["news ended"] += 1
             self._forget(number)
 
-        number = self.client.request("subscriptions/listen", params, settle=over, lost=over)
+        def lost() -> None:
+            self._forget(number)
+
+        number = self.client.request("subscriptions/listen", params, settle=settle, lost=lost)
         self.client.owed[number].lasts = True
         self.listens[number] = uris, []
+
+    def is_live(self, number: int) -> bool:
+        """True if a subscription is confirmed: it may end without a response."""
+        return number in self.listens and bool(self.listens[number][1])
 
     def end_listen(self, number: int) -> None:
         """Ends a subscription: over HTTP by closing its reply, on a pipe by cancelling it."""
@@ -249,6 +278,9 @@ class Subscriptions:
         meta = params.get("_meta", {})
         if frame["method"] == "notifications/subscriptions/acknowledged":
             self._receive_acknowledged(channel, params, meta)
+        elif frame["method"] == CANCELLED and self.is_live(params["requestId"]):
+            self.client.drop(params["requestId"])
+            self._forget(params["requestId"])
         elif frame["method"] == UPDATED:
             change = meta.get("change")
             if change is not None and self.change_log.changes[change][1] != params["uri"]:

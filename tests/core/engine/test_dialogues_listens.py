@@ -8,7 +8,7 @@ import pytest
 from dialogue import Dialogue
 from dialogue_peers import META, Client, Request, Server
 from expected_values import Containing
-from isthmus.core import Cause, End, Era, Kind, Limits, ServerPlan, Sharing
+from isthmus.core import Cause, End, Era, Kind, Limits, NameFilter, ServerPlan, Sharing
 
 CHANGES = {"listChanged": True}
 ABLE = {"tools": CHANGES, "prompts": CHANGES, "logging": {}, "resources": CHANGES | {"subscribe": True}}
@@ -16,6 +16,7 @@ A, B, C = {"uri": "a:1"}, {"uri": "a:2"}, {"uri": "a:3"}
 TOOLS, PROMPTS, RESOURCES = ({f"{kind}ListChanged": True} for kind in ("tools", "prompts", "resources"))
 CHANGED, UPDATED = "tools/list_changed", "resources/updated"
 SUBSCRIBE, UNSUBSCRIBE, LISTEN = "resources/subscribe", "resources/unsubscribe", "subscriptions/listen"
+HIDING = {"tools": NameFilter(exclude=("hidden",))}  # a filter keeps subscriptions of clients from the server
 UPS = pytest.mark.parametrize("up", [Kind.PIPE, Kind.HTTP], ids=["pipe", "http"])
 DOWNS = pytest.mark.parametrize("down", ["pipe", "http"])
 
@@ -351,7 +352,7 @@ def test_on_a_shared_server_each_client_gets_updates_of_its_own_resources(sharin
 @DOWNS
 def test_ids_of_our_own_subscriptions_stay_with_the_server(up: Kind, down: str) -> None:
     """Notifications under the proxy's id reach the client under the client's."""
-    play, files, alice = meeting(down, up, Era.STATELESS)
+    play, files, alice = meeting(down, up, Era.STATELESS, **HIDING)
     listen = alice.asks(LISTEN, {"notifications": TOOLS}, id="mine")
     files.grants(asked := asked_anew(play, TOOLS))
     alice.is_granted(listen, TOOLS)
@@ -365,7 +366,7 @@ def test_ids_of_our_own_subscriptions_stay_with_the_server(up: Kind, down: str) 
 @pytest.mark.parametrize("how", ["result", "cut off"])
 def test_a_server_that_ends_our_subscription_is_asked_again(how: str) -> None:
     """Client subscriptions stay open, and clients are told that something may have changed."""
-    play, files, alice = meeting(up=Kind.HTTP, era=Era.STATELESS)
+    play, files, alice = meeting(up=Kind.HTTP, era=Era.STATELESS, **HIDING)
     listen = live(play, alice, TOOLS)
     if how == "result":
         files.answers(files.listen, {"resultType": "complete"})
@@ -377,7 +378,7 @@ def test_a_server_that_ends_our_subscription_is_asked_again(how: str) -> None:
 
 
 def test_a_subscription_that_a_stateless_server_grants_after_a_loss_is_confirmed() -> None:
-    play, files, alice = meeting(era=Era.STATELESS)
+    play, files, alice = meeting(era=Era.STATELESS, **HIDING)
     listen = listens(alice, TOOLS | resources(A))
     asked_anew(play, TOOLS | resources(A))
     files.dies()
@@ -389,7 +390,7 @@ def test_a_subscription_that_a_stateless_server_grants_after_a_loss_is_confirmed
 @DOWNS
 def test_a_confirmation_counts_only_for_subscriptions_that_were_in_the_request(down: str) -> None:
     """A later one waits for the next such request; one that the request covers is confirmed without another."""
-    play, files, alice = meeting(down, Kind.HTTP, Era.STATELESS)
+    play, files, alice = meeting(down, Kind.HTTP, Era.STATELESS, **HIDING)
     first = listens(alice, TOOLS)
     early = asked_anew(play, TOOLS)
     later = listens(alice, PROMPTS)
@@ -406,7 +407,7 @@ def test_a_confirmation_counts_only_for_subscriptions_that_were_in_the_request(d
 @pytest.mark.parametrize("when", ["before", "while"])
 def test_a_filter_that_changes_while_the_server_is_away_is_sent_when_it_is_back(when: str) -> None:
     """A filter that changed just before the loss is sent then too."""
-    play, files, alice = meeting(era=Era.STATELESS)
+    play, files, alice = meeting(era=Era.STATELESS, **HIDING)
     first = live(play, alice, TOOLS)
     second = live(play, alice, PROMPTS, TOOLS | PROMPTS)
     if when == "before":
@@ -427,7 +428,7 @@ def test_a_filter_that_changes_while_the_server_is_away_is_sent_when_it_is_back(
 def test_a_filter_that_no_client_has_any_more_is_not_sent(how: str) -> None:
     """The pause begins anew with each change. The upstream subscription ends with the last client, or when the one that
     takes its place is confirmed."""
-    play, files, alice = meeting(up=Kind.HTTP, era=Era.STATELESS)
+    play, files, alice = meeting(up=Kind.HTTP, era=Era.STATELESS, **HIDING)
     first = live(play, alice, TOOLS)
     second = live(play, alice, PROMPTS, TOOLS | PROMPTS)
     old = files.listen

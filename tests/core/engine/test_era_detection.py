@@ -191,7 +191,7 @@ def test_a_server_that_refuses_initialize_as_a_modern_one_is_sent_discover(
 def test_a_server_that_refuses_initialize_in_words_of_its_own_is_sent_discover_once(
     kind: Kind, code: int, data: object, is_modern: bool
 ) -> None:
-    """If it refuses that as well, the client gets both errors."""
+    """The client gets both errors if it refuses that as well."""
     world, client = world_of(kind)
     channel = client.initialize()
     if kind is Kind.PIPE:

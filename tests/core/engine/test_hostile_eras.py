@@ -11,6 +11,7 @@ from driving import FORGOTTEN, GONE, driver, error, new_client, notification, re
 from inside import Inside
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import Affinity, Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import Era
 from stateless_driving import (
@@ -162,7 +163,7 @@ def test_a_discovery_that_cannot_be_read_is_an_error(capabilities: str, rest: st
 @pytest.mark.parametrize("up", [Kind.PIPE, Kind.HTTP])
 def test_a_capability_with_a_repeated_member_grants_nothing(up: Kind) -> None:
     """A capability with a member twice is not granted, at once or at the deadline."""
-    world = driver(modern_plan(up))
+    world = driver(modern_plan(up, tools=NameFilter(exclude=("hidden",))))
     client = modern(world, up.value)
     channel = client.request("subscriptions/listen", notifications={"toolsListChanged": True})
     if up is Kind.PIPE:

@@ -31,6 +31,19 @@ def test_an_error_comes_with_its_status(code: int, status: int) -> None:
     assert found == (["error-status"] if STATUS.get(code, status) != status else [])
 
 
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_the_stream_of_a_subscription_may_end_without_a_response_once_it_is_acknowledged(is_acknowledged: bool) -> None:
+    """Source: 2026-07-28 schema, SubscriptionsListenResult."""
+    wire = Wire(V5, Transport.HTTP)
+    id = wire.request("subscriptions/listen", notifications={"toolsListChanged": True})
+    wire.begin(id)
+    before = len(wire.seen)
+    if is_acknowledged:
+        acknowledge(wire, id, {"toolsListChanged": True})
+    wire.end(wire.channels[id], SERVER)
+    assert breaks(wire, before) == ([] if is_acknowledged else ["stream-ended-early"])
+
+
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities", None])
 @pytest.mark.parametrize("status", [200, 400])
 def test_invalid_params_have_a_status_if_the_envelope_is_missing(status: int, missing: str | None) -> None:

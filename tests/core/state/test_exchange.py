@@ -41,6 +41,7 @@ def test_requests_that_are_safe_to_repeat() -> None:
                 "resources/subscribe",
                 "resources/templates/list",
                 "resources/unsubscribe",
+                "subscriptions/listen",
                 "tools/list",
             }
         )

@@ -17,7 +17,10 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.base.revisions import DEFAULT_HTTP_REVISION
 from isthmus.core.jsonrpc.envelope import IdKey
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
+from isthmus.core.state.listen import Listen
+from isthmus.core.state.listen_filter import ListenFilter
 from isthmus.core.state.session import PendingQuestion, Session, SessionState
+from isthmus.core.state.subscription import Subscription
 from parts import lone_session
 
 
@@ -106,6 +109,21 @@ def test_requests_in_flight_are_counted(requests: int, adopted: int, passing: in
     target.adopted, target.passing = adopted, passing
     assert target.in_flight == requests + passing
     assert target.is_busy is (requests + adopted + passing > 0)
+
+
+@pytest.mark.parametrize("ends", ["passed", "kept"])
+def test_a_subscription_counts_once_though_it_is_passed_and_then_kept(ends: str) -> None:
+    """A server that is lost before it acknowledges may come back with sessions. No subscription is owed a response."""
+    target = session()
+    call, listen = add(target, 1), add(target, 2)
+    target.pass_listen(listen, ListenFilter(tools=True))
+    if ends == "kept":
+        target.begin_listen(Subscription(listen, Listen(b"1", ListenFilter(tools=True), queue_max=1)))
+    assert (target.waiting_count, target.is_listen(listen), target.is_listen(call)) == (1, True, False)
+    if ends == "kept":
+        target.end_listen(listen)
+    target.remove(listen)
+    assert (target.waiting_count, target.is_listen(listen), len(target.passed)) == (1, False, 0)
 
 
 def test_a_session_keeps_the_headers_of_its_last_request_that_had_any() -> None:

@@ -11,6 +11,7 @@ from driving import Driver, SentMessage, error, notification
 from isthmus.core.base.effects import Note, Send, Spawn
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.base.revisions import Era
 from stateless_driving import (
@@ -219,8 +220,9 @@ def test_the_limit_of_subscriptions_is_within(down: str) -> None:
 
 
 def ready(capabilities: str, up: str = "http") -> tuple[Driver, Modern]:
-    """Returns a client, and a server without sessions that is ready."""
-    world = bridge()
+    """Returns a client, and a server without sessions that is ready. A filter keeps subscriptions from it."""
+    hiding = NameFilter(exclude=("hidden",))
+    world = bridge(ServerPlan(id=up, kind=Kind.PIPE if up == "pipe" else Kind.HTTP, tools=hiding))
     client = modern(world, up)
     client.request("server/discover")
     start_stateless_server(world, capabilities=capabilities)

@@ -12,6 +12,7 @@ from isthmus.core.base.effects import Dial, Listen, Note, Spawn
 from isthmus.core.base.events import Cause, Connected, End
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
+from isthmus.core.base.name_filter import NameFilter
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from isthmus.core.status import Command, Status
 from isthmus.core.upstream.failures import TIMERS
@@ -96,7 +97,7 @@ def learning() -> Driver:
 
 
 def subscribing() -> Driver:
-    world = bridge()
+    world = bridge(ServerPlan(id="pipe", kind=Kind.PIPE, tools=NameFilter(exclude=("hidden",))))
     client = modern(world, "pipe")
     client.request("server/discover")
     start_stateless_server(world)

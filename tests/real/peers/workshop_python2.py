@@ -11,14 +11,12 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-import uvicorn
 from mcp import MCPError
 from mcp.server.lowlevel.server import NotificationOptions, Server
-from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from serving import PrintingServer
+from serving_python2 import serve
 
 NOTE = "note://one"
 FORM: dict[str, Any] = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
@@ -164,14 +162,4 @@ server = Workshop(
 )
 
 
-async def over_stdio() -> None:
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
-
-
-async def over_http() -> None:
-    application = server.streamable_http_app()
-    await PrintingServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
-
-
-anyio.run(over_stdio if sys.argv[1] == "stdio" else over_http)
+anyio.run(serve, server, sys.argv[1])

@@ -1,0 +1,48 @@
+"""Tests of subscriptions of the official Python SDK 2.x, client and server, through Isthmus: a client learns of the end
+of its subscription, of a refusal and of the acknowledged filter as it does without a proxy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from rig import PEERS, PYTHON_2, run_client, start_server, stdio_wrap, wrap
+
+pytestmark = pytest.mark.real
+
+SERVER: Final = (PYTHON_2, PEERS / "listened_python2.py")
+CHANGED: Final = ["done", "ToolsListChanged"]
+SEEN: Final = {
+    "honored": {"toolsListChanged": True, "resourceSubscriptions": ["a:1"]},
+    "change": CHANGED,
+    "second": [-32603, "Subscription limit reached"],
+    "end": ["done", "ended"],
+    "again": CHANGED,
+}
+
+
+@contextlib.contextmanager
+def reached(way: str, folder: Path) -> Iterator[str | Sequence[str]]:
+    """Starts what has to run. Yields the URL or the command that a client needs."""
+    command = [str(part) for part in (*SERVER, "stdio")]
+    with contextlib.ExitStack() as stack:
+        if way.endswith("stdio"):
+            yield command if way == "direct stdio" else stdio_wrap(*command)
+        elif way == "http to a process":
+            yield stack.enter_context(wrap(*command, folder=folder)).url
+        else:
+            process, url = start_server([*SERVER, "http"], "mcp", folder=folder)
+            stack.callback(process.clean_up)
+            yield url if way == "direct http" else stack.enter_context(wrap(url, folder=folder)).url
+
+
+@pytest.mark.parametrize("way", ["direct stdio", "direct http", "stdio", "http", "http to a process"])
+def test_a_client_sees_the_servers_own_subscription(way: str, tmp_path: Path) -> None:
+    """A process that dies is started again by Isthmus. The client listens anew."""
+    dies = way in ("stdio", "http to a process")
+    seen: dict[str, Any] = SEEN | ({"die": ["failed", "lost"], "anew": CHANGED} if dies else {})
+    with reached(way, tmp_path) as target:
+        assert run_client("listen-python-2", target, [{"dies": dies}], folder=tmp_path) == [seen]
