@@ -207,7 +207,9 @@ class EraAdapter(Interceptor):
         if params is not None and b'"task"' in params:
             params = remove_member(params, "task")  # the stateless era declares an extension instead
         able = capabilities_up(exchange, session.client.capabilities)
-        who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
+        who = msgspec.structs.replace(
+            session.client, revision=revision, log_level=link.log_level_for(session), capabilities=able
+        )
         return request_meta.add(params, who)
 
     def mirrored_up(self, link: Link, exchange: Exchange, params: bytes | None) -> Headers:

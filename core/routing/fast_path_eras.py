@@ -63,7 +63,7 @@ class LegacyToModern:
     def _meta(self, link: Link, session: Session, *, is_call: bool) -> bytes:
         """Returns the members of `_meta` that go with each request, made anew when the client's description, log level
         or revision has changed."""
-        told = (session.client, session.level, link.upstream.revision)
+        told = (session.client, session.level, link.upstream.revision, link.upstream.capabilities)
         if told != self._told:
             self._told, self._metas = told, {}
         meta = self._metas.get(is_call)
@@ -71,7 +71,8 @@ class LegacyToModern:
             revision, able = link.upstream.revision, session.client.capabilities
             assert revision is not None
             able = without_extension(able) if is_call else able
-            who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
+            level = link.log_level_for(session)
+            who = msgspec.structs.replace(session.client, revision=revision, log_level=level, capabilities=able)
             meta = self._metas[is_call] = request_meta.add(None, who)[len(b'{"_meta":') : -1]
         return meta
 

@@ -60,6 +60,10 @@ NO_QUEUE: Final[deque[Exchange | QueuedNotification]] = deque(maxlen=0)
 takes 760 bytes."""
 NOTHING: Final[frozenset[Any]] = frozenset()
 """The empty set, shared for the same reason: an empty set takes 216 bytes."""
+DEFAULT_LOG_LEVEL: Final = "info"
+"""The level for clients that name none. Servers with sessions choose it themselves; most leave out what is for
+debugging."""
+
 NO_ABILITIES: Final = TaskAbilities(calls=False, cancels=False, lists=False)
 """The task abilities of a server that declares none, shared for the same reason."""
 
@@ -356,6 +360,18 @@ class Link:
         """Removes and returns all that is queued."""
         queue, self.queue = self.queue, NO_QUEUE
         return queue
+
+    # --- Logging ----------------------------------------------------------------------------------------------------
+
+    def log_level_for(self, session: Session) -> str | None:
+        """Returns the log level that a session's requests ask a server without sessions for; None: no log.
+
+        A client with a session that has set no level gets logs too, at a level that the server chooses (2025-11-25
+        server/utilities/logging). A server without sessions sends none unless it is asked.
+        """
+        if session.level is None and not session.is_stateless and "logging" in (self.upstream.capabilities or ()):
+            return DEFAULT_LOG_LEVEL
+        return session.level
 
     # --- Session check ----------------------------------------------------------------------------------------------
 

@@ -402,7 +402,9 @@ def test_each_request_has_the_log_level_that_was_set_before(up: Kind) -> None:
         if level is not None:
             alice.is_answered(alice.asks("logging/setLevel", {"level": level}))
         alice.asks("prompts/list")
-        assert files.is_asked("prompts/list").params["_meta"].get("io.modelcontextprotocol/logLevel") == level
+        assert files.is_asked("prompts/list").params["_meta"].get("io.modelcontextprotocol/logLevel") == (
+            level or "info"
+        )
 
 
 @UPS

@@ -132,9 +132,11 @@ def take(both: Chain, method: str) -> SentMessage:
     while both.back.was_sent("subscriptions/listen"):
         grant(both.back, both.back.take_sent("subscriptions/listen"))
         both.pump()
-    if method == "tools/call" and both.back.was_sent("tools/list"):  # to learn which arguments the hop has in headers
-        both.back.answer(both.back.take_sent("tools/list"), '{"resultType":"complete","tools":[]}')
-        both.pump()
+    # The hop reads which arguments are in headers, and asks for logs, as a client that set no level gets some.
+    for first, answer in (("tools/list", '{"resultType":"complete","tools":[]}'), ("logging/setLevel", "{}")):
+        if first != method and not both.back.was_sent(method) and both.back.was_sent(first):
+            both.back.answer(both.back.take_sent(first), answer)
+            both.pump()
     return both.back.take_sent(method)
 
 

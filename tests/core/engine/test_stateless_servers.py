@@ -50,7 +50,7 @@ def test_each_request_has_the_log_level_of_its_session() -> None:
         client.request("5", "logging/setLevel", f'{{"level":"{level}"}}')
         assert client.pipe is not None
         assert world.only_message(client.pipe) == {"jsonrpc": "2.0", "id": 5, "result": {}}
-    for client, level in ((first, "debug"), (second, "error"), (third, None)):
+    for client, level in ((first, "debug"), (second, "error"), (third, "info")):
         call(client)
         assert meta_of(world.take_sent("tools/call").frame, "logLevel") == level
     assert not world.unread, "the server gets no `logging/setLevel`"

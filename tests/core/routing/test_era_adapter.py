@@ -154,12 +154,12 @@ def test_each_request_after_set_level_has_the_level(level: str) -> None:
     ],
 )
 def test_an_invalid_level_is_refused(params: str, capabilities: str, code: int, text: str) -> None:
-    """The next request has no level."""
+    """The next request has the level of a client that has set none."""
     both = pair(up=Kind.PIPE, capabilities=capabilities)
     channel = both.client.request("1", "logging/setLevel", params)
     assert both.answer(channel) == {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": text}}
     _, received = both.call("2")
-    assert LEVEL not in received.frame["params"]["_meta"]
+    assert received.frame["params"]["_meta"].get(LEVEL) == ("info" if capabilities == LISTENING else None)
 
 
 @pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen"])
