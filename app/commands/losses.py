@@ -254,8 +254,8 @@ LOSSES: Final[tuple[Loss, ...]] = (
         to_era="stateless",
         speaker="client",
         fate="changed",
-        carried="A client that has set no level gets the log from `info` on. A new level counts for the requests after it, "
-        "not for those under way.",
+        carried="A client that has set no level gets the log from `info` on. A new level counts for the requests after "
+        "it, not for those under way.",
         capability="logging",
     ),
     Loss(

@@ -25,9 +25,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..base.errors import RemoteProtocolError
+from ..base.errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from ..base.limits import Limits
 from ..base.memoize import remembered
+from ..base.revisions import MODERN
 from ..base.state_machine import Machine, Symbol
 from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import members, remove_member, take
@@ -181,9 +182,13 @@ class UpstreamSession(Machine[UpstreamSessionState, UpstreamSessionInput]):
         """Handles the result of `initialize`.
 
         Raises:
-            RemoteProtocolError: the result is no object, or has a member twice. Nothing has changed.
+            RemoteProtocolError: the result is no object, has a member twice, or names a revision without `initialize`
+                (UNSUPPORTED_VERSION). Nothing has changed.
         """
         revision, names = _introduction(result)
+        if revision in MODERN:
+            text = f"got {revision} in the answer to initialize, expected a revision that has initialize"
+            raise RemoteProtocolError(text, rpc_code=UNSUPPORTED_VERSION)
         self.step(UpstreamSessionInput.INITIALIZED)
         self.revision = revision
         self.capabilities = names

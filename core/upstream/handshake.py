@@ -17,7 +17,7 @@ from ..base.errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from ..base.events import Cause, End
 from ..base.ids import ChannelId
 from ..base.plan import Kind
-from ..base.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, MODERN, Era, is_known_modern
+from ..base.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, is_known_modern
 from ..bridge.discovery import served_revisions, to_initialize_result
 from ..bridge.request_meta import add, own_envelope
 from ..bridge.task_support import TaskAbilities, server_abilities
@@ -325,11 +325,8 @@ class Handshaker:
     def receive_handshake(self, link: Link, frame: Frame) -> None:
         """Handles the response to `initialize`."""
         link.handshake.take_noise()
-        error = None if frame.error is None else envelope.usable_error(frame.error)
-        if error is None and (named := _revision_in(frame.result)) in MODERN:
-            text = f"got {named} in the answer to initialize, expected a revision that has initialize"
-            error = envelope.error_object(UNSUPPORTED_VERSION, text)
-        if error is not None:
+        if frame.error is not None:
+            error = envelope.usable_error(frame.error)
             is_denial = denies_handshake(error)
             if not (self.turn(link, error, is_denial=is_denial) or (is_denial and self._probe_again(link))):
                 link.router.lose(link, "it refused to initialize", error=error_with_first(link, error))
@@ -375,8 +372,10 @@ class Handshaker:
         try:
             link.upstream.receive_initialized(frame.result)
             shown = _adapted(link, frame.result)
-        except (RemoteProtocolError, msgspec.DecodeError) as error:
-            link.router.lose(link, f"its answer to initialize is unusable: {error}")
+        except (RemoteProtocolError, msgspec.DecodeError) as fault:
+            is_of_other_era = isinstance(fault, RemoteProtocolError) and fault.rpc_code == UNSUPPORTED_VERSION
+            if not is_of_other_era or not self.turn(link, envelope.error_object(UNSUPPORTED_VERSION, str(fault))):
+                link.router.lose(link, f"its answer to initialize is unusable: {fault}")
             return
         link.handshake.receive_result(shown)
         _learn_abilities(link, frame.result)
