@@ -17,6 +17,8 @@ LIMIT_TESTS: Final = {
     "headers_max": "transports/http_server/test_server.py::test_a_head_with_too_many_headers_is_refused",
     "head_timeout_s": "transports/http_server/test_server.py::test_slow_heads_and_bodies_are_given_up",
     "body_timeout_s": "transports/http_server/test_server.py::test_slow_heads_and_bodies_are_given_up",
+    "refused_body_max_bytes": "transports/http_server/test_refused_bodies.py::test_what_is_read_is_bounded_in_bytes",
+    "refused_body_timeout_s": "transports/http_server/test_refused_bodies.py::test_what_is_read_is_bounded_in_time",
     "bodies_max_bytes": "transports/http_server/test_room.py::test_an_address_cannot_take_all_the_room_for_bodies",
     "replies_max_bytes": "app/runtime/test_hub.py::test_answers_that_are_arriving_share_their_room",
     "replies_per_server_max_bytes": "app/runtime/test_hub.py::test_answers_that_are_arriving_share_their_room",

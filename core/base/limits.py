@@ -64,6 +64,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body_timeout_s: float = 60.0
     """Silence within a request body after which its sender is given up. At it: 408, and the connection is closed; an
     upload leaves nothing."""
+    refused_body_max_bytes: int = 256 * MIB
+    """Bytes of a refused request that are read after the refusal: many clients send all before they read, and would
+    see a broken connection in place of 413. At it: the connection is closed."""
+    refused_body_timeout_s: float = 60.0
+    """Time for which they are read, from the first of them. At it: the connection is closed."""
     bodies_max_bytes: int = 256 * MIB
     """Messages of clients that are arriving, on all connections together: sixteen of the largest. At it: 503 with
     `Retry-After: 1`; a WebSocket is closed with 1013."""

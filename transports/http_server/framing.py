@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Final
 
 import anyio
@@ -97,6 +98,7 @@ class Framing:
         "_arrival",
         "_bodies",
         "_body",
+        "_drop_until",
         "_dropped_bytes",
         "_is_late",
         "_is_read",
@@ -143,6 +145,7 @@ class Framing:
         self._arrival: anyio.Event | None = None  # while a task waits for input
         self._tunnel_bytes = b""  # of a tunnel: one read, and what came before reading stopped
         self._pieces_given = 0  # pieces of bodies given to tasks
+        self._drop_until = FOREVER
         self._dropped_bytes = 0
         self._body: bytes | bytearray = b""  # what has arrived of a body that is handled as a whole
         self._bodies = bodies
@@ -218,9 +221,7 @@ class Framing:
             self.codec.receive_data(data)
             self._may_be_full = self.is_behind
         elif phase is Phase.CLOSING:
-            self._dropped_bytes += len(data)
-            if self._dropped_bytes > self._limits.request_size_max_bytes:
-                self.is_ending = True
+            self._drop(len(data))
         elif phase is Phase.TUNNEL:
             self._tunnel_bytes += data
             self._wake_waiting()
@@ -228,6 +229,15 @@ class Framing:
             self.codec.receive_data(data)
             self._may_be_full = phase is Phase.DONE
             self._wake_waiting()
+
+    def _drop(self, size_bytes: int) -> None:
+        """Counts bytes that came after a refusal, and ends the connection at one of their limits."""
+        now = monotonic()
+        if not self._dropped_bytes:
+            self._drop_until = now + self._limits.refused_body_timeout_s
+        self._dropped_bytes += size_bytes
+        if self._dropped_bytes > self._limits.refused_body_max_bytes or now > self._drop_until:
+            self.is_ending = True
 
     def note_gone(self) -> bool:
         """Records that the client hung up. Returns True if a waiting task was woken to handle it."""
