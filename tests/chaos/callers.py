@@ -277,6 +277,9 @@ class HttpCaller(Caller):
                                 self._take(call, id, json.loads(data))
                     if call.outcome is not None:
                         return
+                    if last_event_id is None and call.is_cancelled:
+                        self.ledger.end(call, Outcome.CANCELLED)
+                        return
                     if last_event_id is None:
                         self.ledger.wrong("its reply ended in order, without an answer", call)
                         self.ledger.end(call, Outcome.CUT)
@@ -302,8 +305,6 @@ class HttpCaller(Caller):
         if response.status == 404:
             self.is_over = True
             self.ledger.end(call, Outcome.CUT if is_resumed else Outcome.NOT_EXECUTED)
-        elif response.status == 202 and call.is_cancelled:
-            self.ledger.end(call, Outcome.CANCELLED)
         elif response.status in OVERLOAD and not is_resumed:
             self.ledger.end(call, Outcome.NOT_EXECUTED)
         else:
