@@ -15,8 +15,9 @@ import msgspec
 
 from ...core.base.errors import OVERLOADED, TIMED_OUT, UPSTREAM_UNAVAILABLE
 from ...core.base.limits import Limits
-from ...core.upstream.auth_errors import FORBIDDEN, UNAUTHORIZED
+from ...core.upstream.auth_errors import FORBIDDEN
 from ...core.wire.http.error_responses import page_answer, page_error
+from ...core.wire.http.failure import UNAUTHORIZED
 from ...core.wire.http.routes import Refused
 from ..config.settings import Server
 from ..runtime.own_sessions import OwnSession, OwnSessions, Refusal

@@ -18,9 +18,8 @@ from ..base.events import Cause, End
 from ..base.plan import ServerPlan
 from ..state.exchange import Exchange
 from ..state.link import Link
-from ..wire.http.failure import error_in
+from ..wire.http.failure import UNAUTHORIZED, error_in
 
-UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 
 

@@ -114,8 +114,8 @@ class SessionChecks(Interceptor):
         self._conclude(link, refusal)
 
     def receive_own_failure(self, link: Link, own_request: OwnRequest, cause: Cause) -> bool:
-        is_denied = denies_session(cause, names_session=link.upstream.session is not None)
         names_session = link.upstream.session is not None
+        is_denied = denies_session(cause, names_session=names_session)
         self._conclude(link, refusal_of(cause, "ping", names_session=names_session), is_denied=is_denied)
         return True
 

@@ -19,9 +19,6 @@ end. forgetful: a server has words of its own for a session that it does not kno
 `initialize`, with its own revision. curt: it refuses that in words of its own. untidy: progress that does not increase,
 or comes after the answer."""
 
-LEFT_OUT: Final[frozenset[str]] = frozenset()
-"""Manners that the proxy does not bear. Worlds draw none of them, but have those that their names list."""
-
 CHANCE: Final = 0.3
 OF_PEER: Final = 0.6
 
@@ -32,15 +29,11 @@ STRANGER: Final = "mk99999:"
 def of_world(seed: str, kept: frozenset[str] | None) -> list[str]:
     """Returns the manners of a world. `kept` are the parts that its name lists."""
     named = kept or frozenset()
-    return [
-        manner
-        for manner in MANNERS
-        if manner in named or (manner not in LEFT_OUT and random.Random(f"{seed} {manner}").random() < CHANCE)
-    ]
+    return [manner for manner in MANNERS if manner in named or random.Random(f"{seed} {manner}").random() < CHANCE]
 
 
 def of_peer(manners: frozenset[str], rng: random.Random) -> frozenset[str]:
-    """Returns the manners of one peer. Draws for all there are, so that none changes when another is left out."""
+    """Returns the manners of one peer. Draws for all there are, so that none changes when a world lacks another."""
     return frozenset([manner for manner in MANNERS if rng.random() < OF_PEER and manner in manners])
 
 

@@ -23,8 +23,7 @@ class MildWorld(World):
         return fault == "leaves" and rng.random() < LEAVING
 
     def _drawn_manners(self, seed: str) -> list[str]:
-        named = self._kept or frozenset()
-        return [manner for manner in manners.MANNERS if manner in named or manner not in manners.LEFT_OUT]
+        return list(manners.MANNERS)
 
 
 class MildWiredWorld(MildWorld, WiredWorld):

@@ -30,13 +30,13 @@ def test_peers_of_each_manner_are_served() -> None:
         assert not report.wrong, f"{report.wrong}\nsee it again with: make simulate SEEDS={seed}"
         counts += report.counts
     used = {name.removeprefix("manner ") for name in counts if name.startswith("manner ")}
-    assert used == {*manners.MANNERS, "noisy client"} - manners.LEFT_OUT
+    assert used == {*manners.MANNERS, "noisy client"}
 
 
 def test_worlds_differ_in_their_manners() -> None:
     worlds = [World(str(number)) for number in range(24)]
     has = Counter(manner for world in worlds for manner in world.network.manners)
-    drawn = set(manners.MANNERS) - manners.LEFT_OUT
+    drawn = set(manners.MANNERS)
     assert set(has) == drawn
     assert all(count < len(worlds) for count in has.values())
 

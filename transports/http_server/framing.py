@@ -221,7 +221,7 @@ class Framing:
             self.codec.receive_data(data)
             self._may_be_full = self.is_behind
         elif phase is Phase.CLOSING:
-            self._drop(len(data))
+            self._count_unread(len(data))
         elif phase is Phase.TUNNEL:
             self._tunnel_bytes += data
             self._wake_waiting()
@@ -230,7 +230,7 @@ class Framing:
             self._may_be_full = phase is Phase.DONE
             self._wake_waiting()
 
-    def _drop(self, size_bytes: int) -> None:
+    def _count_unread(self, size_bytes: int) -> None:
         """Counts bytes that came after a refusal, and ends the connection at one of their limits."""
         now = monotonic()
         if not self._dropped_bytes:

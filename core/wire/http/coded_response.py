@@ -70,8 +70,12 @@ class CodedReader:
         Raises:
             LocalProtocolError: called after `Ended`, or with another piece while `is_behind`. The state is unchanged.
         """
-        if self._is_over or (data and self.is_behind):
-            raise LocalProtocolError("got a piece of a coded body too early or too late, expected it in its turn")
+        if self._is_over:
+            raise LocalProtocolError("got a piece of the body after `Ended`, expected none")
+        if data and self.is_behind:
+            raise LocalProtocolError(
+                'got a piece of the body while is_behind, expected b"" until the last one is decoded'
+            )
         try:
             text = self._decoder.decode(bytes(data))
         except RemoteProtocolError as error:

@@ -7,6 +7,7 @@ import pytest
 from driving import Client, Driver, driver, new_client, result
 from isthmus.core.base.effects import Close, Dial, Join, Spawn
 from isthmus.core.base.events import Cause, Connected, End
+from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
 from isthmus.core.base.revisions import LATEST_MODERN, Era
@@ -33,6 +34,15 @@ def world_of(kind: Kind, **rest: object) -> tuple[Driver, Client]:
     limits = rest.pop("limits", None)
     world = driver(ServerPlan(id="s", kind=kind, **rest), limits=limits)  # type: ignore[arg-type]
     return world, new_client(world, "http", "s")
+
+
+def asked_to_initialize(kind: Kind) -> tuple[Driver, ChannelId]:
+    """A server of unknown era that is sent `initialize`, and the channel of the client that waits for it."""
+    world, client = world_of(kind)
+    channel = client.initialize()
+    if kind is Kind.PIPE:
+        connect_child(world)
+    return world, channel
 
 
 def begin_legacy(world: Driver, *, session: str | None = "S1") -> None:
@@ -192,10 +202,7 @@ def test_a_server_that_refuses_initialize_in_words_of_its_own_is_sent_discover_o
     kind: Kind, code: int, data: object, is_modern: bool
 ) -> None:
     """The client gets both errors if it refuses that as well."""
-    world, client = world_of(kind)
-    channel = client.initialize()
-    if kind is Kind.PIPE:
-        connect_child(world)
+    world, channel = asked_to_initialize(kind)
     fail(world, world.take_sent("initialize"), code, "not today", data=data, status=400)
     if kind is Kind.PIPE:
         connect_child(world)
@@ -214,10 +221,7 @@ def test_a_server_that_refuses_initialize_in_words_of_its_own_is_sent_discover_o
 @pytest.mark.parametrize("is_modern", [True, False])
 def test_a_revision_without_initialize_is_not_agreed_on_in_initialize(kind: Kind, is_modern: bool) -> None:
     """A server that names one is sent `server/discover`."""
-    world, client = world_of(kind)
-    channel = client.initialize()
-    if kind is Kind.PIPE:
-        connect_child(world)
+    world, channel = asked_to_initialize(kind)
     world.answer(world.take_sent("initialize"), LEGACY_ANSWER.replace("2025-11-25", LATEST_MODERN), session="S1")
     if kind is Kind.PIPE:
         connect_child(world)
