@@ -320,6 +320,12 @@ LIMIT_TESTS: Final = {
     "core/endpoints/known_clients.py::KNOWN_CLIENTS_MAX": (
         "core/engine/test_fixed_limits.py::test_only_so_many_clients_are_known"
     ),
+    "core/state/answered_tokens.py::ANSWERED_TOKENS_MAX": (
+        "core/engine/test_dialogues_one_era.py::test_progress_after_the_answer_passes_under_the_clients_token"
+    ),
+    "core/downstream/sessions.py::REFUSED_MAX": (
+        "core/engine/test_http_rules.py::test_each_request_of_a_batch_that_is_refused_on_a_pipe_is_answered"
+    ),
     "core/state/shared_process.py::CANCELLED_MAX": (
         "core/state/test_shared_process.py::test_so_many_cancelled_requests_are_remembered"
     ),

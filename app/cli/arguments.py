@@ -14,6 +14,7 @@ from ..base.durations import parse_duration
 from ..base.sizes import parse_size
 from ..base.version import VERSION
 from ..config.load import ConfigError
+from ..config.settings import Core
 from ..config.value_checks import check_token
 from .targets import DEFAULT_LISTEN, how_to_wrap
 
@@ -103,6 +104,20 @@ def parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none; ${NAME} is replaced; default: what "
         "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment say",
+    )
+    wrap.add_argument(
+        "--pass-header",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="header of clients' requests that goes on to the URL, such as Authorization",
+    )
+    wrap.add_argument(
+        "--max-request-bytes",
+        type=_typed(parse_size),
+        default=Core().max_request_bytes,
+        metavar="SIZE",
+        help="largest message of a client, such as 64Mi; over HTTP a larger one is answered 413; default 16Mi",
     )
     wrap.add_argument(
         "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"

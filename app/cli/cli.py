@@ -100,7 +100,10 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        settings = wrap.to_settings(options, upstream, id, Core(), is_inspected=True)
+        if options.pass_header:
+            raise ConfigError("got --pass-header with --listen stdio, expected it with HOST:PORT only")
+        core = Core(max_request_bytes=options.max_request_bytes)
+        settings = wrap.to_settings(options, upstream, id, core, is_inspected=True)
         is_lasting = options.storage is not None
         return _run(partial(_wrap_stdio, settings, options.trace, is_lasting=is_lasting), if_stopped=DONE)
     host, port, path, is_lines = address_of(options.listen)
@@ -116,6 +119,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         unix_socket=http_path,
         allowed_hosts=hosts,
         allowed_origins=origins,
+        max_request_bytes=options.max_request_bytes,
         management=Management(token=token_of(None)),
     )
     settings = wrap.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
@@ -327,7 +331,7 @@ def _no_command(command: list[str], name: str) -> None:
 def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
     try:
         return anyio.run(stoppable, work, if_stopped, **loop_of(os.environ))
-    except* (StartError, output.OutputClosed) as group:
+    except* (ConfigError, StartError, output.OutputClosed) as group:
         raise _first(group) from None
 
 

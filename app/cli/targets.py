@@ -14,6 +14,7 @@ from ..config.addresses import settle
 from ..config.documents import expand, without_credentials
 from ..config.load import ConfigError
 from ..config.settings import Upstream
+from ..config.upstream_checks import check_pass_headers
 from ..config.value_checks import UNIX_PATH_MAX_BYTES
 
 DEFAULT_HOST = "127.0.0.1"
@@ -47,8 +48,8 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
         if transport == "unix":
             if headers:
                 raise ConfigError("got --header with a unix:// URL, expected it with an http or ws URL only")
-            for option, given in (("--ca-file", options.ca_file), ("--proxy", options.proxy)):
-                if given:
+            for option, value in _url_options(options):
+                if value:
                     raise ConfigError(f"got {option} with a unix:// URL, expected it with an http or ws URL only")
             return Upstream(url=url, transport=transport), _id_from(PurePath(url).stem)
         try:
@@ -57,17 +58,32 @@ def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream
             raise ConfigError(str(error)) from error
         id = _id_from(url.partition("://")[2].split("/")[0])
         ca_file = None if options.ca_file is None else os.path.abspath(options.ca_file)
-        return Upstream(url=url, transport=transport, headers=headers, ca_file=ca_file, proxy=_proxy(options)), id
+        upstream = Upstream(
+            url=url,
+            transport=transport,
+            headers=headers,
+            pass_headers=tuple(options.pass_header),
+            ca_file=ca_file,
+            proxy=_proxy(options),
+        )
+        for problem in check_pass_headers("", upstream):
+            raise ConfigError(f"--pass-header: {problem.seen}, expected {problem.expected}")
+        return upstream, id
     if options.no_inspect:
         raise ConfigError("got --no-inspect with a command, expected it with a URL only")
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
-    for option, given in (("--ca-file", options.ca_file), ("--proxy", options.proxy)):
-        if given:
+    for option, value in _url_options(options):
+        if value:
             raise ConfigError(f"got {option} with a command, expected it with a URL only")
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
     upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
     return upstream, id_of(command)
+
+
+def _url_options(options: argparse.Namespace) -> tuple[tuple[str, str | list[str] | None], ...]:
+    """Returns the options that only a URL can have besides `--header`, with their values."""
+    return (("--pass-header", options.pass_header), ("--ca-file", options.ca_file), ("--proxy", options.proxy))
 
 
 def _proxy(options: argparse.Namespace) -> str | None:

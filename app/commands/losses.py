@@ -293,6 +293,14 @@ LOSSES: Final[tuple[Loss, ...]] = (
         carried="The server is told -32601: only sampling, elicitation and roots can be asked for.",
     ),
     Loss(
+        feature="vendor's notification of a client over HTTP",
+        from_era="stateless",
+        to_era="handshake",
+        speaker="client",
+        fate="dropped",
+        carried="It names no session, so that nothing says whose it is. On a pipe it reaches the client's servers.",
+    ),
+    Loss(
         feature="vendor's notification outside of a call",
         from_era="handshake",
         to_era="stateless",

@@ -32,7 +32,7 @@ def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -
         yield from _command(key, upstream)
     elif upstream.url is not None:
         yield from _endpoint(key, upstream, upstream.url, is_inspected=is_inspected)
-        yield from _pass_headers(key, upstream)
+        yield from check_pass_headers(key, upstream)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
@@ -111,7 +111,7 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
         yield Problem(f"{key}.verify_tls", "verify_tls beside a url only, and this server has a command")
 
 
-def _pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
+def check_pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
     """Checks `pass_headers`: each header is passed once, and none is one that the proxy itself sets."""
     at = f"{key}.pass_headers"
     owners = {name.lower(): f"{key}.headers" for name in upstream.headers}

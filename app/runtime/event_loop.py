@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...transports.base.driver import Drive
 from ..base.errors import StartError
+from ..config.load import ConfigError
 from ..config.settings import Core
 
 DRIVER: Final = "ISTHMUS_DRIVER"
@@ -20,7 +21,7 @@ def drive_of(core: Core, environ: Mapping[str, str]) -> Drive:
     """Returns the driver of all transports; the environment takes precedence over the settings.
 
     Raises:
-        StartError: the environment names an unknown driver.
+        ConfigError: the environment names an unknown driver.
     """
     driver = _chosen(environ, DRIVER, DRIVERS) or core.driver
     return Drive(protocols=driver == "protocols", only_h11=core.http == "h11")
@@ -31,7 +32,8 @@ def loop_of(environ: Mapping[str, str]) -> dict[str, Any]:
     asyncio's own.
 
     Raises:
-        StartError: the environment names an event loop that is unknown or not installed.
+        ConfigError: the environment names an unknown event loop.
+        StartError: the event loop is not installed.
     """
     loop = _chosen(environ, LOOP, LOOPS)
     if loop in ("uvloop", "trio") and find_spec(loop) is None:
@@ -46,5 +48,5 @@ def loop_of(environ: Mapping[str, str]) -> dict[str, Any]:
 def _chosen(environ: Mapping[str, str], name: str, values: tuple[str, ...]) -> str | None:
     value = environ.get(name, "")
     if value and value not in values:
-        raise StartError(f"{name} is {value!r}, expected {', '.join(values[:-1])} or {values[-1]}")
+        raise ConfigError(f"{name} is {value!r}, expected {', '.join(values[:-1])} or {values[-1]}")
     return value or None

@@ -29,6 +29,18 @@ MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests during which a server may send requests to its client. With serial sharing, only one of them runs at a
 time."""
 
+HANDSHAKE_NOTIFICATIONS: Final = frozenset(
+    {
+        "notifications/initialized",
+        "notifications/cancelled",
+        "notifications/progress",
+        "notifications/roots/list_changed",
+        "notifications/tasks/status",
+    }
+)
+"""Notifications of clients that only revisions with a handshake have, but for `notifications/cancelled` on a pipe. All
+others are a vendor's own."""
+
 CHANGE_NOTIFICATIONS: Final = frozenset(
     {
         "notifications/tools/list_changed",

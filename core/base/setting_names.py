@@ -28,7 +28,7 @@ class SettingNames(msgspec.Struct, frozen=True):
 KEYS: Final = SettingNames()
 """The names in a configuration file."""
 OPTIONS: Final = SettingNames(
-    headers="--header 'NAME: VALUE'",
+    headers="--header 'NAME: VALUE', or come from clients with --pass-header",
     share="--share concurrent or --share serial",
     storage="--storage",
     ca_file="--ca-file",

@@ -121,7 +121,7 @@ def to_tool_result(method: str, error: bytes) -> bytes | None:
     if _code(error) == MISSING_CAPABILITY:
         return tool_error(_lacking(error))
     message = readable_text(take(error, readable_members(error).get("message")))
-    return tool_error(f"The server asks to have a page visited, which it cannot ask this client: {message}")
+    return tool_error(f"The server asks for a visit to a page, which this client does not offer: {message}")
 
 
 def to_missing_capability(required: bytes, *, error: bytes | None = None, result: bytes | None = None) -> bytes | None:

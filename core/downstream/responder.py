@@ -295,6 +295,8 @@ class Responder:
         question = None if number is None else session.questions.get(number)
         if number is None or question is None or question.stream is None:
             return None
+        if question.token_raw is not None:
+            session.remember_token(question)
         return self._drop_question(session, number)
 
     def _drop_question(self, session: Session, number: int) -> PendingQuestion | None:

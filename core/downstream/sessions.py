@@ -25,6 +25,11 @@ from .event_streams import Streams
 from .responder import Responder
 from .session_ids import derived_sid
 
+REFUSED_MAX: Final = 4096
+"""Requests of a batch that is too long, on a pipe, which are answered one by one.
+
+At it: the rest has one error without an id, and its sender waits for nothing else than its own timeout.
+"""
 NO_MEMORY: Final = "the requests that are open have too many bytes: wait, and try again"
 
 
@@ -95,10 +100,33 @@ class Sessions:
         limit = self._context.limits.batch_max
         if not messages or len(messages) > limit:
             text = f"got a batch of {len(messages)} messages, expected 1 to {limit}"
-            message = envelope.encode_error(None, INVALID_REQUEST, text)
-            self._context.send(channel, message, is_last=not is_pipe, status=400)
+            if is_pipe:
+                self._refuse_each(channel, messages, text)
+            else:
+                self._context.send(
+                    channel, envelope.encode_error(None, INVALID_REQUEST, text), is_last=True, status=400
+                )
             return None
         return messages
+
+    def _refuse_each(self, channel: ChannelId, messages: list[bytes], text: str) -> None:
+        frames: list[Frame] = []
+        for message in messages[:REFUSED_MAX]:
+            try:
+                frames.append(envelope.decode(message))
+            except RemoteProtocolError:
+                continue
+        self.refuse_batch(channel, frames, text, is_whole=0 < len(frames) == len(messages))
+
+    def refuse_batch(self, channel: ChannelId, frames: list[Frame], text: str, *, is_whole: bool = True) -> None:
+        """Answers each request of a batch on a pipe with an error: nothing else would end them.
+
+        Args:
+            is_whole: `frames` are all of the batch. Otherwise there is one error more, without an id.
+        """
+        ids = dict.fromkeys(frame.id_raw for frame in frames if frame.is_request)
+        for id_raw in ids if is_whole and ids else [*ids, None]:
+            self._context.send(channel, envelope.encode_error(id_raw, INVALID_REQUEST, text))
 
     def receive_frame(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
         """Accepts one message that came alone; see `receive_frames`."""

@@ -261,6 +261,8 @@ class FastPath:
     ) -> None:
         """Ends the call, whose response is here, with the end of its `post` if that ended too."""
         link.receive_answer(number, post)
+        if exchange.token_raw is not None:
+            link.remember_token(number, exchange)
         self._context.timers.cancel(("reply", (exchange.sid, exchange.key)))
         health = self._health[link.plan.id]
         if health.in_a_row:

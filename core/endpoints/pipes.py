@@ -169,13 +169,13 @@ class Pipes(ChannelHandler):
         if session is None or session.state is SessionState.CLOSED:
             if is_batch:
                 text = "got a batch before initialize, expected initialize first and alone"
-                self._context.send(channel, envelope.encode_error(None, INVALID_REQUEST, text))
+                self._sessions.refuse_batch(channel, frames, text)
             else:
                 self._open_session(role, channel, frames[0], headers)
             return
         if is_batch and not session.features.batching:
             text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
-            self._context.send(channel, envelope.encode_error(None, INVALID_REQUEST, text))
+            self._sessions.refuse_batch(channel, frames, text)
             return
         reply = Reply(session.streams[0], ends_channel=False, can_stream=True, is_batch=is_batch)
         self._sessions.receive_frames(session, reply, frames, channel, role.count(len(frames)), headers)
@@ -194,7 +194,11 @@ class Pipes(ChannelHandler):
                 if is_cancel and self._stateless is not None:
                     self._stateless.receive_cancel(role.pipe_requests, frame, headers)
                     return True
-                return revision_of(frame.params) is not None
+                if revision_of(frame.params) is None and role.session is not None:
+                    return False
+                if self._stateless is not None:
+                    self._stateless.receive_notification(channel, frame, headers)
+                return True
             if revision_of(frame.params) is None:
                 return False
         except RemoteProtocolError as error:

@@ -334,6 +334,12 @@ class Stateless:
             assert params is not None
             self._responder.cancel(session, exchange, params, headers)
 
+    def receive_notification(self, channel: ChannelId, frame: Frame, headers: Headers) -> None:
+        """Passes a vendor's notification on a pipe on to the servers of its client."""
+        assert frame.method is not None
+        for session in self._by_affinity.of_group(channel):
+            session.router.notify(session, frame.method, request_meta.strip(frame.params), headers)
+
     def close_pipe(self, channel: ChannelId, pipe_requests: PipeRequests) -> None:
         """Handles the end of a pipe and of all clients on it.
 

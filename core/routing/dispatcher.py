@@ -175,6 +175,8 @@ class Dispatcher:
             self._receive_own_response(link, role, entry, frame, number)
         else:
             self.receive_answer(link, entry, frame)
+            if entry.token_raw is not None and entry.task is None and number not in link.tokens:
+                link.remember_token(number, entry)
             self._handshaker.advance(link, entry)
 
     def _receive_own_response(

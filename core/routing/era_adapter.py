@@ -18,6 +18,7 @@ from ..base.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     UNSUPPORTED_VERSION,
+    URL_REQUIRED,
     RemoteProtocolError,
 )
 from ..base.events import Headers
@@ -25,6 +26,7 @@ from ..base.log_levels import LEVELS
 from ..base.methods import LISTEN
 from ..base.revisions import features_of
 from ..bridge import errors, request_meta, results
+from ..bridge.capabilities import declared
 from ..bridge.results import is_older
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
@@ -245,6 +247,8 @@ class EraAdapter(Interceptor):
         if session.is_stateless:
             exchange.mark_native()
             return False
+        if code == URL_REQUIRED and _opens_pages(session):
+            return False
         result = errors.to_tool_result(exchange.method, error)
         if result is None:
             return False
@@ -271,9 +275,12 @@ class EraAdapter(Interceptor):
     def receive_error(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
         """Returns a server's error for a client with a session. Clients without sessions get theirs translated in
         `StatelessResponder`."""
-        if link.is_stateless and not link.session_of(exchange).is_stateless:
-            return errors.to_legacy(exchange.method, exchange.params, error)
-        return error
+        session = link.session_of(exchange)
+        if not link.is_stateless or session.is_stateless:
+            return error
+        if envelope.error_code(error) == URL_REQUIRED and _opens_pages(session):
+            return error
+        return errors.to_legacy(exchange.method, exchange.params, error)
 
     def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
         """Returns a server's result for a client with a session. Clients without sessions get theirs translated in
@@ -351,3 +358,8 @@ class EraAdapter(Interceptor):
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         link.router.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
+
+
+def _opens_pages(session: Session) -> bool:
+    """True if the client knows the error -32042, which no server of 2026-07-28 may send. Some do."""
+    return session.features.url_elicitation and declared(session.client.capabilities, "elicitation", "url")

@@ -163,6 +163,8 @@ class Passthrough:
     def _begin(self, link: Link, exchange: Exchange, number: int) -> None:
         """Marks the call as answered."""
         link.settle(number)
+        if exchange.token_raw is not None:
+            link.remember_token(number, exchange)
         self._resumption.forget(link, number)
         self._writer.expect_none(exchange)
         link.upstream.receive_proof()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..base.errors import RemoteProtocolError
 from ..base.events import Headers
 from ..base.limits import Limits
-from ..base.methods import MAY_ASK
+from ..base.methods import HANDSHAKE_NOTIFICATIONS, MAY_ASK
 from ..base.revisions import Era, features_of
 from ..bridge import related_task
 from ..downstream.downstream import Downstream
@@ -203,10 +203,10 @@ class Router:
         link = self.links.by_sid[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # the proxy answers `roots/list`, so the client's roots are unknown to the server
-        if link.is_stateless:
-            return  # a stateless server knows no notification but `notifications/cancelled`, which `withdraw` sends
+        if (link.is_stateless or session.is_stateless) and method in HANDSHAKE_NOTIFICATIONS:
+            return  # a cancellation is sent by `withdraw`
         if method == "notifications/progress":
-            restored = self._server_messages.restore_token(session, params)
+            restored = self._server_messages.restore_token(link, session, params)
             if restored is None:
                 return
             params = restored

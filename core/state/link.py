@@ -20,6 +20,7 @@ from ..base.revisions import Era
 from ..bridge.task_support import TaskAbilities
 from ..wire.http.cookies import CookieStore
 from ..wire.http.mcp_headers import Named
+from .answered_tokens import AnsweredToken, remembered
 from .exchange import Exchange
 from .get_stream import GetStream
 from .handshake import Handshake
@@ -118,6 +119,7 @@ class Link:
 
     __slots__ = (
         "abilities",
+        "answered_tokens",
         "channel",
         "children",
         "cookies",
@@ -192,6 +194,7 @@ class Link:
         self.posts: dict[ChannelId, None] = {}  # open POSTs, oldest first
         self.open_notifications = 0  # POSTs among them with a notification or a response
         self.pending: dict[int, Exchange | OwnRequest] = {}  # the exchange or request of ours behind each number
+        self.answered_tokens: Mapping[int, AnsweredToken] = NONE  # of those that were answered last
         self.last_id = 0  # the highest number so far; numbers are never used twice, over all incarnations
         self.queue = NO_QUEUE  # requests and notifications that wait for the upstream, in order
         self.cut: Mapping[int, UpstreamPostRole] = NONE  # reply streams that are to be resumed, by number
@@ -294,6 +297,11 @@ class Link:
             self.posts.pop(post, None)
         if self.upstream.needs_proof:
             self.upstream.receive_proof()
+
+    def remember_token(self, number: int, exchange: Exchange) -> None:
+        """Remembers the progress token of a request that the server has answered."""
+        assert exchange.token_raw is not None
+        self.answered_tokens = remembered(self.answered_tokens, number, exchange.token_raw, exchange.sid)
 
     def settle_all(self) -> None:
         """Removes all requests: their link has ended."""

@@ -30,6 +30,7 @@ from ..base.revisions import Features, features_of
 from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
+from .answered_tokens import AnsweredToken, remembered
 from .exchange import Exchange, ExchangeKey
 from .listen_filter import ListenFilter
 from .ports import SessionRouter, StatelessReplies
@@ -116,7 +117,6 @@ class PendingQuestion(NamedTuple):
         number: the id under which the client is asked.
         params: the server's params, if the client was sent others, in the form of its older revision.
         of_task: the call that the client was given a task for, if the question is asked in the course of that.
-        told: the last `progress` value that the server was sent; further values must be greater.
         is_shown: the request was sent to the client, and is not only kept for it.
         size_bytes: the bytes of its params, as far as they count in `Session.room`.
     """
@@ -131,7 +131,6 @@ class PendingQuestion(NamedTuple):
     number: int = 0
     params: bytes | None = None
     of_task: Exchange | None = None
-    told: float = float("-inf")
     is_shown: bool = False
     size_bytes: int = 0
 
@@ -179,6 +178,7 @@ class Session(Machine[SessionState, SessionInput]):
         exchanges: its open requests, in order of arrival.
         questions: the server requests that wait for a response, by number.
         held: server messages that wait for a stream.
+        answered_tokens: the progress tokens of the server requests that the client answered last, by their numbers.
         last_question: the highest number of a server request.
         sees_hidden: it is the driver's own, and sees the names that the plan hides from clients.
         is_own: it is the driver's own, and sees the task abilities the server declared.
@@ -200,6 +200,7 @@ class Session(Machine[SessionState, SessionInput]):
     __slots__ = (
         "adopted",
         "affinity",
+        "answered_tokens",
         "base_url",
         "client",
         "counted",
@@ -280,6 +281,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.opener: Exchange | None = None
         self.exchanges: dict[ExchangeKey, Exchange] = {}
         self.questions: dict[int, PendingQuestion] = {}
+        self.answered_tokens: Mapping[int, AnsweredToken] = NONE
         self.held: list[Held] = []
         self.last_question = 0
         self.affinity: Affinities | None = None
@@ -494,6 +496,13 @@ class Session(Machine[SessionState, SessionInput]):
         if question is not None and question.size_bytes:
             self.room.give_back(question.size_bytes)
         return question
+
+    def remember_token(self, question: PendingQuestion) -> None:
+        """Remembers the progress token of a server request that the client has answered."""
+        assert question.token_raw is not None
+        self.answered_tokens = remembered(
+            self.answered_tokens, question.number, question.token_raw, question.incarnation
+        )
 
     def close(self) -> list[PendingQuestion]:
         """Ends the session. Returns the server requests that were not answered."""

@@ -114,23 +114,33 @@ def with_token(row: Row, token_raw: bytes) -> list[bytes] | None:
     return messages if len(messages) == len(row.messages) else None
 
 
-def further(told: float, progress_raw: bytes | None) -> float | None:
-    """Returns the new progress, if it is higher than `told`; None if the notification must be dropped.
+def value_of(progress_raw: bytes | None) -> float | None:
+    """Returns the value of a notification; None if that is no number."""
+    try:
+        try:
+            value: float = _value_decoder.decode(progress_raw or b"")
+        except msgspec.DecodeError:
+            value = float(progress_raw or b"")  # JSON numbers have no bound: this may become infinite
+    except ValueError:
+        return None
+    return value
 
-    Progress may stand or go back: some servers report it so, and a call that was sent again begins anew under the one
-    token that its client has. A `progress` that is no number leaves `told` as it is, and the notification passes.
+
+def must_increase(link: Link, exchange: Exchange) -> bool:
+    """True if progress that stands or goes back is dropped, since the proxy has a part in it.
+
+    Otherwise it passes, and the client decides. The proxy has a part in the progress of a request that it translates or
+    has sent more than once, which begins anew under the one token that the client has, and of a server's task that it
+    waits for itself.
 
     Source: 2025-03-26 to 2026-07-28, basic/utilities/progress: "The `progress` value MUST increase with each
     notification".
     """
-    try:
-        try:
-            progress: float = _value_decoder.decode(progress_raw or b"")
-        except msgspec.DecodeError:
-            progress = float(progress_raw or b"")  # JSON numbers have no bound: this may become infinite
-    except ValueError:
-        return told  # no number: the client decides
-    return progress if progress > told else None
+    return (
+        link.session_of(exchange).is_stateless != link.is_stateless
+        or exchange.attempts > 1
+        or (exchange.upstream_task is not None and exchange.task is None)
+    )
 
 
 class Progress:

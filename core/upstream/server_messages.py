@@ -26,7 +26,7 @@ from ..state.link import Link
 from ..state.session import PendingQuestion, Session
 from ..state.upstream_session import UpstreamSessionState
 from .filtering import hides
-from .progress import further
+from .progress import must_increase, value_of
 from .roots import roots_of
 from .writer import UpstreamWriter
 
@@ -125,7 +125,7 @@ class ServerMessages:
             return
         try:
             if frame.method == "notifications/progress":
-                self._receive_progress(link, frame.params)
+                self._receive_progress(link, frame.params, related)
                 return
             if frame.method == "notifications/cancelled":
                 self._receive_cancelled(link, frame.params)
@@ -179,22 +179,26 @@ class ServerMessages:
         questions = (question for session in link.sessions.values() for question in session.questions.values())
         return any(envelope.id_key(question.id_raw) == key for question in questions)
 
-    def _receive_progress(self, link: Link, params: bytes | None) -> None:
+    def _receive_progress(self, link: Link, params: bytes | None, related: Exchange | None) -> None:
         """Passes progress on under the client's own token, on the stream of the request that it is about."""
         if params is None:
             return
         spans = members(params)
         span = spans.get("progressToken")
-        number = None if span is None else envelope.number_of(params[span.start : span.stop])
-        exchange = link.pending.get(number) or link.tokens.get(number) if number is not None else None
+        if span is None:
+            return
+        token_raw = params[span.start : span.stop]
+        number = envelope.number_of(token_raw)
+        exchange = None if number is None else link.pending.get(number) or link.tokens.get(number)
         if not isinstance(exchange, Exchange) or exchange.token_raw is None:
+            self._pass_late_progress(link, params, token_raw, related)
             return
-        assert span is not None
         self._writer.expect_reply(link, exchange)
-        progress = further(exchange.told, take(params, spans.get("progress")))
-        if progress is None:
-            return
-        exchange.receive_progress(progress)
+        progress = value_of(take(params, spans.get("progress")))
+        if progress is not None:  # else the client decides
+            if progress <= exchange.told and must_increase(link, exchange):
+                return
+            exchange.receive_progress(progress)
         restored = without_related(params)
         if restored is params:
             restored = b"".join((params[: span.start], exchange.token_raw, params[span.stop :]))
@@ -202,6 +206,24 @@ class ServerMessages:
             restored = set_member(restored or b"{}", "progressToken", exchange.token_raw)
         message = envelope.encode_notification("notifications/progress", restored)
         self._responder.tell_progress(link.session_of(exchange), exchange, message)
+
+    def _pass_late_progress(self, link: Link, params: bytes, token_raw: bytes, related: Exchange | None) -> None:
+        """Passes progress on that is about no open request, if the client can tell that as well as the proxy."""
+        number = envelope.number_of(token_raw)
+        answered = None if number is None else link.answered_tokens.get(number)
+        if answered is not None:
+            session = link.sessions.get(str(answered.owner))
+            token_raw = answered.token_raw
+        elif envelope.id_key(token_raw) is None or (number is not None and number <= link.last_id):
+            session = None  # it is no token, or the proxy's own number, which could be a token of the client
+        else:
+            session = None if link.shared_process is not None else link.session
+        if session is None or session.is_stateless != link.is_stateless:
+            return
+        self._context.note("debug", "passed progress for a request that is not open", link.plan.id)
+        bare = set_member(without_related(params) or b"{}", "progressToken", token_raw)
+        message = envelope.encode_notification("notifications/progress", bare)
+        self._responder.deliver(session, "notifications/progress", message, related)
 
     def _receive_cancelled(self, link: Link, params: bytes | None) -> None:
         id_raw = envelope.member_of(params, "requestId")
@@ -245,32 +267,35 @@ class ServerMessages:
         except RemoteProtocolError as error:
             return Frame(error=envelope.error_object(error.rpc_code, error.message))
 
-    def restore_token(self, session: Session, params: bytes | None) -> bytes | None:
+    def restore_token(self, link: Link, session: Session, params: bytes | None) -> bytes | None:
         """Returns the params of a client's progress on a server request, under the server's own token.
 
-        None if no such request is open, or the progress does not increase.
+        Progress for no open request passes as well, if the server can tell that as well as the proxy. None if it must
+        be dropped.
         """
         try:
             token_raw = envelope.member_of(params, "progressToken")
-            progress_raw = envelope.member_of(params, "progress")
         except RemoteProtocolError:
             return None
-        number = None if token_raw is None else envelope.number_of(token_raw)
+        if params is None or token_raw is None:
+            return None
+        number = envelope.number_of(token_raw)
         question = None if number is None else session.questions.get(number)
-        if (
-            params is None
-            or number is None
-            or question is None
-            or question.stream is None
-            or question.token_raw is None
-        ):
-            return None
-        self._responder.expect_answer(session, number)
-        progress = further(question.told, progress_raw)
-        if progress is None:
-            return None
-        session.replace_question(question._replace(told=progress))
-        return set_member(params, "progressToken", question.token_raw)
+        if number is not None and question is not None:
+            if question.stream is None or question.token_raw is None:
+                return None
+            self._responder.expect_answer(session, number)
+            return set_member(params, "progressToken", question.token_raw)
+        answered = None if number is None else session.answered_tokens.get(number)
+        if answered is not None:
+            if answered.owner != link.upstream.incarnation:
+                return None
+            return set_member(params, "progressToken", answered.token_raw)
+        if envelope.id_key(token_raw) is None or link.shared_process is not None:
+            return None  # it is no token, or could be that of a question to another client
+        if number is not None and number <= session.last_question:
+            return None  # it is the proxy's own number, which could be a token of the server
+        return params
 
 
 def _session_of_task(link: Link, named: str) -> Session | None:

@@ -37,12 +37,10 @@ SAME = {
 """Maps a rule that a peer has broken to the rule that the proxy breaks in another era, by passing the fault on."""
 
 LEFT_OUT = {
-    ("cancel-of-task", Role.CLIENT),  # the call can only be cancelled so before its server names a task
+    # A call has no other cancellation before its server names a task, which some servers never do for it.
+    ("cancel-of-task", Role.CLIENT),
     ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
 }
-
-NEVER = {("progress-stands", Role.SERVER), ("progress-stands", Role.CLIENT)}
-"""Rules, and who breaks them, that no fault of a peer excuses."""
 
 
 class Blame:
@@ -67,8 +65,6 @@ class Blame:
     def _is_excused(self, wire: Wire, found: Violation) -> bool:
         """True if a peer is to blame: it broke the same rule, or responded under an unknown id. The proxy ignores such
         a response, and the oracle cannot follow it."""
-        if (found.rule, found.who) in NEVER:
-            return False
         if found.rule == "server-info" and wire.server not in self.named:
             return True  # its `serverInfo` is unknown
         alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}

@@ -210,7 +210,9 @@ class Client(Peer):
             "clientCapabilities": self.able,
             "clientInfo": {"name": self.name, "version": "1"},
         }
-        return {"params": (params or {}) | {"_meta": {META + key: value for key, value in declared.items()}}}
+        given = params or {}
+        meta = given.get("_meta", {}) | {META + key: value for key, value in declared.items()}
+        return {"params": given | {"_meta": meta}}
 
     def is_told(self, listen: Request, method: str, params: Any = NOTHING) -> None:
         """Expects a notification of its `subscriptions/listen`."""

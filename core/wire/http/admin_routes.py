@@ -81,6 +81,9 @@ MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
 """Pages that use a server as its clients do. They are open to the clients of that server, unless there is a token."""
 
+PROBED: Final = frozenset({Page.HEALTH, Page.READY})
+"""Pages that answer whatever the `Host` header is: orchestrators and balancers ask by address, or with no name."""
+
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing (RFC 9110, 9.2.1). A request for a page by another one is a command."""
 COMMAND_HEADER: Final = b"x-requested-with"

@@ -22,8 +22,7 @@ def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> st
     A web page can make its own name resolve to this machine; the browser then sends that name as `Host`. Refusing it
     (403) prevents DNS rebinding. Source: 2025-11-25 basic/transports, "Security Warning".
     """
-    matched = None if host is None else _HOST.fullmatch(host.lower())
-    if matched is None or not (any_host or matched[1] in hosts):
+    if host is None or not is_expected(host, hosts, any_host=any_host):
         seen = "no Host header" if host is None else f"Host {host[:200]!r}"
         names = ", ".join(sorted(hosts))
         raise RemoteProtocolError(
@@ -31,7 +30,13 @@ def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> st
             http_status=403,
             clause=f'{TRANSPORTS}, "Security Warning"',
         )
-    return matched[0]
+    return host.lower()
+
+
+def is_expected(host: str | None, hosts: frozenset[str], *, any_host: bool) -> bool:
+    """True if the `Host` header, with or without a port, names one of `hosts`, or `any_host` is set."""
+    matched = None if host is None else _HOST.fullmatch(host.lower())
+    return matched is not None and (any_host or matched[1] in hosts)
 
 
 def is_loopback(host: str) -> bool:

@@ -114,11 +114,13 @@ class PageRoute(msgspec.Struct, frozen=True):
     Attributes:
         id: the id in the path, of a server, a task or a file; "" if the path has none. The page responds with an
             error if nothing with that id exists.
+        knows_host: the `Host` header names this server. Only pages of `PROBED` answer other requests, with less.
     """
 
     page: Page
     id: str = ""
     query: dict[str, str] = {}
+    knows_host: bool = True
 
     @property
     def is_posted(self) -> bool:

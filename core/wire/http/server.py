@@ -40,6 +40,7 @@ from .admin_routes import (
     DELETED,
     MANAGEMENT,
     POSTED,
+    PROBED,
     READING,
     USE,
     Access,
@@ -52,7 +53,7 @@ from .admin_routes import (
 from .error_responses import not_found, page_error, refusal, refusal_at
 from .header_forwarding import check_required, passed_headers
 from .mcp_headers import read_mirrored
-from .origin import check_host, check_origin
+from .origin import check_host, check_origin, is_expected
 from .reply import HttpReply
 from .request_target import decode_segment, parse_query, split_target
 from .reverse_proxy_target import ForwardTarget
@@ -101,11 +102,14 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
         authority, path, query = ("", "*", "") if is_asterisk else split_target(head.target)
         path = surface.aliases.get(path.rstrip("/"), path)
         fields = read_fields(head.headers)
-        host = check_host(authority or fields.get(b"host"), surface.hosts, any_host=surface.any_host)
+        found = find_page(path)
+        host_seen = authority or fields.get(b"host")
+        is_probe = found is not None and found[0] in PROBED
+        knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
+        host = check_host(host_seen, surface.hosts, any_host=surface.any_host) if knows_host else ""
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
-        found = find_page(path)
         area, *rest = path[1:].split("/")
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
@@ -315,7 +319,7 @@ def _page_route(
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
-    return PageRoute(page, server, parse_query(query))
+    return PageRoute(page, server, parse_query(query), knows_host=bool(host))
 
 
 def _event_pipe_route(

@@ -114,6 +114,9 @@ async def test_health_does_not_depend_on_servers() -> None:
         for path in ("/health", "/healthz"):
             expected = {"status": "ok", "service": "isthmus", "version": VERSION, "sessions": 0}
             assert await get(gateway, path) == expected
+            for name in ("10.0.0.7:8932", "isthmus.default.svc"):
+                probed = await fetch(gateway, "GET", path, headers={"host": name})
+                assert probed == (200, {"status": "ok", "service": "isthmus"})
 
 
 async def test_readiness_names_the_servers_that_cannot_be_used() -> None:
@@ -124,6 +127,8 @@ async def test_readiness_names_the_servers_that_cannot_be_used() -> None:
         status, body = await fetch(gateway, "GET", "/readyz")
         assert (status, body["status"]) == (503, "not ready")
         assert body["servers"] == [{"name": "b", "state": "stopped"}, {"name": "c", "state": "failed"}]
+        probed = await fetch(gateway, "GET", "/readyz", headers={"host": "10.0.0.7"})
+        assert probed == (503, {"status": "not ready", "service": "isthmus"})
         await order(gateway, "start", "b")
         assert [one["name"] for one in (await fetch(gateway, "GET", "/readyz"))[1]["servers"]] == ["c"]
 

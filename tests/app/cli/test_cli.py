@@ -258,6 +258,19 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--proxy", "http://p:1", "--", "cmd"), "got --proxy with a command, expected it with a URL only"),
         (("wrap", "--ca-file", "x.pem", "--", "cmd"), "got --ca-file with a command, expected it with a URL only"),
+        (("wrap", "--pass-header", "X", "--", "cmd"), "got --pass-header with a command, expected it with a URL only"),
+        (("wrap", "--pass-header", "X", "unix:///s"), "got --pass-header with a unix:// URL, expected it with an http"),
+        (("wrap", "--pass-header", "X: y", "http://h/"), "--pass-header: got the name 'X: y', expected the whole name"),
+        (("wrap", "--pass-header", "Host", "http://h/"), "--pass-header: got Host, expected another header"),
+        (("wrap", "--pass-header", "X", "--header", "x: 1", "http://h/"), "--pass-header: got X, expected a header of"),
+        (
+            ("wrap", "--listen", "stdio", "--pass-header", "X", "http://h/"),
+            "got --pass-header with --listen stdio, expected it with HOST:PORT only",
+        ),
+        (
+            ("wrap", "--max-request-bytes", "1 bit", "--", "cmd"),
+            "argument --max-request-bytes: '1 bit' is no byte size",
+        ),
         (("wrap", "--proxy", "none", "unix:///s"), "got --proxy with a unix:// URL, expected it with an http or ws"),
         (("wrap", "--proxy", "socks5://p:1", "http://h/"), "--proxy: got a SOCKS proxy, which is not supported"),
         (("wrap", "--proxy", "${UNSET_4711}", "http://h/"), "got --proxy with a ${…}, expected the environment"),
@@ -657,6 +670,20 @@ def test_sessions_of_a_wrapped_command_share_its_process_if_asked(
     names = begun[0].keywords["names"]
     (plan,) = to_plan(begun[0].args[0], b"k" * 16, "/", "", names=names).servers
     assert (plan.sharing, plan.names) == (Sharing(share), OPTIONS)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "stdio"])
+def test_wrap_sets_the_size_of_requests(inside: Inside, listen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(inside, monkeypatch, "wrap", "--listen", listen, "--max-request-bytes", "64Mi", "--", "cmd")
+    assert settings.core.max_request_bytes == 64 << 20
+    default = settings_of(inside, monkeypatch, "wrap", "--listen", listen, "--", "cmd")
+    assert default.core.max_request_bytes == 16 << 20
+
+
+def test_wrap_passes_headers_of_clients_on(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--pass-header", "Authorization", "--pass-header", "x-tenant", "http://h/")
+    upstream = settings_of(inside, monkeypatch, "wrap", *options).servers[0].upstream
+    assert upstream.passes == (("Authorization", "Authorization"), ("x-tenant", "x-tenant"))
 
 
 @pytest.mark.parametrize(

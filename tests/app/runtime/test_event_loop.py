@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 from isthmus.app.base.errors import StartError
+from isthmus.app.config.load import ConfigError
 from isthmus.app.config.settings import Core
 from isthmus.app.runtime.event_loop import drive_of, loop_of
 from isthmus.transports.base.driver import Drive
@@ -33,7 +34,7 @@ def test_the_event_loop_is_the_fastest_that_is_there_or_the_one_named() -> None:
     ],
 )
 def test_an_unknown_driver_or_loop_is_refused(name: str, complaint: str) -> None:
-    with pytest.raises(StartError) as raised:
+    with pytest.raises(ConfigError) as raised:
         loop_of({name: "gevent"})
         drive_of(Core(), {name: "gevent"})
     assert str(raised.value) == complaint

@@ -6,6 +6,7 @@ Source: 2025-03-26, 2025-06-18 and 2025-11-25, basic/transports; JSON-RPC 2.0.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from driving import Client, Driver, connect, driver, new_client, notification, request, result
@@ -237,15 +238,39 @@ def test_an_id_twice_in_one_batch_is_refused_and_nothing_of_it_runs() -> None:
     assert world.engine.exchange_count == 0
 
 
-@pytest.mark.parametrize("down", ["http", "pipe"])
 @pytest.mark.parametrize("count", [0, 4])
-def test_a_batch_that_is_empty_or_too_long_is_refused(down: str, count: int) -> None:
+def test_a_batch_that_is_empty_or_too_long_is_refused(count: int) -> None:
     world = driver(limits=Limits(batch_max=3))
-    client = connect(world, down, "http", revision="2025-03-26")
+    client = connect(world, "http", "http", revision="2025-03-26")
     channel = client.send(batch(*(request(str(n), "tools/list") for n in range(count))))
     (send,) = world.sent[channel]
-    assert (send.status, send.is_last) == (400, down == "http")
+    assert (send.status, send.is_last) == (400, True)
     assert json.loads(send.message)["error"]["code"] == -32600
+    assert not world.unread
+
+
+@pytest.mark.parametrize(
+    ("messages", "ids"),
+    [
+        ([], [None]),
+        ([request(str(n), "tools/list") for n in range(4)], [0, 1, 2, 3]),
+        ([request(str(n), "tools/list") for n in range(6)], [0, 1, 2, 3, 4, None]),
+        ([request('"a"', "ping"), notification("x"), notification("y"), result("7")], ["a"]),
+        ([notification("x")] * 4, [None]),
+        ([request("1", "ping"), b"[]", notification("x"), b"5"], [1, None]),
+    ],
+)
+def test_each_request_of_a_batch_that_is_refused_on_a_pipe_is_answered(
+    messages: list[bytes], ids: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else ends them: a pipe has no status. Those beyond a limit have one error, without an id."""
+    monkeypatch.setattr("isthmus.core.downstream.sessions.REFUSED_MAX", 5)
+    world = driver(limits=Limits(batch_max=3))
+    client = connect(world, "pipe", "http", revision="2025-03-26")
+    client.send(batch(*messages))
+    assert client.pipe is not None
+    answers = world.frames(client.pipe)
+    assert [(each["id"], each["error"]["code"]) for each in answers] == [(id, -32600) for id in ids]
     assert not world.unread
 
 
@@ -265,6 +290,7 @@ def test_batches_are_refused_where_the_revision_has_none(down: str, revision: st
     channel = client.send(batch(request("1", "tools/list")))
     (send,) = world.sent[channel]
     assert json.loads(send.message)["error"]["code"] == -32600
+    assert json.loads(send.message)["id"] == (1 if down == "pipe" else None)
     assert (send.status, send.is_last) == ((400, True) if down == "http" else (200, False))
     assert not world.unread
 

@@ -15,7 +15,7 @@ from isthmus.core.base.effects import Close, Effect, Note, Pause, Resume, Send, 
 from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan, Sharing
-from isthmus.core.upstream.progress import METHOD_STOP_MAX, further, row_at, with_token
+from isthmus.core.upstream.progress import METHOD_STOP_MAX, row_at, value_of, with_token
 from stateless_driving import served, suspended
 from streaming import Call, call_of
 
@@ -158,18 +158,15 @@ def test_events_that_were_dropped_take_no_room() -> None:
 @pytest.mark.parametrize("is_at_once", [True, False])
 @pytest.mark.parametrize("up", ["pipe", "http"])
 @pytest.mark.parametrize(
-    ("received", "passed"),
+    "received",
     [
-        (["0", "0", "2", "1", "2", "2.5", "2.5", "2.25", "3"], [0, 2, 2.5, 3]),
-        (["-3", "-4", "-2.5e0", "-2.6", "0"], [-3, -2.5, 0]),
-        (["9007199254740992", "9007199254740993", "9007199254740993"], [2**53, 2**53 + 1]),
-        (["1e400", "2e400", "5"], [float("inf")]),
+        ["0", "0", "2", "1", "2", "2.5", "2.5", "2.25", "3"],
+        ["-3", "-4", "-2.5e0", "-2.6", "0"],
+        ["9007199254740992", "9007199254740993", "9007199254740993"],
+        ["1e400", "2e400", "5"],
     ],
 )
-def test_progress_that_does_not_increase_is_not_passed_on(
-    received: list[str], passed: list[float], up: str, is_at_once: bool
-) -> None:
-    """Progress to a client must increase. Progress from a server may be anything."""
+def test_progress_that_does_not_increase_passes_as_it_came(received: list[str], up: str, is_at_once: bool) -> None:
     world = driver()
     call = call_of(world, connect(world, "http", up))
     messages = [PLAIN.format(call.received.id, each).encode() for each in received]
@@ -178,7 +175,7 @@ def test_progress_that_does_not_increase_is_not_passed_on(
     else:
         effects = [e for each in messages for e in world.engine.receive_message(call.received.channel, each, world.now)]
     frames = [json.loads(effect.message) for effect in flat(effects) if isinstance(effect, Send)]
-    assert [frame["params"]["progress"] for frame in frames] == passed
+    assert [frame["params"]["progress"] for frame in frames] == list(map(json.loads, received))
 
 
 def test_progress_that_does_not_increase_restarts_the_reply_timeout() -> None:
@@ -188,7 +185,7 @@ def test_progress_that_does_not_increase_restarts_the_reply_timeout() -> None:
     for _ in range(3):
         world.wait(9.0)
         call.progress()
-    assert [frame.get("method") for frame in world.frames(call.channel)] == ["notifications/progress"]
+    assert [frame.get("method") for frame in world.frames(call.channel)] == ["notifications/progress"] * 3
 
 
 def test_a_group_in_a_call_without_event_ids() -> None:
@@ -335,21 +332,16 @@ def test_notes_about_invalid_messages_are_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "raw", "now"),
+    ("raw", "value"),
     [
-        (1.0, b"2", 2),
-        (1.0, b"1", None),
-        (1.0, b"0.5", None),
-        (1.0, b"1.5", 1.5),
-        (float("-inf"), b"-3", -3),
-        (1.0, b"1e400", float("inf")),
-        (float("inf"), b"1e400", None),
-        (1.0, b'"2"', 1.0),
-        (1.0, b"null", 1.0),
-        (1.0, b"{}", 1.0),
-        (1.0, None, 1.0),
+        (b"2", 2),
+        (b"-1.5", -1.5),
+        (b"1e400", float("inf")),
+        (b'"2"', None),
+        (b"null", None),
+        (b"{}", None),
+        (None, None),
     ],
 )
-def test_a_value_that_does_not_increase_is_not_passed_on(last: float, raw: bytes | None, now: float | None) -> None:
-    """A value that is no number is passed on, and changes nothing."""
-    assert further(last, raw) == now
+def test_the_value_of_progress_is_a_number(raw: bytes | None, value: float | None) -> None:
+    assert value_of(raw) == value

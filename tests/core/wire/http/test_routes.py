@@ -200,7 +200,8 @@ def test_the_short_path_needs_a_single_server() -> None:
         ("*", 400),
         ("localhost:80", 400),
         ("http:///mcp", 400),
-        ("http://evil.example/healthz", 403),
+        ("http://evil.example/info", 403),
+        ("http://evil.example/healthz", 200),
         ("http://localhost:1/healthz", 200),
         ("http://localhost", 404),
     ],
@@ -260,8 +261,20 @@ def test_only_our_own_origins_are_served(origin: str | None, is_ours: bool) -> N
         assert status_of(routed("/healthz", *extra, method="GET", surface=surface)) == (200 if is_ours else 403)
 
 
-def test_a_missing_host_is_refused() -> None:
-    assert status_of(judge(Head("GET", "/healthz", ()), ONE)) == 403
+@pytest.mark.parametrize("page", ["health", "healthz", "readyz"])
+@pytest.mark.parametrize("host", [None, b"10.0.0.7:8932", b"isthmus.default.svc", b"", b"a b"])
+def test_probes_may_have_any_host_or_none(page: str, host: bytes | None) -> None:
+    """Other pages refuse them, and pages of other origins are refused here too."""
+    headers = [] if host is None else [(b"host", host)]
+    route = judge(Head("GET", f"/{page}", tuple(headers)), ONE)
+    assert isinstance(route, PageRoute)
+    assert not route.knows_host
+    known = judge(Head("GET", f"/{page}", ((b"host", b"localhost"),)), ONE)
+    assert isinstance(known, PageRoute)
+    assert known.knows_host
+    for path, origin in (("/info", None), ("/mcp/files", None), (f"/{page}", (b"origin", b"http://evil.example"))):
+        head = Head("GET", path, (*headers, *([] if origin is None else [origin])))
+        assert status_of(judge(head, ONE)) == 403
 
 
 @pytest.mark.parametrize(
