@@ -31,7 +31,7 @@ def vendor(name: str, *, without: str | None) -> None:
     try:
         record = write_copy(folder, left_out)
     except OSError as error:
-        raise Failed(f"{name} cannot be written: {error}") from error
+        raise Failed(f"{name} cannot be written: {error.strerror or error}") from error
     say(f"{name}: {_described(record)}")
     if before is not None:
         say(f"It replaces {before.origin}.")
@@ -98,7 +98,7 @@ def _edits(folder: Path, name: str, record: Record) -> Edits:
     try:
         return find_edits(folder, record)
     except OSError as error:
-        raise Failed(f"{name} cannot be read: {error}") from error
+        raise Failed(f"{name} cannot be read: {error.strerror or error}") from error
 
 
 def _described(record: Record) -> str:
