@@ -327,12 +327,11 @@ def _add_vendor(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
         "vendor",
         parents=[shared],
         help=_as_help(about),
-        description=f"{about} The copy is a package under the name of its folder. An unedited copy that is there is "
-        "replaced; an edited one is not, nor anything else.",
+        description=f"{about} An unedited copy that is there is replaced; an edited one is not, nor anything else.",
         epilog="Exit codes: 0 done, or not edited; 1 edited, or something else is there; 2 usage. "
         "Example: isthmus vendor src/acme/mcp_core --without tasks,oracle",
     )
-    vendor.add_argument("folder", metavar="DIR", help="the folder of the copy; the folder it stands in must be there")
+    vendor.add_argument("folder", metavar="DIR", help="the folder of the copy, whose name is that of the package")
     vendor.add_argument(
         "--without",
         metavar="PART,…",

@@ -27,13 +27,15 @@ LEAVABLE: Final = ("files", "input_required", "oracle", "tasks")
 SPDX_LINE: Final = b"# SPDX-License-Identifier: MIT\n"
 """The first line of each module of a copy: scanners of licences look at files one by one."""
 
+_GOES_WITH: Final = {"endpoints/stateless.py": "input_required", "endpoints/stateless_responder.py": "input_required"}
+"""Modules outside of a folder that are loaded with it only, and cannot be without it."""
 _KEPT: Final = ("LICENSE", "py.typed")
 """The files of a copy beside its modules."""
-GIT_TIMEOUT_S: Final = 60
+_GIT_TIMEOUT_S: Final = 60
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a copy was made of.
+    """The origin of a copy, and its files as they were made.
 
     Attributes:
         version: the version of isthmus.
@@ -74,7 +76,8 @@ def contents(without: Collection[str]) -> dict[str, bytes]:
     found = {}
     for path in sorted(SOURCE.rglob("*")):
         name = path.relative_to(SOURCE)
-        if name.parts[0] in without or "__pycache__" in name.parts:
+        room = _GOES_WITH.get(name.as_posix(), name.parts[0])
+        if room in without or "__pycache__" in name.parts:
             continue
         if path.suffix == ".py":
             content = path.read_bytes()
@@ -176,6 +179,6 @@ def _commit() -> tuple[str | None, bool | None]:
 
 def _git(*arguments: str) -> str:
     done = subprocess.run(
-        ["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT_S
+        ["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, check=True, timeout=_GIT_TIMEOUT_S
     )
     return done.stdout.strip()
