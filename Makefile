@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs clean
+.PHONY: run test compiled peers quick chaos hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs vendor clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -134,6 +134,11 @@ snapshots: $(STAMP)
 # The tables on the pages that come from the code.
 docs: $(STAMP)
 	@$(BIN)/python docs/generate.py
+
+# A copy of core/ for another program: DEST=src/acme/mcp_core, WITHOUT=files,tasks leaves these folders out.
+vendor: $(STAMP)
+	@$(BIN)/isthmus vendor $(if $(DEST),'$(DEST)',$(error say where: make vendor DEST=FOLDER)) \
+		$(if $(WITHOUT),--without '$(WITHOUT)')
 
 clean:
 	rm -rf $(VENV) .links .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,9 @@ def has_room(name: str) -> bool:
 
 
 _HAS_FILES, _HAS_TASKS, _HAS_QUESTIONS = has_room("files"), has_room("tasks"), has_room("input_required")
+
+_MADE_HERE: Final = frozenset({Offer.AUTO, Offer.ALWAYS})
+"""The offers of tasks that the engine makes itself. Those of servers can be hidden."""
 
 
 class Features(NamedTuple):
@@ -83,17 +86,23 @@ def plan_for(plan: Plan) -> Plan:
     """Returns the plan as this copy can carry it out.
 
     Raises:
-        LocalProtocolError: a server has files, and the room for them is left out.
+        LocalProtocolError: a server asks for something whose room is left out.
     """
     if _HAS_FILES and _HAS_TASKS and _HAS_QUESTIONS:
         return plan
     servers = []
     for server in plan.servers:
         if server.has_files and not _HAS_FILES:
-            raise LocalProtocolError(f"server {server.id} has files, and this copy has no folder files/")
+            raise LocalProtocolError(f"server {server.id} has files, and this copy was made without files")
         if not _HAS_TASKS:
+            if _MADE_HERE & {server.tasks.offer, *(offer for _, offer in server.tasks.tools)}:
+                raise LocalProtocolError(f"server {server.id} offers tasks, and this copy was made without tasks")
             server = msgspec.structs.replace(server, tasks=TaskRules(offer=Offer.NEVER))
         if not _HAS_QUESTIONS:
+            if server.era is Era.STATELESS:
+                raise LocalProtocolError(
+                    f"server {server.id} has the stateless era, and this copy was made without input_required"
+                )
             server = msgspec.structs.replace(server, era=Era.HANDSHAKE)
         servers.append(server)
     return msgspec.structs.replace(plan, servers=tuple(servers))

@@ -23,6 +23,7 @@ from .base.limits import Limits
 from .base.plan import Plan
 from .base.storage import StorageAnswer
 from .bulk import BulkEngine
+from .features import plan_for
 from .state.records import StoredArtifact, StoredTask, StoredUpload
 from .status import Command
 
@@ -111,6 +112,7 @@ class Recorder(BulkEngine):
         self._entropy = entropy
         self._write = write
         self._is_within_input = False
+        plan = plan_for(plan)  # so that an engine with all its rooms replays the trace of a copy without some
         limits, stored, tasks, uploads = limits or Limits(), tuple(stored), tuple(stored_tasks), tuple(stored_uploads)
         super().__init__(
             plan,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from isthmus.app.commands.core_copy import LEAVABLE, SPDX_LINE, write_copy
+from isthmus.core.trace import replay
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,14 +74,19 @@ sys.stdout.buffer.write(b"".join(lines))
 
 
 @pytest.fixture
-def vendored(tmp_path: Path) -> Path:
-    """A folder with msgspec and a package that has taken the core in under a name of its own."""
+def ground(tmp_path: Path) -> Path:
+    """A folder with msgspec, and with a package that has room for copies of the core."""
     (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
-    package = tmp_path / "acme_gateway"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    shutil.copytree(ROOT / "core", package / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "acme_gateway").mkdir()
+    (tmp_path / "acme_gateway" / "__init__.py").touch()
     return tmp_path
+
+
+@pytest.fixture
+def vendored(ground: Path) -> Path:
+    """A folder with msgspec and a package that has taken the core in under a name of its own."""
+    write_copy(ground / "acme_gateway" / "proxy", ())
+    return ground
 
 
 def converse(folder: Path, hash_seed: int) -> bytes:
@@ -100,24 +107,36 @@ def test_a_copy_under_another_name_holds_a_conversation(vendored: Path) -> None:
     trace = converse(vendored, 1)
     assert trace.count(b"\n") > 10
     assert trace == converse(vendored, 2)
+    assert list(replay(trace.splitlines())) == []
 
 
-LEAVABLE = ("files", "input_required", "oracle", "tasks")
-"""The folders of `core/` that a copy may leave out. docs/vendoring.md says what goes with each."""
+COMBINATIONS = [chosen for count in range(len(LEAVABLE) + 1) for chosen in itertools.combinations(LEAVABLE, count)]
 
 
-@pytest.mark.parametrize("left_out", [*((name,) for name in LEAVABLE), LEAVABLE], ids="+".join)
-def test_a_copy_may_leave_folders_out(vendored: Path, left_out: tuple[str, ...]) -> None:
-    """The copy holds the same conversation: nothing in it needs what is left out.
+def imports_of(folder: Path) -> str:
+    """A program that imports every module of the copy in `folder`."""
+    paths = sorted(path.relative_to(folder).with_suffix("") for path in folder.rglob("*.py"))
+    assert len(paths) > 100
+    names = [".".join(("acme_gateway.proxy", *path.parts)).removesuffix(".__init__") for path in paths]
+    return "\n".join(f"import {name}" for name in names)
 
-    Without questions, no key is drawn for them, so all names that are drawn later are others.
-    """
-    whole = converse(vendored, 1)
-    for name in left_out:
-        shutil.rmtree(vendored / "acme_gateway" / "proxy" / name)
-    part = converse(vendored, 1)
-    assert part.count(b"\n") == whole.count(b"\n")
-    assert "input_required" in left_out or part == whole
+
+@pytest.mark.parametrize("left_out", COMBINATIONS, ids=lambda left_out: "+".join(left_out) or "nothing")
+def test_a_copy_may_leave_folders_out(ground: Path, left_out: tuple[str, ...]) -> None:
+    """Each module that is left can be imported, and the copy serves one conversation, which a whole engine replays."""
+    folder = ground / "acme_gateway" / "proxy"
+    write_copy(folder, left_out)
+    assert {path.name for path in folder.iterdir()} >= {"engine.py", "LICENSE"}
+    assert {name for name in LEAVABLE if (folder / name).exists()} == set(LEAVABLE) - set(left_out)
+    lines = run_alone(ground, CONVERSATION + imports_of(folder)).splitlines()
+    assert len(lines) > 10
+    assert list(replay(lines)) == []
+
+
+def test_each_module_of_a_copy_names_its_licence(vendored: Path) -> None:
+    folder = vendored / "acme_gateway" / "proxy"
+    assert all(path.read_bytes().count(SPDX_LINE) == 1 for path in folder.rglob("*.py"))
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 REFUSALS = """
@@ -125,17 +144,20 @@ import sys
 
 sys.path.insert(0, sys.argv[1])
 from acme_gateway.proxy import DownloadOpening, Engine, Kind, LocalProtocolError, PipeOpening, Plan, PostOpening
-from acme_gateway.proxy import Send, ServerPlan
+from acme_gateway.proxy import Era, Offer, Send, ServerPlan, TaskRules
 from acme_gateway.proxy.base.plan import AutoFiles
 
-try:
-    Engine(
-        Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles()),), link_key=bytes(32)),
-        entropy=bytes,
-        unix_at_zero=0.0,
-    )
-except LocalProtocolError as error:
-    print(error)
+for asked in (
+    {"auto_files": AutoFiles()},
+    {"tasks": TaskRules(offer=Offer.ALWAYS)},
+    {"tasks": TaskRules(offer=Offer.NEVER, tools=(("slow_*", Offer.AUTO),))},
+    {"era": Era.STATELESS},
+):
+    server = ServerPlan(id="s", kind=Kind.PIPE, **asked)
+    try:
+        Engine(Plan(servers=(server,), link_key=bytes(32)), entropy=bytes, unix_at_zero=0.0)
+    except LocalProtocolError as error:
+        print(error)
 engine = Engine(Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),)), entropy=bytes, unix_at_zero=0.0)
 try:
     engine.receive_open(engine.new_channel(), DownloadOpening("s", "x", "y", "f", {}), 0.0)
@@ -152,16 +174,49 @@ assert (engine.tasks(), engine.files(), engine.file_ends()) == ((), (), ())
 """
 
 
-def test_a_copy_says_what_it_lacks(vendored: Path) -> None:
-    """A plan with files, a download, and a client without sessions are refused, by both kinds of channels."""
-    for name in LEAVABLE:
-        shutil.rmtree(vendored / "acme_gateway" / "proxy" / name)
-    planned, opened, *answers = run_alone(vendored, REFUSALS).decode().splitlines()
-    assert planned == "server s has files, and this copy has no folder files/"
+def test_a_copy_says_what_it_lacks(ground: Path) -> None:
+    """A plan that asks for what is left out is refused, as are a download and, on both kinds of channels, a client
+    without sessions."""
+    write_copy(ground / "acme_gateway" / "proxy", LEAVABLE)
+    *planned, opened, one, other = run_alone(ground, REFUSALS).decode().splitlines()
+    assert planned == [
+        "server s has files, and this copy was made without files",
+        "server s offers tasks, and this copy was made without tasks",
+        "server s offers tasks, and this copy was made without tasks",
+        "server s has the stateless era, and this copy was made without input_required",
+    ]
     assert opened == "this copy of the engine lacks the folder that handles DownloadOpening"
-    assert len(answers) == 2
     supported = '"supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"]'
-    assert all('"code":-32022' in answer and supported in answer for answer in answers)
+    assert all('"code":-32022' in answer and supported in answer for answer in (one, other))
+
+
+TASKS = """
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from acme_gateway.proxy import Connected, Dial, Kind, PipeOpening, Plan, Recorder, ServerPlan
+
+plan = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),))
+engine = Recorder(plan, entropy=bytes, unix_at_zero=0.0, write=sys.stdout.buffer.write)
+client = engine.new_channel()
+engine.receive_open(client, PipeOpening("s"), 0.0)
+begin = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}'
+(dial,) = [order for order in engine.receive_message(client, begin, 0.0) if isinstance(order, Dial)]
+engine.receive_open(dial.channel, Connected(), 0.0)
+able = b'{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}'
+begun = b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":%b}}' % able
+engine.receive_message(dial.channel, begun, 0.0)
+"""
+
+
+def test_a_trace_tells_of_the_plan_without_what_the_copy_lacks(ground: Path) -> None:
+    """A whole engine replays it, although it would have offered the tasks of this server."""
+    write_copy(ground / "acme_gateway" / "proxy", ("tasks",))
+    lines = run_alone(ground, TASKS).splitlines()
+    assert list(replay(lines)) == []
+    (ready,) = [number for number, line in enumerate(lines) if b'"input":"receive_message"' in line][1:]
+    offering = [line.replace(b'"offer":"never"', b'"offer":"own"') for line in lines]
+    assert [difference.line for difference in replay(offering)] == [ready + 1]
 
 
 @pytest.fixture
@@ -193,14 +248,6 @@ def test_the_page_s_gateway_works(linked: Path) -> None:
     page = (ROOT / "docs" / "vendoring.md").read_text(encoding="utf-8")
     (gateway,) = re.findall(r"^```python gateway\.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert run_alone(linked, gateway) == b""
-
-
-def test_every_module_of_a_copy_can_be_imported(linked: Path) -> None:
-    """Every module loads, not only those that the engine needs."""
-    paths = sorted(path.relative_to(ROOT / "core").with_suffix("") for path in (ROOT / "core").rglob("*.py"))
-    names = [".".join(("acme_gateway.proxy", *path.parts)).removesuffix(".__init__") for path in paths]
-    assert len(names) > 100
-    assert run_alone(linked, "\n".join(f"import {name}" for name in names)) == b""
 
 
 def test_two_copies_do_not_meet(linked: Path) -> None:

@@ -197,6 +197,7 @@ def parser() -> argparse.ArgumentParser:
 
     _add_conform(commands.add_parser, shared)
     _add_replay(commands.add_parser, shared)
+    _add_vendor(commands.add_parser, shared)
 
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),
@@ -333,6 +334,29 @@ def _add_replay(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
     replay.add_argument("file", metavar="FILE", help="what `conform --record` or `--trace` has written")
     replay.add_argument("target", nargs="?", metavar="URL", help="where the server of a record listens: http(s)://…")
     _add_peer_options(replay)
+
+
+def _add_vendor(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    about = "Write a copy of the engine into another program, or say what became of one."
+    vendor = add(
+        "vendor",
+        parents=[shared],
+        help=_as_help(about),
+        description=f"{about} An unedited copy that is there is replaced; an edited one is not, nor anything else.",
+        epilog="Exit codes: 0 done, or not edited; 1 edited, or something else is there; 2 usage. "
+        "Example: isthmus vendor src/acme/mcp_core --without tasks,oracle",
+    )
+    vendor.add_argument("folder", metavar="DIR", help="the folder of the copy, whose name is that of the package")
+    vendor.add_argument(
+        "--without",
+        metavar="PART,…",
+        help="folders to leave out: files, input_required, oracle, tasks; default: those that the replaced copy lacks",
+    )
+    vendor.add_argument(
+        "--verify",
+        action="store_true",
+        help="write nothing: say which files were edited, and what changed from that copy to this isthmus",
+    )
 
 
 def _add_files(

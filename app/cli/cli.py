@@ -281,6 +281,18 @@ def _replay(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if replay(options, command) else FAILED
 
 
+def _vendor(options: argparse.Namespace, command: list[str]) -> int:
+    from ..commands.vendor import vendor, verify  # late: no other command needs them
+
+    _no_command(command, "vendor")
+    if not options.verify:
+        vendor(options.folder, without=options.without)
+        return DONE
+    if options.without is not None:
+        raise ConfigError("got --without with --verify, expected it when a copy is made")
+    return DONE if verify(options.folder) else FAILED
+
+
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
     output.say_json(schema())
@@ -306,6 +318,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "files": _ask_running,
     "conform": _conform,
     "replay": _replay,
+    "vendor": _vendor,
     "demo": _demo,
     "schema": _schema,
 }
