@@ -2,7 +2,8 @@
 
 `Handshaker.dial` begins a handshake. In the handshake era the server is sent `initialize`, then
 `notifications/initialized`; its GET stream is opened, and log level and subscriptions are set again. In the stateless
-era it is sent `server/discover`, and resources are subscribed again. The era tried first is the clients'. A server that
+era it is sent `server/discover`, and resources are subscribed again. The era tried first is the clients', or, for a brief
+session, the one that a server of that transport can deny soonest. A server that
 denies it, or does not answer, is tried in the other era, and after that over HTTP+SSE where the plan allows.
 
 No step keeps state of its own: `UpstreamSession` holds it, and each step begins when the one before is reported done.
@@ -409,7 +410,7 @@ class Handshaker:
     def receive_confirmed(self, link: Link) -> None:
         """Handles the arrival of `notifications/initialized`."""
         link.upstream.step(UpstreamSessionInput.CONFIRMED)
-        if link.is_pipe:
+        if link.is_pipe or link.is_brief:
             self.receive_listening(link)
         else:
             self.listen(link)
@@ -574,6 +575,9 @@ def _may_fall_back(link: Link, cause: Cause) -> bool:
 
 
 def _is_for_stateless(link: Link) -> bool:
+    """True if the stateless era is to be tried first. A process may take long to deny it, or never do so."""
+    if link.is_brief:
+        return link.plan.kind is Kind.HTTP
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
 
 
