@@ -147,7 +147,10 @@ async def _serve_http(
 ) -> int:
     async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace, names=names) as service:
         if is_quiet:
-            reports = [ServerReport(id=id, is_unasked=True) for id in service.server_ids]
+            reports = [
+                ServerReport(id=server.id, is_unasked=True, is_transparent=not server.inspect)
+                for server in settings.servers
+            ]
         else:
             reports = await _probe_all(service, is_logged=is_logged)
         try:

@@ -84,10 +84,12 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
 
 def _off(server: Server, report: ServerReport) -> list[str]:
     """Returns what `isthmus wrap` leaves off unless it is asked for, each with its option."""
+    if report.problem or report.is_transparent:
+        return []
     found = []
-    if server.inspect and server.tasks.offer == "own" and not report.has_tasks:
-        found.append("tasks (--tasks auto)")
-    if server.inspect and server.auto_files is None and server.share == "none":
+    if server.tasks.offer == "own" and not report.has_tasks:
+        found.append(f"tasks{', should the server have none' if report.is_unasked else ''} (--tasks auto)")
+    if server.auto_files is None and server.share == "none":
         found.append("files (--files)")
     return found
 
@@ -120,7 +122,7 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         lines.append(f"    server  answers only clients with credentials of their own (HTTP status {report.status})")
     elif report.problem:
         lines.append(f"    FAILED  {_plain(report.problem)}")
-    elif not server.inspect:
+    elif report.is_transparent:
         lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
     elif report.is_unasked:
         lines.append(f"    server  not asked ({kind})")

@@ -32,7 +32,15 @@ from ..state.link import Link, OwnRequest, QueuedNotification
 from ..state.session import Session
 from ..state.upstream_channels import UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionInput, UpstreamSessionState
-from ..wire.http.failure import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in, words_in
+from ..wire.http.failure import (
+    BAD_REQUEST,
+    INTERNAL_SERVER_ERROR,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    describe,
+    error_in,
+    words_in,
+)
 from .dialer import Dialer
 from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_evidence, is_modern
 from .health import Health
@@ -512,6 +520,8 @@ class Handshaker:
             is_denied = denies_stateless(cause)
             if self._accept_answered(link, is_denied=is_denied):
                 return True
+            if link.is_brief and cause.status >= INTERNAL_SERVER_ERROR:
+                return self.turn(link, error, is_said=False)  # some fail at a method that they do not know
             return is_denied and (self.turn(link, error) or self._fall_back_late(link))
         if error is not None and is_evidence(cause):
             is_denial = denies_handshake(error)
