@@ -42,7 +42,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
             None if there are none.
         revision: the protocol revision that the server speaks, once it has named it.
         capabilities: the names of the capabilities that it declared.
-        has_tasks: it declared tasks of its own, in a session that is open now.
         ready_at: the moment since which requests can pass, in the oldest such session; None if they cannot.
     """
 
@@ -61,7 +60,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     era: str | None
     revision: str | None
     capabilities: tuple[str, ...]
-    has_tasks: bool
     ready_at: float | None
 
 
@@ -111,7 +109,6 @@ def _status(context: Context, handshaker: Handshaker, id: str, links: list[Link]
         era="both" if len(now) > 1 else next((era.value for era in now), None),
         revision=None if known is None else known.revision,
         capabilities=() if known is None else tuple(sorted(known.capabilities or ())),
-        has_tasks=any(link.abilities.calls for link in links),
         ready_at=min(
             (link.upstream.ready_at for link in links if link.upstream.state is UpstreamSessionState.READY),
             default=None,

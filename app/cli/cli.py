@@ -87,9 +87,7 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
     settings = load(_config_path(options.config))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    work = partial(
-        _serve_http, settings, options.trace, is_lasting=True, is_logged=True, is_quiet=options.quiet_start
-    )
+    work = partial(_serve_http, settings, options.trace, is_lasting=True, is_logged=True, is_quiet=options.quiet_start)
     return _run(work, if_stopped=DONE)
 
 

@@ -63,8 +63,8 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
             lines.append(f"    also    /sse{suffix} (HTTP+SSE) and /ws{suffix} (WebSocket)")
         if server.unix_socket is not None:
             lines.append(f"    socket  {server.unix_socket}, as on stdio")
-        if is_wrapped and (off := _off(server, report)):
-            lines.append(f"    off     {', '.join(off)}")
+        if is_wrapped and (unused := off(server, report)):
+            lines.append(f"    off     {', '.join(unused)}")
         lines.append("")
     bases = {server.id: _base_for(server, core.public_base_url or service.base_url) for server in settings.servers}
     urls = {id: f"{bases[id]}/mcp{suffix}" for id, suffix in suffixes.items()}
@@ -82,7 +82,7 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
     return "\n".join(lines)
 
 
-def _off(server: Server, report: ServerReport) -> list[str]:
+def off(server: Server, report: ServerReport) -> list[str]:
     """Returns what `isthmus wrap` leaves off unless it is asked for, each with its option."""
     if report.problem or report.is_transparent:
         return []

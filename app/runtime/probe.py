@@ -34,7 +34,7 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
         eras: the eras that it was found to speak, each with the revision that it named.
         era: the era used with it for clients with sessions.
         capabilities: the names of the capabilities in its response to `initialize`.
-        has_tasks: it has tasks of its own.
+        has_tasks: it declared tasks of its own.
         declared: its capabilities and their members that are not false, dotted. If it was probed in one era only,
             those of that era.
         tools: the names of its tools; None if they were not asked for.
@@ -111,6 +111,7 @@ def _introduced(server: str, greeting: bytes) -> ServerReport:
         version=str(info.get("version", "")) if isinstance(info, dict) else "",
         capabilities=tuple(capabilities) if isinstance(capabilities, dict) else (),
         declared=_declared(capabilities),
+        has_tasks=isinstance(capabilities, dict) and "tasks" in capabilities,
     )
 
 
@@ -147,7 +148,7 @@ async def _with_status(hub: Hub, report: ServerReport) -> ServerReport:
     status = _status(hub, report.id)
     if status.state != "running":
         raise Refusal(status.last_error)
-    return msgspec.structs.replace(report, era=status.era or "", has_tasks=status.has_tasks)
+    return msgspec.structs.replace(report, era=status.era or "")
 
 
 async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
@@ -170,7 +171,8 @@ async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
 def _with_eras(hub: Hub, report: ServerReport, discovered: dict[str, object]) -> ServerReport:
     """Adds eras and declared capabilities. Those that the engine translated from another era do not count."""
     eras_spoken = _status(hub, report.id).eras
-    own = () if "handshake" not in eras_spoken and discovered else report.declared
+    is_translated = report.era == "stateless" or "handshake" not in eras_spoken
+    own = () if is_translated and discovered else report.declared
     own += _declared(discovered.get("capabilities")) if "stateless" in eras_spoken else ()
     eras = {era: revision or "" for era, revision in eras_spoken.items()}
     return msgspec.structs.replace(report, eras=eras, declared=tuple(sorted(set(own), key=_by_parts)))

@@ -2,9 +2,9 @@
 
 `Handshaker.dial` begins a handshake. In the handshake era the server is sent `initialize`, then
 `notifications/initialized`; its GET stream is opened, and log level and subscriptions are set again. In the stateless
-era it is sent `server/discover`, and resources are subscribed again. The era tried first is the clients', or, for a brief
-session, the one that a server of that transport can deny soonest. A server that
-denies it, or does not answer, is tried in the other era, and after that over HTTP+SSE where the plan allows.
+era it is sent `server/discover`, and resources are subscribed again. The era tried first is the clients'; for a brief
+session it is the stateless one over HTTP, and else the handshake era. A server that denies it, or does not answer, is
+tried in the other era, and after that over HTTP+SSE where the plan allows.
 
 No step keeps state of its own: `UpstreamSession` holds it, and each step begins when the one before is reported done.
 """
@@ -585,7 +585,7 @@ def _may_fall_back(link: Link, cause: Cause) -> bool:
 
 
 def _is_for_stateless(link: Link) -> bool:
-    """True if the stateless era is to be tried first. A process may take long to deny it, or never do so."""
+    """True if the stateless era is tried first. A brief session does so over HTTP only: a process may never deny it."""
     if link.is_brief:
         return link.plan.kind is Kind.HTTP
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())

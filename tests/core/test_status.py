@@ -29,7 +29,6 @@ def idle(**but: object) -> Status:
         "era": None,
         "revision": None,
         "capabilities": (),
-        "has_tasks": False,
         "ready_at": None,
     }
     return Status(**{**known, **but})  # type: ignore[arg-type]

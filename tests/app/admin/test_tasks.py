@@ -202,7 +202,6 @@ def server_status(id: str, **members: Any) -> Status:
         "era": None,
         "revision": None,
         "capabilities": (),
-        "has_tasks": False,
         "ready_at": None,
     }
     return Status(id=id, **(usual | members))
