@@ -586,9 +586,9 @@ def _may_fall_back(link: Link, cause: Cause) -> bool:
 
 def _is_for_stateless(link: Link) -> bool:
     """True if the stateless era is tried first. A brief session does so over HTTP only: a process may never deny it."""
-    if link.is_brief:
-        return link.plan.kind is Kind.HTTP
-    return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
+    is_http = link.plan.kind is Kind.HTTP
+    sessions = link.sessions.values()
+    return bool(sessions) and all(session.is_stateless or (session.is_brief and is_http) for session in sessions)
 
 
 def _learn_abilities(link: Link, handshake: bytes) -> None:
