@@ -30,7 +30,7 @@ KINDS: dict[tuple[str, ...], list[str]] = {
     ("http", "stateless"): ["server/discover"],
     ("http", "handshake", "stateless"): ["server/discover"],
 }
-"""What a server of each kind is asked at start, in order. A process begins with `start`."""
+"""The requests to a server of each kind at start, in order. A process begins with `start`."""
 
 SHOWN = {
     "handshake": "handshake era, revision 2025-06-18",
@@ -114,7 +114,7 @@ def end(proxy: Run) -> None:
 @pytest.mark.parametrize("mode", ["default", "named", "quiet"])
 @pytest.mark.parametrize("kind", KINDS, ids=tag)
 def test_a_wrapped_server_is_asked_what_the_summary_needs(kind: tuple[str, ...], mode: str, tmp_path: Path) -> None:
-    """That is the handshake, in one era after the other, and the tools if options name some."""
+    """The summary needs the handshake, in one era after the other, and the tools if options name some."""
     options = {"default": [], "named": ["--include-tool", "echo"], "quiet": ["--quiet-start"]}[mode]
     with peer(kind, tmp_path) as server, Run("wrap", *ANY_PORT, *options, *server.target) as wrapped:
         paste = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"url".*)')[1])

@@ -88,7 +88,7 @@ def test_only_a_session_that_is_not_brief_subscribes(kind: Kind, is_brief: bool)
 
 @pytest.mark.parametrize("before", ["brief", "stateless", "handshake"])
 def test_a_session_that_joins_a_shared_server_has_it_subscribed(before: str) -> None:
-    """Those before it may have wanted nothing. What is subscribed already is not subscribed again."""
+    """The sessions before it may have wanted nothing. A subscription that covers it is not made again."""
     world = driver(ServerPlan(id="s", kind=Kind.PIPE, era=Era.STATELESS, sharing=Sharing.CONCURRENT))
     if before == "brief":
         first = begin(world, "s")
