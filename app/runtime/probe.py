@@ -1,7 +1,6 @@
 """Probes a server through the engine, as any client would: its name, its eras, its capabilities and its tools.
 
-What is asked is for the summary only. The handshake is never handed to the first client: `initialize` names its client,
-and so does each request of a client without a session.
+The session ends with the probe. Its handshake is not handed to the first client, since `initialize` names its client.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...core.jsonrpc import envelope
 from ...core.status import Status
 from ...transports.memory import MemoryClient
 from .hub import Hub
-from .own_sessions import OwnSession, Refusal
+from .own_sessions import CLOSED, OwnSession, Refusal
 
 PAGES_MAX = 100
 """Pages of `tools/list` that are read; tools on later pages are not counted."""
@@ -147,7 +146,7 @@ async def _with_status(hub: Hub, report: ServerReport) -> ServerReport:
     await hub.wait_until(lambda: _status(hub, report.id).state != "starting")
     status = _status(hub, report.id)
     if status.state != "running":
-        raise Refusal(status.last_error)
+        raise Refusal(status.last_error or CLOSED)
     return msgspec.structs.replace(report, era=status.era or "")
 
 
