@@ -58,10 +58,17 @@ def parser() -> argparse.ArgumentParser:
         "--trace", metavar="FILE", help="record the run as JSON Lines; it holds all that crossed the wire, secrets too"
     )
 
+    quiet = argparse.ArgumentParser(add_help=False)
+    quiet.add_argument(
+        "--quiet-start",
+        action="store_true",
+        help="ask servers nothing, and start none, before a client needs them; default: the summary asks who they are",
+    )
+
     config_help = f"YAML, TOML or JSON; default: the first of {', '.join(CONFIG_NAMES)} in this folder"
     serve = commands.add_parser(
         "serve",
-        parents=[shared, trace],
+        parents=[shared, trace, quiet],
         help="run the gateway of a configuration file",
         description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP.",
     )
@@ -69,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
 
     wrap = commands.add_parser(
         "wrap",
-        parents=[shared, trace],
+        parents=[shared, trace, quiet],
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
         description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "

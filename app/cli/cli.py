@@ -23,7 +23,7 @@ from ..base import logs, output
 from ..base.errors import Failed, StartError
 from ..base.version import VERSION
 from ..commands import banner
-from ..commands.check_adapters import awaits_clients, misfits
+from ..commands.check_adapters import awaits_clients, misfits, names_tools
 from ..config.load import ConfigError, load, schema
 from ..config.plan import era_of
 from ..config.settings import Core, Management, Server, Settings
@@ -87,7 +87,8 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
     settings = load(_config_path(options.config))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    return _run(partial(_serve_http, settings, options.trace, is_lasting=True, is_logged=True), if_stopped=DONE)
+    work = partial(_serve_http, settings, options.trace, is_lasting=True, is_logged=True, is_quiet=options.quiet_start)
+    return _run(work, if_stopped=DONE)
 
 
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
@@ -124,17 +125,38 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
     )
     settings = wrap.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
-    work = partial(_serve_http, settings, options.trace, is_lasting=is_lasting, is_logged=False, names=OPTIONS)
+    work = partial(
+        _serve_http,
+        settings,
+        options.trace,
+        is_lasting=is_lasting,
+        is_logged=False,
+        is_quiet=options.quiet_start,
+        names=OPTIONS,
+    )
     return _run(work, if_stopped=DONE)
 
 
 async def _serve_http(
-    settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool, is_logged: bool, names: SettingNames = KEYS
+    settings: Settings,
+    trace: str | None,
+    stop: Stop,
+    *,
+    is_lasting: bool,
+    is_logged: bool,
+    is_quiet: bool,
+    names: SettingNames = KEYS,
 ) -> int:
     async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace, names=names) as service:
-        reports = await _probe_all(service, is_logged=is_logged)
+        if is_quiet:
+            reports = [
+                ServerReport(id=server.id, is_unasked=True, is_transparent=not server.inspect)
+                for server in settings.servers
+            ]
+        else:
+            reports = await _probe_all(service, is_logged=is_logged)
         try:
-            output.say(banner.listening(service, reports))
+            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS))
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
@@ -167,12 +189,13 @@ async def _drain_when(is_stopping: anyio.Event, service: Gateway, scope: anyio.C
     scope.cancel()
 
 
-async def _probe_all(service: Gateway, *, is_logged: bool, in_both_eras: bool = False) -> list[ServerReport]:
+async def _probe_all(service: Gateway, *, is_logged: bool, is_thorough: bool = False) -> list[ServerReport]:
     """Probes every server at once, and prints which ones have not answered yet every `WAITING_LINE_S`.
 
     Args:
         is_logged: if false, warnings of failures, which the reports contain as well, are kept out of the log.
-        in_both_eras: probe a server in both eras, unless its configuration names one.
+        is_thorough: list the tools of every server, and probe it in both eras, unless its configuration names one. Else
+            a server is asked for its handshake, and for its tools only if its configuration names some.
     """
     reports: dict[str, ServerReport] = {}
 
@@ -182,12 +205,14 @@ async def _probe_all(service: Gateway, *, is_logged: bool, in_both_eras: bool = 
             reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
             return
         wired = [tool for adapter in server.adapters for tool in adapter.tools]
-        is_asked_twice = in_both_eras and era_of(server.upstream) is None
+        is_asked_twice = is_thorough and era_of(server.upstream) is None
         report = await probe(
             service.hub,
             server.id,
             VERSION,
+            lists_tools=is_thorough or names_tools(server),
             with_schemas=["*"] if server.auto_files is not None else wired,
+            is_brief=not is_thorough,
             in_both_eras=is_asked_twice,
             timeout_s=PROBE_TIMEOUT_S,
         )
@@ -197,7 +222,7 @@ async def _probe_all(service: Gateway, *, is_logged: bool, in_both_eras: bool = 
         if report.problem and server.upstream.era != "auto":
             problem = f"{report.problem}; its era is said to be {server.upstream.era}, so no other was tried"
             report = msgspec.structs.replace(report, problem=problem)
-        if not report.problem:
+        if report.tools is not None:
             service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report
 
@@ -248,7 +273,7 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     from ..commands import describe_eras  # late: only `check` needs its table
 
     async with running(settings, listen=False, is_lasting=False) as service:
-        reports = await _probe_all(service, is_logged=False, in_both_eras=True)
+        reports = await _probe_all(service, is_logged=False, is_thorough=True)
     is_good, is_translated = True, False
     for server, report in zip(settings.servers, reports, strict=True):
         era_lines = describe_eras.describe(report)

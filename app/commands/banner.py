@@ -28,8 +28,12 @@ _SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "web
 """Names shown for transports of a URL; any other transport is shown as http."""
 
 
-def listening(service: Gateway, reports: list[ServerReport]) -> str:
-    """Returns the text for a gateway that listens: its addresses, each server, and configurations for clients."""
+def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool) -> str:
+    """Returns the text for a gateway that listens: its addresses, each server, and configurations for clients.
+
+    Args:
+        is_wrapped: the gateway is that of `isthmus wrap`, whose options switch on what is off.
+    """
     settings = service.settings
     core, is_only = settings.core, len(settings.servers) == 1
     suffixes = {id: "" if is_only else f"/{id}" for id in service.server_ids}
@@ -59,6 +63,8 @@ def listening(service: Gateway, reports: list[ServerReport]) -> str:
             lines.append(f"    also    /sse{suffix} (HTTP+SSE) and /ws{suffix} (WebSocket)")
         if server.unix_socket is not None:
             lines.append(f"    socket  {server.unix_socket}, as on stdio")
+        if is_wrapped and (unused := off(server, report)):
+            lines.append(f"    off     {', '.join(unused)}")
         lines.append("")
     bases = {server.id: _base_for(server, core.public_base_url or service.base_url) for server in settings.servers}
     urls = {id: f"{bases[id]}/mcp{suffix}" for id, suffix in suffixes.items()}
@@ -74,6 +80,18 @@ def listening(service: Gateway, reports: list[ServerReport]) -> str:
         ]
         lines += [_paste_line(commands), ""]
     return "\n".join(lines)
+
+
+def off(server: Server, report: ServerReport) -> list[str]:
+    """Returns what `isthmus wrap` leaves off unless it is asked for, each with its option."""
+    if report.problem or report.is_transparent:
+        return []
+    found = []
+    if server.tasks.offer == "own" and not report.has_tasks:
+        found.append(f"tasks{', should the server have none' if report.is_unasked else ''} (--tasks auto)")
+    if server.auto_files is None and server.share == "none":
+        found.append("files (--files)")
+    return found
 
 
 def _base_for(server: Server, base_url: str) -> str:
@@ -106,10 +124,13 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         lines.append(f"    FAILED  {_plain(report.problem)}")
     elif report.is_transparent:
         lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
+    elif report.is_unasked:
+        lines.append(f"    server  not asked ({kind})")
     else:
         name = " ".join(short(part) for part in (report.name, report.version) if part) or "without a name"
         eras = "; ".join(f"{era} era, revision {revision or 'unknown'}" for era, revision in report.eras.items())
         lines.append(_plain(f"    server  {name} ({kind}, {eras})"))
+    if report.tools is not None:
         tools = visible_tools(server, report)
         hidden = f" ({hidden_count} hidden)" if (hidden_count := len(own_tools(server, report)) - len(tools)) else ""
         shown = _plain(", ".join(short(tool) for tool in tools[:TOOLS_SHOWN]))

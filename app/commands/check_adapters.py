@@ -23,9 +23,14 @@ def awaits_clients(server: Server, report: ServerReport) -> bool:
     return report.status in (401, 403) and bool(server.upstream.passes)
 
 
+def names_tools(server: Server) -> bool:
+    """True if the configuration names tools that `misfits` looks for among those of the server."""
+    return bool(server.adapters or server.tools.selection or server.tasks.tools)
+
+
 def own_tools(server: Server, report: ServerReport) -> list[str]:
-    """Returns the tools of the server itself, hidden ones included."""
-    return [tool for tool in report.tools if not server.has_files or tool != helper_name(server.id)]
+    """Returns the tools of the server itself, hidden ones included; none if they were not asked for."""
+    return [tool for tool in report.tools or () if not server.has_files or tool != helper_name(server.id)]
 
 
 def visible_tools(server: Server, report: ServerReport) -> list[str]:
@@ -37,9 +42,10 @@ def misfits(server: Server, report: ServerReport) -> list[str]:
     """Returns a line for each name in the configuration that the server has no counterpart for.
 
     Such a name is a tool or an argument of an adapter, or an entry of `tools` or `tasks.tools` that matches no tool.
-    An argument is missing if its schema rules out a step of its dotted path.
+    An argument is missing if its schema rules out a step of its dotted path. Without a list of tools nothing is
+    missing.
     """
-    if report.problem:
+    if report.problem or report.tools is None:
         return []
     tools = own_tools(server, report)
     found = [line for adapter in server.adapters for line in _misfits(adapter, report, tools)]

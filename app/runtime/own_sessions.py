@@ -63,6 +63,7 @@ class OwnSession:
     Args:
         version: version of this proxy, for `clientInfo`.
         sees_hidden: show what a filter hides from clients.
+        is_brief: only learn who the server is, as `PipeOpening` has it.
 
     Attributes:
         is_over: the session has ended; no request can be sent.
@@ -72,13 +73,20 @@ class OwnSession:
     """
 
     def __init__(
-        self, port: Port, server: str, version: str, *, is_kept: bool = False, sees_hidden: bool = False
+        self,
+        port: Port,
+        server: str,
+        version: str,
+        *,
+        is_kept: bool = False,
+        sees_hidden: bool = False,
+        is_brief: bool = False,
     ) -> None:
         self.is_over = False
         self.is_kept = is_kept
         self.tool_names: frozenset[str] | None = None
         self.used_at = anyio.current_time()
-        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden, is_own=True)
+        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden, is_own=True, is_brief=is_brief)
         self._version = version
         self._client = MemoryClient(port)
         self._last_id = 0

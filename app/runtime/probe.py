@@ -1,4 +1,7 @@
-"""Probes a server through the engine, as any client would: its name, its eras, its capabilities and its tools."""
+"""Probes a server through the engine, as any client would: its name, its eras, its capabilities and its tools.
+
+The session ends with the probe. Its handshake is not handed to the first client, since `initialize` names its client.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from ...core.jsonrpc import envelope
 from ...core.status import Status
 from ...transports.memory import MemoryClient
 from .hub import Hub
-from .own_sessions import OwnSession, Refusal
+from .own_sessions import CLOSED, OwnSession, Refusal
 
 PAGES_MAX = 100
 """Pages of `tools/list` that are read; tools on later pages are not counted."""
@@ -30,10 +33,13 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
         eras: the eras that it was found to speak, each with the revision that it named.
         era: the era used with it for clients with sessions.
         capabilities: the names of the capabilities in its response to `initialize`.
+        has_tasks: it declared tasks of its own.
         declared: its capabilities and their members that are not false, dotted. If it was probed in one era only,
             those of that era.
+        tools: the names of its tools; None if they were not asked for.
         schemas: the input schemas of the tools that were wanted, as the server sent them.
         problem: why it could not be probed; empty if it answered.
+        is_unasked: nothing was sent to it.
         is_transparent: it is not inspected, so a connection was tried instead of a session.
         status: the HTTP status of the response that was the problem; 0 if there was none.
     """
@@ -45,9 +51,11 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     era: str = ""
     capabilities: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
+    has_tasks: bool = False
+    tools: tuple[str, ...] | None = None
     schemas: dict[str, object] = {}
     problem: str = ""
+    is_unasked: bool = False
     is_transparent: bool = False
     status: int = 0
 
@@ -57,23 +65,29 @@ async def probe(
     server: str,
     version: str,
     *,
+    lists_tools: bool = True,
     with_schemas: Sequence[str] = (),
+    is_brief: bool = False,
     in_both_eras: bool = False,
     timeout_s: float = math.inf,
 ) -> ServerReport:
     """Opens a session of our own, reads the tool list, and closes it. A failure becomes a `problem` in the report.
 
     Args:
+        lists_tools: read the tool list; else nothing but the handshake is asked.
+        is_brief: the session is brief, as `PipeOpening` has it.
         with_schemas: names or patterns of the tools whose input schemas are kept.
         in_both_eras: send `server/discover` as well, which detects whether the server speaks the stateless era.
     """
-    session = OwnSession(hub, server, version, sees_hidden=True)
+    session = OwnSession(hub, server, version, sees_hidden=True, is_brief=is_brief)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(session.run)
         try:
             with anyio.fail_after(timeout_s):
-                report = await _read_tools(session, server, with_schemas)
-                report = msgspec.structs.replace(report, era=_status(hub, server).era or "")
+                report = _introduced(server, await session.greeting())
+                if lists_tools:
+                    report = await _with_tools(session, report, with_schemas)
+                report = await _with_status(hub, report)
                 found = await _discover(hub, server, version) if in_both_eras else {}
             report = _with_eras(hub, report, found)
         except Refusal as refusal:
@@ -85,16 +99,27 @@ async def probe(
     return report
 
 
-async def _read_tools(session: OwnSession, server: str, with_schemas: Sequence[str]) -> ServerReport:
-    hello = _members(await session.greeting())
+def _introduced(server: str, greeting: bytes) -> ServerReport:
+    """Returns what the response to `initialize` says."""
+    hello = _members(greeting)
     info = hello.get("serverInfo")
     capabilities = hello.get("capabilities")
-    names = tuple(capabilities) if isinstance(capabilities, dict) else ()
+    return ServerReport(
+        id=server,
+        name=str(info.get("name", "")) if isinstance(info, dict) else "",
+        version=str(info.get("version", "")) if isinstance(info, dict) else "",
+        capabilities=tuple(capabilities) if isinstance(capabilities, dict) else (),
+        declared=_declared(capabilities),
+        has_tasks=isinstance(capabilities, dict) and "tasks" in capabilities,
+    )
+
+
+async def _with_tools(session: OwnSession, report: ServerReport, with_schemas: Sequence[str]) -> ServerReport:
     tools: list[str] = []
     schemas: dict[str, object] = {}
     cursor: object = None
     seen: list[object] = []
-    for _ in range(PAGES_MAX if "tools" in names else 0):
+    for _ in range(PAGES_MAX if "tools" in report.capabilities else 0):
         params = {} if cursor is None else {"cursor": cursor}
         page = _members(await session.request("tools/list", msgspec.json.encode(params)))
         entries = page.get("tools")
@@ -108,15 +133,21 @@ async def _read_tools(session: OwnSession, server: str, with_schemas: Sequence[s
         if cursor is None or cursor in seen:
             break
         seen.append(cursor)
-    return ServerReport(
-        id=server,
-        name=str(info.get("name", "")) if isinstance(info, dict) else "",
-        version=str(info.get("version", "")) if isinstance(info, dict) else "",
-        capabilities=names,
-        declared=_declared(capabilities),
-        tools=tuple(tools),
-        schemas=schemas,
-    )
+    return msgspec.structs.replace(report, tools=tuple(tools), schemas=schemas)
+
+
+async def _with_status(hub: Hub, report: ServerReport) -> ServerReport:
+    """Waits until the handshake is over, so that closing the session cuts no message of it off. Adds what the engine
+    knows of the server.
+
+    Raises:
+        Refusal: the server was lost before that.
+    """
+    await hub.wait_until(lambda: _status(hub, report.id).state != "starting")
+    status = _status(hub, report.id)
+    if status.state != "running":
+        raise Refusal(status.last_error or CLOSED)
+    return msgspec.structs.replace(report, era=status.era or "")
 
 
 async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
@@ -139,7 +170,8 @@ async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
 def _with_eras(hub: Hub, report: ServerReport, discovered: dict[str, object]) -> ServerReport:
     """Adds eras and declared capabilities. Those that the engine translated from another era do not count."""
     eras_spoken = _status(hub, report.id).eras
-    own = () if "handshake" not in eras_spoken and discovered else report.declared
+    is_translated = report.era == "stateless" or "handshake" not in eras_spoken
+    own = () if is_translated and discovered else report.declared
     own += _declared(discovered.get("capabilities")) if "stateless" in eras_spoken else ()
     eras = {era: revision or "" for era, revision in eras_spoken.items()}
     return msgspec.structs.replace(report, eras=eras, declared=tuple(sorted(set(own), key=_by_parts)))

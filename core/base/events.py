@@ -94,6 +94,9 @@ class PipeOpening(Fact, frozen=True):
     is_own: bool = False
     """True for a session of the driver's own that sees the task abilities the server declared, not those that clients
     are offered."""
+    is_brief: bool = False
+    """True for a session of the driver's own that only learns who the server is. Over HTTP `server/discover` is tried
+    before `initialize`, and no event stream and no subscription is opened for it."""
 
     @property
     def owner(self) -> str:

@@ -324,6 +324,7 @@ class Sessions:
             replies=replies,
             sees_hidden=isinstance(opening, PipeOpening) and opening.sees_hidden,
             is_own=isinstance(opening, PipeOpening) and opening.is_own,
+            is_brief=isinstance(opening, PipeOpening) and opening.is_brief,
         )
         self.sessions[session.id] = session
         self._by_sid[session.sid] = session

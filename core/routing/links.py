@@ -135,6 +135,7 @@ class Links:
             self._handshaker.need(link)
         elif link.upstream.state not in (UpstreamSessionState.DIALING, UpstreamSessionState.INITIALIZING):
             self._handshaker.accept_all(link)
+            filters.renew_later(self._context, link)
 
     def _shared_link(self, plan: ServerPlan) -> Link:
         link = self._shared.get(plan.id)

@@ -234,6 +234,11 @@ class Link:
         """Removes a session that is over."""
         del self.sessions[session.sid]
 
+    @property
+    def is_brief(self) -> bool:
+        """True if it serves only sessions that learn who the server is."""
+        return bool(self.sessions) and all(session.is_brief for session in self.sessions.values())
+
     # --- Connection -------------------------------------------------------------------------------------------------
 
     def begin_handshake(self, *, is_event_pipe: bool) -> None:

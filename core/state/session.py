@@ -182,6 +182,7 @@ class Session(Machine[SessionState, SessionInput]):
         last_question: the highest number of a server request.
         sees_hidden: it is the driver's own, and sees the names that the plan hides from clients.
         is_own: it is the driver's own, and sees the task abilities the server declared.
+        is_brief: it is the driver's own, and only learns who the server is, see `PipeOpening`.
         headers: the headers of the client's latest HTTP request that go on to the server.
         affinity: the common properties of its requests, if its client has no sessions.
         is_stateless: its client has no sessions.
@@ -210,6 +211,7 @@ class Session(Machine[SessionState, SessionInput]):
         "headers",
         "held",
         "id",
+        "is_brief",
         "is_own",
         "is_stateless",
         "kept_bytes",
@@ -255,6 +257,7 @@ class Session(Machine[SessionState, SessionInput]):
         replies: StatelessReplies | None = None,
         sees_hidden: bool = False,
         is_own: bool = False,
+        is_brief: bool = False,
     ) -> None:
         super().__init__(SessionState.OPENING)
         self.id = id
@@ -272,6 +275,7 @@ class Session(Machine[SessionState, SessionInput]):
         self.headers: Headers = ()
         self.sees_hidden = sees_hidden
         self.is_own = is_own
+        self.is_brief = is_brief
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}

@@ -18,7 +18,7 @@ def wanted(link: Link) -> ListenFilter:
         if session.is_stateless:
             for subscription in session.listens.values():
                 found |= subscription.wanted
-        else:
+        elif not session.is_brief:
             found |= ListenFilter(tools=True, prompts=True, resources=True, uris=frozenset(session.subscriptions))
     return found & offered(link)
 

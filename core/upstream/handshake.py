@@ -2,8 +2,9 @@
 
 `Handshaker.dial` begins a handshake. In the handshake era the server is sent `initialize`, then
 `notifications/initialized`; its GET stream is opened, and log level and subscriptions are set again. In the stateless
-era it is sent `server/discover`, and resources are subscribed again. The era tried first is the clients'. A server that
-denies it, or does not answer, is tried in the other era, and after that over HTTP+SSE where the plan allows.
+era it is sent `server/discover`, and resources are subscribed again. The era tried first is the clients'; for a brief
+session it is the stateless one over HTTP, and else the handshake era. A server that denies it, or does not answer, is
+tried in the other era, and after that over HTTP+SSE where the plan allows.
 
 No step keeps state of its own: `UpstreamSession` holds it, and each step begins when the one before is reported done.
 """
@@ -31,7 +32,15 @@ from ..state.link import Link, OwnRequest, QueuedNotification
 from ..state.session import Session
 from ..state.upstream_channels import UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionInput, UpstreamSessionState
-from ..wire.http.failure import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in, words_in
+from ..wire.http.failure import (
+    BAD_REQUEST,
+    INTERNAL_SERVER_ERROR,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    describe,
+    error_in,
+    words_in,
+)
 from .dialer import Dialer
 from .era_detection import OTHER, ServerEra, denies_handshake, denies_stateless, is_evidence, is_modern
 from .health import Health
@@ -409,7 +418,7 @@ class Handshaker:
     def receive_confirmed(self, link: Link) -> None:
         """Handles the arrival of `notifications/initialized`."""
         link.upstream.step(UpstreamSessionInput.CONFIRMED)
-        if link.is_pipe:
+        if link.is_pipe or link.is_brief:
             self.receive_listening(link)
         else:
             self.listen(link)
@@ -511,6 +520,8 @@ class Handshaker:
             is_denied = denies_stateless(cause)
             if self._accept_answered(link, is_denied=is_denied):
                 return True
+            if link.is_brief and cause.status >= INTERNAL_SERVER_ERROR:
+                return self.turn(link, error, is_said=False)  # some fail at a method that they do not know
             return is_denied and (self.turn(link, error) or self._fall_back_late(link))
         if error is not None and is_evidence(cause):
             is_denial = denies_handshake(error)
@@ -574,7 +585,10 @@ def _may_fall_back(link: Link, cause: Cause) -> bool:
 
 
 def _is_for_stateless(link: Link) -> bool:
-    return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
+    """True if the stateless era is tried first. A brief session does so over HTTP only: a process may never deny it."""
+    is_http = link.plan.kind is Kind.HTTP
+    sessions = link.sessions.values()
+    return bool(sessions) and all(session.is_stateless or (session.is_brief and is_http) for session in sessions)
 
 
 def _learn_abilities(link: Link, handshake: bytes) -> None:

@@ -7,7 +7,9 @@ from typing import Final
 import msgspec
 
 from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
+from ..bridge import task_support
 from ..bridge.discovery import to_discover_result, to_initialize_result
+from ..jsonrpc import envelope
 from ..jsonrpc.splice import set_member
 from ..state.link import Link
 from ..state.session import Session
@@ -35,11 +37,19 @@ NOTHING_KNOWN: Final = to_discover_result(b'{"capabilities":{}}', has_push=False
 
 def handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
     """Returns the `initialize` result for a session, and its revision: the client's own, if that is known here. The
-    result of a newer server is translated for it."""
+    result of a newer server is translated for it. A session of the driver's own is shown `tasks` if such a server has
+    the extension."""
     shown, revision = _handshake_for(link, session)
     if session.is_own:
-        return shown, revision
+        is_left_out = link.is_stateless and link.abilities.calls
+        return _with_tasks(shown) if is_left_out else shown, revision
     return shown_capabilities(link, shown, is_legacy=True, knows_tasks=features_of(revision).tasks), revision
+
+
+def _with_tasks(handshake: bytes) -> bytes:
+    declared = envelope.member_of(handshake, "capabilities")
+    assert declared is not None, "a translated result has them"
+    return set_member(handshake, "capabilities", task_support.declare_legacy(declared))
 
 
 def _handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:

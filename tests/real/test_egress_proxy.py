@@ -39,7 +39,7 @@ def test_a_server_is_reached_through_it(path: str, port: int, tmp_path: Path) ->
         scheme = {"mcp": "http", "sse": "sse+http", "ws": "ws"}[path]
         url = f"{scheme}://127.0.0.1:{server.port}/{path}"
         with wrap(url, folder=tmp_path, env=env) as proxy:
-            assert "tools   " in "".join(proxy.lines), proxy.describe()
+            assert "server  demo-server" in "".join(proxy.lines), proxy.describe()
     sent = "CONNECT 127.0.0.1:" if path == "ws" else f"http://127.0.0.1:{server.port}/{path}"
     until(lambda: sent in (tmp_path / "requests.log").read_text(), f"the proxy has carried {sent}")
     assert "secret" not in proxy.stderr + "".join(proxy.lines)

@@ -18,6 +18,7 @@ UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 METHOD_NOT_ALLOWED: Final = 405
 TOO_MANY_REQUESTS: Final = 429
+INTERNAL_SERVER_ERROR: Final = 500
 
 ABOUT_SESSION: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE)
 """Finds words about a session or its initialization."""

@@ -925,7 +925,6 @@ def test_wrap_serves_a_command() -> None:
         start = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"command".*)')[1])
         assert re.search(rf"^isthmus \S+ listens on {base_url}$", wrapped.stdout, re.MULTILINE)
         assert "server  mybox 1.2 (stdio, handshake era, revision " in wrapped.stdout
-        assert "tools   6: echo, ask, progress, wait, environment, die" in wrapped.stdout
         assert paste["mcpServers"] == {"toolbox.py": {"url": url}}
         [entry] = start["mcpServers"].values()
         assert [entry["command"], *entry["args"]] == [str(ISTHMUS), "wrap", "--listen", "stdio", url]
@@ -1069,7 +1068,8 @@ def test_a_server_can_neither_control_our_terminal_nor_forge_a_line(is_refusing:
     """The server writes controls in its name, version, tools and errors, on stderr, and between messages."""
     shared = ("--log-format", format, "--log-level", "debug")
     arguments = ("refusing",) if is_refusing else ()
-    with Run("wrap", *shared, *ANY_PORT, "--", sys.executable, "-c", EVIL, *arguments) as wrapped:
+    listed = ("--include-tool", "*")
+    with Run("wrap", *shared, *ANY_PORT, *listed, "--", sys.executable, "-c", EVIL, *arguments) as wrapped:
         wrapped.wait_line("FAILED  .*nice.*forged" if is_refusing else r"tools   1: nice\\x1b\]0;title\\x07")
         session = Session(wrapped.wait_url())
         session.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})

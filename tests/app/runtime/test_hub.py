@@ -833,7 +833,8 @@ async def test_a_probe_has_an_end(tmp_path: Path) -> None:
 async def test_a_probe_takes_a_server_that_says_little(info: object, tmp_path: Path) -> None:
     one = answering(initialize={"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info})
     async with world(tmp_path, one=one) as made:
-        assert await report_of(made) == ServerReport(id="one", eras={"handshake": "2025-06-18"}, era="handshake")
+        expected = ServerReport(id="one", eras={"handshake": "2025-06-18"}, era="handshake", tools=())
+        assert await report_of(made) == expected
 
 
 @pytest.mark.anyio
