@@ -240,7 +240,13 @@ def _about(kind: Any) -> str:
 FIXED_THEMES: Final = {
     "Fixed: messages": ("core/jsonrpc", "core/bridge"),
     "Fixed: HTTP and other transports": ("core/wire", "transports"),
-    "Fixed: sessions, questions, tasks": ("core/endpoints", "core/state", "core/input_required", "core/tasks"),
+    "Fixed: sessions, questions, tasks": (
+        "core/downstream",
+        "core/endpoints",
+        "core/state",
+        "core/input_required",
+        "core/tasks",
+    ),
     "Fixed: files": ("core/files", "app/disk"),
 }
 """The themes of constants that limit what peers can do, with their folders."""

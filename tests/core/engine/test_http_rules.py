@@ -263,7 +263,7 @@ def test_a_batch_that_is_empty_or_too_long_is_refused(count: int) -> None:
 def test_each_request_of_a_batch_that_is_refused_on_a_pipe_is_answered(
     messages: list[bytes], ids: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else ends them: a pipe has no status. Those beyond a limit have one error, without an id."""
+    """The errors end them, for a pipe has no status. Those beyond a limit have one error, without an id."""
     monkeypatch.setattr("isthmus.core.downstream.sessions.REFUSED_MAX", 5)
     world = driver(limits=Limits(batch_max=3))
     client = connect(world, "pipe", "http", revision="2025-03-26")
