@@ -22,7 +22,8 @@ def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> st
     A web page can make its own name resolve to this machine; the browser then sends that name as `Host`. Refusing it
     (403) prevents DNS rebinding. Source: 2025-11-25 basic/transports, "Security Warning".
     """
-    if host is None or not is_expected(host, hosts, any_host=any_host):
+    matched = None if host is None else _HOST.fullmatch(host.lower())
+    if matched is None or not (any_host or matched[1] in hosts):
         seen = "no Host header" if host is None else f"Host {host[:200]!r}"
         names = ", ".join(sorted(hosts))
         raise RemoteProtocolError(
@@ -30,7 +31,7 @@ def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> st
             http_status=403,
             clause=f'{TRANSPORTS}, "Security Warning"',
         )
-    return host.lower()
+    return matched[0]
 
 
 def is_expected(host: str | None, hosts: frozenset[str], *, any_host: bool) -> bool:

@@ -114,10 +114,12 @@ def read_framing(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     Raises:
         NotPlain: one of them occurs twice, or `Connection` is neither `keep-alive` nor `close`.
     """
-    pairs = [field for field in headers if field[0] in _FRAMING]
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise NotPlain
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in _FRAMING:
+            if name in found:
+                raise NotPlain
+            found[name] = value
     if b"connection" in found and found[b"connection"].lower() not in (b"keep-alive", b"close"):
         raise NotPlain
     return found
