@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .base.storage import *
     from .base.timers import Deadline as Deadline
     from .bulk import BulkEngine as BulkEngine
+    from .client_exchange import ClientExchange as ClientExchange
     from .engine import Engine as Engine
+    from .server_exchange import ServerExchange as ServerExchange
     from .state.records import FileEnds as FileEnds
     from .state.records import FileStatus as FileStatus
     from .state.records import StoredArtifact as StoredArtifact
@@ -62,7 +64,9 @@ _NAMES: Final = {
     ),
     "base.timers": "Deadline",
     "bulk": "BulkEngine",
+    "client_exchange": "ClientExchange",
     "engine": "Engine",
+    "server_exchange": "ServerExchange",
     "state.records": "FileEnds FileStatus StoredArtifact StoredTask StoredUpload TaskStatus",
     "status": "Command Status",
     "trace": "Difference Recorder replay",

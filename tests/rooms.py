@@ -112,6 +112,8 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/subscriptions",
         "core/tasks",
         "core/upstream",
+        "core/wire",
+        "core/wire/http",
     ),
 }
 
@@ -189,7 +191,7 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 ROOMS: Final[dict[str, tuple[str, ...]]] = {**CORE, **TRANSPORTS, **STORAGE, **APP}
 
 LOOSE: Final[dict[str, frozenset[str]]] = {
-    "core": frozenset({"bulk", "engine", "features", "trace", "status"}),
+    "core": frozenset({"bulk", "client_exchange", "engine", "features", "server_exchange", "status", "trace"}),
     "transports": frozenset({"memory"}),
     "app": frozenset({"gateway", "main"}),
 }

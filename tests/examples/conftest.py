@@ -16,6 +16,6 @@ def folder(tmp_path: Path) -> Path:
     is compiled already."""
     (tmp_path / "mcp_engine").symlink_to(ROOT / "core")
     (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
-    for name in ("threaded.py", "asgi.py", "asgi_servers.py"):
+    for name in ("threaded.py", "asgi.py", "asgi_process.py", "asgi_url.py"):
         shutil.copy(ROOT / "examples" / name, tmp_path)
     return tmp_path

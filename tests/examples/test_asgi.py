@@ -11,7 +11,8 @@ import select
 import shlex
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         patch.syspath_prepend(ROOT / "examples")
         patch.setenv("MCP_COMMAND", shlex.join(BLUNT))
         yield importlib.import_module("asgi")
-    for name in [name for name in sys.modules if name.split(".")[0] in ("asgi", "asgi_servers", "mcp_engine")]:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("asgi", "asgi_process", "mcp_engine")]:
         del sys.modules[name]
 
 
@@ -167,7 +168,7 @@ def play(application: Any) -> Play:
     """A function that runs a scene and checks that nothing is left in the application."""
 
     async def whole(scene: Callable[[Ground], Awaitable[None]]) -> None:
-        app = application.Proxy(list(BLUNT))
+        app = application.Gateway(application.Kind.PIPE, application.run)
         async with asyncio.timeout(TIMEOUT_S):
             ground = Ground(app)
             await ground.start()
@@ -315,31 +316,51 @@ def test_a_shutdown_answers_what_is_open(play: Play) -> None:
     play(scene)
 
 
-@pytest.mark.real
-def test_behind_uvicorn(folder: Path) -> None:
-    """An official client gets from an official server what `test_sdk_pairs` expects, and both end in order."""
+MOUNTED = """
+from asgi import app as gateway
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+app = Starlette(routes=[Mount("/tools", app=gateway)])
+"""
+
+
+@contextmanager
+def started(command: Sequence[str], folder: Path, **env: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A program that says its URL on stderr or stdout, and that URL."""
     server = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "--port", "0", "--no-access-log", "asgi:app"],
-        cwd=folder,
-        env={**os.environ, "MCP_COMMAND": shlex.join(WORKSHOP)},
-        stderr=subprocess.PIPE,
-        text=True,
-        bufsize=1,
+        command, cwd=folder, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    assert server.stderr is not None
+    assert server.stdout is not None
     try:
         output = ""
-        while (found := re.search(r"http://127\.0\.0\.1:\d+", output)) is None:
-            assert select.select([server.stderr], [], [], TIMEOUT_S)[0]
-            output += (
-                read := os.read(server.stderr.fileno(), 65536).decode()
-            )  # past its buffer, which select cannot see
+        while (found := re.search(r"127\.0\.0\.1:\d+", output)) is None:
+            assert select.select([server.stdout], [], [], TIMEOUT_S)[0]
+            output += (read := os.read(server.stdout.fileno(), 65536).decode())  # past its buffer
             assert read, output
-        assert visit({"url": found[0] + "/mcp"}, folder) == SEEN
-        server.terminate()
-        _, rest = server.communicate(timeout=TIMEOUT_S)
-        assert "Application shutdown complete" in rest
-        assert "Traceback" not in rest
+        yield server, f"http://{found[0]}"
     finally:
         server.kill()
         server.wait()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("is_mounted", [False, True])
+@pytest.mark.parametrize("transport", ["process", "url"])
+def test_behind_uvicorn(folder: Path, transport: str, is_mounted: bool) -> None:
+    """An official client gets from an official server what `test_sdk_pairs` expects, and both end in order."""
+    (folder / "mounted.py").write_text(MOUNTED)
+    app = "mounted:app" if is_mounted else "asgi:app"
+    uvicorn = [sys.executable, "-m", "uvicorn", "--port", "0", "--no-access-log", app]
+    with ExitStack() as stack:
+        if transport == "process":
+            env = {"MCP_COMMAND": shlex.join(WORKSHOP)}
+        else:
+            _, url = stack.enter_context(started([*WORKSHOP[:-1], "http"], folder))
+            env = {"MCP_URL": f"{url}/mcp"}
+        server, url = stack.enter_context(started(uvicorn, folder, **env))
+        assert visit({"url": url + ("/tools/mcp" if is_mounted else "/mcp")}, folder) == SEEN
+        server.terminate()
+        rest, _ = server.communicate(timeout=TIMEOUT_S)
+        assert "Application shutdown complete" in rest
+        assert "Traceback" not in rest

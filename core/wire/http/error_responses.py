@@ -52,17 +52,21 @@ def is_mcp(path: str) -> bool:
 
 def not_found(path: str, surface: Surface) -> Refused:
     """Returns a 404 for `path` that names the paths that exist."""
-    endpoints = [] if len(surface.servers) != 1 else ["/mcp"] if surface.transparent else ["/mcp", "/sse", "/ws"]
+    served = [area for area in ("mcp", "sse", "ws", "upload") if area in surface.areas]
+    endpoints: list[str] = []
+    if len(surface.servers) == 1:
+        endpoints += [f"/{area}" for area in served if area == "mcp" or (area != "upload" and not surface.transparent)]
     for server in surface.servers:
-        areas = ("mcp",) if server in surface.transparent else ("mcp", "sse", "ws", "upload")
-        endpoints += [f"/{area}/{server}" for area in areas]
-    message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
+        endpoints += [f"/{area}/{server}" for area in served if area == "mcp" or server not in surface.transparent]
+    if "pages" in surface.areas:
+        endpoints.append("/healthz")
+    message = f"got path {path[:200]!r}, expected one of {', '.join(endpoints)}"
     found = find_page(path)
     if found is not None and found[0] in USE:
         return page_error(404, message)
     if is_mcp(path):
         return refusal(404, message, is_mcp=True)
-    return _refused(404, {"detail": message, "code": "not_found", "endpoints": [*endpoints, "/healthz"]}, ())
+    return _refused(404, {"detail": message, "code": "not_found", "endpoints": endpoints}, ())
 
 
 def page_answer(status: int, body: bytes, extra: Headers = (), *, content_type: str = JSON) -> Refused:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from ...base.events import (
@@ -24,12 +26,22 @@ from .reverse_proxy_target import ForwardTarget
 
 class Head(msgspec.Struct, frozen=True):
     """A request line and its headers: `target` as it was sent, names in lower case, values without leading or trailing
-    blanks."""
+    blanks.
+
+    Attributes:
+        root: the path at which this application is mounted, without a slash at the end (`root_path` of ASGI,
+            `SCRIPT_NAME` of WSGI). `target` may begin with it or not.
+    """
 
     method: str
     target: str
     headers: Headers
     version: str = "1.1"
+    root: str = ""
+
+
+AREAS: Final = frozenset({"mcp", "sse", "messages", "ws", "upload", "artifacts", "pages"})
+"""The first parts of paths, and `pages` for all that `admin_routes` knows."""
 
 
 class Surface(msgspec.Struct, frozen=True):
@@ -45,6 +57,7 @@ class Surface(msgspec.Struct, frozen=True):
         management: the access rule of the admin pages; None: no access.
         passes: for each server, the request headers that are forwarded to it.
         required: for each server, the headers that every request for it must have.
+        areas: those of `AREAS` that are served. Paths in others do not exist.
     """
 
     servers: tuple[str, ...]
@@ -60,6 +73,7 @@ class Surface(msgspec.Struct, frozen=True):
     upload_size_max_bytes: int | None = None
     """The largest file that is announced to clients; None: no limit is announced."""
     required: dict[str, tuple[str, ...]] = {}
+    areas: frozenset[str] = AREAS
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and the path that each stands for."""
 

@@ -100,9 +100,11 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
         _check_version(head)
         is_asterisk = head.method == "OPTIONS" and head.target == "*"  # RFC 9110, 9.3.7: the whole server
         authority, path, query = ("", "*", "") if is_asterisk else split_target(head.target)
+        if head.root and (path == head.root or path.startswith(head.root + "/")):
+            path = path[len(head.root) :] or "/"
         path = surface.aliases.get(path.rstrip("/"), path)
         fields = read_fields(head.headers)
-        found = find_page(path)
+        found = find_page(path) if "pages" in surface.areas else None
         host_seen = authority or fields.get(b"host")
         is_probe = found is not None and found[0] in PROBED
         knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
@@ -111,6 +113,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
         area, *rest = path[1:].split("/")
+        if found is None and area not in surface.areas:
+            return not_found(path, surface)
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
         if forward is None and found is not None and found[0] in POSTED:
@@ -129,7 +133,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
             return _with_headers(route, head.headers, surface)
         if area == "sse":
             base_url = f"{scheme}://{host}"
-            route = _event_pipe_route(head.method, rest, fields, surface, base_url=base_url, address=address)
+            route = _event_pipe_route(head, rest, fields, surface, base_url=base_url, address=address)
             return _with_headers(route, head.headers, surface)
         if area == "messages":
             return _with_headers(_message_route(head.method, rest, query, fields, surface), head.headers, surface)
@@ -323,19 +327,19 @@ def _page_route(
 
 
 def _event_pipe_route(
-    method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str, address: str
+    head: Head, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str, address: str
 ) -> McpRoute:
     """Routes a GET for an HTTP+SSE stream (2024-11-05 basic/transports, "HTTP with SSE"). A missing `Accept` is
     accepted: the `EventSource` of browsers and older clients send none."""
     server = _mcp_server(rest, surface)
-    if method != "GET":
+    if head.method != "GET":
         # A client that tries Streamable HTTP first takes a 405 as the sign to open an event stream instead.
-        raise NotAllowed(method, METHODS["sse"])
+        raise NotAllowed(head.method, METHODS["sse"])
     accept = fields.get(b"accept", EVENTS)
     if not accepts(accept, EVENTS):
         raise RemoteProtocolError(f"got Accept {accept[:200]!r}, expected {EVENTS}", http_status=406)
     path = "/messages" if not rest or rest == [""] else f"/messages/{rest[0]}"
-    endpoint = surface.prefix + path
+    endpoint = surface.prefix + head.root + path
     return McpRoute(EventPipeOpening(server, base_url=base_url, endpoint=endpoint, address=address))
 
 
