@@ -185,6 +185,12 @@ class Responder:
         if exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message)
 
+    def tell_outside(self, session: Session, message: bytes) -> None:
+        """Sends a notification that is about no open request on the client's pipe or GET stream, or drops it."""
+        stream = session.streams[0] if session.pipe is not None else self._newest_get_stream(session)
+        if stream is not None and session.state is SessionState.READY:
+            self._streams.put(session, stream, message, is_lossy=True)
+
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Sends progress of a request on that request's own stream, or drops it; progress of a task may go on other
         streams."""

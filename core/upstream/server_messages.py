@@ -223,7 +223,10 @@ class ServerMessages:
         self._context.note("debug", "passed progress for a request that is not open", link.plan.id)
         bare = set_member(without_related(params) or b"{}", "progressToken", token_raw)
         message = envelope.encode_notification("notifications/progress", bare)
-        self._responder.deliver(session, "notifications/progress", message, related)
+        if answered is not None:
+            self._responder.tell_outside(session, message)
+        else:
+            self._responder.deliver(session, "notifications/progress", message, related)
 
     def _receive_cancelled(self, link: Link, params: bytes | None) -> None:
         id_raw = envelope.member_of(params, "requestId")

@@ -75,10 +75,13 @@ def test_progress_after_the_answer_passes_under_the_clients_token(down: str) -> 
     for request, asked in calls:
         files.answers(asked)
         alice.is_answered(request)
+    running = call(alice, files)
     for _, asked in reversed(calls):
         files.notifies("progress", progress(asked.id, 7))
         alice.is_notified("progress", progress(TOKEN, 7), on=stream)
-    for _ in range(ANSWERED_TOKENS_MAX - 1):
+    files.answers(running[1])
+    alice.is_answered(running[0])
+    for _ in range(ANSWERED_TOKENS_MAX - 2):
         request, asked = call(alice, files)
         files.answers(asked)
         alice.is_answered(request)
@@ -93,6 +96,16 @@ def test_progress_after_a_cancellation_is_dropped() -> None:
     alice.cancels(request)
     files.is_cancelled(asked)
     files.notifies("progress", progress(asked.id, 1))
+
+
+def test_progress_after_the_answer_is_dropped_without_an_event_stream() -> None:
+    """The stream of another call is for what belongs to that."""
+    _, files, alice = meeting("http")
+    request, asked = call(alice, files)
+    files.answers(asked)
+    alice.is_answered(request)
+    call(alice, files)
+    files.notifies("progress", progress(asked.id, 7))
 
 
 @DOWNS
