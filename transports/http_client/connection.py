@@ -173,13 +173,6 @@ class Connection(ABC):
     def receive_written(self) -> None:
         """Records that everything given out was written."""
 
-    def _end_writing(self) -> None:
-        """Records that the whole request was written."""
-        self._is_written = True
-        exchange, self._sending = self._sending, None
-        if exchange is not None and exchange.when_written is not None:
-            exchange.when_written()
-
     # --- The response -----------------------------------------------------------------------------------------------
 
     @abstractmethod

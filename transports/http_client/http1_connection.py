@@ -87,7 +87,10 @@ class Http1Connection(Connection):
     def receive_written(self) -> None:
         self._body = b""
         self._http.note_sent()
-        self._end_writing()
+        self._is_written = True
+        exchange, self._sending = self._sending, None
+        if exchange is not None and exchange.when_written is not None:
+            exchange.when_written()
 
     # --- The response -----------------------------------------------------------------------------------------------
 
@@ -113,8 +116,11 @@ class Http1Connection(Connection):
         if not self._has_head:
             self._head_size += len(data)
         self._http.receive_data(data)
-        step = self._receive_repeated(exchange, data)
-        return self.advance() if step is None else step
+        if self._promise[1] is not None and not self._has_head:
+            step = self._receive_repeated(exchange, data)
+            if step is not None:
+                return step
+        return self.advance()
 
     def _receive_document(self, head: ResponseHead) -> Step | None:
         """Enforces the limit of a head, then reports a response that is one document and has arrived in full.
@@ -140,7 +146,7 @@ class Http1Connection(Connection):
         """Reports a response as `_receive_document` does, if its head repeats the last one and all of it came in this
         one read, however large."""
         head, opened = self._promise
-        if head is None or opened is None or exchange is None or self._has_head or not self._is_written:
+        if head is None or opened is None or exchange is None or not self._is_written:
             return None
         if not exchange.expects_document or exchange.is_paused or self._head_size != len(data):
             return None

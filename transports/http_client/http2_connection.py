@@ -63,8 +63,12 @@ class Http2Connection(Connection):
         return piece
 
     def receive_written(self) -> None:
-        if self._http.is_sent:
-            self._end_writing()
+        if not self._http.is_sent:
+            return
+        self._is_written = True
+        exchange, self._sending = self._sending, None
+        if exchange is not None and exchange.when_written is not None:
+            exchange.when_written()
 
     # --- The response -----------------------------------------------------------------------------------------------
 
