@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -65,6 +66,22 @@ class Trust(msgspec.Struct, frozen=True):
     names: SettingNames = KEYS
 
 
+_MESSAGE: Final = re.compile(r"\[SSL\] ([^(]+?) \(")
+
+
+def reason_of(reason: str | None, message: str) -> str:
+    """Returns the reason of a failed set-up of TLS, as `REASONS` has it.
+
+    Args:
+        reason: `ssl.SSLError.reason`. None where Python does not know OpenSSL's number for it.
+        message: the text of the error, which has OpenSSL's words for it.
+    """
+    if reason:
+        return reason
+    matched = _MESSAGE.match(message)
+    return message if matched is None else matched[1].upper().replace(" ", "_")
+
+
 def explain_certificate(host: str, port: int, code: int, message: str, trust: Trust) -> str:
     """Explains why a certificate was refused.
 
@@ -96,7 +113,7 @@ def explain_handshake(host: str, port: int, scheme: str, reason: str, *, offers_
     Args:
         scheme: of the URL, https or wss.
         offers_http2: it was offered HTTP/2, after it had refused HTTP/1.1.
-        reason: `ssl.SSLError.reason`, or any other words; empty: the server closed the connection.
+        reason: see `reason_of`, or any other words; empty: the server closed the connection.
     """
     plain = {"https": "http", "wss": "ws"}[scheme]
     start = f"no TLS with {host}:{port}"

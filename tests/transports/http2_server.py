@@ -1,4 +1,4 @@
-"""The server's side of an HTTP/2 connection, of h2, for tests: reads requests, and writes responses and single frames."""
+"""The server's side of an HTTP/2 connection, of h2, for tests: reads requests, writes responses and single frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, Event, RequestReceived, SettingsAcknowledged, StreamEnded, StreamReset
-from h2.settings import SettingCodes, Settings
+from h2.settings import SettingCodes
 from hyperframe.frame import Frame, GoAwayFrame, RstStreamFrame
 
 JSON = ((b"content-type", b"application/json"),)
@@ -38,9 +38,9 @@ class Http2Server:
             H2Configuration(client_side=False, header_encoding=None, validate_outbound_headers=False,
                             normalize_outbound_headers=False)
         )  # fmt: skip
-        self.http.local_settings = Settings(client=False, initial_values=settings or {})
-        self.http.max_inbound_frame_size = self.http.local_settings.max_frame_size
         self.http.initiate_connection()
+        if settings:
+            self.http.update_settings(settings)  # they hold from when the client has confirmed them
         self.requests: list[Http2Request] = []
         self.events: list[Event] = []
         self.resets: list[StreamReset] = []

@@ -17,7 +17,7 @@ from anyio.streams.tls import TLSStream
 from ...core.base.limits import Limits
 from ...core.wire.headers import Headers
 from ...core.wire.http.egress import REQUIRES_AUTHENTICATION, Proxy
-from ...core.wire.tls_faults import ALPN_REFUSED, Trust, explain_certificate, explain_handshake
+from ...core.wire.tls_faults import ALPN_REFUSED, Trust, explain_certificate, explain_handshake, reason_of
 from .endpoint import Address, Endpoint
 from .keepalive import keep_alive
 from .stream_socket import socket_of
@@ -101,7 +101,7 @@ class Dialer:
             with anyio.fail_after(self.timeout_s):
                 return await self._open(tls)
         except LOST as error:
-            is_refused = isinstance(error, ssl.SSLError) and error.reason in ALPN_REFUSED
+            is_refused = isinstance(error, ssl.SSLError) and reason_of(error.reason, str(error)) in ALPN_REFUSED
             detail = self.describe(error, alpn)
             is_timeout = isinstance(error, TimeoutError)
             raise Unreachable(detail, is_timeout=is_timeout, is_alpn_refused=is_refused) from error
@@ -190,7 +190,8 @@ class Dialer:
                 return explain_certificate(host, port, error.verify_code, error.verify_message, trust)
             case ssl.SSLError():
                 offers_http2 = alpn != HTTP1
-                return explain_handshake(host, port, scheme, error.reason or str(error), offers_http2=offers_http2)
+                reason = reason_of(error.reason, str(error))
+                return explain_handshake(host, port, scheme, reason, offers_http2=offers_http2)
             case socket.gaierror():
                 return f"cannot resolve {host}: {error.strerror}; is the host name right?"
             case TimeoutError():

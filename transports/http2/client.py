@@ -294,8 +294,6 @@ class Http2Codec:
             self._has_settings = True
         if size > FRAME_SIZE_MAX_BYTES + _HEADER_BYTES:
             return self._fail(f"got a frame of {size} bytes, expected {FRAME_SIZE_MAX_BYTES} at most")
-        if self._idle_count > IDLE_FRAMES_MAX:
-            return self._fail(f"got {self._idle_count} frames in a row with nothing of a response")
         if frame[3] == _GOAWAY_TYPE:
             return self._receive_goaway(frame)
         try:
@@ -307,6 +305,8 @@ class Http2Codec:
         self._out += self._h2.data_to_send()
         if len(self._out) > ANSWERS_MAX_BYTES:
             self._fail(f"got more PING and SETTINGS than it takes answers: {len(self._out)} bytes of them wait")
+        elif self._idle_count > IDLE_FRAMES_MAX:
+            self._fail(f"got {self._idle_count} frames in a row with nothing of a response")
         return None
 
     def _receive_event(self, event: Event) -> None:
