@@ -124,7 +124,8 @@ http {{
         listen 127.0.0.1:{both} ssl http2;
         ssl_certificate {leaf}.pem; ssl_certificate_key {leaf}.key;
         keepalive_requests 3;
-        location / {{ proxy_pass http://127.0.0.1:{behind}; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }}
+        proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+        location / {{ proxy_pass http://127.0.0.1:{behind}; }}
     }}
 }}
 """
@@ -151,10 +152,8 @@ def test_nginx(authority: Path, tmp_path: Path) -> None:
             for name, options in (("plain", ()), ("tls", ca), ("both", ca)):
                 scheme, host = ("http", "127.0.0.1") if name == "plain" else ("https", "localhost")
                 with wrap(f"{scheme}://{host}:{ports[name]}/mcp", folder=tmp_path, options=options) as proxy:
-                    steps = [{"op": "tools"}] * 20
-                    events = run_client(
-                        "python-1", proxy.url, [{"capabilities": "none", "steps": steps}], folder=tmp_path
-                    )
+                    plan = {"capabilities": "none", "steps": [{"op": "tools"}] * 20}
+                    events = run_client("python-1", proxy.url, [plan], folder=tmp_path)
                 results = [event for event in events if event["kind"] == "step"]
                 assert len(results) == 20 and all(event.get("result") for event in results), (name, results)
                 assert "GOAWAY" not in proxy.stderr

@@ -13,7 +13,8 @@ from anyio.streams.tls import TLSStream
 from client_dialer import ANSWER
 from client_fakes import Peer, ScriptedServer
 from h2.settings import SettingCodes
-from http2_server import Http2Request, Http2Server, goaway
+from http2_server import Http2Request, Http2Server, frame, goaway
+from hyperframe.frame import SettingsFrame
 from isthmus.transports.base.endpoint import Endpoint
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
@@ -109,11 +110,13 @@ async def serving_http2(
     *,
     settings: dict[SettingCodes, int] | None = None,
     refuses: bool = True,
+    is_eager: bool = False,
 ) -> AsyncIterator[OnlyHttp2]:
     """Runs `script` on every connection that begins with HTTP/2, on a fresh port of 127.0.0.1.
 
     Args:
         refuses: TLS without HTTP/2 is refused with an alert; otherwise such a client is answered in HTTP/2.
+        is_eager: it sends its first frame before it has received anything, as many servers do.
     """
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     server = OnlyHttp2(listener.extra(SocketAttribute.local_port), "http" if tls is None else "https")
@@ -124,6 +127,8 @@ async def serving_http2(
         server.gone.append(anyio.Event())
         server.finished.append(anyio.Event())
         try:
+            if is_eager:
+                await stream.send(frame(SettingsFrame(0, {})))
             beginning = await stream.receive()
             if tls is not None:
                 if refuses and H2_OFFERED not in beginning:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import h11
 
-from ...core.base.events import Connected
+from ...core.base.events import Cause, Connected, End
 from ...core.wire.http.foreign_reply import explain_foreign, is_http2, may_become_http2
 from ...core.wire.http.response import promise_of
 from ...core.wire.http1.events import ResponseHead
@@ -102,9 +102,7 @@ class Http1Connection(Connection):
             return Step.CLOSE
         if exchange is not None:
             if exchange.is_unsent:
-                # The server closed the connection while it was idle. The request must not be written to it.
-                self._unsent, self._exchange = exchange, None
-                return Step.CLOSE
+                return self._receive_early(exchange, data or b"")
             if exchange.is_abandoned:
                 return Step.CLOSE  # it arrived before the connection could be closed
         if data is None:
@@ -121,6 +119,17 @@ class Http1Connection(Connection):
             if step is not None:
                 return step
         return self.advance()
+
+    def _receive_early(self, exchange: Exchange, data: bytes) -> Step:
+        """Handles what arrives before the request is written: it must not be written any more."""
+        if not is_http2(data):  # the server closed the connection while it was idle
+            self._unsent, self._exchange = exchange, None
+        elif not self._change_version():
+            self.fail(Cause(End.BROKEN, self._explain_foreign(data), unsent=True))
+        return Step.CLOSE
+
+    def _explain_foreign(self, data: bytes) -> str:
+        return explain_foreign(data, self._pool.address.scheme, has_http2=self._pool.has_http2)
 
     def _receive_document(self, head: ResponseHead) -> Step | None:
         """Enforces the limit of a head, then reports a response that is one document and has arrived in full.
@@ -167,9 +176,8 @@ class Http1Connection(Connection):
             return Step.CLOSE
         if may_become_http2(foreign) and not self._is_at_eof:
             return READ
-        explained = explain_foreign(foreign, self._pool.address.scheme, has_http2=self._pool.has_http2)
         malformed = "" if self._is_at_eof else f"got a malformed HTTP response: {problem[:200]}"
-        return self._break_off(explained or malformed)
+        return self._break_off(self._explain_foreign(foreign) or malformed)
 
     def _forget_heads(self) -> None:
         self._promise = (None, None)

@@ -38,7 +38,7 @@ async def count(to: int, context: Context[Any, Any, Any]) -> str:
     return f"counted to {to}"
 
 
-@server.tool()
+@server.tool(structured_output=False)  # which would repeat it
 def big() -> str:
     return "x" * BIG_BYTES
 

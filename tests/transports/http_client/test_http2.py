@@ -107,6 +107,24 @@ async def test_the_first_frame_may_come_in_pieces(is_cut: bool) -> None:
         assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
 
 
+async def test_the_first_frame_may_come_before_the_request() -> None:
+    """Many servers send it at once, and trio has the reader or the writer begin."""
+    async with serving_http2(answer_all, is_eager=True) as server:
+        for _ in range(20):
+            async with dialer() as dial:
+                for _ in range(2):
+                    assert (await dial.exchange(server.endpoint))[-1] == DONE
+
+
+@pytest.mark.usefixtures("without_http2")
+async def test_without_the_package_it_is_named_whoever_begins() -> None:
+    async with serving_http2(answer_all, is_eager=True) as server:
+        for _ in range(20):
+            async with dialer() as dial:
+                (cause,) = await dial.exchange(server.endpoint)
+                assert isinstance(cause, Cause) and "pip install 'isthmus[http2]'" in cause.detail
+
+
 @pytest.mark.usefixtures("without_http2")
 async def test_without_the_package_it_is_named() -> None:
     async with serving_http2(answer_all) as server, dialer() as dial:
