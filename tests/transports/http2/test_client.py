@@ -251,7 +251,7 @@ def test_a_body_is_sent_in_frames_that_the_server_takes() -> None:
 
 
 def test_a_server_sends_no_more_than_a_window_ahead() -> None:
-    """What a response takes of the windows is given back as its pieces are taken."""
+    """The windows are opened again as pieces of the response are taken."""
     codec, server = asked()
     body = b"x" * (3 * WINDOW_BYTES)
     server.begin(1)

@@ -167,7 +167,7 @@ async def test_a_server_that_answers_each_version_in_the_other_is_left() -> None
 
 
 async def test_a_server_that_came_to_speak_http_1_1_is_spoken_to_in_it() -> None:
-    """It was replaced, or its settings were changed."""
+    """The server was replaced, or its settings were changed."""
     is_new = False
 
     async def script(peer: Peer) -> None:
@@ -297,7 +297,7 @@ async def test_a_redirect_is_followed_on_the_connection() -> None:
 
 
 async def test_a_paused_exchange_takes_no_more_than_the_buffers_hold() -> None:
-    """Nothing is read meanwhile; so the windows stay closed, and the server waits."""
+    """The client reads nothing meanwhile, so the windows stay closed, and the server waits."""
     sent = 0
 
     async def script(peer: Http2Peer) -> None:
