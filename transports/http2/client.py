@@ -342,15 +342,8 @@ class Http2Codec:
         self._idle_count = 0
         return self._events.append(ResponseHead(status, tuple(headers), "2"))
 
-    @property
-    def _is_over(self) -> bool:
-        return self._is_ended or (bool(self._events) and self._events[-1] is None)
-
     def _receive_reset(self, code: int) -> None:
-        """Handles RST_STREAM. The rest of the request is not sent, even if the response was complete before."""
-        self._body = b""
-        if self._is_over:
-            return
+        """Handles RST_STREAM. A response that was complete before is still taken."""
         self.is_unprocessed = code == ErrorCodes.REFUSED_STREAM
         self.wants_http1 = code == ErrorCodes.HTTP_1_1_REQUIRED
         self._fail(f"got RST_STREAM ({_name(code)}), expected a response")
@@ -370,14 +363,14 @@ class Http2Codec:
             words = fields[_GOAWAY_MIN_BYTES:][:100].decode("ascii", "replace")
             shown = "".join(c if " " <= c <= "~" else "?" for c in words)
             self._farewell = f"got GOAWAY ({_name(code)}{': ' if shown else ''}{shown})"
-        if self._stream > self._last_stream and not self._is_over:
-            self._body = b""
+        if self._stream > self._last_stream:
             self.is_unprocessed = True
             self.wants_http1 = code == ErrorCodes.HTTP_1_1_REQUIRED
             self._fail(self._farewell or "got GOAWAY, expected a response")
         return None
 
     def _fail(self, problem: str) -> None:
+        """Ends the request behind what was received of its response. The rest of it is not sent."""
         self._body = b""
         self._failure = RemoteProtocolError(problem)
 

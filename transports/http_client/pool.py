@@ -89,7 +89,6 @@ class Pool:
             return False
         if self._kind is kind:
             self._kind = other
-            self.forget_idle()
         return True
 
     def forget_idle(self) -> None:

@@ -432,6 +432,19 @@ async def test_a_request_that_may_have_run_is_not_sent_again(ending: bytes, is_u
         assert server.connections == 2
 
 
+async def test_a_response_that_is_cut_off_is_not_taken_for_an_unread_request() -> None:
+    async def script(peer: Http2Peer) -> None:
+        await peer.reply(await peer.request())
+        request = await peer.request()
+        peer.server.begin(request.stream)
+        await peer.flush()
+
+    async with serving_http2(script) as server, dialer() as dial:
+        await dial.exchange(server.endpoint)
+        (cause,) = (await dial.exchange(server.endpoint))[-1:]
+        assert isinstance(cause, Cause) and cause.end is End.BROKEN and not cause.unsent and not cause.stale
+
+
 async def test_goaway_within_a_response_lets_it_end() -> None:
     async def script(peer: Http2Peer) -> None:
         request = await peer.request()
