@@ -234,6 +234,37 @@ def test_no_more_of_a_body_is_sent_than_the_server_allows(window_bytes: int) -> 
     assert request.is_whole and request.body == body and codec.is_sent
 
 
+STEPS = st.one_of(
+    st.tuples(st.sampled_from(["connection", "stream"]), st.integers(1, 60_000)),
+    st.tuples(st.just("settings"), st.integers(0, 70_000)),
+    st.tuples(st.just("write"), st.integers(1, 50_000)),
+)
+
+
+@given(steps=st.lists(STEPS, max_size=30), size_bytes=st.integers(1, 200_000))
+def test_whatever_a_server_allows_is_kept_to(steps: list[tuple[str, int]], size_bytes: int) -> None:
+    """h2 refuses a body that passes one of the windows, which SETTINGS may make negative. In the end all has come."""
+    body = bytes(range(251)) * (size_bytes // 251 + 1)
+    server, codec = Http2Server(acknowledges=False), new_codec()
+    ask(codec, body)
+    for step, value in [*steps, ("settings", 60_000), ("connection", 1 << 20), ("stream", 1 << 20)]:
+        match step:
+            case "connection":
+                server.http.increment_flow_control_window(value)
+            case "stream" if server.requests and not server.requests[0].is_whole:
+                server.http.increment_flow_control_window(value, 1)
+            case "settings":
+                server.http.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: value})
+        if reply := server.output():
+            codec.receive_data(reply)
+        assert take(codec) == []
+        piece = codec.next_piece(value)
+        if piece is not None:
+            server.receive(piece)
+    carry(codec, server)
+    assert server.requests[0].is_whole and server.requests[0].body == body and codec.is_sent
+
+
 def test_a_body_is_sent_in_frames_that_the_server_takes() -> None:
     for size_bytes in (16_384, 30_000):
         server = Http2Server({SettingCodes.MAX_FRAME_SIZE: size_bytes, SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20})

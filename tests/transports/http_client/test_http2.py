@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ssl
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from isthmus.core.wire.http.egress import parse_proxy
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.http_client import pool
 from isthmus.transports.http_client.http2_connection import Http2Connection
+from proxy_fakes import tunnel
 
 __all__ = ["anyio_backend", "in_order"]
 pytestmark = [
@@ -540,6 +542,15 @@ async def test_a_client_that_stops_ends_what_is_under_way() -> None:
         (cause,) = dial.port.reports[1]
         assert isinstance(cause, Cause) and cause.end is End.BROKEN
         await server.wait_gone(1)
+
+
+async def test_through_a_tunnel_it_is_found_out_as_well(authority: Path, server_tls: ssl.SSLContext) -> None:
+    async with serving_http2(answer_all, server_tls) as server, serving(tunnel) as between, dialer() as dial:
+        proxy = parse_proxy(f"http://127.0.0.1:{between.port}", "HTTPS_PROXY")
+        endpoint = dataclasses.replace(at_localhost(server, authority), proxy=proxy)
+        for _ in range(2):
+            assert await dial.exchange(endpoint) == [Connected(), b'{"on":1}', DONE]
+        assert (server.refused, server.connections, between.connections) == (1, 2, 2)
 
 
 async def test_through_a_proxy_it_stays_with_http_1_1() -> None:
