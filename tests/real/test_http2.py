@@ -147,11 +147,17 @@ def test_nginx(authority: Path, tmp_path: Path) -> None:
         config = tmp_path / "nginx.conf"
         config.write_text(NGINX.format(**ports, **places))
         with launched([nginx, "-c", config, "-p", tmp_path], folder=tmp_path, code=None) as process:
-            until(lambda: all(map(_listens, ports.values())), f"nginx listens: {process.describe}")
+            until(lambda: all(map(_listens, ports.values())), f"nginx listens, see {process.log}")
             ca = ("--ca-file", str(authority / "ca.pem"))
-            for name, options in (("plain", ()), ("tls", ca), ("both", ca)):
+            for name, path, options in (
+                ("plain", "mcp", ()),
+                ("plain", "sse", ()),
+                ("tls", "mcp", ca),
+                ("both", "mcp", ca),
+            ):
                 scheme, host = ("http", "127.0.0.1") if name == "plain" else ("https", "localhost")
-                with wrap(f"{scheme}://{host}:{ports[name]}/mcp", folder=tmp_path, options=options) as proxy:
+                url = f"{'sse+' * (path == 'sse')}{scheme}://{host}:{ports[name]}/{path}"
+                with wrap(url, folder=tmp_path, options=options) as proxy:
                     plan = {"capabilities": "none", "steps": [{"op": "tools"}] * 20}
                     events = run_client("python-1", proxy.url, [plan], folder=tmp_path)
                 results = [event for event in events if event["kind"] == "step"]
@@ -160,7 +166,7 @@ def test_nginx(authority: Path, tmp_path: Path) -> None:
                 log = (tmp_path / "access.log").read_text()
                 (tmp_path / "access.log").write_text("")
                 version = "HTTP/1.1" if name == "both" else "HTTP/2.0"
-                assert f"POST /mcp {version}" in log and log.count(version) == log.count("HTTP/"), (name, log)
+                assert f" /{path} {version}" in log and log.count(version) == log.count("HTTP/"), (name, log)
 
 
 def _free_ports(count: int) -> list[int]:
