@@ -87,6 +87,7 @@ class Http2Codec:
     """
 
     __slots__ = (
+        "_answers_size",
         "_at",
         "_body",
         "_body_size",
@@ -129,6 +130,7 @@ class Http2Codec:
         h2.initiate_connection()
         h2.increment_flow_control_window(WINDOW_BYTES - window_bytes)
         self._out = bytearray(h2.data_to_send())  # what is to be written, apart from the body
+        self._answers_size = 0  # bytes of answers to frames in it
         self._input = b""
         self._at = 0  # bytes of the input that are parsed
         self._is_at_eof = False
@@ -161,7 +163,7 @@ class Http2Codec:
         assert self._stream == 0
         h2 = self._h2
         is_full = h2.open_outbound_streams >= h2.remote_settings.max_concurrent_streams
-        if is_full or self._failure is not None or self._last_stream is not None:
+        if is_full or self._is_at_eof or self._failure is not None or self._last_stream is not None:
             return False
         authority = dict(headers)[b"host"]
         fields = [(b":method", method.encode()), (b":scheme", self._scheme), (b":authority", authority)]
@@ -180,6 +182,7 @@ class Http2Codec:
         """Returns the next bytes to write, with `size_max_bytes` of the body at most; None if there are none now."""
         piece = bytes(self._out)
         self._out.clear()
+        self._answers_size = 0
         if self._body:
             piece += self._next_of_body(size_max_bytes)
         self.is_sent = self._stream > 0 and self._given_size == self._body_size
@@ -295,18 +298,25 @@ class Http2Codec:
         if size > FRAME_SIZE_MAX_BYTES + _HEADER_BYTES:
             return self._fail(f"got a frame of {size} bytes, expected {FRAME_SIZE_MAX_BYTES} at most")
         if frame[3] == _GOAWAY_TYPE:
-            return self._receive_goaway(frame)
+            self._receive_goaway(frame)
+        else:
+            self._receive_frame(frame)
+        if self._idle_count > IDLE_FRAMES_MAX:
+            self._fail(f"got {self._idle_count} frames in a row with nothing of a response")
+        return None
+
+    def _receive_frame(self, frame: bytes) -> None:
         try:
             events = self._h2.receive_data(frame)
         except ProtocolError as error:
             return self._fail(f"got malformed HTTP/2: {error}")
         for event in events:
             self._receive_event(event)
-        self._out += self._h2.data_to_send()
-        if len(self._out) > ANSWERS_MAX_BYTES:
-            self._fail(f"got more PING and SETTINGS than it takes answers: {len(self._out)} bytes of them wait")
-        elif self._idle_count > IDLE_FRAMES_MAX:
-            self._fail(f"got {self._idle_count} frames in a row with nothing of a response")
+        answers = self._h2.data_to_send()
+        self._out += answers
+        self._answers_size += len(answers)
+        if self._answers_size > ANSWERS_MAX_BYTES:
+            self._fail(f"got more PING and SETTINGS than it takes answers: {self._answers_size} bytes of them wait")
         return None
 
     def _receive_event(self, event: Event) -> None:
@@ -344,8 +354,9 @@ class Http2Codec:
 
     def _receive_reset(self, code: int) -> None:
         """Handles RST_STREAM. A response that was complete before is still taken."""
-        self.is_unprocessed = code == ErrorCodes.REFUSED_STREAM
-        self.wants_http1 = code == ErrorCodes.HTTP_1_1_REQUIRED
+        if not self.has_begun:
+            self.is_unprocessed = code == ErrorCodes.REFUSED_STREAM
+            self.wants_http1 = code == ErrorCodes.HTTP_1_1_REQUIRED
         self._fail(f"got RST_STREAM ({_name(code)}), expected a response")
 
     def _receive_goaway(self, frame: bytes) -> None:
@@ -364,8 +375,8 @@ class Http2Codec:
             shown = "".join(c if " " <= c <= "~" else "?" for c in words)
             self._farewell = f"got GOAWAY ({_name(code)}{': ' if shown else ''}{shown})"
         if self._stream > self._last_stream:
-            self.is_unprocessed = True
-            self.wants_http1 = code == ErrorCodes.HTTP_1_1_REQUIRED
+            self.is_unprocessed = not self.has_begun
+            self.wants_http1 = self.is_unprocessed and code == ErrorCodes.HTTP_1_1_REQUIRED
             self._fail(self._farewell or "got GOAWAY, expected a response")
         return None
 

@@ -447,6 +447,25 @@ async def test_a_response_that_is_cut_off_is_not_taken_for_an_unread_request() -
         assert isinstance(cause, Cause) and cause.end is End.BROKEN and not cause.unsent and not cause.stale
 
 
+@pytest.mark.parametrize("kind", REFUSALS)
+async def test_a_request_that_was_answered_in_part_is_not_sent_again(kind: str) -> None:
+    async def script(peer: Http2Peer) -> None:
+        await peer.reply(await peer.request())
+        request = await peer.request()
+        peer.server.begin(request.stream, EVENTS)
+        peer.server.send(request.stream, b"data: 1\n\n")
+        await peer.flush(REFUSALS[kind](request.stream))
+        while True:
+            await peer.read()
+
+    async with serving_http2(script) as server, dialer() as dial:
+        await dial.exchange(server.endpoint)
+        opened, message, cause = await dial.exchange(server.endpoint)
+        assert (opened, message) == (Connected(), b"1")
+        assert isinstance(cause, Cause) and cause.end is End.BROKEN and not cause.unsent and not cause.stale
+        assert server.connections == 2
+
+
 async def test_goaway_within_a_response_lets_it_end() -> None:
     async def script(peer: Http2Peer) -> None:
         request = await peer.request()
