@@ -69,6 +69,7 @@ _GOAWAY_MIN_BYTES: Final = 8
 _HTTP1: Final = b"HTTP/1."
 # What HTTP/1.1 allows: h2 lets more control characters through.
 _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+_ADDRESS: Final = re.compile(r" from <[^>]* at 0x[0-9a-f]+>")  # in errors of hpack
 _NAME: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-z]+")
 
 
@@ -309,7 +310,7 @@ class Http2Codec:
         try:
             events = self._h2.receive_data(frame)
         except ProtocolError as error:
-            return self._fail(f"got malformed HTTP/2: {error}")
+            return self._fail(f"got malformed HTTP/2: {_shown(_ADDRESS.sub('', str(error)))}")
         for event in events:
             self._receive_event(event)
         answers = self._h2.data_to_send()
@@ -371,8 +372,7 @@ class Http2Codec:
         code = int.from_bytes(fields[4:8])
         self._last_stream = last_stream if self._last_stream is None else min(last_stream, self._last_stream)
         if code:
-            words = fields[_GOAWAY_MIN_BYTES:][:100].decode("ascii", "replace")
-            shown = "".join(c if " " <= c <= "~" else "?" for c in words)
+            shown = _shown(fields[_GOAWAY_MIN_BYTES:].decode("ascii", "replace"))
             self._farewell = f"got GOAWAY ({_name(code)}{': ' if shown else ''}{shown})"
         if self._stream > self._last_stream:
             self.is_unprocessed = not self.has_begun
@@ -384,6 +384,11 @@ class Http2Codec:
         """Ends the request behind what was received of its response. The rest of it is not sent."""
         self._body = b""
         self._failure = RemoteProtocolError(problem)
+
+
+def _shown(text: str) -> str:
+    """Returns the beginning of a text of the server, printable."""
+    return "".join(c if " " <= c <= "~" else "?" for c in text[:200])
 
 
 def _name(code: int) -> str:

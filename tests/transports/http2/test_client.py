@@ -581,6 +581,18 @@ def test_malformed_heads_are_refused(headers: list[tuple[bytes, bytes]]) -> None
     assert take(codec) == [failure], "nothing more can be read"
 
 
+def test_an_error_shows_neither_controls_nor_addresses() -> None:
+    codec, _ = asked()
+    codec.receive_data(frame(HeadersFrame(1, b"\x88@\x81\xf3\x81\x1f\xff\xfd\x88\xff", flags=["END_HEADERS"])))
+    (failure,) = take(codec)
+    assert "Unable to decode HPACK" in str(failure) and "0x" not in str(failure)
+    codec, server = asked()
+    block = server.http.encoder.encode([(b":status", b"200"), (b"x\x1b[2J", b"y")])
+    codec.receive_data(frame(HeadersFrame(1, block, flags=["END_HEADERS"])))
+    (failure,) = take(codec)
+    assert str(failure).isprintable() and "Illegal character" in str(failure)
+
+
 @pytest.mark.parametrize("length", [b"1", b"3"])
 def test_a_body_has_the_length_that_was_announced(length: bytes) -> None:
     codec, server = asked()
