@@ -347,6 +347,16 @@ LIMIT_TESTS: Final = {
     "core/wire/http/codings.py::ANY_RATIO_MAX_BYTES": (
         "core/wire/http/test_codings.py::test_a_large_body_may_hold_so_many_times_its_size"
     ),
+    "transports/http2/client.py::WINDOW_BYTES": (
+        "transports/http2/test_client.py::test_a_server_sends_no_more_than_a_window_ahead"
+    ),
+    "transports/http2/client.py::FRAME_SIZE_MAX_BYTES": "transports/http2/test_client.py::test_a_frame_is_bounded",
+    "transports/http2/client.py::IDLE_FRAMES_MAX": (
+        "transports/http2/test_client.py::test_frames_that_bring_nothing_are_bounded"
+    ),
+    "transports/http2/client.py::ANSWERS_MAX_BYTES": (
+        "transports/http2/test_client.py::test_answers_that_wait_are_bounded"
+    ),
     "transports/base/decompressors.py::BR_WINDOW_MAX_BYTES": (
         "core/wire/http/test_codings.py::test_the_largest_window_of_br_is_read_and_counted"
     ),

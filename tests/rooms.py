@@ -120,7 +120,8 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
 TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
     "transports/base": (),
     "transports/http1": (),
-    "transports/http_client": ("transports/base", "transports/http1"),
+    "transports/http2": (),
+    "transports/http_client": ("transports/base", "transports/http1", "transports/http2"),
     "transports/sse": ("transports/base", "transports/http_client"),
     "transports/websocket": ("transports/base",),
     "transports/stdio": ("transports/base",),

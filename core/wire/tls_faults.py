@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -14,6 +15,9 @@ _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _OTHER_NAMES: Final = frozenset({62, 63, 64})  # host name, email, IP address
 
+ALPN_REFUSED: Final = frozenset({"TLSV1_ALERT_NO_APPLICATION_PROTOCOL", "NO_APPLICATION_PROTOCOL"})
+"""Reasons of `ssl.SSLError`: the server speaks none of the protocols that it was offered. Source: RFC 7301, 3.2."""
+
 REASONS: Final[tuple[tuple[frozenset[str], str], ...]] = (
     (
         frozenset(
@@ -23,8 +27,8 @@ REASONS: Final[tuple[tuple[frozenset[str], str], ...]] = (
         "it answered, but not in TLS; if it speaks none, write {plain}:// in its URL",
     ),
     (
-        frozenset({"TLSV1_ALERT_NO_APPLICATION_PROTOCOL", "NO_APPLICATION_PROTOCOL"}),
-        "it refused HTTP/1.1 (ALPN), so it most likely speaks HTTP/2 alone, which is not supported; "
+        ALPN_REFUSED,
+        "it refused HTTP/1.1 (ALPN), so it most likely speaks HTTP/2 alone; "
         "enable HTTP/1.1 there, or put a reverse proxy that speaks both in front of it",
     ),
     (
@@ -62,6 +66,22 @@ class Trust(msgspec.Struct, frozen=True):
     names: SettingNames = KEYS
 
 
+_MESSAGE: Final = re.compile(r"\[SSL\] ([^(]+?) \(")
+
+
+def reason_of(reason: str | None, message: str) -> str:
+    """Returns the reason of a failed set-up of TLS, as `REASONS` has it.
+
+    Args:
+        reason: `ssl.SSLError.reason`. None where Python does not know OpenSSL's number for it.
+        message: the text of the error, which has OpenSSL's words for it.
+    """
+    if reason:
+        return reason
+    matched = _MESSAGE.match(message)
+    return message if matched is None else matched[1].upper().replace(" ", "_")
+
+
 def explain_certificate(host: str, port: int, code: int, message: str, trust: Trust) -> str:
     """Explains why a certificate was refused.
 
@@ -87,17 +107,20 @@ def explain_certificate(host: str, port: int, code: int, message: str, trust: Tr
     return f"{name} is not of an authority that this machine trusts: {message}; {mend}{unread}"
 
 
-def explain_handshake(host: str, port: int, scheme: str, reason: str) -> str:
+def explain_handshake(host: str, port: int, scheme: str, reason: str, *, offers_http2: bool = False) -> str:
     """Explains why there is no TLS with a server.
 
     Args:
         scheme: of the URL, https or wss.
-        reason: `ssl.SSLError.reason`, or any other words; empty: the server closed the connection.
+        offers_http2: it was offered HTTP/2, after it had refused HTTP/1.1.
+        reason: see `reason_of`, or any other words; empty: the server closed the connection.
     """
     plain = {"https": "http", "wss": "ws"}[scheme]
     start = f"no TLS with {host}:{port}"
     if not reason:
         return f"{start}: it closed the connection meanwhile; if it speaks no TLS, write {plain}:// in its URL"
+    if offers_http2 and reason in ALPN_REFUSED:
+        return f"{start}: it refused HTTP/2 as well as HTTP/1.1 (ALPN); ask who runs it what it speaks ({reason})"
     for reasons, meaning in REASONS:
         if reason in reasons:
             return f"{start}: {meaning.format(host=host, plain=plain)} ({reason})"

@@ -17,11 +17,15 @@ from anyio.streams.tls import TLSStream
 from ...core.base.limits import Limits
 from ...core.wire.headers import Headers
 from ...core.wire.http.egress import REQUIRES_AUTHENTICATION, Proxy
-from ...core.wire.tls_faults import Trust, explain_certificate, explain_handshake
+from ...core.wire.tls_faults import ALPN_REFUSED, Trust, explain_certificate, explain_handshake, reason_of
 from .endpoint import Address, Endpoint
 from .keepalive import keep_alive
 from .stream_socket import socket_of
 from .tunnel import TunnelRefused, open_tunnel
+
+HTTP1: Final = "http/1.1"
+HTTP2: Final = "h2"
+"""The names of the versions of HTTP in TLS (ALPN). Source: RFC 7301, 6, and RFC 9113, 3.1."""
 
 LOST: Final = (
     anyio.BrokenResourceError,
@@ -38,11 +42,13 @@ class Unreachable(Exception):
 
     Args:
         is_timeout: the time limit passed without an answer.
+        is_alpn_refused: the server does not speak the version of HTTP that it was offered.
     """
 
-    def __init__(self, detail: str, *, is_timeout: bool = False) -> None:
+    def __init__(self, detail: str, *, is_timeout: bool = False, is_alpn_refused: bool = False) -> None:
         super().__init__(detail)
         self.is_timeout = is_timeout
+        self.is_alpn_refused = is_alpn_refused
 
 
 class Dialer:
@@ -62,7 +68,7 @@ class Dialer:
         self._names = endpoint.names
         self._is_verified = endpoint.verify_tls
         self.timeout_s = limits.connect_timeout_s
-        self._tls: ssl.SSLContext | None = None
+        self._tls: dict[str, ssl.SSLContext] = {}  # by the version of HTTP that it offers
         self._limits = limits
         self._proxy = proxy = endpoint.proxy
         # Most proxies drop the Upgrade header, and let through only tunnels for it.
@@ -74,14 +80,20 @@ class Dialer:
         is_plain = address.scheme in ("http", "ws") and (proxy is None or proxy.scheme == "http")
         self.is_direct = is_plain and not self._tunnels and is_literal(self.peer[0])
 
-    async def connect(self) -> ByteStream:
+    async def connect(self, alpn: str = HTTP1) -> ByteStream:
         """Connects, through the proxy if there is one, and with TLS if the scheme is https or wss.
+
+        TLS offers one version of HTTP. A server that is offered both chooses by an order of its own, and one that
+        speaks HTTP/1.1 is to be spoken to in that.
+
+        Args:
+            alpn: the name of that version.
 
         Raises:
             Unreachable: no connection within `Limits.connect_timeout_s`, or it failed before that.
         """
         try:
-            tls = self._context()
+            tls = self._context(alpn)
         except OSError as error:
             right = "expected a PEM file of certificates"
             raise Unreachable(f"cannot use {self._names.ca_file} {self._ca_file}: {error}, {right}") from error
@@ -89,7 +101,10 @@ class Dialer:
             with anyio.fail_after(self.timeout_s):
                 return await self._open(tls)
         except LOST as error:
-            raise Unreachable(self.describe(error), is_timeout=isinstance(error, TimeoutError)) from error
+            is_refused = isinstance(error, ssl.SSLError) and reason_of(error.reason, str(error)) in ALPN_REFUSED
+            detail = self.describe(error, alpn)
+            is_timeout = isinstance(error, TimeoutError)
+            raise Unreachable(detail, is_timeout=is_timeout, is_alpn_refused=is_refused) from error
 
     async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
         stream = await self._reach(self._proxy)
@@ -104,7 +119,7 @@ class Dialer:
                 return stream
             if proxy.scheme == "https":
                 context = ssl.create_default_context()
-                context.set_alpn_protocols(["http/1.1"])
+                context.set_alpn_protocols([HTTP1])
                 stream = await _secure(stream, context, proxy.host)
             if self._tunnels:
                 try:
@@ -120,20 +135,22 @@ class Dialer:
                 raise
             raise Unreachable(self._describe_proxy(proxy, error), is_timeout=isinstance(error, TimeoutError)) from error
 
-    def _context(self) -> ssl.SSLContext | None:
+    def _context(self, alpn: str) -> ssl.SSLContext | None:
         """Returns the TLS context, made on first use; None for http and ws.
 
         Raises:
             OSError: the file of certificate authorities cannot be read or used.
         """
-        if self._tls is None and self.address.scheme in ("https", "wss"):
+        if self.address.scheme not in ("https", "wss"):
+            return None
+        if alpn not in self._tls:
             context = ssl.create_default_context(cafile=self._ca_file)
-            context.set_alpn_protocols(["http/1.1"])
+            context.set_alpn_protocols([alpn])
             if not self._is_verified:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
-            self._tls = context
-        return self._tls
+            self._tls[alpn] = context
+        return self._tls[alpn]
 
     def explain_refusal(self, status: int, headers: Headers) -> str:
         """Explains a response to a request that was sent to a proxy with the whole URL. Returns "" if it may be the
@@ -142,23 +159,23 @@ class Dialer:
             return ""
         return self._proxy.explain_refusal(status, headers, self.address.host)
 
-    def describe(self, error: Exception) -> str:
+    def describe(self, error: Exception, alpn: str = HTTP1) -> str:
         """Explains in one line why no connection could be made, and what to check."""
         if self._proxy is None:
-            return self._describe(error, self.address.host, self.address.port, self.address.scheme, "server")
+            return self._describe(error, self.address.host, self.address.port, self.address.scheme, "server", alpn)
         if self.is_direct:
             return self._describe_proxy(self._proxy, error)
         if isinstance(error, TimeoutError):
             start = f"no connection to {self.address.host} through the proxy {self._proxy.where} within"
             mend = self._proxy.mend(self.address.host)
             return f"{start} {self.timeout_s:g} s; {self._proxy.source} names it: {mend}"
-        return self._describe(error, self.address.host, self.address.port, self.address.scheme, "server")
+        return self._describe(error, self.address.host, self.address.port, self.address.scheme, "server", alpn)
 
     def _describe_proxy(self, proxy: Proxy, error: Exception) -> str:
         reason = self._describe(error, proxy.host, proxy.port, "https", "proxy")
         return f"the proxy that {proxy.source} names: {reason}; {proxy.mend(self.address.host)}"
 
-    def _describe(self, error: Exception, host: str, port: int, scheme: str, role: str) -> str:
+    def _describe(self, error: Exception, host: str, port: int, scheme: str, role: str, alpn: str = HTTP1) -> str:
         cause: BaseException | None = error
         while isinstance(cause, Exception):
             error = cause
@@ -172,7 +189,9 @@ class Dialer:
                 trust = Trust(ca_file, _missing_authorities(), names)
                 return explain_certificate(host, port, error.verify_code, error.verify_message, trust)
             case ssl.SSLError():
-                return explain_handshake(host, port, scheme, error.reason or str(error))
+                offers_http2 = alpn != HTTP1
+                reason = reason_of(error.reason, str(error))
+                return explain_handshake(host, port, scheme, reason, offers_http2=offers_http2)
             case socket.gaierror():
                 return f"cannot resolve {host}: {error.strerror}; is the host name right?"
             case TimeoutError():

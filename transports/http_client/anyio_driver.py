@@ -70,7 +70,7 @@ class StreamDriver:
         is_ours = True
         try:
             with self._scope:
-                stream = await self._dialer.connect()
+                stream = await self._dialer.connect(connection.alpn)
                 is_ours = self._scope.cancel_called or not self._hand_over(stream)
                 if is_ours:
                     self._probe = InputProbe(socket_of(stream))
@@ -79,7 +79,7 @@ class StreamDriver:
                         await self._read(stream)
                         tasks.cancel_scope.cancel()
         except Unreachable as error:
-            connection.fail(Cause(End.UNREACHABLE, str(error), unsent=True))
+            connection.receive_unreachable(str(error), is_version_refused=error.is_alpn_refused)
         except Exception:  # a failure of one connection must not end the others
             _log.exception("a connection to a server failed")
             connection.fail(Cause(End.BROKEN, "internal error"))

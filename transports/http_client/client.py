@@ -1,8 +1,8 @@
-"""HTTP/1.1 to upstream servers: requests on pooled connections, with responses reported as they are read.
+"""HTTP to upstream servers: requests on pooled connections, with responses reported as they are read.
 
 `HttpClient` takes orders, an `Exchange` is one request and its response, a `Pool` has the connections to one origin,
-and a `Connection` is one of them. A driver carries its bytes: over an anyio stream, or as an asyncio protocol. None of
-them limits how long a response may take or be silent: the engine does.
+and a `Connection` is one of them, in HTTP/1.1 or HTTP/2. A driver carries its bytes: over an anyio stream, or as an
+asyncio protocol. None of them limits how long a response may take or be silent: the engine does.
 """
 
 from __future__ import annotations

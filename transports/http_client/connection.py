@@ -1,27 +1,31 @@
-"""One HTTP connection to an upstream server: encodes requests, and reports what arrives to the exchange that holds it.
+"""One HTTP connection to an upstream server: reports what arrives to the exchange that holds it.
 
 Nothing here waits. A `Driver` carries the bytes: it writes when woken, hands received bytes to `receive`, and follows
 the `Step` it gets back. It reads at all times, with or without a request: so a server that closes an idle connection is
 noticed at once, and so is a response that comes before the whole body was sent.
 
+A `Connection` has what all versions of HTTP share. `Http1Connection` and `Http2Connection` write requests and receive
+bytes, each with a codec of its own.
+
 What received bytes mean depends on who holds the connection. With an exchange, they are its response. Without one but
 within a response, they are the rest of a response that has reported everything: read and dropped, up to
-`DRAIN_MAX_BYTES`. On an idle connection, any byte and the end of the stream close it.
+`DRAIN_MAX_BYTES`.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import h11
 import msgspec
 
-from ...core.base.events import Cause, Connected, End
-from ...core.wire.http.foreign_reply import explain_foreign
-from ...core.wire.http.response import Ended, ReplyEvent, promise_of
-from ...core.wire.http1.events import END, NEED_DATA, Data, InformationalHead, ResponseHead
-from ..http1.client import ClientCodec
+from ...core.base.errors import RemoteProtocolError
+from ...core.base.events import Cause, End
+from ...core.wire.http.foreign_reply import INSTALL_HTTP2
+from ...core.wire.http.response import Ended, ReplyEvent
+from ...core.wire.http1.events import END, NEED_DATA, ClientEvent, Data, InformationalHead, ResponseHead
 from .exchange import Exchange, stopped
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ class Driver(Protocol):
     """The carrier of one connection's bytes. No method calls the connection's port before it returns."""
 
     def wake(self) -> None:
-        """Writes a request: calls `begin`, then `next_piece` until None, then `receive_written`."""
+        """Writes what is due: calls `begin`, then `next_piece` until None, then `receive_written`."""
 
     def resume(self) -> None:
         """Calls `advance` soon, if the last step was HOLD."""
@@ -70,27 +74,38 @@ class Driver(Protocol):
         """Releases what is kept for the next request, because the current response may last. There may be thousands."""
 
 
-class Connection:
+class Codec(Protocol):
+    """The part of a connection's codec that does not depend on the version of HTTP."""
+
+    def next_event(self) -> ClientEvent:
+        """Returns the next event of the response.
+
+        Raises:
+            h11.RemoteProtocolError, or RemoteProtocolError: the response is malformed or broken off.
+        """
+
+    def go_on(self) -> bool:
+        """Goes on to the next request, if the connection can carry one. Returns True if it did."""
+
+
+class Connection(ABC):
     """One connection, from before it is made until it is closed.
 
     Attributes:
+        alpn: the name of its version of HTTP in TLS.
         driver: set before anything else is done with the connection.
         is_idle: it has no request, and the response to the last one is complete.
     """
 
     __slots__ = (
-        "_body",
+        "_again",
         "_drained_size",
         "_exchange",
         "_facts",
-        "_given_size",
         "_has_had_turn",
         "_has_head",
         "_has_received",
         "_has_served",
-        "_head",
-        "_head_size",
-        "_head_size_max",
         "_http",
         "_is_at_eof",
         "_is_broken",
@@ -98,39 +113,31 @@ class Connection:
         "_is_given_up",
         "_is_written",
         "_pool",
-        "_promise",
-        "_redirected",
         "_sending",
         "_unsent",
         "driver",
         "is_idle",
     )
 
-    def __init__(self, pool: Pool) -> None:
-        client = pool.client
+    alpn: ClassVar[str]
+
+    def __init__(self, pool: Pool, http: Codec) -> None:
         self.driver: Driver
         self.is_idle = False
         self._pool = pool
-        self._head_size_max = client.limits.head_size_max_bytes
-        self._http = ClientCodec(head_size_max_bytes=self._head_size_max, only_h11=client.only_h11)
+        self._http = http
         self._is_given_up = False
         self._is_at_eof = False
         self._has_served = False
         self._exchange: Exchange | None = None
         self._unsent: Exchange | None = None  # the exchange whose request came too late
-        self._redirected: Exchange | None = None  # an exchange that was redirected
+        self._again: Exchange | None = None  # an exchange that was redirected, or is to be sent on another connection
         # The current request, also after its exchange has let go of the connection.
         self._sending: Exchange | None = None  # until it is written
-        self._head = b""
-        self._body = b""
-        self._given_size = 0  # bytes of the body given to the driver
         self._is_written = False
-        # The last head of a response, and its opening if that head promises one document.
-        self._promise: tuple[ResponseHead | None, Connected | None] = (None, None)
         # The current response.
         self._has_received = False  # a byte of it has arrived
         self._has_head = False
-        self._head_size = 0
         self._drained_size = 0
         self._has_had_turn = False
         self._facts: list[ReplyEvent] = []  # not reported yet
@@ -148,89 +155,29 @@ class Connection:
         self._is_written = False
         self._has_received = False
         self._has_head = False
-        self._head_size = 0
         self._drained_size = 0
         self._has_had_turn = False
         self._is_complete = False
         self.driver.wake()
 
+    @abstractmethod
     def begin(self) -> bool:
-        """Begins to write the request that was taken. Returns False if there is none, or if it must not be written
-        here."""
-        exchange = self._exchange
-        if exchange is None:
-            return False
-        if self._has_served and self.driver.has_input():
-            # Input before the request is written: the server closed the connection, or sends what was not requested.
-            self._unsent, self._exchange = exchange, None
-            self.give_up()
-            return False
-        exchange.is_unsent = False
-        self._sending = exchange
-        self._body = body = exchange.body
-        target = self._pool.dialer.target_prefix + exchange.target
-        if exchange.post is not None:
-            self._head = self._http.encode_post(exchange.post, target, len(body))
-        else:
-            self._head = self._http.encode_request(exchange.method, target, exchange.headers)
-        self._given_size = 0
-        return True
+        """Begins to write. Returns False if there is nothing to write, or if the request that was taken must not be
+        written here."""
 
+    @abstractmethod
     def next_piece(self) -> bytes | None:
-        """Returns the next bytes to write; None once everything was given out."""
-        body = self._body
-        if self._head:
-            head, self._head = self._head, b""
-            if len(body) > WRITE_SIZE_BYTES:
-                return head
-            piece = head + body
-            self._given_size = len(body)
-        elif self._given_size < len(body):
-            piece = body[self._given_size : self._given_size + WRITE_SIZE_BYTES]
-            self._given_size += len(piece)
-        else:
-            return None
-        if self._given_size == len(body):
-            assert self._sending is not None
-            self._sending.may_be_whole = True
-        return piece
+        """Returns the next bytes to write; None once everything that may be written now was given out."""
 
+    @abstractmethod
     def receive_written(self) -> None:
         """Records that everything given out was written."""
-        self._is_written = True
-        self._body = b""
-        self._http.note_sent()
-        exchange, self._sending = self._sending, None
-        if exchange is not None and exchange.when_written is not None:
-            exchange.when_written()
 
     # --- The response -----------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def receive(self, data: bytes | None) -> Step:
         """Takes received bytes: b"" is the end of the stream, None its loss."""
-        exchange = self._exchange
-        if self.is_idle or self._unsent is not None:
-            # For a request that came too late, these bytes were under way before it.
-            self._pool.forget(self)  # closing may take a few turns, in which no exchange may be given it
-            return Step.CLOSE
-        if exchange is not None:
-            if exchange.is_unsent:
-                # The server closed the connection while it was idle. The request must not be written to it.
-                self._unsent, self._exchange = exchange, None
-                return Step.CLOSE
-            if exchange.is_abandoned:
-                return Step.CLOSE  # it arrived before the connection could be closed
-        if data is None:
-            return self._break_off("")
-        if data:
-            self._has_received = True
-        else:
-            self._is_at_eof = True
-        if not self._has_head:
-            self._head_size += len(data)
-        self._http.receive_data(data)
-        step = self._receive_repeated(exchange, data)
-        return self.advance() if step is None else step
 
     def advance(self) -> Step:
         """Reports what has arrived, as far as the port wants it now."""
@@ -246,10 +193,8 @@ class Connection:
             return self._finish()
         try:
             return self._read_events(count)
-        except h11.RemoteProtocolError as error:
-            foreign = "" if self._has_head else explain_foreign(self._http.trailing_data[0], self._pool.address.scheme)
-            malformed = "" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}"
-            return self._break_off(foreign or malformed)
+        except (h11.RemoteProtocolError, RemoteProtocolError) as error:
+            return self._receive_failure(str(error))
 
     def _read_events(self, count: int) -> Step:
         """Parses and reports up to `TURN_EVENTS` events.
@@ -258,7 +203,7 @@ class Connection:
             count: events reported in this turn already.
 
         Raises:
-            h11.RemoteProtocolError: the response is malformed or broken off.
+            h11.RemoteProtocolError, or RemoteProtocolError: the response is malformed or broken off.
         """
         coded = None if self._exchange is None else self._exchange.coded
         if coded is not None and coded.is_behind:
@@ -282,18 +227,15 @@ class Connection:
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)
-                if self._redirected is not None:
-                    self._send_redirected()
+                if self._again is not None:
+                    self._send_again()
                 return READ
             elif event is END:
                 return self._finish()
             elif isinstance(event, ResponseHead):
-                if self._head_size > self._head_size_max:
-                    self._check_head_size(len(self._http.trailing_data[0]))
-                if self._is_written:
-                    step = self._receive_document(event)
-                    if step is not None:
-                        return step
+                step = self._receive_document(event)
+                if step is not None:
+                    return step
                 refusal = self._pool.dialer.explain_refusal(event.status, event.headers)
                 if refusal:
                     self.fail(Cause(End.UNREACHABLE, refusal, unsent=True))
@@ -316,43 +258,22 @@ class Connection:
                     return step
         return Step.TURN
 
+    @abstractmethod
+    def _receive_failure(self, problem: str) -> Step:
+        """Handles a response that is malformed or broken off."""
+
+    @abstractmethod
+    def _check_head_size(self, behind_size: int) -> None:
+        """Enforces the limit of a head, of which `behind_size` of the received bytes are not a part."""
+
+    @abstractmethod
     def _receive_document(self, head: ResponseHead) -> Step | None:
-        """Reports a response that is one document, or empty, and has arrived in full. Returns None if it is not, and
-        nothing has changed.
+        """Reports a response that is one document, or empty, and has arrived in full. Returns None if it is not, or if
+        there is no such short cut, and nothing has changed."""
 
-        This skips the `ResponseReader`. `promise_of` accepts only heads for which that reader comes to the same events;
-        `tests/core/wire/http/test_response.py` compares both.
-        """
-        exchange = self._exchange
-        if exchange is None or not exchange.expects_document or exchange.is_paused:
-            return None
-        known, opened = self._promise
-        if known is not head:  # else the codec recognised the last head
-            opened = promise_of(head.status, head.headers, size_max_bytes=self._pool.client.limits.reply_size_max_bytes)
-            self._promise = head, opened
-        body = None if opened is None else self._http.take_rest()
-        if opened is None or body is None:
-            return None
-        return self._report_document(exchange, opened, body)
-
-    def _receive_repeated(self, exchange: Exchange | None, data: bytes) -> Step | None:
-        """Reports a response as `_receive_document` does, if its head repeats the last one and all of it came in this
-        one read, however large."""
-        head, opened = self._promise
-        if head is None or opened is None or exchange is None or self._has_head or not self._is_written:
-            return None
-        if not exchange.expects_document or exchange.is_paused or self._head_size != len(data):
-            return None
-        body = self._http.take_repeated(head)
-        return None if body is None else self._report_document(exchange, opened, body)
-
-    def _report_document(self, exchange: Exchange, opened: Connected, body: bytes) -> Step:
-        self._exchange = exchange.connection = None
-        if exchange.is_lasting:
-            exchange.give_up_place()
-        step = self._recycle()  # before the report, as in `_finish`
-        exchange.report_document(opened, body)
-        return step
+    @abstractmethod
+    def _forget_heads(self) -> None:
+        """Drops what is kept of heads, because the current response is a stream that may last."""
 
     def _receive_head(self, head: ResponseHead) -> list[ReplyEvent] | None:
         """Returns the events of a head; None if the response is a redirect, and the exchange has let go of the
@@ -362,10 +283,9 @@ class Connection:
         assert exchange is not None
         head_facts = exchange.receive_head(head.status, head.headers)
         if head_facts is None:
-            self._redirected, self._exchange, exchange.connection = exchange, None, None
+            self._again, self._exchange, exchange.connection = exchange, None, None
         elif exchange.is_lasting:
-            self._promise = (None, None)
-            self._http.forget_heads()
+            self._forget_heads()
             exchange.forget_request()
             self.driver.rest()
         return head_facts
@@ -403,7 +323,7 @@ class Connection:
         exchange = self._exchange
         if exchange is None:
             step = self._recycle()
-            self._send_redirected()
+            self._send_again()
             return step
         if exchange.is_paused:
             self._is_complete = True
@@ -418,24 +338,19 @@ class Connection:
         return step
 
     def _recycle(self) -> Step:
-        # Fails if bytes follow the response, which no request asked for, or if the stream ended with it.
+        # Fails if the stream ended with the response, or if bytes follow that no request asked for.
         if not self._is_written or not self._http.go_on():
             return Step.CLOSE
         self.is_idle = self._has_served = True
         return READ if self._pool.take_back(self) else Step.CLOSE
 
-    def _send_redirected(self) -> None:
-        """Dispatches a redirected exchange again. It need not wait for the rest of the response that redirected it."""
-        exchange, self._redirected = self._redirected, None
+    def _send_again(self) -> None:
+        """Dispatches an exchange again. One that was redirected need not wait for the rest of that response."""
+        exchange, self._again = self._again, None
         if exchange is not None and exchange.is_abandoned:
             exchange.end(Cause(End.DONE))
         elif exchange is not None:
             self._pool.dispatch(exchange)
-
-    def _check_head_size(self, behind_size: int) -> None:
-        """Enforces the limit of a head. Interim responses count too, so that they cannot go on for ever."""
-        if self._head_size - behind_size > self._head_size_max:
-            raise h11.RemoteProtocolError(f"head over the limit of {self._head_size_max} bytes")
 
     # --- The end ----------------------------------------------------------------------------------------------------
 
@@ -456,6 +371,32 @@ class Connection:
             self._exchange = self._unsent = exchange.connection = None
             exchange.end(cause)
 
+    def receive_unreachable(self, detail: str, *, is_version_refused: bool) -> None:
+        """Ends the exchange, because no connection could be made, or has it sent with the other version of HTTP, if the
+        server refused this one."""
+        if is_version_refused:
+            if self._change_version():
+                return
+            if not self._pool.has_http2:
+                detail += f"; or have it reached over HTTP/2: {INSTALL_HTTP2}"
+        self.fail(Cause(End.UNREACHABLE, detail, unsent=True))
+
+    def _change_version(self) -> bool:
+        """Has the exchange sent again with the other version of HTTP, once this connection is closed. Call it only if
+        the server cannot have run the request. Returns False if there is no other, or if the exchange had it already.
+        """
+        exchange = self._exchange
+        if exchange is None or exchange.has_changed_version or not self._pool.leave(type(self)):
+            return False
+        exchange.has_changed_version = True
+        self._dispatch_again(exchange)
+        return True
+
+    def _dispatch_again(self, exchange: Exchange) -> None:
+        """Has the exchange sent on another connection once this one is closed: the server did not run the request."""
+        self._again, self._exchange, exchange.connection = exchange, None, None
+        exchange.start_over()
+
     def settle(self) -> None:
         """Handles the close of the connection: the exchange that still holds it ends, or is dispatched again if nothing
         of it was written. Call it once."""
@@ -463,7 +404,7 @@ class Connection:
         exchange = self._exchange or self._unsent
         pool.forget(self)
         pool.release()
-        self._send_redirected()
+        self._send_again()
         if exchange is not None and not exchange.is_over:
             exchange.connection = None
             where = pool.address.authority.decode()

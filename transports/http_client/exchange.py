@@ -83,6 +83,7 @@ class Exchange:
         "body",
         "coded",
         "connection",
+        "has_changed_version",
         "headers",
         "is_abandoned",
         "is_lasting",
@@ -117,6 +118,7 @@ class Exchange:
         self.target = (route.moved or route.target) if path is None else path
         self.when_written: Callable[[], None] | None = None  # called once it is written in full
         self.connection: Connection | None = None
+        self.has_changed_version = False  # the server refused one version of HTTP
         self.is_unsent = True  # no byte of it was given to a socket
         self.may_be_whole = False  # its last byte was given to a socket
         self.is_abandoned = False
@@ -217,7 +219,7 @@ class Exchange:
             self._redirects += 1
             self._is_lasting = self._is_lasting and found.is_lasting
             self.target = found.target
-            self.is_unsent, self.may_be_whole = True, False
+            self.start_over()
             if self._cookies:
                 store = CookieStore(self._pool.client.limits)
                 store.receive((*order.cookies, *self._cookies))
@@ -329,6 +331,10 @@ class Exchange:
         """Drops the request's headers and body: the server has accepted it, so it is not sent again. Thousands of
         streams may last."""
         self.headers, self.body = [], b""
+
+    def start_over(self) -> None:
+        """Records that the request is to be sent once more: the server has not run it."""
+        self.is_unsent, self.may_be_whole = True, False
 
     def take_place(self) -> None:
         """Takes a place for event streams that last, and sends the request."""

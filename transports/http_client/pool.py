@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,12 @@ from ...core.base.events import Cause, End
 from ..base.dialer import Dialer
 from ..base.endpoint import Address, Endpoint
 from .connection import Connection
+from .http1_connection import Http1Connection
 
 if TYPE_CHECKING:
     from .client import HttpClient
     from .exchange import Exchange
+    from .http2_connection import Http2Connection
 
 
 class Pool:
@@ -21,6 +24,8 @@ class Pool:
     Event streams that last have a limit of their own, `Limits.upstream_streams_max`, for all origins together:
     `HttpClient` admits them, and then they never wait. Their connections do not count against the limit here, so that
     calls keep all of theirs.
+
+    A server is spoken to in HTTP/1.1. One that refuses it is spoken to in HTTP/2 from then on, until it refuses that.
     """
 
     def __init__(self, client: HttpClient, endpoint: Endpoint, address: Address) -> None:
@@ -28,6 +33,7 @@ class Pool:
         self.client = client
         self.dialer = Dialer(endpoint, address, client.limits)
         self.waiting: deque[Exchange] = deque()
+        self._kind: type[Http1Connection | Http2Connection] = Http1Connection
         self.idle: list[Connection] = []  # last in, first out
         self._connections = 0
         self._lasting = 0  # event streams that last, with a connection or about to get one
@@ -41,7 +47,7 @@ class Pool:
             connection.take(exchange)
         elif exchange.is_lasting or self._connections - self._lasting < limit:
             self._connections += 1
-            connection = Connection(self)
+            connection = self._kind(self)
             self.client.start(connection, self.dialer)
             connection.take(exchange)
         elif len(self.waiting) < limit:
@@ -70,6 +76,21 @@ class Pool:
             self.idle.remove(connection)
         self.client.unheld.pop(connection, None)
 
+    @property
+    def has_http2(self) -> bool:
+        """True if the package for HTTP/2 is installed."""
+        return _find_http2() is not None
+
+    def leave(self, kind: type[Connection]) -> bool:
+        """Opens further connections with the other version of HTTP than that of `kind`, which the server refused.
+        Returns False if there is no other: the package is not installed, or a proxy is told the whole URL."""
+        other = _find_http2() if kind is Http1Connection else Http1Connection
+        if other is None or self.dialer.target_prefix:
+            return False
+        if self._kind is kind:
+            self._kind = other
+        return True
+
     def forget_idle(self) -> None:
         """Closes all idle connections."""
         for connection in list(self.idle):
@@ -87,3 +108,14 @@ class Pool:
     def dispatch_waiting(self) -> None:
         if self.waiting and self._connections - self._lasting < self.client.limits.upstream_connections_max:
             self.dispatch(self.waiting.popleft())
+
+
+@functools.cache
+def _find_http2() -> type[Http2Connection] | None:
+    """Returns the connection that speaks HTTP/2, if its package is installed. It is imported when a server first wants
+    it."""
+    try:
+        from .http2_connection import Http2Connection
+    except ModuleNotFoundError:
+        return None
+    return Http2Connection

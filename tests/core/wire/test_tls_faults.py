@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from isthmus.core.base.setting_names import OPTIONS
-from isthmus.core.wire.http.foreign_reply import explain_foreign
-from isthmus.core.wire.tls_faults import REASONS, Trust, explain_certificate, explain_handshake
+from isthmus.core.wire.http.foreign_reply import explain_foreign, is_http2, may_become_http2
+from isthmus.core.wire.tls_faults import REASONS, Trust, explain_certificate, explain_handshake, reason_of
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,37 @@ def test_each_reason_says_what_mends_it(scheme: str, plain: str) -> None:
 def test_replies_that_are_no_http_1(data: bytes, scheme: str, words: str) -> None:
     said = explain_foreign(data, scheme)
     assert words in said and bool(said) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        ("NO_SHARED_CIPHER", "[SSL: NO_SHARED_CIPHER] no shared cipher (_ssl.c:1000)", "NO_SHARED_CIPHER"),
+        (None, "[SSL] tlsv1 alert no application protocol (_ssl.c:1006)", "TLSV1_ALERT_NO_APPLICATION_PROTOCOL"),
+        (None, "something else", "something else"),
+    ],
+)
+def test_a_reason_that_python_does_not_know_is_read_from_the_message(
+    reason: str | None, message: str, expected: str
+) -> None:
+    assert reason_of(reason, message) == expected
+
+
+def test_a_server_that_refused_both_versions_of_http_is_not_told_to_enable_one() -> None:
+    said = explain_handshake("h", 1, "https", "TLSV1_ALERT_NO_APPLICATION_PROTOCOL", offers_http2=True)
+    assert "HTTP/2 as well as HTTP/1.1" in said and "enable" not in said
+    assert explain_handshake("h", 1, "https", "", offers_http2=True) == explain_handshake("h", 1, "https", "")
+
+
+def test_without_its_package_http_2_is_told_how_to_install_it() -> None:
+    data = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00"
+    assert "pip install 'isthmus[http2]'" in explain_foreign(data, "http", has_http2=False)
+    assert "pip install" not in explain_foreign(data, "http")
+
+
+def test_the_beginning_of_a_frame_of_settings_is_waited_for() -> None:
+    data = b"\x00\x01\x12\x04\x00\x00\x00\x00\x00"
+    assert [is_http2(data[:size]) for size in range(10)] == [False] * 9 + [True]
+    assert [may_become_http2(data[:size]) for size in range(10)] == [False] + [True] * 8 + [False]
+    for other in (b"\x01", b"\x00\x00\x12\x05", b"HTTP", b"\x00\x00\x12\x04\x01"):
+        assert not may_become_http2(other)

@@ -6,9 +6,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-import anyio
 import pytest
-from anyio.abc import ByteStream
 from client_dialer import ANSWER, DONE, answer_all, anyio_backend, dialer, in_order, reply
 from client_fakes import Peer, ScriptedServer, serving
 from isthmus.core.base.events import Cause, Connected, End
@@ -16,6 +14,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.egress import parse_proxy
 from isthmus.transports.base.dialer import Dialer, Unreachable
 from isthmus.transports.base.endpoint import Endpoint
+from proxy_fakes import ESTABLISHED, tunnel
 
 __all__ = ["anyio_backend", "in_order"]
 pytestmark = [
@@ -24,28 +23,7 @@ pytestmark = [
 ]
 
 SECRET = "c2VjcmV0OnBhc3M="  # secret:pass
-ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 Script = Callable[[Peer], object]
-
-
-async def tunnel(peer: Peer) -> None:
-    """A proxy: connects to the target of CONNECT, and carries the bytes of both."""
-    request = await peer.request()
-    assert request.startswith(b"CONNECT "), request
-    host, _, port = request.split(b" ")[1].decode().rpartition(":")
-    async with await anyio.connect_tcp(host.replace("server.invalid", "localhost"), int(port)) as far:
-        await peer.send(ESTABLISHED)
-
-        async def carry(source: ByteStream, sink: ByteStream, scope: anyio.CancelScope) -> None:
-            try:
-                while True:
-                    await sink.send(await source.receive())
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(carry, peer.stream, far, tasks.cancel_scope)
-            tasks.start_soon(carry, far, peer.stream, tasks.cancel_scope)
 
 
 def through(proxy: ScriptedServer, url: str, *, ca_file: str | None = None, user: str = "") -> Endpoint:
