@@ -10,7 +10,7 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ..base.errors import METHOD_NOT_FOUND, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
@@ -24,6 +24,7 @@ from ..bridge.capabilities import fingerprint
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
 from ..bridge.request_meta import RequestMeta
+from ..bridge.request_name import name_in
 from ..bridge.request_state import Claims, ClaimsKind, InvalidRequestState, is_ours
 from ..bridge.results import named
 from ..downstream.downstream import Downstream
@@ -35,17 +36,20 @@ from ..jsonrpc.envelope import Frame
 from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import remove_members
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeKey, Reply
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, Reply
 from ..state.ports import SessionRouter
-from ..state.session import Affinities, Session
+from ..state.session import Affinities, Session, SessionState
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.upstream import Upstream
 from ..wire.http.param_headers import Mirror
 from .affinity_table import AffinityTable, merged_affinity
+from .channels import PostRole
 from .known_clients import KnownClients, audience_of
 from .pipe_requests import PipeRequests
 from .revisions import read_request
 from .stateless_responder import StatelessResponder
+
+SHUTTING_DOWN: Final = "shutting down: no new requests"
 
 REMOVED: Final = frozenset(
     {
@@ -81,6 +85,7 @@ class Stateless:
         router: SessionRouter,
     ) -> None:
         self._context = context
+        self._decisions = downstream.decisions
         self._responder = downstream.responder
         self._sessions = downstream.sessions
         self._router = router
@@ -109,6 +114,7 @@ class Stateless:
         *,
         mirrored: Headers = (),
         pipe_requests: PipeRequests | None = None,
+        is_allowed: bool = False,
     ) -> tuple[Session, Exchange] | None:
         """Handles one request.
 
@@ -119,9 +125,11 @@ class Stateless:
             headers: the client's HTTP headers that go on to the server.
             mirrored: the `Mcp-Param-…` headers of the request, which agree with it.
             pipe_requests: the other requests of its pipe.
+            is_allowed: the driver has allowed it, if the plan of its server wants that.
 
         Returns:
-            The session and the call that the request begins or continues; None if it is answered already.
+            The session and the call that the request begins or continues, or the exchange that waits for the driver's
+            decision; None if it is answered already.
 
         Raises:
             RemoteProtocolError: it is refused, with the HTTP status to answer. Nothing has changed.
@@ -140,24 +148,96 @@ class Stateless:
             raise RemoteProtocolError("got the id of a request that is still open, expected another")
         token_raw = envelope.progress_token(frame.params)
         claims = self._read_state(opening, frame)
-        if claims is not None and claims.kind is ClaimsKind.PARK:
-            found = self._suspended_calls.find(claims)
-            if found is None and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
-                session = self._find_session(self._affinity_of(opening, key, request), opening.server)
-                self._answer_lost(frame, reply, None if session is None else session.greeting)
-                return None
-        else:
-            found = None
-        if found is None:
-            found = self._begin(opening, key, frame, request, reply, token_raw, headers, mirrored, claims)
-        else:
+        is_retry = claims is not None and claims.kind is ClaimsKind.PARK
+        found = None if claims is None or not is_retry else self._suspended_calls.find(claims)
+        if self._context.servers[opening.server].decides and not is_allowed:
+
+            def go_on() -> tuple[Session, Exchange] | None:
+                return self.receive_request(
+                    opening, key, frame, reply, headers, mirrored=mirrored, pipe_requests=pipe_requests, is_allowed=True
+                )
+
+            session = None if found is None else found[0]
+            found = self._ask(session, opening, key, frame, request, reply, headers, go_on)
+        elif found is not None:
             assert claims is not None
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
+        elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
+            known = self._find_session(self._affinity_of(opening, key, request), opening.server)
+            self._answer_lost(frame, reply, None if known is None else known.greeting)
+            return None
+        else:
+            found = self._begin(opening, key, frame, request, reply, token_raw, headers, mirrored, claims, is_allowed)
         session, exchange = found
         if pipe_requests is not None and not exchange.is_over:
             assert id_key is not None
             pipe_requests.add(id_key, session, exchange)
         return session, exchange
+
+    def _ask(
+        self,
+        session: Session | None,
+        opening: PostOpening | PipeOpening | EventPipeOpening,
+        key: ExchangeKey,
+        frame: Frame,
+        request: RequestMeta,
+        reply: Reply,
+        headers: Headers,
+        handle: Callable[[], tuple[Session, Exchange] | None],
+    ) -> tuple[Session, Exchange]:
+        """Orders the decision about a request, which waits as an exchange that is never sent. When it is allowed, that
+        exchange ends, and `handle` handles the request as if it came now.
+
+        Args:
+            session: that of the call which the request continues; None if it continues none.
+        """
+        assert frame.id_raw is not None
+        assert frame.method is not None
+        id_key = envelope.id_key(frame.id_raw)
+        assert id_key is not None
+        name_in(frame.method, frame.params)  # for its exception: nothing is kept of a request that is refused
+        if session is None:
+            if self._context.is_draining:
+                raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
+            session = self._session_for(opening, key, request)
+        self._check_room(session, opening)
+        waiting = Exchange(
+            key,
+            reply,
+            sid=session.sid,
+            id_raw=frame.id_raw,
+            id_key=id_key,
+            method=frame.method,
+            params=frame.params,
+            headers=headers,
+            request=request,
+        )
+        if not session.has_room_for(waiting):
+            raise RemoteProtocolError(NO_MEMORY, rpc_code=OVERLOADED, http_status=503)
+        session.add(waiting)
+        self._responder.touch(session)
+        self._decisions.ask(session, waiting, lambda: self._go_on(session, waiting, handle))
+        return session, waiting
+
+    def _go_on(
+        self, session: Session, waiting: Exchange, handle: Callable[[], tuple[Session, Exchange] | None]
+    ) -> None:
+        reply = waiting.reply
+        waiting.step(ExchangeInput.CANCEL)
+        session.remove(waiting)
+        reply.take(None)
+        try:
+            found = handle()
+        except RemoteProtocolError as error:
+            found = None
+            reply.refuse(error.http_status)
+            message = envelope.encode_error(waiting.id_raw, error.rpc_code, error.message, error.data)
+            self._responder.answer_at_once(reply, message)
+        role = self._context.role_of(waiting.key.channel)
+        if found is not None and isinstance(role, PostRole):
+            role.receive_request(*found, reply)
+        if session.state is not SessionState.CLOSED:
+            self._replies.receive_settled(session)
 
     def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
         """Returns the content of a `requestState` of ours; None if there is none, or if it is the server's own.
@@ -240,13 +320,14 @@ class Stateless:
         headers: Headers,
         mirrored: Headers,
         claims: Claims | None,
+        is_allowed: bool,
     ) -> tuple[Session, Exchange]:
         assert frame.id_raw is not None
         assert frame.method is not None
         id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
-        if self._context.is_draining:
-            raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
+        if self._context.is_draining and not is_allowed:
+            raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
         params = frame.params
         responses: Mapping[str, bytes] = {}
         if claims is not None:
@@ -254,13 +335,7 @@ class Stateless:
             responses = input_requests.read_responses(params)
             params = remove_members(params, RETRIED)
         session = self._session_for(opening, key, request)
-        limit = self._context.limits.exchanges_per_session_max
-        if session.in_flight >= limit:
-            text = f"{limit} requests are open, the most a client may have"
-            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
-        if isinstance(opening, PostOpening) and not session.router.has_room(session):
-            text = "too much was sent that is not taken yet: wait, and try again"
-            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        self._check_room(session, opening)
         exchange = Exchange(
             key,
             reply,
@@ -289,6 +364,15 @@ class Stateless:
         if isinstance(opening, PostOpening) and claims is None:
             self.known.add(opening, session, request, frame.params)
         return session, exchange
+
+    def _check_room(self, session: Session, opening: PostOpening | PipeOpening | EventPipeOpening) -> None:
+        limit = self._context.limits.exchanges_per_session_max
+        if session.in_flight >= limit:
+            text = f"{limit} requests are open, the most a client may have"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        if isinstance(opening, PostOpening) and not session.router.has_room(session):
+            text = "too much was sent that is not taken yet: wait, and try again"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
 
     def _send_on(
         self, session: Session, exchange: Exchange, claims: Claims | None, responses: Mapping[str, bytes]
