@@ -23,11 +23,11 @@ class Decide(Effect, frozen=True):
     """The channel that the request came on; of HTTP+SSE, that of the event stream."""
     server: str
     principal: str
-    """That of the opening of the client's channel."""
+    """The principal in the opening of the client's channel."""
     method: str
     name: str | None
-    """What the method is about, as its server reads it: the tool, the prompt, the URI of the resource, the id of the
-    task, or the prompt or URI that a completion is for. None for all other methods."""
+    """The name that the server will read: of the tool or the prompt, the URI of the resource, the id of the task, or the
+    prompt or URI that a completion is for. None for all other methods."""
     params: bytes | None
     """The JSON of the params, as the client sent them; None if there are none."""
 

@@ -10,7 +10,7 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..base.errors import METHOD_NOT_FOUND, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
@@ -36,18 +36,18 @@ from ..jsonrpc.envelope import Frame
 from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import remove_members
 from ..state.context import Context
-from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, Reply
+from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.ports import SessionRouter
-from ..state.session import Affinities, Session, SessionState
+from ..state.session import Affinities, Session
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.upstream import Upstream
 from ..wire.http.param_headers import Mirror
 from .affinity_table import AffinityTable, merged_affinity
-from .channels import PostRole
 from .known_clients import KnownClients, audience_of
 from .pipe_requests import PipeRequests
 from .revisions import read_request
 from .stateless_responder import StatelessResponder
+from .undecided_requests import UndecidedRequests
 
 SHUTTING_DOWN: Final = "shutting down: no new requests"
 
@@ -85,7 +85,6 @@ class Stateless:
         router: SessionRouter,
     ) -> None:
         self._context = context
-        self._decisions = downstream.decisions
         self._responder = downstream.responder
         self._sessions = downstream.sessions
         self._router = router
@@ -98,6 +97,7 @@ class Stateless:
         self._mirrors = upstream.tool_discovery.advertised
         self._by_affinity = by_affinity = AffinityTable()
         self._replies = StatelessResponder(context, downstream, subscriptions.client_listens, questions, by_affinity)
+        self._undecided = UndecidedRequests(context, downstream, self._replies)
         self.known = KnownClients(
             context, self._server_eras, self._mirrors, questions.deferred_questions, self._by_affinity
         )
@@ -157,8 +157,12 @@ class Stateless:
                     opening, key, frame, reply, headers, mirrored=mirrored, pipe_requests=pipe_requests, is_allowed=True
                 )
 
-            session = None if found is None else found[0]
-            found = self._ask(session, opening, key, frame, request, reply, headers, go_on)
+            name_in(frame.method, frame.params)  # for its exception: no session is opened for a request that is refused
+            if found is None and self._context.is_draining:
+                raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
+            session = self._session_for(opening, key, request) if found is None else found[0]
+            self._check_room(session, opening)
+            found = session, self._undecided.ask(session, key, frame, request, reply, headers, go_on)
         elif found is not None:
             assert claims is not None
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
@@ -173,71 +177,6 @@ class Stateless:
             assert id_key is not None
             pipe_requests.add(id_key, session, exchange)
         return session, exchange
-
-    def _ask(
-        self,
-        session: Session | None,
-        opening: PostOpening | PipeOpening | EventPipeOpening,
-        key: ExchangeKey,
-        frame: Frame,
-        request: RequestMeta,
-        reply: Reply,
-        headers: Headers,
-        handle: Callable[[], tuple[Session, Exchange] | None],
-    ) -> tuple[Session, Exchange]:
-        """Orders the decision about a request, which waits as an exchange that is never sent. When it is allowed, that
-        exchange ends, and `handle` handles the request as if it came now.
-
-        Args:
-            session: that of the call which the request continues; None if it continues none.
-        """
-        assert frame.id_raw is not None
-        assert frame.method is not None
-        id_key = envelope.id_key(frame.id_raw)
-        assert id_key is not None
-        name_in(frame.method, frame.params)  # for its exception: nothing is kept of a request that is refused
-        if session is None:
-            if self._context.is_draining:
-                raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
-            session = self._session_for(opening, key, request)
-        self._check_room(session, opening)
-        waiting = Exchange(
-            key,
-            reply,
-            sid=session.sid,
-            id_raw=frame.id_raw,
-            id_key=id_key,
-            method=frame.method,
-            params=frame.params,
-            headers=headers,
-            request=request,
-        )
-        if not session.has_room_for(waiting):
-            raise RemoteProtocolError(NO_MEMORY, rpc_code=OVERLOADED, http_status=503)
-        session.add(waiting)
-        self._responder.touch(session)
-        self._decisions.ask(session, waiting, lambda: self._go_on(session, waiting, handle))
-        return session, waiting
-
-    def _go_on(
-        self, session: Session, waiting: Exchange, handle: Callable[[], tuple[Session, Exchange] | None]
-    ) -> None:
-        reply = waiting.reply
-        waiting.step(ExchangeInput.CANCEL)
-        session.remove(waiting)
-        reply.take(None)
-        try:
-            found = handle()
-        except RemoteProtocolError as error:
-            found = None
-            reply.refuse(error.http_status)
-            message = envelope.encode_error(waiting.id_raw, error.rpc_code, error.message, error.data)
-            self._responder.answer_at_once(reply, message)
-        role = self._context.role_of(waiting.key.channel)
-        if found is not None and isinstance(role, PostRole):
-            role.receive_request(*found, reply)
-        if session.state is not SessionState.CLOSED:
-            self._replies.receive_settled(session)
 
     def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
         """Returns the content of a `requestState` of ours; None if there is none, or if it is the server's own.
