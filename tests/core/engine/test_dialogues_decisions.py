@@ -16,7 +16,7 @@ ASKING = {"method": "elicitation/create", "params": {"message": "Sure?", "reques
 
 
 def deciding(kind: Kind = Kind.PIPE, **rest: Any) -> ServerPlan:
-    return ServerPlan(**{"id": "files", "kind": kind, "era": Era.HANDSHAKE, "decides": True} | rest)
+    return ServerPlan(id="files", kind=kind, era=Era.HANDSHAKE, decides=True, **rest)
 
 
 def began(
@@ -121,7 +121,7 @@ def test_each_request_of_a_batch_is_decided_on_its_own() -> None:
     play.allows(read)
     received = play.server.is_asked("tools/call", {"name": "read"})
     heard: list[bytes] = []
-    alice.hears = lambda channel, message, post=None: heard.append(message)  # type: ignore[method-assign]
+    alice.hears = lambda channel, message, post=None: heard.append(message)
     play.server.answers(received, {"content": []})
     answers = {each["id"]: each for each in json.loads(heard[0])}
     assert len(heard) == 1
