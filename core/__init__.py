@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from .base.decisions import *
     from .base.effects import *
     from .base.errors import LocalProtocolError as LocalProtocolError
     from .base.errors import RemoteProtocolError as RemoteProtocolError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .trace import replay as replay
 
 _NAMES: Final = {
+    "base.decisions": "Allowed Decide Denied",
     "base.effects": "Close Delete Dial Effect Join Listen Note Pass Pause Post Resume Send SendEvents Spawn Target",
     "base.errors": "LocalProtocolError RemoteProtocolError",
     "base.events": (

@@ -15,6 +15,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from .base.decisions import Decision
 from .base.effects import Effect
 from .base.errors import OVERLOADED, LocalProtocolError
 from .base.events import Cause, Connected, Opening, Primed, Queued
@@ -220,10 +221,12 @@ class Engine:
 
     # --- Inputs: storage, operators, time ---------------------------------------------------------------------------
 
-    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
-        """Reports that a storage order was carried out, or failed. A second or late answer does nothing."""
+    def receive_answer(self, ticket: Ticket, answer: StorageAnswer | Decision, now: float) -> list[Effect]:
+        """Reports that an order with a ticket was carried out, or failed. A second or late answer does nothing."""
         effects = self._context.begin(now, None)
-        self._storage_orders.receive_answer(ticket, answer)
+        is_decision = self._downstream.decisions.receive_answer(ticket, answer)
+        if not is_decision and not isinstance(answer, Decision):
+            self._storage_orders.receive_answer(ticket, answer)
         return effects
 
     def receive_drain(self, now: float) -> list[Effect]:

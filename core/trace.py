@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from .base.decisions import Decision
 from .base.effects import Effect
 from .base.errors import LocalProtocolError
 from .base.events import Cause, Connected, Opening
@@ -47,7 +48,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     pieces: tuple[bytes, ...] = ()
     opening: Opening | None = None
     cause: Cause | None = None
-    answer: StorageAnswer | None = None
+    answer: StorageAnswer | Decision | None = None
     server: str | None = None
     command: Command | None = None
     task: str | None = None

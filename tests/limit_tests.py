@@ -247,6 +247,7 @@ LIMIT_TESTS: Final = {
         "transports/stdio/test_server_process.py::test_a_child_that_talks_while_it_is_stopped_does_not_block"
     ),
     "stderr_ring_lines": "transports/stdio/test_server_process.py::test_stderr_is_bounded",
+    "decision_timeout_s": "core/engine/test_dialogues_decisions.py::test_a_request_is_denied_when_nobody_decides",
     "storage_timeout_s": "core/engine/test_limits.py::test_storage_timeout_counts_as_a_failure",
     "upload_size_max_bytes": (
         "core/engine/test_limits.py::test_an_upload_whose_length_says_that_it_cannot_fit_is_refused_unread"

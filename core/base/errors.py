@@ -33,6 +33,7 @@ INPUT_REFUSED: Final = -31005  # a question asked in the course of the request w
 TOO_MANY_ROUNDS: Final = -31006  # the server asked more often than our limit allows; the request did not go on
 OVERLOADED: Final = -31007  # a limit of the proxy was reached; the request did not run
 TIMED_OUT: Final = -31008  # no answer within the time limit; the request may have run
+DENIED: Final = -31009  # the driver did not allow the request, which did not run (`ServerPlan.decides`)
 
 
 class LocalProtocolError(Exception):

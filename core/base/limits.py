@@ -180,6 +180,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     questions_per_session_max: int = 256
     """Server requests that wait for one client's response. At it: the server gets error -32603; a round of a server
     without sessions ends its call with it."""
+    decision_timeout_s: float = 60.0
+    """Time that a request waits for the decision of the driver (`ServerPlan.decides`): SDK clients wait as long for a
+    response. At it: error -31009, and the request has not run."""
     question_timeout_s: float = 1800.0
     """Time that a server request waits for the client's response: people fill forms. Less than `reply_timeout_s`, so
     that the call in whose course it was sent can still be told. At it: the server gets error -31008, and the client a

@@ -218,6 +218,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The prompts that clients see, by name."""
     resources: NameFilter = NameFilter()
     """The resources that clients see, by URI, and resource templates, by their text."""
+    decides: bool = False
+    """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None
     """The era in which the server is spoken to; None: that of its client, if the server supports it."""
     tasks: TaskRules = TaskRules()

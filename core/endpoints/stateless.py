@@ -24,6 +24,7 @@ from ..bridge.capabilities import fingerprint
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
 from ..bridge.request_meta import RequestMeta
+from ..bridge.request_name import name_in
 from ..bridge.request_state import Claims, ClaimsKind, InvalidRequestState, is_ours
 from ..bridge.results import named
 from ..downstream.downstream import Downstream
@@ -46,6 +47,9 @@ from .known_clients import KnownClients, audience_of
 from .pipe_requests import PipeRequests
 from .revisions import read_request
 from .stateless_responder import StatelessResponder
+from .undecided_requests import UndecidedRequests
+
+SHUTTING_DOWN: Final = "shutting down: no new requests"
 
 REMOVED: Final = frozenset(
     {
@@ -93,6 +97,7 @@ class Stateless:
         self._mirrors = upstream.tool_discovery.advertised
         self._by_affinity = by_affinity = AffinityTable()
         self._replies = StatelessResponder(context, downstream, subscriptions.client_listens, questions, by_affinity)
+        self._undecided = UndecidedRequests(context, downstream, self._replies)
         self.known = KnownClients(
             context, self._server_eras, self._mirrors, questions.deferred_questions, self._by_affinity
         )
@@ -109,6 +114,7 @@ class Stateless:
         *,
         mirrored: Headers = (),
         pipe_requests: PipeRequests | None = None,
+        is_allowed: bool = False,
     ) -> tuple[Session, Exchange] | None:
         """Handles one request.
 
@@ -119,9 +125,11 @@ class Stateless:
             headers: the client's HTTP headers that go on to the server.
             mirrored: the `Mcp-Param-…` headers of the request, which agree with it.
             pipe_requests: the other requests of its pipe.
+            is_allowed: the driver has allowed it, if the plan of its server wants that.
 
         Returns:
-            The session and the call that the request begins or continues; None if it is answered already.
+            The session and the call that the request begins or continues, or the exchange that waits for the driver's
+            decision; None if it is answered already.
 
         Raises:
             RemoteProtocolError: it is refused, with the HTTP status to answer. Nothing has changed.
@@ -140,19 +148,30 @@ class Stateless:
             raise RemoteProtocolError("got the id of a request that is still open, expected another")
         token_raw = envelope.progress_token(frame.params)
         claims = self._read_state(opening, frame)
-        if claims is not None and claims.kind is ClaimsKind.PARK:
-            found = self._suspended_calls.find(claims)
-            if found is None and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
-                session = self._find_session(self._affinity_of(opening, key, request), opening.server)
-                self._answer_lost(frame, reply, None if session is None else session.greeting)
-                return None
-        else:
-            found = None
-        if found is None:
-            found = self._begin(opening, key, frame, request, reply, token_raw, headers, mirrored, claims)
-        else:
+        is_retry = claims is not None and claims.kind is ClaimsKind.PARK
+        found = None if claims is None or not is_retry else self._suspended_calls.find(claims)
+        if self._context.servers[opening.server].decides and not is_allowed:
+
+            def go_on() -> tuple[Session, Exchange] | None:
+                return self.receive_request(
+                    opening, key, frame, reply, headers, mirrored=mirrored, pipe_requests=pipe_requests, is_allowed=True
+                )
+
+            name_in(frame.method, frame.params)  # for its exception: no session is opened for a request that is refused
+            if found is None and self._context.is_draining:
+                raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
+            session = self._session_for(opening, key, request) if found is None else found[0]
+            self._check_room(session, opening)
+            found = session, self._undecided.ask(session, key, frame, request, reply, headers, go_on)
+        elif found is not None:
             assert claims is not None
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
+        elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
+            known = self._find_session(self._affinity_of(opening, key, request), opening.server)
+            self._answer_lost(frame, reply, None if known is None else known.greeting)
+            return None
+        else:
+            found = self._begin(opening, key, frame, request, reply, token_raw, headers, mirrored, claims, is_allowed)
         session, exchange = found
         if pipe_requests is not None and not exchange.is_over:
             assert id_key is not None
@@ -240,13 +259,14 @@ class Stateless:
         headers: Headers,
         mirrored: Headers,
         claims: Claims | None,
+        is_allowed: bool,
     ) -> tuple[Session, Exchange]:
         assert frame.id_raw is not None
         assert frame.method is not None
         id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
-        if self._context.is_draining:
-            raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
+        if self._context.is_draining and not is_allowed:
+            raise RemoteProtocolError(SHUTTING_DOWN, rpc_code=OVERLOADED, http_status=503)
         params = frame.params
         responses: Mapping[str, bytes] = {}
         if claims is not None:
@@ -254,13 +274,7 @@ class Stateless:
             responses = input_requests.read_responses(params)
             params = remove_members(params, RETRIED)
         session = self._session_for(opening, key, request)
-        limit = self._context.limits.exchanges_per_session_max
-        if session.in_flight >= limit:
-            text = f"{limit} requests are open, the most a client may have"
-            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
-        if isinstance(opening, PostOpening) and not session.router.has_room(session):
-            text = "too much was sent that is not taken yet: wait, and try again"
-            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        self._check_room(session, opening)
         exchange = Exchange(
             key,
             reply,
@@ -289,6 +303,15 @@ class Stateless:
         if isinstance(opening, PostOpening) and claims is None:
             self.known.add(opening, session, request, frame.params)
         return session, exchange
+
+    def _check_room(self, session: Session, opening: PostOpening | PipeOpening | EventPipeOpening) -> None:
+        limit = self._context.limits.exchanges_per_session_max
+        if session.in_flight >= limit:
+            text = f"{limit} requests are open, the most a client may have"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        if isinstance(opening, PostOpening) and not session.router.has_room(session):
+            text = "too much was sent that is not taken yet: wait, and try again"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
 
     def _send_on(
         self, session: Session, exchange: Exchange, claims: Claims | None, responses: Mapping[str, bytes]

@@ -79,7 +79,8 @@ class Router:
         self._idle_stop = idle_stop = IdleStop(context, upstream.failures)
         time_limits = ToolTimeLimits(context, downstream.responder)
         checks = upstream.session_checks
-        own = [idle_stop, time_limits, SharedSettings(), NameFiltering(), era_adapter, SerialTurn(), checks]
+        decisions = downstream.decisions
+        own = [decisions, idle_stop, time_limits, SharedSettings(), NameFiltering(), era_adapter, SerialTurn(), checks]
         ordered = in_order([*own, *(each for feature in features for each in feature.interceptors)])
         self._all = Interceptors(ordered)
         interceptors = {id: interceptors_of(plan, ordered) for id, plan in context.servers.items()}
@@ -104,6 +105,7 @@ class Router:
         self.timers: Mapping[str, TimerHandler] = {
             **{purpose: links.while_open(handle) for purpose, handle in of_links.items()},
             "resume": self._handle_resume,
+            "decision": decisions.handle_timeout,
             "limit": while_open(time_limits.handle_limit),
             "ack": while_open(subscriptions.client_listens.handle_ack),
         }

@@ -14,9 +14,10 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from ..base.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteProtocolError
+from ..base.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from ..base.name_filter import NameFilter
 from ..base.plan import ServerPlan
+from ..bridge.request_name import sole_member
 from ..jsonrpc.envelope import Frame, encode_error, text_of
 from ..jsonrpc.splice import elements, members, set_member, take
 from ..state.exchange import Exchange
@@ -84,7 +85,7 @@ def refusal(link: Link, exchange: Exchange) -> bytes | None:
     kind, key = USES.get(exchange.method, ("", ""))
     if not kind or not _filter_of(link.plan, kind):
         return None
-    name = text_of(_member(exchange.params, key))
+    name = text_of(sole_member(exchange.params, key))
     if name is not None and _admits(link.plan, kind, name):
         return None
     if name is None:
@@ -109,7 +110,7 @@ def shown(link: Link, exchange: Exchange, result: bytes) -> bytes:
     if array is None:
         return result
     entries = [array[start:stop] for start, stop in elements(array)] if array.startswith(b"[") else []
-    names = [text_of(_member(entry, listing.key)) for entry in entries]
+    names = [text_of(sole_member(entry, listing.key)) for entry in entries]
     kept = [
         entry
         for entry, name in zip(entries, names, strict=True)
@@ -126,7 +127,7 @@ def hides(link: Link, notification: Frame) -> bool:
         return False
     if all(session.sees_hidden for session in link.sessions.values()):
         return False
-    uri = text_of(_member(notification.params, "uri"))
+    uri = text_of(sole_member(notification.params, "uri"))
     return uri is None or not _admits(link.plan, "resources", uri)
 
 
@@ -137,11 +138,11 @@ def _completion_refusal(plan: ServerPlan, exchange: Exchange) -> bytes | None:
     """
     if not plan.prompts and not plan.resources:
         return None
-    reference = _member(exchange.params, "ref")
-    kind, key = REFERENCES.get(text_of(_member(reference, "type")) or "", (None, None))
+    reference = sole_member(exchange.params, "ref")
+    kind, key = REFERENCES.get(text_of(sole_member(reference, "type")) or "", (None, None))
     if kind is not None and not _filter_of(plan, kind):
         return None
-    name = None if key is None else text_of(_member(reference, key))
+    name = None if key is None else text_of(sole_member(reference, key))
     if kind is None or name is None:
         text = "got a ref that cannot be read, expected a prompt's name or a resource's URI"
         return encode_error(exchange.id_raw, INVALID_PARAMS, text)
@@ -162,17 +163,3 @@ def _admits(plan: ServerPlan, kind: str, name: str) -> bool:
     if kind == "resources" and name not in name_filter.include and _CLIMBS.search(unquote(name)):
         return False
     return name_filter.admits(name)
-
-
-def _member(data: bytes | None, key: str) -> bytes | None:
-    """Returns the JSON of an object's member. None if it is missing or ambiguous: there twice, or also in another case,
-    since some servers read members without regard to case."""
-    if data is None or not data.startswith(b"{"):
-        return None
-    try:
-        spans = members(data)
-    except RemoteProtocolError:
-        return None
-    if any(other != key and other.casefold() == key.casefold() for other in spans):
-        return None
-    return take(data, spans.get(key))

@@ -19,10 +19,13 @@ from checked_engine import CheckedEngine
 from dialogue_peers import Client, Peer, Request, Server
 from expected_values import matches, shown
 from isthmus.core import (
+    Allowed,
     Cause,
     ChannelId,
     Close,
+    Decide,
     Delete,
+    Denied,
     Dial,
     Effect,
     End,
@@ -69,18 +72,20 @@ class Dialogue:
 
     Args:
         servers: by default a process named "files".
+        rest: of the plan.
     """
 
     made: ClassVar[list[Dialogue]] = []
     """The dialogues of the running test, which ends with nothing unexpected."""
 
-    def __init__(self, *servers: ServerPlan, limits: Limits | None = None) -> None:
+    def __init__(self, *servers: ServerPlan, limits: Limits | None = None, **rest: Any) -> None:
         plans = servers or (ServerPlan(id="files", kind=Kind.PIPE),)
-        plan = Plan(servers=plans, link_key=b"0123456789abcdef", workspaces_path="/w")
+        plan = Plan(servers=plans, link_key=b"0123456789abcdef", workspaces_path="/w", **rest)
         self.engine = CheckedEngine(plan, entropy=random.Random(1).randbytes, unix_at_zero=1e9, limits=limits)
         self.now = 100.0
         self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
         self.unexpected: list[Came] = []
+        self.undecided: list[Decide] = []
         self.owners: dict[ChannelId, Peer] = {}
         self.silent: set[ChannelId] = set()
         self.slow: set[ChannelId] = set()  # their ends are not reported by themselves
@@ -104,6 +109,12 @@ class Dialogue:
             self.now = max(self.now, deadline.at)
             self.carry_out(self.engine.handle_timeout(self.now))
         self.now = end
+
+    def allows(self, decide: Decide) -> None:
+        self.happens(lambda now: self.engine.receive_answer(decide.ticket, Allowed(), now))
+
+    def denies(self, decide: Decide, text: str = "no", **rest: Any) -> None:
+        self.happens(lambda now: self.engine.receive_answer(decide.ticket, Denied(text, **rest), now))
 
     def stops(self) -> None:
         self.happens(self.engine.receive_stop)
@@ -157,6 +168,9 @@ class Dialogue:
             return [] if order.channel in self.slow else self.ends(order.channel)
         if isinstance(order, Dial):
             return self._dial(order)
+        if isinstance(order, Decide):
+            self.undecided.append(order)
+            self.came(self.owners[order.channel], "waits for a decision on", [order.method, order.name], order.channel)
         if isinstance(order, Save | Load):
             answer = Saved() if isinstance(order, Save) else Loaded()
             return self.engine.receive_answer(order.ticket, answer, self.now)

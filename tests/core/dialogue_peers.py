@@ -11,6 +11,7 @@ from isthmus.core import (
     Cause,
     ChannelId,
     Connected,
+    Decide,
     DeleteOpening,
     End,
     Era,
@@ -154,6 +155,13 @@ class Client(Peer):
             self.play.silent.add(channel)
         self.play.happens(self.play.engine.receive_open, channel, opening)
         return channel
+
+    def waits_for_decision(self, method: str, name: str | None = None) -> Decide:
+        """Expects that the driver has to decide about a request. Returns the order."""
+        channel = self.play.expects(self, "waits for a decision on", [method, name]).channel
+        found = next(each for each in self.play.undecided if (each.channel, each.method) == (channel, method))
+        self.play.undecided.remove(found)
+        return found
 
     def greets(self) -> Request:
         """Sends `initialize`."""

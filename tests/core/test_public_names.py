@@ -9,16 +9,16 @@ import pytest
 from isthmus import core
 
 LIST = """
-    Affinity Allocate Allocated Answer Append Appended ArtifactProducer AutoFiles BulkEngine Cause Cease ChannelId
-    Checksum ClientExchange Close Collect Collected CollectedFile Command Connected CookieChanges Cookies Deadline
-    Delete DeleteOpening Deliver Dial Difference Discard DownloadOpening DraftOpening Effect End Engine Entropy Era
-    EventPipeOpening Eviction Fact Fetch Fetched FileEnds FileSource FileStatus Forget ForgetAll GetOpening Halt
-    Headers InlineSource Join Kind Limits Listen Load Loaded LocalProtocolError LocatorMode Materialize Materialized
-    MessageOpening NameFilter Note Offer Opening OutputLocator Pass Pause PipeOpening Plan Post PostOpening Primed
-    Queued RawFile Receive Recorder RemoteProtocolError Remove Resume Save Saved SeenFile Send SendEvents Serve
-    ServerExchange ServerPlan SharedFolder Sharing Sighting Source Spawn Status StorageAnswer StorageFailed
-    StorageOrder StoredArtifact StoredFile StoredTask StoredUpload Survey Surveyed Sweep Target TaskRules TaskStatus
-    Ticket UploadConsumer UploadManifest UploadOpening Verb replay
+    Affinity Allocate Allocated Allowed Answer Append Appended ArtifactProducer AutoFiles BulkEngine Cause Cease
+    ChannelId Checksum ClientExchange Close Collect Collected CollectedFile Command Connected CookieChanges Cookies
+    Deadline Decide Delete DeleteOpening Deliver Denied Dial Difference Discard DownloadOpening DraftOpening Effect
+    End Engine Entropy Era EventPipeOpening Eviction Fact Fetch Fetched FileEnds FileSource FileStatus Forget
+    ForgetAll GetOpening Halt Headers InlineSource Join Kind Limits Listen Load Loaded LocalProtocolError LocatorMode
+    Materialize Materialized MessageOpening NameFilter Note Offer Opening OutputLocator Pass Pause PipeOpening Plan
+    Post PostOpening Primed Queued RawFile Receive Recorder RemoteProtocolError Remove Resume Save Saved SeenFile Send
+    SendEvents Serve ServerExchange ServerPlan SharedFolder Sharing Sighting Source Spawn Status StorageAnswer
+    StorageFailed StorageOrder StoredArtifact StoredFile StoredTask StoredUpload Survey Surveyed Sweep Target
+    TaskRules TaskStatus Ticket UploadConsumer UploadManifest UploadOpening Verb replay
 """
 NAMES = LIST.split()
 
