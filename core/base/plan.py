@@ -289,8 +289,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Close the client's event stream, too, where a server closes its own to be polled (2025-11-25)."""
     stores_events: bool = False
     """Put events for which there is no room in memory into the storage, instead of dropping them."""
+    name: str = "isthmus"
+    """The name of this proxy in the `clientInfo` of its own requests, and of clients without sessions that do not tell
+    their name."""
     version: str = "0"
-    """The version of this proxy that shared servers are told."""
+    """The version of this proxy beside that name."""
     affinity: Affinity = Affinity.SHARED
     """The clients without sessions that share one session with a server that has sessions."""
     state_keys: tuple[bytes, ...] = ()
