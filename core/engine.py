@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .base.effects import Effect
 from .base.errors import OVERLOADED, LocalProtocolError
@@ -21,6 +21,7 @@ from .base.events import Cause, Connected, Opening, Primed, Queued
 from .base.ids import ChannelId, Entropy, Ticket
 from .base.limits import Limits
 from .base.plan import Plan
+from .base.plan_check import check_plan
 from .base.storage import StorageAnswer
 from .base.timers import Deadline
 from .downstream.downstream import Downstream
@@ -44,9 +45,6 @@ from .upstream.upstream import Upstream
 if TYPE_CHECKING:
     from .state.records import FileEnds, FileStatus, StoredArtifact, StoredTask, StoredUpload, TaskStatus
 
-LINK_KEY_MIN_BYTES: Final = 16
-"""The least size of the key that signs links. A client that guesses the key can make links of its own."""
-
 
 class Engine:
     """One proxy.
@@ -55,6 +53,7 @@ class Engine:
         plan: the servers and what is done for each.
         entropy: where names and secrets come from.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
+        has_storage: the driver carries out the orders that have a ticket. Files, tasks and stored events need them.
         limits: every bound.
         stored: the artifacts that earlier runs left, so that they expire, and count, as if this one had made them.
         stored_tasks: the records of tasks that earlier runs left.
@@ -62,6 +61,9 @@ class Engine:
 
     All inputs take `now`, seconds on one monotonic clock that never runs backwards, and raise LocalProtocolError for
     what only their caller can have got wrong; what a peer got wrong is answered or noted, never raised.
+
+    Raises:
+        LocalProtocolError: the plan cannot be used, or asks for more than the driver or this copy can do.
     """
 
     def __init__(
@@ -70,15 +72,14 @@ class Engine:
         *,
         entropy: Entropy,
         unix_at_zero: float,
+        has_storage: bool = False,
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
         stored_tasks: Iterable[StoredTask] = (),
         stored_uploads: Iterable[StoredUpload] = (),
     ) -> None:
+        check_plan(plan, has_storage=has_storage)
         plan = plan_for(plan)
-        if any(server.has_files for server in plan.servers) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
-            expected = f"expected at least {LINK_KEY_MIN_BYTES} secret bytes"
-            raise LocalProtocolError(f"got a link_key of {len(plan.link_key)} bytes for servers with files, {expected}")
         self._context = context = Context(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
         self._storage_orders = storage_orders = StorageOrders(context)
         self._downstream = downstream = Downstream(context, storage_orders)

@@ -27,14 +27,12 @@ from mcp_engine import (
     GetOpening,
     Kind,
     Limits,
-    Offer,
     Pass,
     Pause,
     Plan,
     Resume,
     Send,
     ServerPlan,
-    TaskRules,
 )
 from mcp_engine.wire.http.error_responses import not_found, refusal
 from mcp_engine.wire.http.reply import HttpReplyState, Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead
@@ -48,7 +46,7 @@ class Proxy:
     def __init__(self, command: list[str]) -> None:
         self.command = command
         self.surface = Surface(("server",), hosts=frozenset({"localhost", "127.0.0.1", "[::1]"}), origins=frozenset())
-        server = ServerPlan(id="server", kind=Kind.PIPE, tasks=TaskRules(offer=Offer.NEVER))  # tasks need a storage
+        server = ServerPlan(id="server", kind=Kind.PIPE)
         self.engine = Engine(Plan(servers=(server,)), entropy=os.urandom, unix_at_zero=time.time() - time.monotonic())
         self.channels: dict[ChannelId, Channel] = {}
         self.alarm: asyncio.TimerHandle | None = None

@@ -387,6 +387,7 @@ def driver(
         whole,
         entropy=entropy,
         unix_at_zero=UNIX_AT_ZERO,
+        has_storage=True,
         limits=limits,
         stored=stored,
         stored_uploads=stored_uploads,

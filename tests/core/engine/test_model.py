@@ -116,7 +116,9 @@ class World(RuleBasedStateMachine):
             link_key=b"0123456789abcdef",
             stores_events=True,
         )
-        self.engine = CheckedEngine(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
+        self.engine = CheckedEngine(
+            plan, entropy=self.random.randbytes, unix_at_zero=1e9, has_storage=True, limits=LIMITS
+        )
         self.now = 0.0
         self.count = 0
         self.clients: list[Client] = []
