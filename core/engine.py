@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from .base.effects import Effect
 from .base.errors import OVERLOADED, LocalProtocolError
-from .base.events import Cause, Connected, Opening, Primed, Queued
+from .base.events import Cause, Connected, DraftOpening, End, Fact, Opening, Primed, Queued, Verb
 from .base.ids import ChannelId, Entropy, Ticket
+from .base.input_check import no_cause, no_member, no_message, no_opening
 from .base.limits import Limits
 from .base.plan import Plan
 from .base.plan_check import check_plan
@@ -201,14 +202,21 @@ class Engine:
             message: JSON-RPC on a channel of the protocol; the JSON of an `UploadManifest` or `Appended` on an upload.
                 A byte order mark before it is skipped: some platforms write one before every text.
 
-        A message on a channel that has ended, or was never opened, is dropped: it crossed a `Close` of the engine.
+        A message on a channel that has ended is dropped: it crossed a `Close` of the engine.
+
+        Raises:
+            LocalProtocolError: the channel was not reported as open.
         """
+        if not isinstance(message, bytes):
+            raise no_message(message)
         effects = self._context.begin(now, channel)
         self._receive(channel, message)
         return effects
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
         """Reports that a channel is gone. A second report of the same channel does nothing."""
+        if type(cause) is not Cause or type(cause.end) is not End:
+            raise no_cause(cause)
         effects = self._context.begin(now, None)
         self._close(channel, cause)
         return effects
@@ -262,6 +270,8 @@ class Engine:
         effects = self._context.begin(now, None)
         if server not in self._context.servers:
             raise LocalProtocolError(f"there is no server {server!r} in the plan")
+        if not isinstance(command, Command):
+            raise no_member(command, Command, "command")
         if command is not Command.START:
             self._router.links.stop_server(server)
         if command is not Command.STOP:
@@ -307,29 +317,46 @@ class Engine:
 
     def _open(self, channel: ChannelId, opening: Opening) -> None:
         if isinstance(opening, (Connected, Primed, Queued)):
-            role = self._context.role_of(channel)
+            context, is_connected = self._context, isinstance(opening, Connected)
+            role = context.receive_connected(channel) if is_connected else context.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
+                if channel in context.unopened and isinstance(opening, Primed):
+                    context.check_was_open(channel, "Primed")
                 self._router.channels.receive_open(role, opening)
+            elif role is None:
+                context.check_was_open(channel, type(opening).__name__)
+            elif not isinstance(role, DeleteRole):
+                raise LocalProtocolError(f"got {type(opening).__name__} on channel {channel}, which no Dial ordered")
             return
         handle = self._openings.get(type(opening))
         if handle is None:
+            if not isinstance(opening, Fact):
+                raise no_opening(opening)
             raise LocalProtocolError(f"this copy of the engine lacks the folder that handles {type(opening).__name__}")
+        if type(opening) is DraftOpening and not isinstance(opening.verb, Verb):
+            raise no_member(opening.verb, Verb, "DraftOpening.verb")
         handle(channel, opening)
 
     def _receive(self, channel: ChannelId, message: bytes) -> None:
         role = self._context.role_of(channel)
+        if role is None or channel in self._context.unopened:
+            self._context.check_was_open(channel, "a message")
+            return
         try:
             if isinstance(role, ANSWERING_ROLES) and self._endpoints.fast_path.receive_answer(role, channel, message):
                 return
-            handler = None if role is None else self._channels.get(type(role))
-            if role is not None and handler is not None and (not role.is_ending or handler.reads_late):
+            handler = self._channels.get(type(role))
+            if handler is not None and (not role.is_ending or handler.reads_late):
                 handler.receive_message(role, channel, message.removeprefix(envelope.MARK))
         except MemoryError:
             self._close(channel, end_exhausted(self._context, channel, role))
 
     def _close(self, channel: ChannelId, cause: Cause) -> None:
         role = self._context.release(channel)
-        handler = None if role is None else self._channels.get(type(role))
+        if role is None:
+            self._context.check_was_open(channel, "receive_close")
+            return
+        handler = self._channels.get(type(role))
         if handler is not None:
             handler.receive_close(role, channel, cause)
 

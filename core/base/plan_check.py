@@ -53,7 +53,7 @@ def problems_of(value: object, kind: type, path: str = "") -> list[str]:
     return list(_misfits(value, _shape_of(kind), path))
 
 
-def _problems(plan: Plan, *, has_storage: bool) -> Iterator[str]:
+def _problems(plan: Any, *, has_storage: bool) -> Iterator[str]:
     misfits = problems_of(plan, Plan)
     yield from misfits
     if not isinstance(plan, Plan) or not isinstance(plan.servers, tuple | list):
