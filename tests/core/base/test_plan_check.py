@@ -129,7 +129,7 @@ def test_a_field_of_a_plan_is_refused_by_its_path(plan: Any, problem: str) -> No
 
 
 def test_an_expression_that_cannot_be_used_is_refused_when_the_engine_is_made() -> None:
-    """It would fail with the first list of tools otherwise."""
+    """Otherwise the first list of tools would fail."""
     locator = OutputLocator(mode=LocatorMode.REGEX, output_path_regexes=("(?P<path>x)", "[z-a]"))
     plan = Plan(
         servers=(

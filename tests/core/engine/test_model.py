@@ -360,7 +360,7 @@ class World(RuleBasedStateMachine):
         if channel is None:
             channel = next((c for c, u in self.listens.items() if u is upstream), None)
         if channel is not None and channel not in self.ended:
-            if channel == post and channel in self.engine._context.unopened:
+            if channel not in self.children and channel in self.engine._context.unopened:
                 self.carry_out(self.engine.receive_open(channel, Connected(), self.tick()))
             self.carry_out(self.engine.receive_message(channel, frame, self.tick()))
 
