@@ -599,7 +599,7 @@ for line in sys.stdin:
 
 
 def test_the_blocking_driver_serves_a_server_with_tasks(tmp_path: Path, environment: dict[str, str]) -> None:
-    """It has no storage, so its clients are offered no tasks, and a call for which one is wanted gets its result."""
+    """The driver has no storage: clients are offered no tasks, and a call that asks for one gets its result."""
     (tmp_path / "driver.py").write_text(block("engine.md", "driver.py").text)
     (tmp_path / "server.py").write_text(TASKING_SERVER)
     words = [sys.executable, "driver.py", sys.executable, "server.py"]

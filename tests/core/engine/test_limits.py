@@ -598,7 +598,7 @@ def test_misuse_is_refused_and_changes_nothing(misuse: str) -> None:
 
 
 def test_input_for_channels_that_are_over_is_dropped() -> None:
-    """It may have crossed a `Close`, or may be repeated."""
+    """Late input may have crossed a `Close`, or may be repeated."""
     world = driver()
     connect(world, "pipe", "pipe")
     channel = world.dials[0].channel
