@@ -280,6 +280,7 @@ def _make_engine(
         plan,
         entropy=os.urandom,
         unix_at_zero=unix_at_zero,
+        has_storage=True,
         limits=limits,
         stored=restored.artifacts,
         stored_tasks=restored.tasks,

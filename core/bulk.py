@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .base.effects import Effect
-from .base.events import Cause, Connected, Opening
+from .base.events import Cause, Connected, End, Opening
 from .base.ids import ChannelId
+from .base.input_check import no_cause, no_message
 from .endpoints.exhausted import end_exhausted
 from .engine import Engine
 from .jsonrpc import envelope
@@ -45,7 +46,12 @@ class BulkEngine(Engine):
         The result is that of `receive_message` for each. Events for HTTP clients may be ordered together as
         `SendEvents`.
         """
+        for message in messages:
+            if not isinstance(message, bytes):
+                raise no_message(message)
         effects = self._context.begin(now, channel)
+        if channel in self._context.unopened:
+            self._context.check_was_open(channel, "a message")
         at = 0
         while at < len(messages):
             row = row_at(messages, at)
@@ -62,7 +68,12 @@ class BulkEngine(Engine):
 
     def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
         """Reports one message as the pieces in which it was read. The result is that of `receive_message`."""
+        for piece in pieces:
+            if not isinstance(piece, bytes):
+                raise no_message(piece)
         effects = self._context.begin(now, channel)
+        if channel in self._context.unopened:
+            self._context.check_was_open(channel, "a message")
         role = self._context.role_if_open(channel)
         try:
             if isinstance(role, UPSTREAM_ROLES) and not envelope.is_marked(pieces):
@@ -94,6 +105,13 @@ class BulkEngine(Engine):
         Raises:
             LocalProtocolError: the message is not passed on in parts, or is larger than announced. Nothing has changed.
         """
+        for piece in pieces:
+            if not isinstance(piece, bytes):
+                raise no_message(piece)
+        if cause is not None and (type(cause) is not Cause or type(cause.end) is not End):
+            raise no_cause(cause)
+        if opening is None and channel in self._context.unopened:
+            self._context.check_was_open(channel, "a message")
         passthrough, role = self._router.passthrough, self._context.role_if_open(channel)
         passthrough.check(channel, role, pieces, size_bytes)
         effects = self._context.begin(now, channel, ends_source=cause is not None)
@@ -121,9 +139,18 @@ class BulkEngine(Engine):
         """Reports all that was learnt of a channel in one moment.
 
         The result is that of `receive_open`, `receive_message`, `receive_sent` and `receive_close` in this order.
+
+        Raises:
+            LocalProtocolError: as those do. Nothing has changed.
         """
+        if message is not None and not isinstance(message, bytes):
+            raise no_message(message)
+        if cause is not None and (type(cause) is not Cause or type(cause.end) is not End):
+            raise no_cause(cause)
         has_come = opening is not None or message is not None
         effects = self._context.begin(now, channel if has_come else None, ends_source=cause is not None)
+        if has_come and size_bytes:  # else the message would be taken before the size is refused
+            self._context.check_sent(channel, size_bytes)
         if type(opening) is Connected and message is not None and cause is not None:
             if self._endpoints.fast_path.receive_reply(channel, opening, message, cause):
                 return effects

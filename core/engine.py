@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .base.decisions import Decision
 from .base.effects import Effect
 from .base.errors import OVERLOADED, LocalProtocolError
-from .base.events import Cause, Connected, Opening, Primed, Queued
+from .base.events import Cause, Connected, DraftOpening, End, Fact, Opening, Primed, Queued, Verb
 from .base.ids import ChannelId, Entropy, Ticket
+from .base.input_check import no_cause, no_member, no_message, no_opening
 from .base.limits import Limits
 from .base.plan import Plan
+from .base.plan_check import check_plan
 from .base.storage import StorageAnswer
 from .base.timers import Deadline
 from .downstream.downstream import Downstream
@@ -45,9 +47,6 @@ from .upstream.upstream import Upstream
 if TYPE_CHECKING:
     from .state.records import FileEnds, FileStatus, StoredArtifact, StoredTask, StoredUpload, TaskStatus
 
-LINK_KEY_MIN_BYTES: Final = 16
-"""The least size of the key that signs links. A client that guesses the key can make links of its own."""
-
 
 class Engine:
     """One proxy.
@@ -56,6 +55,7 @@ class Engine:
         plan: the servers and what is done for each.
         entropy: where names and secrets come from.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
+        has_storage: the driver carries out the orders that have a ticket. Files, tasks and stored events need them.
         limits: every bound.
         stored: the artifacts that earlier runs left, so that they expire, and count, as if this one had made them.
         stored_tasks: the records of tasks that earlier runs left.
@@ -63,6 +63,9 @@ class Engine:
 
     All inputs take `now`, seconds on one monotonic clock that never runs backwards, and raise LocalProtocolError for
     what only their caller can have got wrong; what a peer got wrong is answered or noted, never raised.
+
+    Raises:
+        LocalProtocolError: the plan cannot be used, or asks for more than the driver or this copy can do.
     """
 
     def __init__(
@@ -71,15 +74,14 @@ class Engine:
         *,
         entropy: Entropy,
         unix_at_zero: float,
+        has_storage: bool = False,
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
         stored_tasks: Iterable[StoredTask] = (),
         stored_uploads: Iterable[StoredUpload] = (),
     ) -> None:
+        check_plan(plan, has_storage=has_storage)
         plan = plan_for(plan)
-        if any(server.has_files for server in plan.servers) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
-            expected = f"expected at least {LINK_KEY_MIN_BYTES} secret bytes"
-            raise LocalProtocolError(f"got a link_key of {len(plan.link_key)} bytes for servers with files, {expected}")
         self._context = context = Context(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
         self._storage_orders = storage_orders = StorageOrders(context)
         self._downstream = downstream = Downstream(context, storage_orders)
@@ -201,14 +203,21 @@ class Engine:
             message: JSON-RPC on a channel of the protocol; the JSON of an `UploadManifest` or `Appended` on an upload.
                 A byte order mark before it is skipped: some platforms write one before every text.
 
-        A message on a channel that has ended, or was never opened, is dropped: it crossed a `Close` of the engine.
+        A message on a channel that has ended is dropped: it crossed a `Close` of the engine.
+
+        Raises:
+            LocalProtocolError: the channel was not reported as open.
         """
+        if not isinstance(message, bytes):
+            raise no_message(message)
         effects = self._context.begin(now, channel)
         self._receive(channel, message)
         return effects
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
         """Reports that a channel is gone. A second report of the same channel does nothing."""
+        if type(cause) is not Cause or type(cause.end) is not End:
+            raise no_cause(cause)
         effects = self._context.begin(now, None)
         self._close(channel, cause)
         return effects
@@ -264,6 +273,8 @@ class Engine:
         effects = self._context.begin(now, None)
         if server not in self._context.servers:
             raise LocalProtocolError(f"there is no server {server!r} in the plan")
+        if not isinstance(command, Command):
+            raise no_member(command, Command, "command")
         if command is not Command.START:
             self._router.links.stop_server(server)
         if command is not Command.STOP:
@@ -309,29 +320,46 @@ class Engine:
 
     def _open(self, channel: ChannelId, opening: Opening) -> None:
         if isinstance(opening, (Connected, Primed, Queued)):
-            role = self._context.role_of(channel)
+            context, is_connected = self._context, isinstance(opening, Connected)
+            role = context.receive_connected(channel) if is_connected else context.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
+                if channel in context.unopened and isinstance(opening, Primed):
+                    context.check_was_open(channel, "Primed")
                 self._router.channels.receive_open(role, opening)
+            elif role is None:
+                context.check_was_open(channel, type(opening).__name__)
+            elif not isinstance(role, DeleteRole):
+                raise LocalProtocolError(f"got {type(opening).__name__} on channel {channel}, which no Dial ordered")
             return
         handle = self._openings.get(type(opening))
         if handle is None:
+            if not isinstance(opening, Fact):
+                raise no_opening(opening)
             raise LocalProtocolError(f"this copy of the engine lacks the folder that handles {type(opening).__name__}")
+        if type(opening) is DraftOpening and not isinstance(opening.verb, Verb):
+            raise no_member(opening.verb, Verb, "DraftOpening.verb")
         handle(channel, opening)
 
     def _receive(self, channel: ChannelId, message: bytes) -> None:
         role = self._context.role_of(channel)
+        if role is None or channel in self._context.unopened:
+            self._context.check_was_open(channel, "a message")
+            return
         try:
             if isinstance(role, ANSWERING_ROLES) and self._endpoints.fast_path.receive_answer(role, channel, message):
                 return
-            handler = None if role is None else self._channels.get(type(role))
-            if role is not None and handler is not None and (not role.is_ending or handler.reads_late):
+            handler = self._channels.get(type(role))
+            if handler is not None and (not role.is_ending or handler.reads_late):
                 handler.receive_message(role, channel, message.removeprefix(envelope.MARK))
         except MemoryError:
             self._close(channel, end_exhausted(self._context, channel, role))
 
     def _close(self, channel: ChannelId, cause: Cause) -> None:
         role = self._context.release(channel)
-        handler = None if role is None else self._channels.get(type(role))
+        if role is None:
+            self._context.check_was_open(channel, "receive_close")
+            return
+        handler = self._channels.get(type(role))
         if handler is not None:
             handler.receive_close(role, channel, cause)
 

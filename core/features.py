@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from .base.errors import LocalProtocolError
-from .base.plan import Offer, Plan, TaskRules
+from .base.plan import Plan
 from .base.revisions import Era
 from .downstream.downstream import Downstream
 from .state.context import Context
@@ -36,9 +36,6 @@ def has_room(name: str) -> bool:
 
 
 _HAS_FILES, _HAS_TASKS, _HAS_QUESTIONS = has_room("files"), has_room("tasks"), has_room("input_required")
-
-_MADE_HERE: Final = frozenset({Offer.AUTO, Offer.ALWAYS})
-"""The offers of tasks that the engine makes itself. Those of servers can be hidden."""
 
 
 class Features(NamedTuple):
@@ -94,10 +91,8 @@ def plan_for(plan: Plan) -> Plan:
     for server in plan.servers:
         if server.has_files and not _HAS_FILES:
             raise LocalProtocolError(f"server {server.id} has files, and this copy was made without files")
-        if not _HAS_TASKS:
-            if _MADE_HERE & {server.tasks.offer, *(offer for _, offer in server.tasks.tools)}:
-                raise LocalProtocolError(f"server {server.id} offers tasks, and this copy was made without tasks")
-            server = msgspec.structs.replace(server, tasks=TaskRules(offer=Offer.NEVER))
+        if server.tasks.are_offered and not _HAS_TASKS:
+            raise LocalProtocolError(f"server {server.id} offers tasks, and this copy was made without tasks")
         if not _HAS_QUESTIONS:
             if server.era is Era.STATELESS:
                 raise LocalProtocolError(

@@ -22,6 +22,7 @@ from .base.events import Cause, Connected, Opening
 from .base.ids import ChannelId, Entropy
 from .base.limits import Limits
 from .base.plan import Plan
+from .base.plan_check import check_plan
 from .base.storage import StorageAnswer
 from .bulk import BulkEngine
 from .features import plan_for
@@ -103,6 +104,7 @@ class Recorder(BulkEngine):
         *,
         entropy: Entropy,
         unix_at_zero: float,
+        has_storage: bool = False,
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
         stored_tasks: Iterable[StoredTask] = (),
@@ -113,12 +115,14 @@ class Recorder(BulkEngine):
         self._entropy = entropy
         self._write = write
         self._is_within_input = False
+        check_plan(plan, has_storage=has_storage)
         plan = plan_for(plan)  # so that an engine with all its rooms replays the trace of a copy without some
         limits, stored, tasks, uploads = limits or Limits(), tuple(stored), tuple(stored_tasks), tuple(stored_uploads)
         super().__init__(
             plan,
             entropy=self._draw,
             unix_at_zero=unix_at_zero,
+            has_storage=has_storage,
             limits=limits,
             stored=stored,
             stored_tasks=tasks,
@@ -221,6 +225,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
                 line.plan,
                 entropy=draw,
                 unix_at_zero=line.unix_at_zero,
+                has_storage=True,  # the trace holds the answers
                 limits=line.limits,
                 stored=line.stored,
                 stored_tasks=line.stored_tasks,

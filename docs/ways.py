@@ -107,7 +107,9 @@ class Conversation:
 
     def __init__(self, client: Era, offer: Offer) -> None:
         plan = ServerPlan(id="server", kind=Kind.PIPE, era=Era.HANDSHAKE, tasks=TaskRules(offer=offer))
-        self.engine = Engine(Plan(servers=(plan,)), entropy=random.Random(1).randbytes, unix_at_zero=1e9)
+        self.engine = Engine(
+            Plan(servers=(plan,)), entropy=random.Random(1).randbytes, unix_at_zero=1e9, has_storage=True
+        )
         self.now = 0.0
         self.tracer: Tracer | None = None
         self.is_modern = client is Era.STATELESS

@@ -29,14 +29,12 @@ from mcp_engine import (
     Kind,
     Limits,
     Note,
-    Offer,
     Pause,
     PipeOpening,
     Plan,
     Resume,
     Send,
     ServerPlan,
-    TaskRules,
 )
 from mcp_engine.wire.ndjson import Line, LineReader, encode_line
 from mcp_engine.wire.oversize import answer_for
@@ -59,7 +57,7 @@ class Proxy:
     def __init__(self, command: list[str]) -> None:
         self.command = command
         self.limits = Limits()
-        server = ServerPlan(id="server", kind=Kind.PIPE, tasks=TaskRules(offer=Offer.NEVER))  # tasks need a storage
+        server = ServerPlan(id="server", kind=Kind.PIPE)
         self.engine = Engine(Plan(servers=(server,)), entropy=os.urandom, unix_at_zero=time.time() - time.monotonic())
         self.moved = threading.Condition()
         self.channels: dict[ChannelId, Channel] = {}

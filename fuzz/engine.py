@@ -251,7 +251,9 @@ class Delivered:
 
 class World:
     def __init__(self) -> None:
-        self.engine = BulkEngine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=1e9, limits=LIMITS)
+        self.engine = BulkEngine(
+            PLAN, entropy=random.Random(1).randbytes, unix_at_zero=1e9, has_storage=True, limits=LIMITS
+        )
         self.now = 0.0
         self.clients: list[Client] = []
         self.owners: dict[ChannelId, Client] = {}

@@ -48,6 +48,7 @@ def check_start(kind: str, value: bytes) -> None:
         PLAN,
         entropy=random.Random(1).randbytes,
         unix_at_zero=NOW_UNIX,
+        has_storage=True,
         stored=left.artifacts,
         stored_tasks=left.tasks,
         stored_uploads=left.uploads,
@@ -67,7 +68,7 @@ def check_start(kind: str, value: bytes) -> None:
 
 def check_download(value: bytes) -> None:
     """Checks a record that is loaded because of a signed link to its artifact."""
-    engine = BulkEngine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=NOW_UNIX)
+    engine = BulkEngine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=NOW_UNIX, has_storage=True)
     query = sign_download(KEY, server="ops", sid=SID, artifact=AID, filename="a", expires_at_unix=int(NOW_UNIX) + 9)
     channel = engine.new_channel()
     (load,) = engine.receive_open(channel, DownloadOpening("ops", SID, AID, "a", query), 0.0)

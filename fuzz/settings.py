@@ -32,7 +32,7 @@ def test_one_input(data: bytes) -> None:
         return
     assert SECRET not in repr(settings)
     plan = to_plan(settings, KEY, "/workspaces", "http://localhost", state_key=KEY)
-    Engine(plan, entropy=random.Random(1).randbytes, unix_at_zero=0.0, limits=to_limits(settings))
+    Engine(plan, entropy=random.Random(1).randbytes, unix_at_zero=0.0, has_storage=True, limits=to_limits(settings))
     others = {server.id: server for server in settings.servers if not server.inspect}
     forward_targets = {name: to_forward_target(settings, server, KEY) for name, server in others.items()}
     for server in others.values():

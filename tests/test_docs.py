@@ -574,6 +574,46 @@ def test_the_blocking_driver_is_a_proxy(tmp_path: Path, environment: dict[str, s
     assert "words" in called["content"][0]["text"]
 
 
+TASKING_SERVER = """
+import json
+import sys
+
+ABLE = {"tools": {}, "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+TOOL = {"name": "count_words", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
+for line in sys.stdin:
+    said = json.loads(line)
+    if said.get("method") == "initialize":
+        info = {"name": "tasking", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": ABLE, "serverInfo": info}
+    elif said.get("method") == "tools/list":
+        result = {"tools": [TOOL]}
+    elif said.get("method") == "tools/call" and "task" in said["params"]:
+        times = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": None}
+        result = {"task": {"taskId": "t", "status": "working", **times}}
+    elif said.get("method") == "tools/call":
+        result = {"content": [{"type": "text", "text": "5 words"}]}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": said["id"], "result": result}), flush=True)
+"""
+
+
+def test_the_blocking_driver_serves_a_server_with_tasks(tmp_path: Path, environment: dict[str, str]) -> None:
+    """The driver has no storage: clients are offered no tasks, and a call that asks for one gets its result."""
+    (tmp_path / "driver.py").write_text(block("engine.md", "driver.py").text)
+    (tmp_path / "server.py").write_text(TASKING_SERVER)
+    words = [sys.executable, "driver.py", sys.executable, "server.py"]
+    with conversation(words, tmp_path, environment) as (stdin, stdout):
+        hello, tools, called = talk(stdin, stdout)
+        asked = {"name": "count_words", "arguments": {}, "task": {"ttl": 1000}}
+        request = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": asked}
+        os.write(stdin, json.dumps(request).encode() + b"\n")
+        again = json.loads(read_until(stdout, b"\n"))["result"]
+    assert hello["capabilities"] == {"tools": {}}
+    assert "execution" not in tools["tools"][0] or "taskSupport" not in tools["tools"][0]["execution"]
+    assert called == again == {"content": [{"type": "text", "text": "5 words"}]}
+
+
 def test_the_blocking_driver_says_why_a_server_does_not_start(tmp_path: Path, environment: dict[str, str]) -> None:
     (tmp_path / "driver.py").write_text(block("engine.md", "driver.py").text)
     words = [sys.executable, "driver.py", "/nonexistent/server"]

@@ -225,6 +225,9 @@ class Connected(Fact, frozen=True):
     """The `Mcp-Session-Id` header of the response."""
     cookies: CookieChanges = ()
     """The cookies that the response set. They are for this upstream session and no other."""
+    status: int | None = None
+    """The HTTP status of the response; None: not known, or the channel is a two-way stream. Only the oracle reads
+    it."""
 
 
 class Primed(Fact, frozen=True):

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import enum
 from fnmatch import fnmatchcase
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from .name_filter import NameFilter
 from .revisions import Era
 from .setting_names import KEYS, SettingNames
+
+Id = Annotated[str, msgspec.Meta(min_length=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Key = Annotated[bytes, msgspec.Meta(min_length=16)]
 
 UPLOAD_SCHEME: Final = "upload://"
 """The scheme of upload handles, unless a consumer names another."""
@@ -53,7 +58,7 @@ class Offer(enum.Enum):
 
 
 class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules for tasks of one server.
+    """The rules for tasks of one server. Tasks are records: an engine offers them only if its driver has a storage.
 
     Attributes:
         tools: names or patterns of tools with an offer of their own; the first that matches holds.
@@ -61,7 +66,7 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
             gives the client the plain result.
     """
 
-    offer: Offer = Offer.OWN
+    offer: Offer = Offer.NEVER
     tools: tuple[tuple[str, Offer], ...] = ()
     strict: bool = False
 
@@ -162,7 +167,7 @@ class ArtifactProducer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Remove the file from its original place once it is stored."""
     rewrite_text: bool = False
     """Replace the paths of stored files in the result by their artifact URIs."""
-    inline_text_bytes: int = 0
+    inline_text_bytes: Count = 0
     """Add a text file of at most so many bytes to the result as a block."""
 
 
@@ -171,7 +176,7 @@ class AutoFiles(msgspec.Struct, frozen=True, kw_only=True):
     2.3."""
 
     rewrite_text: bool = True
-    inline_text_bytes: int = 32 * 1024
+    inline_text_bytes: Count = 32 * 1024
     expose_as_resource: bool = True
 
 
@@ -185,17 +190,17 @@ class SharedFolder(msgspec.Struct, frozen=True):
 class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of one server."""
 
-    id: str
+    id: Id
     kind: Kind
     consumers: tuple[UploadConsumer, ...] = ()
     producers: tuple[ArtifactProducer, ...] = ()
-    session_retries: int = 1
+    session_retries: Count = 1
     """Times that a request that provably did not run is sent again after the upstream forgot its session."""
-    start_timeout_s: float | None = None
+    start_timeout_s: Seconds | None = None
     """Seconds from dialling the server to its response to `initialize`; None: as the limits say."""
-    reply_timeout_s: float | None = None
+    reply_timeout_s: Seconds | None = None
     """Seconds that the server may be silent on a request; None: as the limits say."""
-    tool_time_limits: tuple[tuple[str, float], ...] = ()
+    tool_time_limits: tuple[tuple[str, Seconds], ...] = ()
     """Seconds that a call may take in all, by names of tools, or patterns with *, ? and [...]; the first that matches
     holds."""
     sharing: Sharing = Sharing.NONE
@@ -204,9 +209,9 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     may_fall_back: bool = False
     """Try a server that refuses Streamable HTTP as one of HTTP+SSE (2025-03-26 basic/transports, "Backwards
     Compatibility")."""
-    spares: int = 0
+    spares: Count = 0
     """Processes kept ready for the next sessions."""
-    idle_stop_s: float | None = None
+    idle_stop_s: Seconds | None = None
     """Seconds without use after which a process is stopped; the next request starts it again. None: it ends with its
     session, or, if it is shared, as the limits say."""
     passes_authorization: bool = False
@@ -291,10 +296,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Close the client's event stream, too, where a server closes its own to be polled (2025-11-25)."""
     stores_events: bool = False
     """Put events for which there is no room in memory into the storage, instead of dropping them."""
+    name: Id = "isthmus"
+    """The name of this proxy in the `clientInfo` of its own requests, and of clients without sessions that do not tell
+    their name."""
     version: str = "0"
-    """The version of this proxy that shared servers are told."""
+    """The version of this proxy beside that name."""
     affinity: Affinity = Affinity.SHARED
     """The clients without sessions that share one session with a server that has sessions."""
-    state_keys: tuple[bytes, ...] = ()
-    """Keys that seal `requestState`: the first one seals, all of them open. At least 16 bytes each; empty: one random
-    key for this run."""
+    state_keys: tuple[Key, ...] = ()
+    """Keys that seal `requestState`: the first one seals, all of them open. Empty: one random key for this run."""

@@ -101,14 +101,14 @@ def to_discover_result(initialized: bytes, *, has_push: bool, may_complete: bool
     return build_object(_with_plain_instructions(parts))
 
 
-def initialize_params(envelope: RequestMeta, *, server: Features, version: str) -> bytes:
+def initialize_params(envelope: RequestMeta, *, server: Features, name: str, version: str) -> bytes:
     """Builds the params of the `initialize` that the proxy sends for a stateless-era client.
 
     Args:
         server: the revision to offer.
-        version: the version of this package, for a client that does not tell its name.
+        name, version: those of the proxy, for a client that does not tell its own.
     """
-    anonymous = msgspec.json.encode({"name": "isthmus", "version": version})
+    anonymous = msgspec.json.encode({"name": name, "version": version})
     return build_object(
         {
             "protocolVersion": msgspec.json.encode(server.revision),

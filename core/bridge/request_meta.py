@@ -82,9 +82,10 @@ class RequestMeta(msgspec.Struct, frozen=True):
     log_level: str | None = None
 
 
-def own_envelope(revision: str, version: str) -> RequestMeta:
-    """Returns the envelope of the proxy's own requests. It declares no capabilities, so servers may ask for nothing."""
-    return RequestMeta(revision, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
+def own_envelope(revision: str, name: str, version: str) -> RequestMeta:
+    """Returns the envelope of the proxy's own requests, with the name and version of the proxy. It declares no
+    capabilities, so servers may ask for nothing."""
+    return RequestMeta(revision, b"{}", msgspec.json.encode({"name": name, "version": version}))
 
 
 def revision_of(params: bytes | None) -> str | None:

@@ -56,11 +56,13 @@ class Wire:
 
 
 class _Channel:
-    """A channel of the engine, as part of its wire."""
+    """A channel of the engine, as part of its wire. `is_accepted` if it is a POST without a request, whose right status
+    is 202."""
 
-    def __init__(self, wire: Wire, number: int) -> None:
+    def __init__(self, wire: Wire, number: int, *, is_accepted: bool = False) -> None:
         self.wire = wire
         self.number = number
+        self.is_accepted = is_accepted
         self.is_headed = False
 
     @property
@@ -136,7 +138,14 @@ class Wires:
             seen = Opened(channel, verb, opening.session, opening.revision, None, named)
             self._open(channel, self._wire(key, Role.SERVER, opening.server), seen)
         elif isinstance(opening, Connected):
-            self._head(channel, 200, opening.session)
+            self._receive_connected(channel, opening)
+
+    def _receive_connected(self, channel: int, opening: Connected) -> None:
+        """Takes the head of a success. A driver may not know its status: the right one is assumed, so that no server is
+        accused on a guess."""
+        found = self._channels.get(channel)
+        if found is not None:
+            self._head(channel, opening.status or (202 if found.is_accepted else 200), opening.session)
 
     def receive_message(self, channel: int, message: bytes) -> None:
         """Takes a message of a client, or of a server that was dialled."""
@@ -223,7 +232,8 @@ class Wires:
             wire = self._wire_of_post(channel, target)
             mirrored = target.mirrored if target.revision is not None and is_known_modern(target.revision) else None
             opened = Opened(channel, Verb.POST, target.session, target.revision, None, None, mirrored)
-            self._open(channel, wire, opened)
+            is_accepted = not {"method", "id"} <= _decoded(target.message).keys()
+            self._open(channel, wire, opened, is_accepted=is_accepted)
             self._observe(channel, Said(channel, Role.CLIENT, target.message))
         else:
             assert isinstance(target, Listen | Delete)
@@ -279,8 +289,8 @@ class Wires:
         found = self._channels.get(channel)
         return None if found is None else found.wire.proxy
 
-    def _open(self, channel: int, wire: Wire, opened: Opened) -> None:
-        self._channels[channel] = _Channel(wire, channel)
+    def _open(self, channel: int, wire: Wire, opened: Opened, *, is_accepted: bool = False) -> None:
+        self._channels[channel] = _Channel(wire, channel, is_accepted=is_accepted)
         self._observe(channel, opened)
 
     def _head(self, channel: int, status: int, session: str | None) -> None:

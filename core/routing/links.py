@@ -110,8 +110,10 @@ class Links:
     def begin_stateless(self, session: Session) -> None:
         """Opens a link for a session of a client without sessions. The server is dialled with the first request.
         `initialize`, should the server need it, is made from the client's description in that request."""
-        plan = self._context.servers[session.server]
-        initialize = initialize_params(session.client, server=LEGACY[LATEST_LEGACY], version=self._context.plan.version)
+        plan, proxy = self._context.servers[session.server], self._context.plan
+        initialize = initialize_params(
+            session.client, server=LEGACY[LATEST_LEGACY], name=proxy.name, version=proxy.version
+        )
         if plan.sharing is not Sharing.NONE:
             self._join(session, plan, Member(session, initialize))
             return
@@ -141,7 +143,7 @@ class Links:
         link = self._shared.get(plan.id)
         if link is None:
             id, workspace = self._context.mint(), self._context.mint()
-            initialize = shared_initialize_params(self._context.plan.version)
+            initialize = shared_initialize_params(self._context.plan.name, self._context.plan.version)
             link = self._new(id, plan, workspace, initialize, shared_process=SharedProcess())
             self._shared[plan.id] = self.links[id] = link
         return link

@@ -67,6 +67,7 @@ class Context:
         source: the channel that the current input came on, if that channel may be paused.
         ends_source: the current input is known to be the last on `source`.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
+        unopened: the channels that have a number, and that the driver has not reported as open or over yet.
         memory: the bytes that sessions keep of messages.
     """
 
@@ -82,6 +83,7 @@ class Context:
         self.ends_source = False
         self.is_draining = False
         self.unix_at_zero = unix_at_zero
+        self.unopened: set[ChannelId] = set()
         self.memory = Budget(limits.memory_max_bytes, limits.owner_memory_max_bytes)
         self._unsent_bytes = 0
         self._channels: dict[ChannelId, ChannelRole] = {}
@@ -101,7 +103,7 @@ class Context:
         Raises:
             LocalProtocolError: time runs backwards. Nothing has changed.
         """
-        if now < self.now:
+        if not now >= self.now:  # NaN is refused, too
             raise LocalProtocolError(f"time runs backwards: {now} after {self.now}")
         self.now = now
         self.source = source
@@ -132,7 +134,9 @@ class Context:
     def new_channel(self) -> ChannelId:
         """Returns a channel number that was never used."""
         self._last_channel += 1
-        return ChannelId(self._last_channel)
+        channel = ChannelId(self._last_channel)
+        self.unopened.add(channel)
+        return channel
 
     def new_ticket(self) -> Ticket:
         """Returns a ticket that was never used."""
@@ -155,8 +159,10 @@ class Context:
         Raises:
             LocalProtocolError: the number was not given out by `new_channel`, or is in use.
         """
-        if channel in self._channels or channel > self._last_channel:
-            raise LocalProtocolError(f"channel {channel} was not given out by new_channel, or is open already")
+        if channel in self._channels or channel not in self.unopened:
+            seen = "is open already" if channel in self._channels else "is over, or was never given out"
+            raise LocalProtocolError(f"channel {channel} {seen}, expected a number from new_channel")
+        self.unopened.discard(channel)
         self._channels[channel] = role
 
     def dial(self, role: ChannelRole, target: Target) -> ChannelId:
@@ -164,8 +170,31 @@ class Context:
         self._last_channel += 1
         channel = role.channel = ChannelId(self._last_channel)
         self._channels[channel] = role
+        self.unopened.add(channel)
         self.out.append(Dial(channel=channel, target=target))
         return channel
+
+    def receive_connected(self, channel: ChannelId) -> ChannelRole | None:
+        """Handles that a channel to a server is open. Returns its role; None if the channel is gone."""
+        found = self._channels.get(channel)
+        if found is not None:
+            self.unopened.discard(channel)
+        return found
+
+    def check_was_open(self, channel: ChannelId, what: str) -> None:
+        """Checks that a channel is open or was. What comes late on a channel that is over crossed its end.
+
+        Args:
+            what: the input, for people.
+
+        Raises:
+            LocalProtocolError: the driver has not reported the channel as open.
+        """
+        if channel in self.unopened:
+            first = "a Connected" if channel in self._channels else "an opening"
+            raise LocalProtocolError(f"got {what} on channel {channel}, expected receive_open with {first} before")
+        if not 0 < channel <= self._last_channel:
+            raise LocalProtocolError(f"got {what} on channel {channel}, which was never given out")
 
     def assign(self, channel: ChannelId, role: ChannelRole) -> None:
         """Gives an open channel another role. The new role takes over the outbox."""
@@ -196,6 +225,7 @@ class Context:
     def release(self, channel: ChannelId) -> ChannelRole | None:
         """Removes a channel that is gone, and resumes its feeders. Returns its role; None if it was gone before."""
         found = self._channels.pop(channel, None)
+        self.unopened.discard(channel)
         if found is None:
             return None
         if not found.is_cut:
@@ -322,13 +352,14 @@ class Context:
         are left.
 
         Raises:
-            LocalProtocolError: more bytes are reported than were ordered.
+            LocalProtocolError: more bytes are reported than were ordered, or the channel was never open.
         """
         found = self._channels.get(channel)
         if found is None:
+            self.check_was_open(channel, "receive_sent")
             return
-        if size_bytes > found.unsent_bytes:
-            raise LocalProtocolError(f"channel {channel} reports more bytes sent than were ordered")
+        if not 0 <= size_bytes <= found.unsent_bytes:
+            self.check_sent(channel, size_bytes)
         found.unsent_bytes -= size_bytes
         if not found.is_cut:
             self._unsent_bytes -= size_bytes
@@ -339,6 +370,20 @@ class Context:
         if found.then is not None:
             then, found.then = found.then, None
             then()
+
+    def check_sent(self, channel: ChannelId, size_bytes: int) -> None:
+        """Checks that no more bytes are reported than were ordered.
+
+        Raises:
+            LocalProtocolError: more are, or less than none.
+        """
+        found = self._channels.get(channel)
+        ordered_bytes = 0 if found is None else found.unsent_bytes
+        if not 0 <= size_bytes <= ordered_bytes:
+            seen = f"got {size_bytes} bytes as sent on channel {channel}"
+            raise LocalProtocolError(
+                f"{seen}, expected at most the {ordered_bytes} that were ordered and have not left"
+            )
 
     def when_taken(self, channel: ChannelId, then: Callable[[], None]) -> bool:
         """True if more can be sent to a channel at once. If not, `then` is called when most of its outbox has left,

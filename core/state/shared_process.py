@@ -33,8 +33,9 @@ CANCELLED_MAX: Final = 256
 oldest is forgotten, and what its server asks counts for the calls that are open."""
 
 
-def shared_initialize_params(version: str) -> bytes:
-    """Returns the `initialize` params for a shared process, with the capabilities that any client could have.
+def shared_initialize_params(name: str, version: str) -> bytes:
+    """Returns the `initialize` params for a shared process, with the capabilities that any client could have, and with
+    the name and version of the proxy.
 
     A client that lacks the capability of a server request is not asked.
     """
@@ -46,7 +47,7 @@ def shared_initialize_params(version: str) -> bytes:
                 "sampling": {},
                 "elicitation": {"form": {}, "url": {}},
             },
-            "clientInfo": {"name": "isthmus", "version": version},
+            "clientInfo": {"name": name, "version": version},
         }
     )
 

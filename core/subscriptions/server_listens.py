@@ -92,7 +92,7 @@ class ServerListens:
         revision = link.upstream.revision
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
-        meta = own_envelope(revision, self._context.plan.version)
+        meta = own_envelope(revision, self._context.plan.name, self._context.plan.version)
         number = self._writer.run(link, SUBSCRIPTION, "subscriptions/listen", add(params, meta))
         link.subscriptions.open(number, wanted)
 

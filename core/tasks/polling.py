@@ -35,7 +35,8 @@ class TaskPolling:
 
     def _envelope(self, link: Link, exchange: Exchange) -> RequestMeta:
         session = link.sessions.get(exchange.sid)  # None: on a shared process a session may end before its call does
-        meta = exchange.request or (own_envelope("", self._context.plan.version) if session is None else session.client)
+        plan = self._context.plan
+        meta = exchange.request or (own_envelope("", plan.name, plan.version) if session is None else session.client)
         assert link.upstream.revision is not None
         capabilities = task_support.declare_modern(meta.capabilities)
         return msgspec.structs.replace(meta, revision=link.upstream.revision, capabilities=capabilities, log_level=None)

@@ -248,7 +248,7 @@ class Handshaker:
             self._discover(link)
 
     def _discover(self, link: Link) -> None:
-        request_meta = own_envelope(LATEST_MODERN, self._context.plan.version)
+        request_meta = own_envelope(LATEST_MODERN, self._context.plan.name, self._context.plan.version)
         self._writer.run(link, "discover", "server/discover", add(None, request_meta))
         at = self._context.now + self._probe_timeout_s(link)
         self._context.timers.set(("probe", link.id), at, "server/discover")

@@ -81,7 +81,9 @@ class Dialogue:
     def __init__(self, *servers: ServerPlan, limits: Limits | None = None, **rest: Any) -> None:
         plans = servers or (ServerPlan(id="files", kind=Kind.PIPE),)
         plan = Plan(servers=plans, link_key=b"0123456789abcdef", workspaces_path="/w", **rest)
-        self.engine = CheckedEngine(plan, entropy=random.Random(1).randbytes, unix_at_zero=1e9, limits=limits)
+        self.engine = CheckedEngine(
+            plan, entropy=random.Random(1).randbytes, unix_at_zero=1e9, has_storage=True, limits=limits
+        )
         self.now = 100.0
         self.statuses: dict[ChannelId, int] = {}  # HTTP statuses that clients got
         self.unexpected: list[Came] = []

@@ -119,9 +119,17 @@ class Driver:
         return self._note(self.engine.receive_open(channel, opening, self.now))
 
     def send(self, channel: ChannelId, message: bytes) -> list[Effect]:
+        self._connect(channel)
         return self._note(self.engine.receive_message(channel, message, self.now))
 
+    def _connect(self, channel: ChannelId) -> None:
+        """Reports a POST, or a GET stream, as accepted, if it was not yet: its first message comes."""
+        is_new = channel in self.engine._context.unopened
+        if is_new and any(dial.channel == channel and isinstance(dial.target, Post | Listen) for dial in self.dials):
+            self.open(channel, Connected())
+
     def send_pieces(self, channel: ChannelId, *pieces: bytes) -> list[Effect]:
+        self._connect(channel)
         return self._note(self.engine.receive_pieces(channel, pieces, self.now))
 
     def send_part(self, channel: ChannelId, *pieces: bytes, size_bytes: int = 0, is_last: bool = False) -> list[Effect]:
@@ -387,6 +395,7 @@ def driver(
         whole,
         entropy=entropy,
         unix_at_zero=UNIX_AT_ZERO,
+        has_storage=True,
         limits=limits,
         stored=stored,
         stored_uploads=stored_uploads,

@@ -234,6 +234,7 @@ class Scene:
             self._plan,
             entropy=random.Random(self._seed).randbytes,
             unix_at_zero=UNIX_AT_ZERO,
+            has_storage=True,
             limits=self.limits,
             stored=artifacts,
             stored_uploads=uploads,

@@ -60,6 +60,7 @@ class Scene:
             plan,
             entropy=random.Random(self.seed).randbytes,
             unix_at_zero=UNIX_AT_ZERO,
+            has_storage=True,
             limits=self.limits,
             stored_tasks=sorted(self.store.tasks.values(), key=lambda record: record.id),
         )

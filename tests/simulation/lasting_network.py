@@ -153,7 +153,9 @@ class LastingNetwork(Network):
         self.disk.crash()
         self._appending.clear()
         channels, self.channels = list(self.channels.values()), {}
-        self.engine = BulkEngine(Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero)
+        self.engine = BulkEngine(
+            Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero, has_storage=True
+        )
         for channel in channels:
             was_open, channel.is_cut, channel.is_over = channel.is_open, True, True
             if channel.is_dialled:

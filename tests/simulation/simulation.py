@@ -142,6 +142,7 @@ class World:
             plan,
             entropy=self.network.rng_of("entropy").randbytes,
             unix_at_zero=1e9,
+            has_storage=True,
             limits=NARROW if is_narrow else ROOMY,
         )
         self._server_ids = [server.plan.id for server in drawn_servers]

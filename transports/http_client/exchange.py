@@ -309,7 +309,7 @@ class Exchange:
 
     def _connected(self, fact: Opened) -> Connected:
         cookies, self._cookies = self._cookies, ()
-        return Connected(fact.session, cookies)
+        return Connected(fact.session, cookies, fact.status)
 
     def end(self, cause: Cause) -> None:
         if self._share is not None and self._share.amount:

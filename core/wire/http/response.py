@@ -75,9 +75,11 @@ ENDED_ORDERLY: Final = Cause(End.DONE)
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The server accepted the request. `session` is the `Mcp-Session-Id` of the response, if it is visible ASCII."""
+    """The server accepted the request with `status`. `session` is the `Mcp-Session-Id` of the response, if it is
+    visible ASCII."""
 
     session: str | None = None
+    status: int = 200
 
 
 class Primed(msgspec.Struct, frozen=True, tag=True):
@@ -281,9 +283,9 @@ class ResponseReader:
         if not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
             # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
             self._step(ResponseInput.ACCEPTED)
-            return [Opened(_session(fields)), Ended(ENDED_ORDERLY)]
+            return [Opened(_session(fields), status), Ended(ENDED_ORDERLY)]
         unread = describe_unread(headers) if b"content-encoding" in fields else ""
-        return [self._receive_success(fields, unread)]
+        return [self._receive_success(fields, status, unread)]
 
     def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]:
         """Takes a piece of the body, without transfer coding, cut anywhere.
@@ -390,7 +392,7 @@ class ResponseReader:
             self._share.give_all_back()
         return self._body.take()
 
-    def _receive_success(self, fields: dict[bytes, bytes], unread: str) -> ReplyEvent:
+    def _receive_success(self, fields: dict[bytes, bytes], status: int, unread: str) -> ReplyEvent:
         """Chooses how to read the body of a success, by its `Content-Type`. `unread` says why it cannot be decoded."""
         content_type = fields.get(b"content-type", b"")
         given = _INPUT_BY_TYPE.get(content_type) or _INPUT_BY_TYPE.get(content_type.partition(b";")[0].strip().lower())
@@ -408,7 +410,7 @@ class ResponseReader:
             self._announced_bytes = self._announced_size(fields)
         else:
             self._events = EventReader(event_size_max_bytes=self._size_max, share=self._share)
-        return Opened(_session(fields))
+        return Opened(_session(fields), status)
 
     def _announced_size(self, fields: dict[bytes, bytes]) -> int:
         """Returns the length of the document if it is known and large enough for `Begun`; otherwise 0."""
@@ -486,12 +488,12 @@ def promise_of(status: int, headers: Sequence[tuple[bytes, bytes]], *, size_max_
     if b"set-cookie" in fields or b"content-encoding" in fields or not length.isdigit():
         return None
     if length == b"0" and status in (200, 202):
-        return Connected(_session(fields))
+        return Connected(_session(fields), status=status)
     if status != 200:
         return None
     if _INPUT_BY_TYPE.get(fields.get(b"content-type", b"")) is not ResponseInput.PROMISED_DOCUMENT:
         return None
-    return Connected(_session(fields)) if 0 < int(length) <= size_max_bytes else None
+    return Connected(_session(fields), status=status) if 0 < int(length) <= size_max_bytes else None
 
 
 _VISIBLE: Final = re.compile(rb"[!-~]+")

@@ -168,7 +168,9 @@ async def world(
     )
 
     def engine(unix_at_zero: float) -> BulkEngine:
-        return BulkEngine(plan, entropy=random.Random(1).randbytes, unix_at_zero=unix_at_zero, limits=limits)
+        return BulkEngine(
+            plan, entropy=random.Random(1).randbytes, unix_at_zero=unix_at_zero, has_storage=True, limits=limits
+        )
 
     hub = Hub(engine, plan, upstreams, workspaces, limits, log_server=log_server)
     made = World(hub, workspaces)

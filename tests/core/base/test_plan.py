@@ -56,7 +56,7 @@ def test_the_defaults_of_a_server() -> None:
     assert not server.may_fall_back and not server.passes_authorization and not server.forwards_roots
     assert (server.start_timeout_s, server.reply_timeout_s, server.idle_stop_s) == (None, None, None)
     assert not server.has_files and not server.takes_uploads and not server.owns_roots
-    assert server.tasks == TaskRules(offer=Offer.OWN) and not server.tasks.strict
+    assert server.tasks == TaskRules(offer=Offer.NEVER) and not server.tasks.strict
     assert all(each.admits("x") for each in (server.tools, server.prompts, server.resources))
     assert (server.cwd, server.shared, server.era) == ("", (), None)
 

@@ -117,7 +117,7 @@ def test_unread_members_stay_byte_for_byte() -> None:
 def test_a_modern_client_is_introduced_as_itself(revision: str, info: bytes | None) -> None:
     """The handshake made for a stateless client has its projected capabilities, and its name or ours."""
     envelope = RequestMeta("2026-07-28", b'{"elicitation":{"url":{}},"roots":{}}', info)
-    raw = discovery.initialize_params(envelope, server=LEGACY[revision], version="7")
+    raw = discovery.initialize_params(envelope, server=LEGACY[revision], name="isthmus", version="7")
     mcp.types.InitializeRequestParams.model_validate_json(raw)
     answer = json.loads(raw)
     assert answer["protocolVersion"] == revision

@@ -118,7 +118,7 @@ def test_a_discovery_made_of_an_initialize_result() -> None:
 @pytest.mark.parametrize("info", [None, {"name": "c", "version": "2"}])
 def test_the_handshake_made_for_a_stateless_client(info: Any) -> None:
     envelope = RequestMeta("2026-07-28", b'{"roots":{}}', None if info is None else packed(info))
-    found = json.loads(initialize_params(envelope, server=OLD, version="9"))
+    found = json.loads(initialize_params(envelope, server=OLD, name="isthmus", version="9"))
     expected = {"name": "isthmus", "version": "9"} if info is None else info
     assert found == {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": expected}
 

@@ -172,7 +172,7 @@ def test_an_implementation_has_a_name_and_a_version(raw: bytes, is_named: bool) 
 
 
 def test_the_envelope_of_the_proxys_own_requests() -> None:
-    own = request_meta.own_envelope("2026-07-28", "1.2")
+    own = request_meta.own_envelope("2026-07-28", "isthmus", "1.2")
     assert own == RequestMeta("2026-07-28", b"{}", b'{"name":"isthmus","version":"1.2"}', None)
 
 

@@ -26,7 +26,7 @@ class Single:
 
     def __init__(self, plan: ServerPlan) -> None:
         plans = Plan(servers=(plan,))
-        self.engine = Engine(plans, entropy=Random(1).randbytes, unix_at_zero=1.7e9, limits=LIMITS)
+        self.engine = Engine(plans, entropy=Random(1).randbytes, unix_at_zero=1.7e9, has_storage=True, limits=LIMITS)
 
     def take(self, method: str, *given: Any, **named: Any) -> list[Effect]:
         engine = self.engine

@@ -116,7 +116,9 @@ class World(RuleBasedStateMachine):
             link_key=b"0123456789abcdef",
             stores_events=True,
         )
-        self.engine = CheckedEngine(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
+        self.engine = CheckedEngine(
+            plan, entropy=self.random.randbytes, unix_at_zero=1e9, has_storage=True, limits=LIMITS
+        )
         self.now = 0.0
         self.count = 0
         self.clients: list[Client] = []
@@ -358,6 +360,8 @@ class World(RuleBasedStateMachine):
         if channel is None:
             channel = next((c for c, u in self.listens.items() if u is upstream), None)
         if channel is not None and channel not in self.ended:
+            if channel not in self.children and channel in self.engine._context.unopened:
+                self.carry_out(self.engine.receive_open(channel, Connected(), self.tick()))
             self.carry_out(self.engine.receive_message(channel, frame, self.tick()))
 
     def pick(self, options: list[Any]) -> Any:

@@ -172,7 +172,7 @@ class RandomPeers:
         stored = [msgspec.json.decode(value, type=StoredTask) for value in self.storage.records.values()]
         entropy = random.Random(self.rng.random()).randbytes
         engine = CheckedEngine(
-            self.plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=LIMITS, stored_tasks=stored
+            self.plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, has_storage=True, limits=LIMITS, stored_tasks=stored
         )
         # After a restart the name of a server is unknown until it is reached.
         engine.blame.left_out.add(("server-info", Role.SERVER))

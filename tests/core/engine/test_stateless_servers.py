@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from driving import Client, Driver, driver, error, new_client
 from isthmus.core.base.events import Connected
-from isthmus.core.base.plan import Kind, ServerPlan, Sharing
+from isthmus.core.base.plan import Kind, Offer, ServerPlan, Sharing, TaskRules
 from isthmus.core.base.revisions import Era
 from stateless_driving import modern
 from stateless_server import discovery
@@ -16,10 +16,11 @@ from stateless_server import discovery
 TASKS = "io.modelcontextprotocol/tasks"
 ABLE = f'{{"tools":{{}},"logging":{{}},"extensions":{{"{TASKS}":{{}}}}}}'
 GREETING = '{"protocolVersion":"2025-11-25","capabilities":{}}'
+OWN_TASKS = TaskRules(offer=Offer.OWN)
 
 
 def clients(count: int, sharing: Sharing = Sharing.NONE) -> tuple[Driver, list[Client]]:
-    world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=sharing, era=Era.STATELESS))
+    world = driver(ServerPlan(id="s", kind=Kind.PIPE, sharing=sharing, era=Era.STATELESS, tasks=OWN_TASKS))
     found = []
     for _ in range(count):
         client = new_client(world, "pipe", "s")

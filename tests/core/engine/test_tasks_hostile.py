@@ -554,7 +554,10 @@ def restarted(before: Driver, *servers: ServerPlan) -> Driver:
     whole = Plan(servers=servers, link_key=LINK_KEY, workspaces_path="/w")
     entropy = random.Random(2).randbytes
     stored = list(records.values())
-    return Driver(BulkEngine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, stored_tasks=stored), now=before.now)
+    return Driver(
+        BulkEngine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, has_storage=True, stored_tasks=stored),
+        now=before.now,
+    )
 
 
 def task_after_restart() -> tuple[Driver, Client, str, ChannelId]:

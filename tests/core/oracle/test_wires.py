@@ -215,6 +215,38 @@ def test_ids_of_indistinguishable_sessions_are_not_compared(knows_origin: bool, 
     assert recorded.rules == rules
 
 
+NOTICE = encoded(method="notifications/initialized")
+ACCUSED = [("server", "accepted-status")]
+EARLY = [("server", "stream-ended-early")]
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "rules"),
+    [
+        (NOTICE, 202, []),
+        (NOTICE, 200, ACCUSED),
+        (NOTICE, 204, ACCUSED),
+        (NOTICE, None, []),
+        (encoded(id=2, method="ping"), 200, EARLY),
+        (encoded(id=2, method="ping"), 202, [("server", "content-type"), *EARLY]),
+        (encoded(id=2, method="ping"), None, EARLY),
+    ],
+)
+def test_the_status_of_a_success_is_judged_if_it_is_known(
+    message: bytes, status: int | None, rules: list[tuple[str, str]]
+) -> None:
+    """A driver that does not tell the status gets no server accused of a wrong one."""
+    recorded = Recorded()
+    recorded.order(dial(1, Post("s", encoded(id=1, method="initialize", params=HELLO))))
+    recorded.wires.receive_open(1, Connected("S", status=200))
+    recorded.wires.receive_message(1, encoded(id=1, result=WELCOME))
+    recorded.wires.receive_close(1, Cause(End.DONE))
+    recorded.order(dial(2, Post("s", message, "S", "2025-11-25")))
+    recorded.wires.receive_open(2, Connected(status=status))
+    recorded.wires.receive_close(2, Cause(End.DONE))
+    assert recorded.rules == rules
+
+
 def test_a_stateless_post_belongs_to_no_session() -> None:
     recorded = Recorded()
     recorded.post(1, encoded(id=1, method="tools/list", params={"_meta": META}), session="S")

@@ -208,7 +208,7 @@ def test_an_absent_channel_gets_no_orders() -> None:
         assert not target.send(absent, b"{}")
         assert not target.is_open(absent)
         target.close(absent)
-        target.receive_sent(absent, 5)
+    target.receive_sent(channel, 5)
     target.close(None)
     assert not target.is_open(None)
     assert target.out == []

@@ -126,7 +126,8 @@ def test_a_channel_that_is_absent_or_ending_gets_no_orders() -> None:
     assert not target.is_open(None)
     assert target.pass_on(gone, (b"m",), 1) is False
     target.cut(gone, "why")
-    target.receive_sent(gone, 5)
+    with pytest.raises(LocalProtocolError, match="expected receive_open with an opening before"):
+        target.receive_sent(gone, 5)
     assert taken(target) == []
     assert (target.unsent_bytes(gone), target.unsent_bytes(None), target.unsent_bytes(ending)) == (0, 0, 1)
 
@@ -285,7 +286,7 @@ def test_more_sent_than_ordered_is_refused() -> None:
     target = context()
     (channel,) = opened(target, ChannelRole())
     target.send(channel, b"abc")
-    with pytest.raises(LocalProtocolError, match=f"channel {channel} reports more"):
+    with pytest.raises(LocalProtocolError, match=f"got 4 bytes as sent on channel {channel}, expected at most the 3 "):
         target.receive_sent(channel, 4)
     assert target.unsent_bytes(channel) == 3
     target.receive_sent(channel, 3)

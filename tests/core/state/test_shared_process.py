@@ -56,7 +56,7 @@ def sids(sessions: list[Session]) -> str:
 
 def test_a_shared_process_is_initialized_with_all_capabilities() -> None:
     """The revision is the newest one with a handshake."""
-    assert json.loads(shared_initialize_params("1.2")) == {
+    assert json.loads(shared_initialize_params("isthmus", "1.2")) == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {"form": {}, "url": {}}},
         "clientInfo": {"name": "isthmus", "version": "1.2"},

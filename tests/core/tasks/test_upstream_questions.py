@@ -32,7 +32,7 @@ class SceneWithFiles(Scene):
         )
         self.store.begin()
         entropy = random.Random(self.seed).randbytes
-        engine = BulkEngine(plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=self.limits)
+        engine = BulkEngine(plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, has_storage=True, limits=self.limits)
         self.world = Driver(engine, now=self.now)
         self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks)
 

@@ -85,4 +85,4 @@ async def test_the_time_for_connecting_ends_when_a_connection_is_made(monkeypatc
         using = asyncio.ensure_future(use(server.endpoint))
         await asyncio.wait({using}, timeout=WAIT_S)
         assert using.done()
-    assert port.reports[ChannelId(1)] == [Connected(), b'{"on":0}', Cause(End.DONE)]
+    assert port.reports[ChannelId(1)] == [Connected(status=200), b'{"on":0}', Cause(End.DONE)]

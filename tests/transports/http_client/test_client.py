@@ -56,7 +56,7 @@ async def test_a_defect_met_with_one_connection_ends_its_request_and_nothing_els
         with monkeypatch.context() as patch:
             patch.setattr(http_client_connection.Connection, "advance", blunder)
             assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, "internal error")]
-        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":1}', DONE]
 
 
 # --- Requests and replies -------------------------------------------------------------------------------------------
@@ -70,7 +70,11 @@ async def test_requests_in_turn_use_one_connection_and_are_written_as_they_shoul
             await dial.exchange(endpoint, Delete("s", "sid")),
             await dial.exchange(endpoint, Post("s", b"[]")),
         ]
-    assert reports == [[Connected(), b'{"on":0}', DONE], [Connected(), DONE], [Connected(), b'{"on":0}', DONE]]
+    assert reports == [
+        [Connected(status=200), b'{"on":0}', DONE],
+        [Connected(status=200), DONE],
+        [Connected(status=200), b'{"on":0}', DONE],
+    ]
     assert server.connections == 1
     host = b"host: 127.0.0.1:%d\r\n" % server.port
     ours = b"user-agent: isthmus\r\nauthorization: Bearer x\r\nx-name: \xe9\r\naccept-encoding: identity\r\n"
@@ -139,7 +143,7 @@ async def test_an_accepted_notification_has_no_message_and_its_connection_lives(
 
     async with serving(script) as server, dialer() as dial:
         for _ in range(3):
-            assert await dial.exchange(server.endpoint) == [Connected(), DONE]
+            assert await dial.exchange(server.endpoint) == [Connected(status=int(sent[9:12])), DONE]
             [connection] = dial.client.unheld
             await until(lambda connection=connection: connection.is_idle)
         assert server.connections == 1
@@ -153,7 +157,7 @@ async def test_an_endless_body_behind_an_accepted_notification_costs_the_connect
             await peer.send(chunk(b"x" * 10_000))
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == [Connected(), DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=202), DONE]
         await server.wait_gone(0)
 
 
@@ -175,7 +179,7 @@ async def test_events_arrive_as_they_trickle() -> None:
         for i in range(3):
             assert (await dial.port.until_reports(1, i + 2))[-1] == b"%d" % i
             go[i].set()
-        assert await dial.port.until_closed(1) == [Connected(), b"0", b"1", b"2", DONE]
+        assert await dial.port.until_closed(1) == [Connected(status=200), b"0", b"1", b"2", DONE]
         assert b"\r\naccept: text/event-stream\r\n" in server.requests[0].lower()
         await dial.exchange(server.endpoint)
         assert server.connections == 1
@@ -184,8 +188,11 @@ async def test_events_arrive_as_they_trickle() -> None:
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
-        (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + reply(), [Connected(), ANSWER, DONE]),
-        (reply(ANSWER, b"200 OK", b"Mcp-Session-Id: abc"), [Connected("abc"), ANSWER, DONE]),
+        (
+            b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + reply(),
+            [Connected(status=200), ANSWER, DONE],
+        ),
+        (reply(ANSWER, b"200 OK", b"Mcp-Session-Id: abc"), [Connected("abc", status=200), ANSWER, DONE]),
         (
             reply(ANSWER, b"404 Not Found"),
             [Cause(End.REFUSED, "got HTTP status 404, expected success; is the path of its URL right?", 404, ANSWER)],
@@ -201,7 +208,7 @@ async def test_events_arrive_as_they_trickle() -> None:
                 )
             ],
         ),
-        (EVENTS_HEAD + event(b"[1]") + event(b"[2]") + LAST_CHUNK, [Connected(), b"[1]", b"[2]", DONE]),
+        (EVENTS_HEAD + event(b"[1]") + event(b"[2]") + LAST_CHUNK, [Connected(status=200), b"[1]", b"[2]", DONE]),
     ],
 )
 async def test_replies_that_leave_the_connection_usable(sent: bytes, expected: list[Report]) -> None:
@@ -219,25 +226,28 @@ async def test_replies_that_leave_the_connection_usable(sent: bytes, expected: l
 @pytest.mark.parametrize(
     ("sent", "wanted"),
     [
-        (reply(ANSWER, b"200 OK", b"Connection: close"), [Connected(), ANSWER, DONE]),
-        (b"HTTP/1.0 200 OK\r\n" + TYPE + b"\r\n" + ANSWER, [Connected(), ANSWER, DONE]),
-        (b"HTTP/1.1 200 OK\r\n" + TYPE + b"\r\n" + ANSWER, [Connected(), ANSWER, DONE]),
-        (reply() + b"HTTP/1.1 200 OK\r\n", [Connected(), ANSWER, DONE]),
+        (reply(ANSWER, b"200 OK", b"Connection: close"), [Connected(status=200), ANSWER, DONE]),
+        (b"HTTP/1.0 200 OK\r\n" + TYPE + b"\r\n" + ANSWER, [Connected(status=200), ANSWER, DONE]),
+        (b"HTTP/1.1 200 OK\r\n" + TYPE + b"\r\n" + ANSWER, [Connected(status=200), ANSWER, DONE]),
+        (reply() + b"HTTP/1.1 200 OK\r\n", [Connected(status=200), ANSWER, DONE]),
         (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 99999\r\n\r\n<",
             ["expected application/json"],
         ),
         (b"", ["the connection ended before a response"]),
         (b"HTTP/1.1 200 O", ["the connection ended before a response"]),
-        (reply()[:-1], [Connected(), "the connection ended within the response"]),
+        (reply()[:-1], [Connected(status=200), "the connection ended within the response"]),
         (
             b"HTTP/1.1 200 OK\r\n" + TYPE + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(ANSWER),
-            [Connected(), "the connection ended within the response"],
+            [Connected(status=200), "the connection ended within the response"],
         ),
-        (EVENTS_HEAD + event(b"1") + b"99\r\nda", [Connected(), b"1", "the connection ended within the event stream"]),
+        (
+            EVENTS_HEAD + event(b"1") + b"99\r\nda",
+            [Connected(status=200), b"1", "the connection ended within the event stream"],
+        ),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ["got a malformed HTTP response: "]),
         (b"\x00\xff" * 1000 + b"\r\n\r\n", ["got a malformed HTTP response: "]),
-        (EVENTS_HEAD + b"zz\r\n", [Connected(), "got a malformed HTTP response: "]),
+        (EVENTS_HEAD + b"zz\r\n", [Connected(status=200), "got a malformed HTTP response: "]),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000 + b"\r\n\r\n", ["limit of 1000 bytes"]),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 50, ["limit of 1000 bytes"]),
     ],
@@ -272,7 +282,7 @@ async def test_a_head_of_just_the_limit_passes_however_much_follows_at_once() ->
         await peer.send(head + b"y" * 5000)
 
     async with serving(script) as server, dialer(Limits(head_size_max_bytes=1000)) as dial:
-        assert await dial.exchange(server.endpoint) == [Connected(), b"y" * 5000, DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b"y" * 5000, DONE]
 
 
 async def test_a_large_request_arrives_whole() -> None:
@@ -309,7 +319,7 @@ async def test_an_event_over_the_limit_is_an_error_for_its_owner_and_the_stream_
 
     async with serving(script) as server, dialer(Limits(reply_size_max_bytes=200_000)) as dial:
         connected, error, message, cause = await dial.exchange(server.endpoint)
-        assert (connected, message) == (Connected(), b"2")
+        assert (connected, message) == (Connected(status=200), b"2")
         assert isinstance(error, bytes)
         answer = json.loads(error)
         assert (answer["id"], answer["error"]["code"]) == (7, OVERLOADED)
@@ -331,7 +341,7 @@ async def test_a_document_over_the_limit_is_an_error_without_an_id_and_is_not_re
 
     async with serving(script) as server, dialer(Limits(reply_size_max_bytes=200_000)) as dial:
         connected, error, cause = await dial.exchange(server.endpoint)
-        assert connected == Connected()
+        assert connected == Connected(status=200)
         assert isinstance(error, bytes)
         answer = json.loads(error)
         assert (answer["id"], answer["error"]["code"]) == (None, OVERLOADED)
@@ -351,9 +361,14 @@ async def test_event_ids_and_retry_times_of_a_stream_are_reported() -> None:
     cut = "the connection ended within the event stream"
     async with serving(script) as server, dialer() as dial:
         first = await dial.exchange(server.endpoint)
-        assert first == [Connected(), Primed(), b"{}", Cause(End.BROKEN, cut, last_event_id="2", retry_ms=100)]
+        assert first == [
+            Connected(status=200),
+            Primed(),
+            b"{}",
+            Cause(End.BROKEN, cut, last_event_id="2", retry_ms=100),
+        ]
         again = Listen("s", "sid", headers=(("X-Trace", "1"),), last_event_id="2")
-        assert await dial.exchange(server.endpoint, again) == [Connected(), b"[]", DONE]
+        assert await dial.exchange(server.endpoint, again) == [Connected(status=200), b"[]", DONE]
         assert b"\r\nx-trace: 1\r\n" in server.requests[1].lower()
 
 
@@ -388,7 +403,7 @@ async def test_bytes_nobody_asked_for_cost_the_connection() -> None:
         await dial.exchange(server.endpoint)
         may_answer.set()
         await server.wait_gone(0)
-        assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), ANSWER, DONE]
 
 
 class PlainServer:
@@ -438,7 +453,7 @@ async def test_a_connection_is_looked_at_before_it_is_used_again() -> None:
             await dial.until_unheld(1)
             server.close_first.set()
             assert server.is_closed.wait(PATIENCE_S)
-            assert await dial.exchange(server.endpoint, Post("s", b"{}")) == [Connected(), ANSWER, DONE]
+            assert await dial.exchange(server.endpoint, Post("s", b"{}")) == [Connected(status=200), ANSWER, DONE]
         assert len(server.bodies) == 2
 
 
@@ -571,7 +586,7 @@ async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(
         connection.feed.close()
         for _ in range(turns):
             await anyio.lowlevel.cancel_shielded_checkpoint()
-        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":0}', DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":0}', DONE]
         assert connection.requests == 1
 
 
@@ -590,7 +605,7 @@ async def test_data_on_an_idle_connection_is_no_answer_to_the_next_request(
         await anyio.wait_all_tasks_blocked()
         dial(server.endpoint)
         connection.feed.send_nowait(reply(b"", b"408 Request Timeout"))
-        assert await dial.port.until_closed(2) == [Connected(), b'{"on":0}', DONE]
+        assert await dial.port.until_closed(2) == [Connected(status=200), b'{"on":0}', DONE]
         assert connection.requests == 1
         assert not caplog.records
 
@@ -622,7 +637,7 @@ async def test_a_response_that_overtakes_the_writer_does_not_cost_the_connection
             dial(Endpoint("http://h/"))
             await until(lambda: connection.requests == dial.count)
             connection.feed.send_nowait(reply())
-            assert await dial.port.until_closed(dial.count) == [Connected(), ANSWER, DONE]
+            assert await dial.port.until_closed(dial.count) == [Connected(status=200), ANSWER, DONE]
 
 
 async def test_a_write_that_fails_does_not_hide_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -711,7 +726,7 @@ async def test_pausing_stops_the_server_and_resuming_loses_nothing(is_stream: bo
     """The reply is far larger than the buffers of sockets. A single document is reported only when it is complete."""
     is_blocked = anyio.Event()
     numbered = [b"%d " % i + b"x" * 65_000 for i in range(600)]
-    before: list[Report] = [Connected(), b"first"] if is_stream else []
+    before: list[Report] = [Connected(status=200), b"first"] if is_stream else []
     pieces = [EVENTS_HEAD, event(b"first"), *map(event, numbered), LAST_CHUNK]
     messages = numbered
     if not is_stream:
@@ -746,7 +761,7 @@ async def test_pausing_stops_the_server_and_resuming_loses_nothing(is_stream: bo
             await is_blocked.wait()
         assert dial.port.reports.get(ChannelId(1), []) == before
         outlet.resume()
-        assert await dial.port.until_closed(1) == [*(before or [Connected()]), *messages, DONE]
+        assert await dial.port.until_closed(1) == [*(before or [Connected(status=200)]), *messages, DONE]
 
 
 async def test_data_before_the_connections_end_is_reported_after_resuming() -> None:
@@ -765,12 +780,12 @@ async def test_data_before_the_connections_end_is_reported_after_resuming() -> N
     async with serving(script) as server, dialer() as dial:
         dial.port.on_report = pause_at_first
         outlet = dial(server.endpoint)
-        assert await dial.port.until_reports(1, 2) == [Connected(), b"1"]
+        assert await dial.port.until_reports(1, 2) == [Connected(status=200), b"1"]
         await server.wait_finished(0)
-        assert dial.port.reports[ChannelId(1)] == [Connected(), b"1"]
+        assert dial.port.reports[ChannelId(1)] == [Connected(status=200), b"1"]
         outlet.resume()
         lost = Cause(End.BROKEN, "the connection ended within the event stream")
-        assert await dial.port.until_closed(1) == [Connected(), b"1", b"2", lost]
+        assert await dial.port.until_closed(1) == [Connected(status=200), b"1", b"2", lost]
 
 
 @pytest.mark.parametrize("sent", [reply(), reply(b"", b"202 Accepted")])
@@ -815,7 +830,7 @@ async def test_closing_a_request_in_progress_hangs_up(is_paused: bool) -> None:
         await dial.port.until_reports(1, 2)
         outlet.close(CLOSE)
         outlet.close(CLOSE)
-        assert await dial.port.until_closed(1) == [Connected(), b"1", DONE]
+        assert await dial.port.until_closed(1) == [Connected(status=200), b"1", DONE]
         outlet.close(CLOSE)
         outlet.resume()
         await server.wait_gone(0)
@@ -843,7 +858,7 @@ async def test_closing_at_a_replys_last_message_ends_it_once() -> None:
     async with serving(answer_all) as server, dialer() as dial:
         dial.port.on_report = lambda channel, report: outlet.close(CLOSE)
         outlet = dial(server.endpoint)
-        assert await dial.port.until_closed(1) == [Connected(), b'{"on":0}', DONE]
+        assert await dial.port.until_closed(1) == [Connected(status=200), b'{"on":0}', DONE]
 
 
 async def silent(peer: Peer) -> None:
@@ -944,7 +959,7 @@ async def test_tls_with_the_right_name(authority: Path, server_tls: ssl.SSLConte
     async with serving(answer_all, server_tls) as server, dialer() as dial:
         endpoint = Endpoint(f"https://localhost:{server.port}/mcp", ca_file=str(authority / "ca.pem"))
         for body in (b"{}", b"x" * 1_000_000, b"{}"):
-            assert await dial.exchange(endpoint, Post("s", body)) == [Connected(), b'{"on":0}', DONE]
+            assert await dial.exchange(endpoint, Post("s", body)) == [Connected(status=200), b'{"on":0}', DONE]
         assert (server.connections, names) == (1, ["localhost"])
 
 

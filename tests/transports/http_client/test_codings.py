@@ -49,7 +49,7 @@ async def test_a_document_is_reported_decoded_and_its_connection_lives(kind: str
     script = repeating(coded(coding, pack(ANSWER)), reply(ANSWER), coded(coding, pack(ANSWER)))
     async with serving(script) as server, dialer() as dial:
         for _ in range(3):
-            assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
+            assert await dial.exchange(server.endpoint) == [Connected(status=200), ANSWER, DONE]
         assert server.connections == 1
         assert all(b"\r\naccept-encoding: identity\r\n" in request for request in server.requests)
 
@@ -87,7 +87,7 @@ async def test_events_are_reported_as_they_come(coding: str) -> None:
 async def test_a_body_that_cannot_be_read_is_reported(sent: bytes, told: str) -> None:
     async with serving(repeating(sent, reply(ANSWER))) as server, dialer() as dial:
         assert (await dial.exchange(server.endpoint))[-1] == Cause(End.BROKEN, told)
-        assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), ANSWER, DONE]
 
 
 async def test_a_refusal_is_reported_decoded() -> None:

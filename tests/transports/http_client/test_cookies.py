@@ -28,10 +28,10 @@ async def test_set_cookies_are_reported_once() -> None:
 
     async with serving(script) as server, dialer() as dial:
         changes = (("a", "1"), ("b", None))
-        assert await dial.exchange(server.endpoint) == [Connected(None, changes), ANSWER, DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(None, changes, 200), ANSWER, DONE]
         (cause,) = await dial.exchange(server.endpoint, Delete("s", "sid"))
         assert isinstance(cause, Cause) and cause.end is End.REFUSED and cause.cookies == (("c", "3"),)
-        assert await dial.exchange(server.endpoint) == [Connected(), DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=202), DONE]
 
 
 async def test_each_request_takes_its_own() -> None:
@@ -65,7 +65,7 @@ async def test_cookies_of_a_redirect_are_sent_to_its_target_and_reported() -> No
     async with serving(script) as server, dialer() as dial:
         endpoint = Endpoint(server.url, (("Cookie", "own=0"),))
         reports = await dial.exchange(endpoint, Post("s", NOW.message, cookies=(("lb", "1"), ("old", "x"))))
-    assert reports == [Connected(None, (("lb", "2"), ("old", None), ("s", "3"))), ANSWER, DONE]
+    assert reports == [Connected(None, (("lb", "2"), ("old", None), ("s", "3")), 200), ANSWER, DONE]
     first, second = server.requests
     assert cookie_lines(first) == [b"cookie: own=0; lb=1; old=x"]
     assert cookie_lines(second) == [b"cookie: own=0; lb=2"]

@@ -36,7 +36,7 @@ async def test_a_proxy_of_plain_http_is_told_the_whole_url(only_h11: bool) -> No
     async with serving(answer_all) as proxy, dialer(only_h11=only_h11) as dial:
         endpoint = through(proxy, "http://server.invalid:81/mcp?x=1", user="secret:pass@")
         for _ in range(3):  # the third repeats a head that is encoded already
-            assert await dial.exchange(endpoint) == [Connected(), b'{"on":0}', DONE]
+            assert await dial.exchange(endpoint) == [Connected(status=200), b'{"on":0}', DONE]
     assert proxy.connections == 1
     for request in proxy.requests:
         assert request.startswith(b"POST http://server.invalid:81/mcp?x=1 HTTP/1.1\r\n")
@@ -50,7 +50,7 @@ async def test_a_server_behind_tls_is_reached_through_a_tunnel(authority: Path, 
         ca_file, url = str(authority / "ca.pem"), f"https://localhost:{server.port}/mcp"
         endpoint = through(proxy, url, ca_file=ca_file, user="secret:pass@")
         for _ in range(2):
-            assert await dial.exchange(endpoint) == [Connected(), b'{"on":0}', DONE]
+            assert await dial.exchange(endpoint) == [Connected(status=200), b'{"on":0}', DONE]
         assert (await dial.exchange(Endpoint(url, ca_file=ca_file)))[-1] == DONE  # no connection is shared with that
         assert (proxy.connections, server.connections) == (1, 2)
         (connect,) = proxy.requests
@@ -69,7 +69,7 @@ async def test_a_proxy_that_is_reached_over_tls(
     async with serving(answer_all, server_tls) as server, serving(tunnel, server_tls) as proxy, dialer() as dial:
         named = parse_proxy(f"https://localhost:{proxy.port}", "HTTPS_PROXY")
         endpoint = Endpoint(f"https://localhost:{server.port}/mcp", proxy=named)
-        assert await dial.exchange(endpoint) == [Connected(), b'{"on":0}', DONE]
+        assert await dial.exchange(endpoint) == [Connected(status=200), b'{"on":0}', DONE]
 
 
 async def test_a_websocket_goes_through_a_tunnel_without_tls_as_well() -> None:

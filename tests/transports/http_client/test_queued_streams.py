@@ -31,17 +31,17 @@ async def test_a_stream_waits_until_another_ends() -> None:
 
     async with serving(stream) as server, dialer(LIMITS) as dial:
         first, _, third, _ = (dial(server.endpoint, STREAM) for _ in range(4))
-        assert await dial.port.until_reports(1, 1) == [Connected()]
+        assert await dial.port.until_reports(1, 1) == [Connected(status=200)]
         for waiting in (2, 3, 4):
             assert await dial.port.until_reports(waiting, 1) == [Queued()]
         third.close(Close(ChannelId(3)))
         assert await dial.port.until_closed(3) == [Queued(), DONE]
         first.close(Close(ChannelId(1)))
-        assert await dial.port.until_reports(2, 2) == [Queued(), Connected()]
+        assert await dial.port.until_reports(2, 2) == [Queued(), Connected(status=200)]
         assert server.connections == 2
         ends[1].set()
-        assert await dial.port.until_closed(2) == [Queued(), Connected(), DONE]
-        assert await dial.port.until_reports(4, 2) == [Queued(), Connected()]
+        assert await dial.port.until_closed(2) == [Queued(), Connected(status=200), DONE]
+        assert await dial.port.until_reports(4, 2) == [Queued(), Connected(status=200)]
 
 
 async def test_waiting_streams_are_closed_when_the_client_stops() -> None:

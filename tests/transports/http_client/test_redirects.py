@@ -16,7 +16,7 @@ from isthmus.transports.http_client.connection import WRITE_SIZE_BYTES
 
 pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
 
-ANSWERED = [Connected(), ANSWER, DONE]
+ANSWERED = [Connected(status=200), ANSWER, DONE]
 
 
 def moved(location: bytes, status: bytes = b"307 Temporary Redirect", *headers: bytes) -> bytes:
@@ -41,7 +41,7 @@ async def test_the_same_request_is_made_where_it_leads(status: bytes, target: Po
 
     async with serving(script) as server, dialer() as dial:
         reports = await dial.exchange(Endpoint(server.url, (("Authorization", "Bearer x"),)), target)
-    assert reports == (ANSWERED if isinstance(target, Post) else [Connected(), DONE])
+    assert reports == (ANSWERED if isinstance(target, Post) else [Connected(status=200), DONE])
     first, second = server.requests
     assert second == first.replace(b" /mcp?a=b ", b" /mcp/?a=b ") != first
     assert b"authorization: Bearer x" in second
@@ -56,7 +56,10 @@ async def test_a_stream_is_opened_where_it_leads() -> None:
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\n\n")
 
     async with serving(script) as server, dialer() as dial:
-        assert (await dial.exchange(server.endpoint, Listen("s", "sid", last_event_id="7")))[:2] == [Connected(), b"{}"]
+        assert (await dial.exchange(server.endpoint, Listen("s", "sid", last_event_id="7")))[:2] == [
+            Connected(status=200),
+            b"{}",
+        ]
     assert asked(server.requests[1]) == b"GET /mcp/"
     assert b"last-event-id: 7\r\n" in server.requests[1]
 

@@ -44,7 +44,7 @@ async def test_a_document_is_reported_in_parts_and_its_connection_lives() -> Non
             await dial.port.until(lambda number=number: len(joined(dial.port.reports.get(number, []))) == 500_000)
             has_come.set()
             opened, first, *rest, ended = await dial.port.until_closed(number)
-            assert (opened, ended) == (Connected(), DONE)
+            assert (opened, ended) == (Connected(status=200), DONE)
             assert isinstance(first, Part) and first.size_bytes == len(document)
             assert not any(isinstance(one, Part) and one.size_bytes for one in rest)
             assert joined([first, *rest]) == document

@@ -255,9 +255,9 @@ def test_every_status_means_one_thing(status: int, target: Post | Listen | Delet
     elif isinstance(target, Listen) and status == 204:
         assert events == [Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204))]
     elif isinstance(target, Delete) or status in (202, 204, 205):
-        assert events == [Opened(), DONE]
+        assert events == [Opened(status=status), DONE]
     else:
-        assert events == [Opened(), Arrived(body), DONE]
+        assert events == [Opened(status=status), Arrived(body), DONE]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_listen_is_answered_with_events_only() -> None:
     ],
 )
 def test_a_session_id_is_visible_ascii_or_nothing(value: bytes, session: str | None) -> None:
-    assert feed((202, [(b"mcp-session-id", value)]), [])[0] == Opened(session)
+    assert feed((202, [(b"mcp-session-id", value)]), [])[0] == Opened(session, 202)
     assert feed((200, [*JSON, (b"mcp-session-id", value)]), [])[0] == Opened(session)
 
 
@@ -434,7 +434,7 @@ def test_the_body_of_a_success_to_what_is_no_request_does_not_matter(
 ) -> None:
     reader = ResponseReader(Post("s", message), Limits())
     fields = [] if type is None else [(b"content-type", type)]
-    assert reader.receive_head(status, [*fields, (b"content-encoding", b"gzip")]) == [Opened(), DONE]
+    assert reader.receive_head(status, [*fields, (b"content-encoding", b"gzip")]) == [Opened(status=status), DONE]
 
 
 def test_the_body_of_a_success_to_a_request_matters() -> None:
@@ -676,8 +676,8 @@ def test_only_a_plain_document_of_a_known_length_is_promised(headers: list[tuple
 
 def test_a_promise_of_a_document_names_its_session() -> None:
     plain = [OF_JSON, (b"content-length", b"10"), (b"mcp-session-id", b"S1")]
-    assert promise_of(200, plain, size_max_bytes=10) == Connected(session="S1")
-    assert promise_of(200, plain[:2], size_max_bytes=10) == Connected()
+    assert promise_of(200, plain, size_max_bytes=10) == Connected(session="S1", status=200)
+    assert promise_of(200, plain[:2], size_max_bytes=10) == Connected(status=200)
     assert promise_of(202, plain, size_max_bytes=10) is None
     assert promise_of(200, plain, size_max_bytes=9) is None
 
@@ -693,8 +693,8 @@ def test_where_nothing_is_promised_the_message_was_taken(
     promised = promise_of(status, headers, size_max_bytes=10)
     events = ResponseReader(POST, Limits()).receive_head(status, headers)
     if length == b"0" and promised is not None:
-        assert events == [Opened(promised.session), DONE]
+        assert events == [Opened(promised.session, promised.status), DONE]
     elif promised is not None:
-        assert events == [Opened(promised.session)]
+        assert events == [Opened(promised.session, promised.status)]
     is_looked_at = others == [(b"set-cookie", b"a=b")]
     assert (promised is not None) >= (status in (200, 202) and length == b"0" and not is_looked_at)

@@ -87,7 +87,7 @@ def test_a_success_without_a_body_is_the_end(status: int) -> None:
     """Some statuses never have a body; others may declare an empty one. A DELETE accepts any."""
     is_empty = status in (202, 204, 205)
     for headers in (JSON, EVENTS, [*JSON, (b"content-length", b"5")]):
-        ends = [Opened(), Ended(Cause(End.DONE))]
+        ends = [Opened(status=status), Ended(Cause(End.DONE))]
         assert (ResponseReader(POST, Limits()).receive_head(status, headers) == ends) is is_empty
         assert ResponseReader(DELETE, Limits()).receive_head(status, headers) == ends
         assert ResponseReader(POST, Limits(), has_messages=False).receive_head(status, headers) == ends
@@ -270,7 +270,7 @@ def test_the_heads_that_promise_a_document(
     status: int, headers: list[tuple[bytes, bytes]], size_max: int, is_promised: bool
 ) -> None:
     session = dict(headers).get(b"mcp-session-id", b"").decode() or None
-    expected = Connected(session) if is_promised else None
+    expected = Connected(session, status=status) if is_promised else None
     assert promise_of(status, headers, size_max_bytes=size_max) == expected
 
 
