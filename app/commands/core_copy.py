@@ -27,7 +27,9 @@ LEAVABLE: Final = ("files", "input_required", "oracle", "tasks")
 SPDX_LINE: Final = b"# SPDX-License-Identifier: MIT\n"
 """The first line of each module of a copy: scanners of licences look at files one by one."""
 
-_GOES_WITH: Final = {"endpoints/stateless.py": "input_required", "endpoints/stateless_responder.py": "input_required"}
+_GOES_WITH: Final = {
+    f"endpoints/{name}.py": "input_required" for name in ("stateless", "stateless_responder", "undecided_requests")
+}
 """Modules outside of a folder that are loaded with it only, and cannot be without it."""
 _KEPT: Final = ("LICENSE", "py.typed")
 """The files of a copy beside its modules."""

@@ -161,7 +161,7 @@ async def test_the_pages_beside_it() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/mcp", "/healthz"])
+@pytest.mark.parametrize("path", ["/mcp", "/info"])
 @pytest.mark.parametrize(
     "foreign", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"origin": "null"}], ids=str
 )

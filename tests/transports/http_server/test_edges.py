@@ -130,7 +130,7 @@ async def test_targets_in_other_forms() -> None:
     async with world() as w:
         for target, method, status in (
             ("http://localhost:8932/healthz", "GET", 200),
-            ("http://evil.example/healthz", "GET", 403),
+            ("http://evil.example/info", "GET", 403),
             ("*", "OPTIONS", 204),
             ("*", "GET", 400),
             ("localhost:8932", "CONNECT", 400),
