@@ -341,9 +341,11 @@ class Engine:
         handle(channel, opening)
 
     def _receive(self, channel: ChannelId, message: bytes) -> None:
-        role = self._context.role_of(channel)
-        if role is None or channel in self._context.unopened:
-            self._context.check_was_open(channel, "a message")
+        context = self._context
+        role = context.role_of(channel)
+        if role is None or channel in context.unopened:
+            if channel in context.unopened or not 0 < channel <= context.last_channel:  # most messages here are late
+                context.check_was_open(channel, "a message")
             return
         try:
             if isinstance(role, ANSWERING_ROLES) and self._endpoints.fast_path.receive_answer(role, channel, message):
@@ -357,7 +359,8 @@ class Engine:
     def _close(self, channel: ChannelId, cause: Cause) -> None:
         role = self._context.release(channel)
         if role is None:
-            self._context.check_was_open(channel, "receive_close")
+            if not 0 < channel <= self._context.last_channel:
+                self._context.check_was_open(channel, "receive_close")
             return
         handler = self._channels.get(type(role))
         if handler is not None:

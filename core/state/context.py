@@ -67,6 +67,7 @@ class Context:
         source: the channel that the current input came on, if that channel may be paused.
         ends_source: the current input is known to be the last on `source`.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
+        last_channel: the last number that was given out.
         unopened: the channels that have a number, and that the driver has not reported as open or over yet.
         memory: the bytes that sessions keep of messages.
     """
@@ -88,7 +89,7 @@ class Context:
         self._unsent_bytes = 0
         self._channels: dict[ChannelId, ChannelRole] = {}
         self._paused: dict[ChannelId, int] = {}
-        self._last_channel = 0
+        self.last_channel = 0
         self._last_ticket = 0
 
     # --- Inputs -------------------------------------------------------------------------------------------------
@@ -133,8 +134,8 @@ class Context:
 
     def new_channel(self) -> ChannelId:
         """Returns a channel number that was never used."""
-        self._last_channel += 1
-        channel = ChannelId(self._last_channel)
+        self.last_channel += 1
+        channel = ChannelId(self.last_channel)
         self.unopened.add(channel)
         return channel
 
@@ -167,8 +168,8 @@ class Context:
 
     def dial(self, role: ChannelRole, target: Target) -> ChannelId:
         """Orders a channel to a server, and puts it into the table at once."""
-        self._last_channel += 1
-        channel = role.channel = ChannelId(self._last_channel)
+        self.last_channel += 1
+        channel = role.channel = ChannelId(self.last_channel)
         self._channels[channel] = role
         self.unopened.add(channel)
         self.out.append(Dial(channel=channel, target=target))
@@ -193,7 +194,7 @@ class Context:
         if channel in self.unopened:
             first = "a Connected" if channel in self._channels else "an opening"
             raise LocalProtocolError(f"got {what} on channel {channel}, expected receive_open with {first} before")
-        if not 0 < channel <= self._last_channel:
+        if not 0 < channel <= self.last_channel:
             raise LocalProtocolError(f"got {what} on channel {channel}, which was never given out")
 
     def assign(self, channel: ChannelId, role: ChannelRole) -> None:
@@ -356,7 +357,8 @@ class Context:
         """
         found = self._channels.get(channel)
         if found is None:
-            self.check_was_open(channel, "receive_sent")
+            if channel in self.unopened or not 0 < channel <= self.last_channel:
+                self.check_was_open(channel, "receive_sent")
             return
         if not 0 <= size_bytes <= found.unsent_bytes:
             self.check_sent(channel, size_bytes)

@@ -107,6 +107,7 @@ class LastingWorld(World):
                 plan,
                 entropy=entropy,
                 unix_at_zero=unix_at_zero,
+                has_storage=True,
                 limits=limits,
                 stored=left.artifacts,
                 stored_tasks=left.tasks,

@@ -360,7 +360,9 @@ class World(RuleBasedStateMachine):
         if channel is None:
             channel = next((c for c, u in self.listens.items() if u is upstream), None)
         if channel is not None and channel not in self.ended:
-            if channel not in self.children and channel in self.engine._context.unopened:
+            if channel in self.engine._context.unopened:
+                if channel in self.children:
+                    return  # a process that does not run yet says nothing
                 self.carry_out(self.engine.receive_open(channel, Connected(), self.tick()))
             self.carry_out(self.engine.receive_message(channel, frame, self.tick()))
 
