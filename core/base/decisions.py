@@ -26,8 +26,8 @@ class Decide(Effect, frozen=True):
     """The principal in the opening of the client's channel."""
     method: str
     name: str | None
-    """The name that the server will read: that of the tool or prompt, the URI of the resource, the id of the task, or the
-    prompt or URI that a completion is for. None for all other methods."""
+    """The name that the server will read: that of the tool or prompt, the URI of the resource, the id of the task, or
+    the prompt or URI that a completion is for. None for all other methods."""
     params: bytes | None
     """The JSON of the params, as the client sent them; None if there are none."""
 
