@@ -97,7 +97,7 @@ class Stateless:
         self._mirrors = upstream.tool_discovery.advertised
         self._by_affinity = by_affinity = AffinityTable()
         self._replies = StatelessResponder(context, downstream, subscriptions.client_listens, questions, by_affinity)
-        self._undecided = UndecidedRequests(context, downstream, self._replies)
+        self._undecided = UndecidedRequests(context, downstream)
         self.known = KnownClients(
             context, self._server_eras, self._mirrors, questions.deferred_questions, self._by_affinity
         )

@@ -20,7 +20,6 @@ from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeInput, ExchangeKey, Reply
 from ..state.session import Session, SessionState
 from .channels import PostRole
-from .stateless_responder import StatelessResponder
 
 Handle = Callable[[], tuple[Session, Exchange] | None]
 """Handles a request that is allowed. Returns its session and its call; None if it is answered already."""
@@ -29,11 +28,10 @@ Handle = Callable[[], tuple[Session, Exchange] | None]
 class UndecidedRequests:
     """The requests without sessions that wait for a decision."""
 
-    def __init__(self, context: Context, downstream: Downstream, replies: StatelessResponder) -> None:
+    def __init__(self, context: Context, downstream: Downstream) -> None:
         self._context = context
         self._decisions = downstream.decisions
         self._responder = downstream.responder
-        self._replies = replies
 
     def ask(
         self,
@@ -91,5 +89,5 @@ class UndecidedRequests:
         role = self._context.role_of(waiting.key.channel)
         if found is not None and isinstance(role, PostRole):
             role.receive_request(*found, reply)  # a client that hangs up cancels the call from now on
-        if session.state is not SessionState.CLOSED:
-            self._replies.receive_settled(session)
+        if session.replies is not None and session.state is not SessionState.CLOSED:
+            session.replies.receive_settled(session)

@@ -9,7 +9,7 @@ import pytest
 from dialogue import Dialogue
 from dialogue_peers import Client
 from expected_values import Containing
-from isthmus.core import Affinity, Era, Kind, Limits, Offer, ServerPlan, StorageFailed, TaskRules
+from isthmus.core import Affinity, Era, Kind, Limits, Offer, PipeOpening, ServerPlan, StorageFailed, TaskRules
 
 DENIED = -31009
 ASKING = {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": {"type": "object"}}}
@@ -235,6 +235,79 @@ def test_a_retry_with_answers_is_decided_anew(down: str, affinity: Affinity) -> 
     if down == "http" and affinity is Affinity.REQUEST:
         play.server.is_closed()
     assert play.engine.exchange_count == 0
+
+
+@pytest.mark.parametrize("down", ["pipe", "http"])
+def test_a_question_that_waits_for_a_call_is_asked_and_answered_after_decisions(down: str) -> None:
+    play = Dialogue(deciding())
+    alice = play.client("alice", down, era=Era.STATELESS, able={"roots": {}})
+    discovery = alice.asks("server/discover")
+    play.allows(alice.waits_for_decision("server/discover"))
+    play.server.starts()
+    alice.is_answered(discovery, ...)
+    question = play.server.asks("roots/list")
+    denied = alice.asks("tools/call", {"name": "read"})
+    play.denies(alice.waits_for_decision("tools/call", "read"))
+    alice.is_answered(denied, error=DENIED)
+    call = alice.asks("tools/call", {"name": "read"})
+    play.allows(alice.waits_for_decision("tools/call", "read"))
+    asked = play.expects(alice, "is answered", ..., call).what["result"]
+    (key,) = asked["inputRequests"]
+    retry = {"name": "read", "requestState": asked["requestState"], "inputResponses": {key: {"roots": []}}}
+    denied = alice.asks("tools/call", retry)
+    play.denies(alice.waits_for_decision("tools/call", "read"))
+    alice.is_answered(denied, error=DENIED)
+    broken = alice.asks("tools/call", retry | {"inputResponses": {key: 7}})
+    play.allows(alice.waits_for_decision("tools/call", "read"))
+    alice.is_answered(broken, error=-32602)
+    allowed = alice.asks("tools/call", retry)
+    play.allows(alice.waits_for_decision("tools/call", "read"))
+    play.server.is_answered(question, {"roots": []})
+    play.server.answers(play.server.is_asked("tools/call", ...), {"content": []})
+    alice.is_answered(allowed, ...)
+
+
+@pytest.mark.parametrize("up", Kind)
+@pytest.mark.parametrize("server", Era)
+@pytest.mark.parametrize(("down", "era"), ENDS)
+def test_every_call_is_asked_about_and_not_the_first_alone(down: str, era: Era, server: Era, up: Kind) -> None:
+    """A client or a server that is known takes no way around decisions."""
+    play = Dialogue(ServerPlan(id="files", kind=up, era=server, decides=True))
+    alice = play.client("alice", down, era=era)
+    if era is Era.HANDSHAKE:
+        alice.meets(play.server)
+    for turn in range(3):
+        call = alice.asks("tools/call", {"name": "read"})
+        play.allows(alice.waits_for_decision("tools/call", "read"))
+        if not turn and era is Era.STATELESS:
+            play.server.starts()
+        if not turn and (up, server) == (Kind.HTTP, Era.STATELESS):  # the proxy's own request is not asked about
+            listed = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            play.server.answers(play.server.is_asked("tools/list", ...), listed)
+        play.server.answers(play.server.is_asked("tools/call", ...), {"content": [], "resultType": "complete"})
+        alice.is_answered(call, ...)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_client_of_the_driver_itself_is_asked_about(is_own: bool) -> None:
+    play = Dialogue(deciding())
+    alice = play.client("alice", "own")
+    alice.pipe = alice.opens(PipeOpening("files", "operator", "http://here", sees_hidden=is_own, is_own=is_own))
+    alice.meets(play.server)
+    call = alice.asks("tools/list")
+    decide = alice.waits_for_decision("tools/list")
+    assert decide.principal == "operator"
+    play.denies(decide)
+    alice.is_answered(call, error=DENIED)
+
+
+def test_the_server_is_not_started_for_a_request_that_is_denied() -> None:
+    play = Dialogue(deciding())
+    alice = play.client("alice", "http", era=Era.STATELESS)
+    call = alice.asks("tools/call", {"name": "read"})
+    play.denies(alice.waits_for_decision("tools/call", "read"), "no", code=-30001)
+    alice.is_answered(call, error={"code": -30001, "message": "no"})
+    assert play.statuses[call.channel] == 200
 
 
 def test_a_stateless_request_is_cancelled_when_its_client_hangs_up_after_it_was_allowed() -> None:
