@@ -4,7 +4,8 @@ A request that waits for its decision is an open request of its session. It goes
 for no other: decisions may come in any order.
 
 Sessions and their requests have different ways here. A request in a session waits as the exchange that it is. A request
-of a client without sessions waits before it becomes one, as it may continue an earlier call: see `endpoints/stateless`.
+of a client without sessions waits before it becomes one, as it may continue an earlier call. See
+`endpoints/undecided_requests`.
 """
 
 from __future__ import annotations

@@ -330,6 +330,31 @@ def test_a_request_that_waits_for_a_decision_may_finish_while_the_proxy_drains(d
     alice.is_answered(call, ...)
 
 
+@pytest.mark.parametrize(("down", "era"), ENDS)
+def test_a_request_that_waits_for_a_decision_is_answered_when_the_proxy_stops(down: str, era: Era) -> None:
+    play, alice = began(down, era)
+    call = alice.asks("tools/call", {"name": "delete"})
+    decide = alice.waits_for_decision("tools/call", "delete")
+    play.stops()
+    alice.is_answered(call, error={"code": -31007, "data": {"outcome": "not_executed"}})
+    play.server.is_closed()
+    if down == "pipe":
+        alice.is_closed()
+    play.allows(decide)
+    play.finish()
+
+
+def test_a_request_that_waits_for_a_decision_is_answered_when_its_session_ends() -> None:
+    play, alice = began("http")
+    call = alice.asks("tools/call", {"name": "delete"})
+    decide = alice.waits_for_decision("tools/call", "delete")
+    alice.leaves()
+    alice.is_answered(call, error=-32600)
+    play.server.is_closed()
+    play.allows(decide)
+    play.finish()
+
+
 def test_requests_that_wait_count_as_open_requests() -> None:
     play, alice = began(limits=Limits(exchanges_per_session_max=2))
     calls, orders = [], []
