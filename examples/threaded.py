@@ -60,7 +60,9 @@ class Proxy:
         self.command = command
         self.limits = Limits()
         server = ServerPlan(id="server", kind=Kind.PIPE, tasks=TaskRules(offer=Offer.NEVER))  # tasks need a storage
-        self.engine = Engine(Plan(servers=(server,)), entropy=os.urandom, unix_at_zero=time.time() - time.monotonic())
+        at_zero = time.time() - time.monotonic()
+        plan = Plan(servers=(server,))
+        self.engine = Engine(plan, entropy=os.urandom, unix_at_zero=at_zero, limits=self.limits)
         self.moved = threading.Condition()
         self.channels: dict[ChannelId, Channel] = {}
 
@@ -152,8 +154,13 @@ class Proxy:
     def write(self, channel: Channel, sink: IO[bytes]) -> None:
         with suppress(OSError), sink:  # it may be that nobody reads any more
             while (queued := channel.outbox.get()) is not None:
+                # While the server reads nothing, its client is paused: the end of either would not be seen.
+                deaf = threading.Timer(self.limits.write_timeout_s, channel.is_over.set)
+                deaf.daemon = True
+                deaf.start()
                 sink.write(encode_line(queued[0]))
                 sink.flush()
+                deaf.cancel()
                 self.tell(self.engine.receive_sent, channel.number, queued[1])
         channel.is_over.set()
         self.tell(self.engine.handle_timeout)  # for `keep_client` to look again

@@ -16,6 +16,8 @@ from .target import Start
 TIMEOUT_S: Final = 30.0
 """The limit of each wait, which only a broken driver meets."""
 MIB: Final = 1024 * 1024
+HASTE: Final = {"drain_s": 0.5, "stop_grace_s": 0.3}
+"""Limits for checks whose gateway stops with an open call, or with a server that does not end by itself."""
 STATELESS_META: Final = {
     "protocolVersion": STATELESS,
     "clientInfo": {"name": "check", "version": "1"},
@@ -72,7 +74,7 @@ def expect_echo(client: HttpClient | PipeClient, id: object, text: str, *, step:
 @check
 def deaf_child(scene: Scene) -> None:
     """A server that reads nothing more is gone soon after its session: `Close` overtakes what waits to be written."""
-    with scene.gateway("deaf", drain_s=0.5) as gateway:
+    with scene.gateway("deaf", write_timeout_s=2.0, **HASTE) as gateway:
         gateway.needs_processes()
         client = gateway.client()
         pid = client.shake_hands()
@@ -213,7 +215,7 @@ def two_sessions(scene: Scene) -> None:
 def client_that_leaves(scene: Scene) -> None:
     """A client that leaves within its call, or within its body, harms no other call of its session, and no other
     client."""
-    with scene.gateway() as gateway:
+    with scene.gateway(**HASTE) as gateway:
         client, other = gateway.http(), gateway.http()
         client.shake_hands()
         other.shake_hands()
@@ -268,7 +270,7 @@ def silent_server(scene: Scene) -> None:
 @check
 def stop_with_an_open_call(scene: Scene) -> None:
     """A stop ends the open calls, with a response where the web server lets it through, and leaves no process."""
-    with scene.gateway(drain_s=0.5) as gateway:
+    with scene.gateway(**HASTE) as gateway:
         client = gateway.client()
         client.shake_hands()
         waiting = client.begin(call(1, "hang"))

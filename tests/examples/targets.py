@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,6 @@ from isthmus.core.testing import Start, Target
 
 EXAMPLES: Final = ("threaded.py", "asgi.py", "asgi_process.py", "asgi_url.py")
 GRACE_S: Final = "0.5"
-WRAP: Final = (str(Path(sys.executable).with_name("isthmus")), "wrap", "--listen", "127.0.0.1:0", "--quiet-start")
 
 
 def example_folder(folder: Path, texts: Mapping[str, str] | None = None) -> Path:
@@ -92,7 +91,7 @@ def asgi_url(folder: Path) -> Start:
     def start(command: Sequence[str], limits: Mapping[str, Any]) -> Iterator[Target]:
         breaches = folder / f"breaches{time.monotonic_ns()}"
         program = [sys.executable, "watched.py", str(breaches), json.dumps(dict(limits)), "asgi:app"]
-        with started([*WRAP, "--", *command], folder, {}) as (server, _):
+        with started([*limited({}), "--listen", "127.0.0.1:0", "--", *command], folder, {}) as (server, _):
             with started(program, folder, {"MCP_URL": f"{server}/mcp"}) as (url, stop):
                 yield Target(
                     url=f"{url}/mcp",
@@ -105,11 +104,28 @@ def asgi_url(folder: Path) -> Start:
     return start
 
 
-def product(folder: Path, *, driver: str, loop: str) -> Start:
-    """Starts the product's own gateway."""
+def product(folder: Path, *, driver: str = "protocols", loop: str = "asyncio") -> Start:
+    """Starts the product's own gateway over HTTP."""
 
     @contextmanager
     def start(command: Sequence[str], limits: Mapping[str, Any]) -> Iterator[Target]:
-        raise NotImplementedError
+        env = {"ISTHMUS_DRIVER": driver, "ISTHMUS_LOOP": loop}
+        with started([*limited(limits), "--listen", "127.0.0.1:0", "--", *command], folder, env) as (url, stop):
+            yield Target(url=f"{url}/mcp", stop=stop)
 
     return start
+
+
+def product_on_stdio(folder: Path) -> Start:
+    """Starts the product's own gateway for one client on stdio."""
+
+    @contextmanager
+    def start(command: Sequence[str], limits: Mapping[str, Any]) -> Iterator[Target]:
+        yield Target(command=[*limited(limits), "--listen", "stdio", "--", *command], cwd=str(folder))
+
+    return start
+
+
+def limited(limits: Mapping[str, Any]) -> list[str]:
+    program = str(ROOT / "tests/examples/limited.py")
+    return [sys.executable, program, json.dumps(dict(limits)), "wrap", "--quiet-start"]

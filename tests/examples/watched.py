@@ -26,7 +26,7 @@ def report(text):
 
 class Engine(WatchedEngine):
     def __init__(self, *given, **named):
-        super().__init__(*given, **{"limits": mcp_engine.Limits()} | named, report=report)
+        super().__init__(*given, **named, report=report)
         engines.append(self)
 
 
