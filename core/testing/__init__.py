@@ -6,8 +6,10 @@ but those of the engine.
 """
 
 from .checks import CHECKS, Check
+from .clients import CheckFailed
 from .contract import INPUTS, ORDERS, Kind
 from .run import Outcome, Verdict, run
+from .scene import CheckSkipped
 from .target import Start, Target
 from .watched_engine import Contract, WatchedEngine
 
@@ -16,6 +18,8 @@ __all__ = [
     "INPUTS",
     "ORDERS",
     "Check",
+    "CheckFailed",
+    "CheckSkipped",
     "Contract",
     "Kind",
     "Outcome",

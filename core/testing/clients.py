@@ -112,12 +112,10 @@ class HttpCall:
         Raises:
             CheckFailed: there is none.
         """
-        found = None
-        for found in self.messages():
-            pass
-        if found is None:
+        found = [*self.messages()]
+        if not found:
             raise CheckFailed(f"got status {self.response.status} without a message, expected an answer")
-        return found
+        return found[-1]
 
     def leave(self) -> None:
         """Ends the connection at once."""

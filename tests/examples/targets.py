@@ -85,7 +85,7 @@ def asgi_process(folder: Path) -> Start:
 
 
 def asgi_url(folder: Path) -> Start:
-    """Starts `asgi.py` behind uvicorn, which asks a server at a URL: the product's gateway with the server's process."""
+    """Starts `asgi.py` behind uvicorn. It asks the product's gateway, which has a process of the server."""
 
     @contextmanager
     def start(command: Sequence[str], limits: Mapping[str, Any]) -> Iterator[Target]:
