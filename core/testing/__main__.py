@@ -14,7 +14,6 @@ def main() -> int:
     if not module or not name or not set(names) <= set(known):
         print(f"usage: MODULE:START [CHECK …], where a check is one of {', '.join(known)}", file=sys.stderr)
         return 2
-    sys.path.insert(0, "")
     start = getattr(importlib.import_module(module), name)
     is_broken = False
     for outcome in run(start, [check for check in CHECKS if not names or check.name in names]):

@@ -16,7 +16,7 @@ from .target import Start
 TIMEOUT_S: Final = 30.0
 """The limit of each wait, which only a broken driver meets."""
 MIB: Final = 1024 * 1024
-HASTE: Final = {"drain_s": 0.5, "stop_grace_s": 0.3}
+HASTE: Final[dict[str, Any]] = {"drain_s": 0.5, "stop_grace_s": 0.3}
 """Limits for checks whose gateway stops with an open call, or with a server that does not end by itself."""
 STATELESS_META: Final = {
     "protocolVersion": STATELESS,

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 LIFE_S = 120.0
 
@@ -21,7 +22,7 @@ class Child:
     def __init__(self, folder: str, mode: str) -> None:
         self.mode = mode
         self.log = open(os.path.join(folder, str(os.getpid())), "a", buffering=1)  # noqa: SIM115
-        self.late: list[object] = []
+        self.late: list[tuple[object, str]] = []
 
     def say(self, **members: object) -> None:
         line = json.dumps({"jsonrpc": "2.0", **members}, ensure_ascii=False).encode() + b"\n"
@@ -29,11 +30,13 @@ class Child:
             piece = line[at : at + 1] if self.mode == "bytes" else line
             while piece:
                 piece = piece[os.write(1, piece) :]
+            if self.mode == "bytes":
+                time.sleep(0.001)  # so that the reader sees it alone, mostly
 
     def answer(self, id: object, text: str) -> None:
         self.say(id=id, result={"content": [{"type": "text", "text": text}]})
 
-    def call(self, id: object, name: str, arguments: dict, token: object) -> None:
+    def call(self, id: object, name: str, arguments: dict[str, Any], token: object) -> None:
         self.log.write(f"call {name}\n")
         if name == "echo":
             self.answer(id, arguments["text"])
@@ -59,7 +62,7 @@ class Child:
                 while self.late:
                     self.answer(*self.late.pop())
 
-    def receive(self, message: dict) -> None:
+    def receive(self, message: dict[str, Any]) -> None:
         method, id, params = message.get("method"), message.get("id"), message.get("params", {})
         if method == "initialize":
             info = {"name": "child", "version": str(os.getpid())}
@@ -78,12 +81,15 @@ class Child:
             self.say(id=id, error={"code": -32601, "message": "the child has no such method"})
 
 
+def end_after_life() -> None:
+    time.sleep(LIFE_S)
+    os._exit(1)
+
+
 def main() -> None:
     child = Child(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")
     child.log.write("started\n")
-    life = threading.Timer(LIFE_S, os._exit, (1,))
-    life.daemon = True
-    life.start()
+    threading.Thread(target=end_after_life, daemon=True).start()
     for line in sys.stdin.buffer:
         child.receive(json.loads(line))
     child.log.write("ended\n")

@@ -57,6 +57,17 @@ def text_of(answer: dict[str, Any]) -> str:
         raise CheckFailed(f"got {json.dumps(answer)[:300]}, expected the result of a call") from None
 
 
+class _Connection(http.client.HTTPConnection):
+    """A connection that takes in little ahead of its reader, and sends each piece at once."""
+
+    def connect(self) -> None:
+        self.sock = socket.socket()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect((self.host, self.port))
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 class HttpCall:
     """One request over HTTP, on a connection of its own."""
 
@@ -65,17 +76,13 @@ class HttpCall:
     ) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None
-        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
-        self._connection.sock = sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        sock.settimeout(timeout_s)
-        sock.connect((parts.hostname, parts.port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = _Connection(parts.hostname, parts.port, timeout=timeout_s)
+        self._connection.connect()
         self._connection.putrequest(method, parts.path)
         for name, value in ({"content-length": str(len(body))} | headers).items():
             self._connection.putheader(name, value)
         self._connection.endheaders()
-        self._sock = sock
+        self._sock = sock = self._connection.sock
         for at in range(0, len(body), step or len(body) or 1):
             sock.sendall(body[at : at + (step or len(body))])
         self._response: http.client.HTTPResponse | None = None
@@ -206,7 +213,6 @@ class PipeClient:
         stdin = self._process.stdin
         assert stdin is not None
         watchdog = threading.Timer(self._timeout_s, self._process.kill)  # ends a write that would wait for ever
-        watchdog.daemon = True
         watchdog.start()
         try:
             line = message + b"\n"

@@ -1,5 +1,5 @@
-"""What a check plays with: a gateway that is started for it, its clients, and what its server processes have written
-down. Each wait has a limit, and polls."""
+"""The scene of a check: a gateway that is started for it, its clients, and what its server processes have written down.
+Each wait has a limit, and polls."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ for that: it takes the names from its copy of the core when it is imported.
 import functools
 import json
 import runpy
+import signal
 import sys
 
 import mcp_engine
@@ -39,6 +40,7 @@ try:
     else:
         import uvicorn
 
+        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn passes the signal on once it has ended
         sys.path.insert(0, "")
         uvicorn.run(program, port=0, access_log=False, timeout_graceful_shutdown=1)
 finally:
