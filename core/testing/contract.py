@@ -82,7 +82,7 @@ ORDERS: Final[dict[Kind, frozenset[type[Effect]]]] = {
     Kind.CLIENT_GET: frozenset({Send, SendEvents, Close, Pause, Resume}),
     Kind.CLIENT_DELETE: frozenset({Send, Close}),
     Kind.EVENT_PIPE: frozenset({Send, Close}),
-    Kind.UPLOAD: frozenset({Send, Close, Receive, Append, Cease}),
+    Kind.UPLOAD: frozenset({Send, Receive, Append, Cease}),
     Kind.DOWNLOAD: frozenset({Send, Serve}),
     Kind.DIALLED_PIPE: frozenset({Dial, Send, Close, Pause, Resume}),
     Kind.DIALLED_REQUEST: frozenset({Dial, Close, Pause, Resume}),

@@ -16,11 +16,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from ground import ROOT, TIMEOUT_S
-from isthmus.core.testing import Start, Target
+from isthmus.core.testing import Check, CheckSkipped, Start, Target
 
 EXAMPLES: Final = ("threaded.py", "asgi.py", "asgi_process.py", "asgi_url.py")
 GRACE_S: Final = "0.5"
+
+
+def play(check: Check, start: Start) -> None:
+    try:
+        check(start)
+    except CheckSkipped as reason:
+        pytest.skip(str(reason))
 
 
 def example_folder(folder: Path, texts: Mapping[str, str] | None = None) -> Path:

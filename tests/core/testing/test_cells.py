@@ -29,7 +29,6 @@ CONVERSATIONS = (
     "engine/test_legacy_sse.py::test_a_server_that_takes_nothing_stops_its_clients_messages",
     "engine/test_legacy_sse.py::test_greeting_timeout_begins_anew_with_a_handshake_that_failed",
     "engine/test_limits.py::test_a_full_client_pauses_the_server_that_feeds_it_until_it_has_drained",
-    "engine/test_limits.py::test_misuse_is_refused_and_changes_nothing",
     "engine/test_limits.py::test_the_error_of_a_call_at_stop_says_whether_it_may_have_run",
     "files/transfer/test_resumable.py::test_a_new_request_interrupts_an_old_connection",
     "upstream/test_progress.py::test_a_group_is_one_order_and_all_of_it_can_be_resumed",

@@ -11,6 +11,7 @@ from isthmus.core import (
     Cause,
     Connected,
     Dial,
+    Effect,
     End,
     Engine,
     Kind,
@@ -216,14 +217,17 @@ def test_each_ticket_is_answered_once() -> None:
 
 
 def test_lists_may_be_joined_and_looked_through() -> None:
-    """A driver may join the orders of two inputs, and stop early in a look through them, if it takes them in the end."""
+    """A driver may join the orders of two inputs, and look through some of them, if it takes all in the end."""
     engine = made()
     client = engine.new_channel()
     orders = engine.receive_open(client, PostOpening("s"), 0.0) + engine.receive_message(client, HELLO, 0.0)
     assert isinstance(orders, Orders)
     assert any(isinstance(each, Dial) for each in orders)
-    assert [] + orders == [*orders]
-    del orders
+    queue: list[Effect] = []
+    queue = queue + orders
+    assert isinstance(queue, Orders)
+    assert len([*queue]) == len(orders)
+    del orders, queue
     assert engine.contract.breaches == []
 
 
