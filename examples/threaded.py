@@ -8,6 +8,7 @@ waits for a peer with it. Each channel has a thread that reads and one that writ
 """
 
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -141,7 +142,8 @@ class Proxy:
         A client's request that is too long is refused, and a server's response that is too long is replaced.
         """
         lines = LineReader(line_size_max_bytes=size_max)
-        while channel.may_read.wait() and (data := os.read(source.fileno(), self.limits.read_size_bytes)):
+        size_bytes = self.limits.read_size_bytes
+        while self.may_read(channel, source, is_client) and (data := os.read(source.fileno(), size_bytes)):
             for line in lines.receive_bytes(data):
                 if isinstance(line, Line):
                     self.tell(self.engine.receive_message, channel.number, line.data)
@@ -151,16 +153,20 @@ class Proxy:
                     self.tell(self.engine.receive_message, channel.number, error)
         channel.is_over.set()
 
+    def may_read(self, channel: Channel, source: IO[bytes], is_client: bool) -> bool:
+        """Waits while a channel is paused. False if its client has closed its end, and the server takes nothing."""
+        while not channel.may_read.wait(self.limits.drain_s):
+            end = select.poll()
+            end.register(source, 0)  # asks for the end alone: what comes before it is not read
+            if is_client and end.poll(0):
+                return False
+        return True
+
     def write(self, channel: Channel, sink: IO[bytes]) -> None:
         with suppress(OSError), sink:  # it may be that nobody reads any more
             while (queued := channel.outbox.get()) is not None:
-                # While the server reads nothing, its client is paused: the end of either would not be seen.
-                deaf = threading.Timer(self.limits.write_timeout_s, channel.is_over.set)
-                deaf.daemon = True
-                deaf.start()
                 sink.write(encode_line(queued[0]))
                 sink.flush()
-                deaf.cancel()
                 self.tell(self.engine.receive_sent, channel.number, queued[1])
         channel.is_over.set()
         self.tell(self.engine.handle_timeout)  # for `keep_client` to look again
