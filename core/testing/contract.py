@@ -76,16 +76,19 @@ TARGETS: Final[dict[type[Target], Kind]] = {
 }
 """The kind of a dialled channel, by the target of its `Dial`."""
 
+_PACE: Final = frozenset({Pause, Resume})
+"""Orders that may come to any channel: whatever it was that filled another one."""
+
 ORDERS: Final[dict[Kind, frozenset[type[Effect]]]] = {
-    Kind.CLIENT_PIPE: frozenset({Send, Close, Pause, Resume}),
-    Kind.CLIENT_POST: frozenset({Send, SendEvents, Pass, Close, Pause, Resume}),
-    Kind.CLIENT_GET: frozenset({Send, SendEvents, Close, Pause, Resume}),
-    Kind.CLIENT_DELETE: frozenset({Send, Close}),
-    Kind.EVENT_PIPE: frozenset({Send, Close}),
-    Kind.UPLOAD: frozenset({Send, Receive, Append, Cease}),
-    Kind.DOWNLOAD: frozenset({Send, Serve}),
-    Kind.DIALLED_PIPE: frozenset({Dial, Send, Close, Pause, Resume}),
-    Kind.DIALLED_REQUEST: frozenset({Dial, Close, Pause, Resume}),
+    Kind.CLIENT_PIPE: _PACE | {Send, Close},
+    Kind.CLIENT_POST: _PACE | {Send, SendEvents, Pass, Close},
+    Kind.CLIENT_GET: _PACE | {Send, SendEvents, Close},
+    Kind.CLIENT_DELETE: _PACE | {Send, Close},
+    Kind.EVENT_PIPE: _PACE | {Send, Close},
+    Kind.UPLOAD: _PACE | {Send, Receive, Append, Cease},
+    Kind.DOWNLOAD: _PACE | {Send, Serve},
+    Kind.DIALLED_PIPE: _PACE | {Dial, Send, Close},
+    Kind.DIALLED_REQUEST: _PACE | {Dial, Close},
 }
 """The orders that come to a channel of each kind."""
 

