@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs vendor clean
+.PHONY: run test compiled peers quick chaos drivers hostile simulate crash fuzz coverage big leaks mutants planted snapshots bench bench-compare conformance conform-released lint types links docs vendor clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -69,6 +69,10 @@ chaos: $(STAMP)
 # ONLY='giant-event backslashes' has these kinds alone.
 hostile: $(STAMP)
 	@$(BIN)/python tests/hostile/campaign.py --minutes $(or $(MINUTES),10) $(if $(ONLY),--only $(ONLY)) -- $(SEEDS)
+
+# The checks of drivers on every example, and on the product with each of its drivers. `make test` leaves some out.
+drivers: $(STAMP)
+	DRIVERS=1 $(PYTEST) -q tests/examples/test_checks_of_examples.py tests/examples/test_checks_of_product.py
 
 # Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some, SHRINK=1
 # takes longer to make one small that goes wrong, and LOG=1 prints what happens in them.

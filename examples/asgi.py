@@ -48,7 +48,7 @@ class Gateway:
         self.surface = Surface(("server",), hosts, origins=frozenset(), areas=frozenset({"mcp", "sse", "messages"}))
         self.unix_at_zero = time.time() - time.monotonic()
         plan = Plan(servers=(ServerPlan(id="server", kind=kind),))
-        self.engine = Engine(plan, entropy=os.urandom, unix_at_zero=self.unix_at_zero)
+        self.engine = Engine(plan, entropy=os.urandom, unix_at_zero=self.unix_at_zero, limits=LIMITS)
         self.run = run
         self.channels: dict[int, Channel] = {}
         self.alarm: asyncio.TimerHandle | None = None
@@ -81,7 +81,7 @@ class Gateway:
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         target = (scope["raw_path"] + b"?" + scope["query_string"]).decode("latin-1").removesuffix("?")
         head = Head(scope["method"], target, tuple(map(tuple, scope["headers"])), root=scope.get("root_path", ""))
-        exchange = ServerExchange(self.engine, self.surface, head, scheme=scope["scheme"])
+        exchange = ServerExchange(self.engine, self.surface, head, scheme=scope["scheme"], limits=LIMITS)
         while exchange.wants_body:
             got = await receive()
             if got["type"] == "http.disconnect":

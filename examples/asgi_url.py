@@ -6,16 +6,18 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
-from mcp_engine import ClientExchange, Dial
+from mcp_engine import ClientExchange, Dial, Limits
 
 URL = os.environ.get("MCP_URL", "")
+LIMITS = Limits()
 OWN = [(b"authorization", os.environ["MCP_AUTHORIZATION"].encode())] if "MCP_AUTHORIZATION" in os.environ else []
 HTTP = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))  # the engine has timeouts
 
 
 async def ask(gateway: Any, dial: Dial, channel: Any) -> None:
     """One request from its dial to its end, which is told."""
-    exchange = ClientExchange(gateway.engine, dial, URL, headers=OWN, unix_at_zero=gateway.unix_at_zero)
+    at_zero = gateway.unix_at_zero
+    exchange = ClientExchange(gateway.engine, dial, URL, headers=OWN, unix_at_zero=at_zero, limits=LIMITS)
     asking = asyncio.ensure_future(send(gateway, exchange, channel))
     closing = asyncio.ensure_future(channel.is_closed.wait())
     await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)

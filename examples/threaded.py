@@ -8,6 +8,7 @@ waits for a peer with it. Each channel has a thread that reads and one that writ
 """
 
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -58,7 +59,9 @@ class Proxy:
         self.command = command
         self.limits = Limits()
         server = ServerPlan(id="server", kind=Kind.PIPE)
-        self.engine = Engine(Plan(servers=(server,)), entropy=os.urandom, unix_at_zero=time.time() - time.monotonic())
+        at_zero = time.time() - time.monotonic()
+        plan = Plan(servers=(server,))
+        self.engine = Engine(plan, entropy=os.urandom, unix_at_zero=at_zero, limits=self.limits)
         self.moved = threading.Condition()
         self.channels: dict[ChannelId, Channel] = {}
 
@@ -137,7 +140,8 @@ class Proxy:
         A client's request that is too long is refused, and a server's response that is too long is replaced.
         """
         lines = LineReader(line_size_max_bytes=size_max)
-        while channel.may_read.wait() and (data := os.read(source.fileno(), self.limits.read_size_bytes)):
+        size_bytes = self.limits.read_size_bytes
+        while self.may_read(channel, source, is_client) and (data := os.read(source.fileno(), size_bytes)):
             for line in lines.receive_bytes(data):
                 if isinstance(line, Line):
                     self.tell(self.engine.receive_message, channel.number, line.data)
@@ -146,6 +150,15 @@ class Proxy:
                 elif error is not None:
                     self.tell(self.engine.receive_message, channel.number, error)
         channel.is_over.set()
+
+    def may_read(self, channel: Channel, source: IO[bytes], is_client: bool) -> bool:
+        """Waits while a channel is paused. False if its client has closed its end, and the server takes nothing."""
+        while not channel.may_read.wait(self.limits.drain_s):
+            end = select.poll()
+            end.register(source, 0)  # asks for the end alone: what comes before it is not read
+            if is_client and end.poll(0):
+                return False
+        return True
 
     def write(self, channel: Channel, sink: IO[bytes]) -> None:
         with suppress(OSError), sink:  # it may be that nobody reads any more

@@ -115,6 +115,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/wire",
         "core/wire/http",
     ),
+    "core/testing": ("core", "core/base"),
 }
 
 TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {

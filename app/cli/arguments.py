@@ -357,7 +357,8 @@ def _add_vendor(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
     vendor.add_argument(
         "--without",
         metavar="PART,…",
-        help="folders to leave out: files, input_required, oracle, tasks; default: those that the replaced copy lacks",
+        help="folders to leave out: files, input_required, oracle, tasks, testing; "
+        "default: those that the replaced copy lacks",
     )
     vendor.add_argument(
         "--verify",

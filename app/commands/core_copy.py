@@ -22,7 +22,7 @@ from .change_notes import change_notes
 
 SOURCE: Final = Path(core.__file__).resolve().parent
 RECORD: Final = "VENDORED.json"
-LEAVABLE: Final = ("files", "input_required", "oracle", "tasks")
+LEAVABLE: Final = ("files", "input_required", "oracle", "tasks", "testing")
 """The folders that a copy may leave out."""
 SPDX_LINE: Final = b"# SPDX-License-Identifier: MIT\n"
 """The first line of each module of a copy: scanners of licences look at files one by one."""

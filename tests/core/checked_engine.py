@@ -1,4 +1,5 @@
-"""An engine that is checked by the protocol oracle: one oracle for each wire to a client or a server.
+"""An engine that is checked by the protocol oracle: one oracle for each wire to a client or a server. Its orders are
+checked against the table of the driver's contract.
 
 The proxy must break no rule of the oracle: towards clients it is the server, towards servers the client. Its peers may
 break any rule, since tests make them do so. A proxy passes many faults on, so a rule that a peer has broken before is
@@ -12,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from isthmus.core.base.effects import Effect
+from isthmus.core.base.effects import Dial, Effect
 from isthmus.core.base.events import Cause, Connected, Opening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.bulk import BulkEngine
 from isthmus.core.oracle import AnyObservation, Ended, Role, Said, Violation
 from isthmus.core.oracle.wires import Wire, Wires
 from isthmus.core.state.upstream_session import UpstreamSessionState
+from isthmus.core.testing.contract import OPENINGS, ORDERS, TARGETS, WITHOUT_CHANNEL, Kind
 
 MADE_MAX: Final = 64
 """The engines of one test that are kept for the check at its end. A property test makes one for each example."""
@@ -76,6 +78,7 @@ class CheckedEngine(BulkEngine):
 
     Attributes:
         made: the engines that were made last.
+        cells: the orders that came, each with the kind of its channel.
         broken: violations by the proxy, with the server and the role; each is raised once, at the input that shows it.
     """
 
@@ -86,11 +89,14 @@ class CheckedEngine(BulkEngine):
         self.wires = Wires(self._observe, self._origin)
         self.broken: list[tuple[str, Role, Violation]] = []
         self._depth = 0
+        self._kinds: dict[int, Kind] = {}
+        self.cells: set[tuple[Kind, type[Effect]]] = set()
         self.blame = Blame()
         self._faults: dict[Wire, set[str]] = {}  # of peers, by wire
         self.made.append(self)
 
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
+        self._receive_kind(channel, opening)
         with self._outermost() as is_outermost:
             effects = super().receive_open(channel, opening, now)
             if is_outermost:
@@ -155,6 +161,7 @@ class CheckedEngine(BulkEngine):
         size_bytes: int = 0,
         cause: Cause | None = None,
     ) -> list[Effect]:
+        self._receive_kind(channel, opening)
         with self._outermost():
             effects = super().receive_at_once(
                 channel, now, opening=opening, message=message, size_bytes=size_bytes, cause=cause
@@ -232,10 +239,28 @@ class CheckedEngine(BulkEngine):
 
     def _checked(self, effects: list[Effect]) -> list[Effect]:
         if not self._depth:
+            self._check_orders(effects)
             self.wires.receive_effects(effects)
             broken, self.broken = self.broken, []
             assert not broken, "\n".join(f"{server}, as the {role.value}: {each}" for server, role, each in broken)
         return effects
+
+    def _receive_kind(self, channel: int, opening: Opening | None) -> None:
+        if opening is not None and channel not in self._kinds and type(opening) in OPENINGS:
+            self._kinds[channel] = OPENINGS[type(opening)]
+
+    def _check_orders(self, effects: list[Effect]) -> None:
+        """Checks that each order is one that the driver's contract names for its channel."""
+        for order in effects:
+            if isinstance(order, Dial):
+                self._kinds[order.channel] = TARGETS[type(order.target)]
+            channel = getattr(order, "channel", None)
+            if channel is None:
+                assert type(order) in WITHOUT_CHANNEL, order
+            elif channel in self._kinds:
+                cell = (self._kinds[channel], type(order))
+                assert cell[1] in ORDERS[cell[0]], f"{cell[1].__name__} comes to a {cell[0].value}"
+                self.cells.add(cell)
 
     def _origin(self, channel: int) -> str:
         link = getattr(self._context.role_of(ChannelId(channel)), "link", None)

@@ -126,7 +126,10 @@ def test_the_commit_of_another_repository_is_not_taken(
     [
         (("mcp-core",), "got the folder name 'mcp-core', expected one that Python can import, such as mcp_core"),
         (("class",), "got the folder name 'class', expected one that Python can import, such as mcp_core"),
-        (("a", "--without", "task"), "got --without task, expected some of files, input_required, oracle, tasks"),
+        (
+            ("a", "--without", "task"),
+            "got --without task, expected some of files, input_required, oracle, tasks, testing",
+        ),
         (("a", "--verify", "--without", "tasks"), "got --without with --verify, expected it when a copy is made"),
         (("a", "--", "b"), "got a command after --, which `isthmus vendor` does not take"),
     ],

@@ -1,0 +1,98 @@
+"""Tests that the checks of drivers find faults: each is planted in a driver of the examples, which is sound without."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import targets
+from ground import ROOT, TIMEOUT_S
+from isthmus.core.testing import CHECKS, CheckFailed
+from planting import Bug, read_bug
+
+FAULTS = [read_bug(path) for path in sorted(Path(__file__).with_name("faults").glob("*.patch"))]
+BY_NAME = {check.name: check for check in CHECKS}
+FAULT_TIMEOUT_S = 2.0
+"""A wait that a fault lasts out. No sound driver is measured by it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_planted_faults_are_found(fault: Bug, tmp_path: Path) -> None:
+    """The check that the patch names fails with the fault. `test_checks_of_examples` shows that it passes without."""
+    start = targets.threaded if "examples/threaded.py" in fault.changes else targets.asgi_process
+    (name,) = fault.likely
+    with pytest.raises(CheckFailed):
+        BY_NAME[name](start(targets.example_folder(tmp_path, fault.patched(ROOT))), timeout_s=FAULT_TIMEOUT_S)
+
+
+def test_there_are_ten_faults_with_reasons() -> None:
+    assert len(FAULTS) >= 10
+    assert all("Breaks " in fault.prose for fault in FAULTS)
+
+
+GATEWAY = """
+import json
+import runpy
+import sys
+
+from acme_gateway import mcp_engine
+
+_, limits, *command = sys.argv
+mcp_engine.Limits = mcp_engine.Limits if limits == "{}" else exit("got limits, expected none")
+sys.modules["mcp_engine"] = mcp_engine
+sys.argv = ["threaded.py", *command]
+runpy.run_path("threaded.py", run_name="__main__")
+"""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A folder with a copy of the core under the name on the page, a driver, and the files of the page."""
+    (tmp_path / "acme_gateway").mkdir()
+    (tmp_path / "acme_gateway" / "__init__.py").touch()
+    (tmp_path / "acme_gateway" / "mcp_engine").symlink_to(ROOT / "core")
+    (tmp_path / "mcp_engine").symlink_to(ROOT / "core")
+    shutil.copy(ROOT / "examples/threaded.py", tmp_path)
+    (tmp_path / "my_gateway.py").write_text(GATEWAY)
+    text = (ROOT / "docs/vendoring.md").read_text(encoding="utf-8")
+    for name in ("my_driver.py", "test_my_driver.py"):
+        (code,) = re.findall(rf"^```python {name}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        (tmp_path / name).write_text(code)
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=2 * TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_page_s_command_checks_a_driver(page: Path) -> None:
+    printed = run(page, "acme_gateway.mcp_engine.testing", "my_driver:start", "byte_by_byte", "two_sessions")
+    reason = "the gateway serves one client on stdio"
+    assert printed == f"kept     byte_by_byte\nskipped  two_sessions: {reason}\n"
+
+
+def test_the_page_s_test_checks_a_driver(page: Path) -> None:
+    chosen = "child_that_exits or two_sessions"
+    assert "1 passed, 1 skipped" in run(
+        page, "pytest", "-q", "-p", "no:cacheprovider", "test_my_driver.py", "-k", chosen
+    )
+
+
+def test_the_command_fails_for_a_broken_driver_and_for_wrong_words(page: Path) -> None:
+    (page / "my_gateway.py").write_text("")
+    testing = "acme_gateway.mcp_engine.testing"
+    for words, code, text in (
+        (("my_driver:start", "byte_by_byte"), 1, "broken   byte_by_byte: "),
+        (("my_driver:start", "no_check"), 2, "usage: MODULE:START [CHECK …]"),
+        ((), 2, "usage: MODULE:START [CHECK …]"),
+    ):
+        command = [sys.executable, "-m", testing, *words]
+        done = subprocess.run(command, cwd=page, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert (done.returncode, text in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr
