@@ -748,7 +748,8 @@ class World(RuleBasedStateMachine):
         self.count += 1
         if kind == "question":
             number = f"q{self.count}"
-            is_reachable = post is not None or found in [*self.children.values(), *self.listens.values()]
+            running = [u for c, u in self.children.items() if c not in self.engine._context.unopened]
+            is_reachable = post is not None or found in [*running, *self.listens.values()]
             if not found.is_greeted or not is_reachable:
                 return
             found.questions[number] = number
