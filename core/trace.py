@@ -167,7 +167,7 @@ def _recorded(name: str, parameters: Input) -> Callable[..., list[Effect]]:
             effects = method(self, *given, **named)
         finally:
             self._is_within_input = False
-        fields = dict(zip(parameters.given, given, strict=True)) | named
+        fields = dict(zip(parameters.given, given, strict=False)) | named
         if "size_bytes" in parameters.named:
             fields.setdefault("size_bytes", 0)
         if "messages" in fields:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from ..base.decisions import Decide
 from ..base.effects import (
     Close,
     Delete,
@@ -105,7 +106,7 @@ INPUTS: Final[dict[Kind, frozenset[str]]] = {
 }
 """The inputs between `receive_open` and `receive_close` on a channel of each kind."""
 
-WITHOUT_CHANNEL: Final[frozenset[type[Effect]]] = frozenset({Note, *StorageOrder.__args__})
+WITHOUT_CHANNEL: Final[frozenset[type[Effect]]] = frozenset({Decide, Note, *StorageOrder.__args__})
 """The orders that concern no channel."""
 
 

@@ -94,11 +94,13 @@ def part_of_the_orders_dropped(engine: WatchedEngine) -> None:
 
 
 def unknown_channel(engine: WatchedEngine) -> None:
-    engine.receive_message(ChannelId(99), HELLO, 0.0)
+    with pytest.raises(LocalProtocolError):
+        engine.receive_message(ChannelId(99), HELLO, 0.0)
 
 
 def message_before_open(engine: WatchedEngine) -> None:
-    engine.receive_message(engine.new_channel(), HELLO, 0.0)
+    with pytest.raises(LocalProtocolError):
+        engine.receive_message(engine.new_channel(), HELLO, 0.0)
 
 
 def time_backwards(engine: WatchedEngine) -> None:
