@@ -9,6 +9,7 @@ import pytest
 from isthmus.core import Cause, Connected, DeleteOpening, Effect, End, Engine, GetOpening, Limits, Plan
 from isthmus.core import Kind as ServerKind
 from isthmus.core.base import effects, storage
+from isthmus.core.base.decisions import Decide
 from isthmus.core.base.effects import Close, Dial, Send
 from isthmus.core.base.events import EventPipeOpening, Opening, PipeOpening, PostOpening
 from isthmus.core.base.plan import ServerPlan
@@ -33,8 +34,9 @@ def orders_of(module: object) -> set[type[Effect]]:
 def test_each_order_that_there_is_has_a_place() -> None:
     placed = {order for orders in ORDERS.values() for order in orders}
     assert not placed & WITHOUT_CHANNEL
-    assert placed | WITHOUT_CHANNEL == orders_of(effects) | orders_of(storage)
-    assert all(("channel" in order.__struct_fields__) is (order in placed) for order in placed | WITHOUT_CHANNEL)
+    assert placed | WITHOUT_CHANNEL == orders_of(effects) | orders_of(storage) | {Decide}
+    on_channels = {order for order in placed | WITHOUT_CHANNEL if "channel" in order.__struct_fields__}
+    assert on_channels - {Decide} == placed, "a decision only tells where its request came from"
 
 
 def test_each_opening_and_each_target_has_a_kind() -> None:
