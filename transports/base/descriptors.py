@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import stat
 from types import TracebackType
 
@@ -64,6 +65,15 @@ class Descriptor:
             return None
         except OSError:
             return b""
+
+    @property
+    def is_hung_up(self) -> bool:
+        """True if the other end is closed, whatever is left to be read. A file or a device has no other end."""
+        if not self.is_stream:
+            return False
+        poll = select.poll()
+        poll.register(self.fd, 0)  # asks for the end alone
+        return bool(poll.poll(0))
 
     async def write(self, data: bytes, *, stall_timeout_s: float | None = None) -> None:
         """Writes all of `data`.

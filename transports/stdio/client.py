@@ -51,6 +51,7 @@ async def serve_pipe(
 
     The end of the client's input does not end the session: the client may still read. The channel is closed when
     `wait_answered` has returned (no call of this channel is open) and everything is written, or after `limits.drain_s`.
+    A client that is paused and has closed its end is closed after `limits.drain_s` as well.
 
     While stdout is served it carries messages and nothing else: whatever else this process prints to it goes to stderr.
 
@@ -122,6 +123,7 @@ class _PipeClient:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read, source, wait_answered)
                 tasks.start_soon(self._write, sink)
+                tasks.start_soon(self._watch, source)
                 await self._written.wait()
                 tasks.cancel_scope.cancel()
         finally:
@@ -138,6 +140,18 @@ class _PipeClient:
             self._outbox.end()
             await self._written.wait()
         self._written.set()
+
+    async def _watch(self, source: Descriptor) -> None:
+        """Ends the channel of a client that is gone while it is not read: its server may never take what has come, and
+        then nobody would read the end of its input."""
+        while True:
+            await self._gate.wait_shut()
+            with anyio.move_on_after(self._limits.drain_s) as scope:
+                await self._gate.wait_open()
+            if scope.cancelled_caught and source.is_hung_up:
+                self._cause = Cause(End.GONE, detail="the client closed its end")
+                self._written.set()
+                return
 
     def _take(self, lines: Sequence[Line | Oversize]) -> None:
         for line in lines:

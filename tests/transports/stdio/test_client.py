@@ -221,6 +221,22 @@ async def test_a_paused_client_is_not_read() -> None:
         client.hang_up()
 
 
+async def test_a_client_that_leaves_while_it_is_paused_is_let_go() -> None:
+    """The end of its input comes after what is not read. Until it leaves, it may be paused for as long as its server
+    likes."""
+    async with serving(Limits(drain_s=0.05)) as client:
+        channel = await client.opened()
+        client.port.outlets[channel].pause()
+        client.port.outlets[channel].resume()
+        client.port.outlets[channel].pause()
+        await client.write(b"[]\n")
+        await anyio.sleep(0.2)
+        assert channel not in client.port.closes
+        client.hang_up()
+        assert (await client.port.wait_closed(channel)).end is End.GONE
+        assert not client.port.messages[channel]
+
+
 async def test_an_oversize_request_is_refused_to_its_sender() -> None:
     """The engine did not order the refusal, so it is not reported as sent."""
     async with serving(msgspec.structs.replace(LIMITS, request_size_max_bytes=100_000)) as client:
