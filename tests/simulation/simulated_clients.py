@@ -27,7 +27,7 @@ from isthmus.core.base.events import (
 from isthmus.core.base.ids import ChannelId
 from manners import TAKEN, log_line
 from simulated_network import Channel, Network, Wrong, filler_of
-from simulated_servers import ABILITIES, BATCHING, GARBAGE, HANDSHAKES, MODERN, VERSION
+from simulated_servers import ABILITIES, BATCHING, GARBAGE, GARBAGE_TOKEN, HANDSHAKES, MODERN, VERSION
 from simulated_subscriptions import Subscriptions
 from simulated_tasks import Tasks
 
@@ -313,7 +313,7 @@ class Client:
         if owed is not None:
             owed.progress = max(owed.progress, params["progress"])
             self.outcomes["progress"] += 1
-        elif token not in self.settled:
+        elif token not in self.settled and token != GARBAGE_TOKEN:
             raise Wrong(f"{self.mark} wants to hear of no such progress: {params}")
 
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:

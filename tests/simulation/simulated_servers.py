@@ -37,10 +37,14 @@ WORKING_TOOLS: Final = [{**TOOLS[0], "execution": {"taskSupport": "optional"}}]
 LOSING: Final = frozenset({"cuts", "crashes", "forgets", "halves", "sleeps", "restarts", "stops"})
 PAUSE_S: Final = 2.0
 """The time between messages on two streams that have to arrive in their order."""
+GARBAGE_TOKEN: Final = "z"
+"""The progress token of no request: between peers of one era the client decides."""
+
 GARBAGE: Final = (
     *(b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 400, b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"1.0","id":"odd"}'),
     *(b'{"jsonrpc":"2.0","id":99999,"result":{}}', b'{"jsonrpc":"2.0","id":null,"result":{}}'),
-    *(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"z","progress":1}}',),
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"%b","progress":1}}'
+    % GARBAGE_TOKEN.encode(),
     *(b'{"jsonrpc":"2.0","method":"notifications/vendor"}', b'{"jsonrpc":"2.0","method":7}'),
 )
 """Messages that rude peers of either side send. They concern no client."""

@@ -638,7 +638,7 @@ def settings_of(inside: Inside, monkeypatch: pytest.MonkeyPatch, *arguments: str
 @pytest.mark.parametrize(
     ("options", "rules"),
     [
-        ((), TaskRules()),
+        ((), TaskRules(offer=Offer.OWN)),
         (("--tasks", "own"), TaskRules(offer=Offer.OWN)),
         (("--tasks", "never"), TaskRules(offer=Offer.NEVER)),
         (("--tasks", "auto"), TaskRules(offer=Offer.AUTO)),

@@ -52,7 +52,7 @@ def without_http2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_a_server_that_answers_in_http_2_is_asked_again_in_it() -> None:
     async with serving_http2(answer_all) as server, dialer() as dial:
         for count in (1, 2, 3):
-            assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
+            assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":1}', DONE]
             assert (server.refused, server.connections) == (1, 2), count
 
 
@@ -61,7 +61,7 @@ async def test_the_same_over_tls(refuses: bool, authority: Path, server_tls: ssl
     """Some servers end the handshake, others go on without ALPN and answer in HTTP/2."""
     async with serving_http2(answer_all, server_tls, refuses=refuses) as server, dialer() as dial:
         for _ in range(3):
-            assert await dial.exchange(at_localhost(server, authority)) == [Connected(), b'{"on":1}', DONE]
+            assert await dial.exchange(at_localhost(server, authority)) == [Connected(status=200), b'{"on":1}', DONE]
         assert (server.refused, server.connections) == (1, 2)
 
 
@@ -69,7 +69,7 @@ async def test_a_server_that_speaks_both_is_spoken_to_in_http_1_1(authority: Pat
     """`server_tls` prefers HTTP/2."""
     async with serving(answer_http1, server_tls) as server, dialer() as dial:
         for _ in range(2):
-            assert await dial.exchange(at_localhost(server, authority)) == [Connected(), b'{"on":0}', DONE]
+            assert await dial.exchange(at_localhost(server, authority)) == [Connected(status=200), b'{"on":0}', DONE]
         assert server.connections == 1 and server.requests[0].startswith(b"POST /mcp HTTP/1.1\r\n")
 
 
@@ -86,7 +86,7 @@ async def test_calls_at_once_find_out_together() -> None:
         for _ in range(5):
             dial(server.endpoint)
         for channel in range(1, 6):
-            assert await dial.port.until_closed(channel) == [Connected(), ANSWER, DONE]
+            assert await dial.port.until_closed(channel) == [Connected(status=200), ANSWER, DONE]
         assert (server.refused, server.connections) == (5, 10)
 
 
@@ -106,7 +106,7 @@ async def test_the_first_frame_may_come_in_pieces(is_cut: bool) -> None:
         return None
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":1}', DONE]
 
 
 async def test_the_first_frame_may_come_before_the_request() -> None:
@@ -187,11 +187,11 @@ async def test_a_server_that_came_to_speak_http_1_1_is_spoken_to_in_it() -> None
         return await answer_http1(peer)
 
     async with serving(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), ANSWER, DONE]
         await server.wait_finished(1)
         is_new = True
-        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":3}', DONE]
-        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":3}', DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":3}', DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":3}', DONE]
 
 
 async def test_a_server_may_ask_for_http_1_1() -> None:
@@ -207,7 +207,7 @@ async def test_a_server_may_ask_for_http_1_1() -> None:
     async with serving(script) as server, dialer() as dial:
         (cause,) = await dial.exchange(server.endpoint)
         assert isinstance(cause, Cause) and "HTTP_1_1_REQUIRED" in cause.detail, "this exchange had both"
-        assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), ANSWER, DONE]
 
 
 # --- Exchanges ------------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ async def test_large_bodies_pass_both_ways() -> None:
 
     async with serving_http2(script, settings={SettingCodes.INITIAL_WINDOW_SIZE: 10_000}) as server, dialer() as dial:
         for _ in range(2):
-            assert await dial.exchange(server.endpoint, Post("s", body)) == [Connected(), body, DONE]
+            assert await dial.exchange(server.endpoint, Post("s", body)) == [Connected(status=200), body, DONE]
         assert server.connections == 2
 
 
@@ -278,8 +278,12 @@ async def test_an_event_stream_and_calls_go_side_by_side() -> None:
         dial(server.endpoint, Listen("s", session="a"))
         await dial.port.until_reports(1, 20)
         for _ in range(3):
-            assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
-        assert await dial.port.until_closed(1) == [Connected(), *(b"%d" % number for number in range(100)), DONE]
+            assert await dial.exchange(server.endpoint) == [Connected(status=200), ANSWER, DONE]
+        assert await dial.port.until_closed(1) == [
+            Connected(status=200),
+            *(b"%d" % number for number in range(100)),
+            DONE,
+        ]
 
 
 async def test_a_redirect_is_followed_on_the_connection() -> None:
@@ -294,7 +298,7 @@ async def test_a_redirect_is_followed_on_the_connection() -> None:
                 await peer.reply(request, request.headers[b":path"])
 
     async with serving_http2(script) as server, dialer() as dial:
-        assert await dial.exchange(server.endpoint) == [Connected(), b"/mcp/", DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b"/mcp/", DONE]
         assert server.connections == 2
 
 
@@ -357,7 +361,7 @@ async def test_an_idle_connection_answers_and_is_used_again() -> None:
         await dial.exchange(server.endpoint)
         with anyio.fail_after(30):
             await is_answered.wait()
-        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
+        assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":1}', DONE]
 
 
 @pytest.mark.parametrize(
@@ -461,7 +465,7 @@ async def test_a_request_that_was_answered_in_part_is_not_sent_again(kind: str) 
     async with serving_http2(script) as server, dialer() as dial:
         await dial.exchange(server.endpoint)
         opened, message, cause = await dial.exchange(server.endpoint)
-        assert (opened, message) == (Connected(), b"1")
+        assert (opened, message) == (Connected(status=200), b"1")
         assert isinstance(cause, Cause) and cause.end is End.BROKEN and not cause.unsent and not cause.stale
         assert server.connections == 2
 
@@ -478,7 +482,7 @@ async def test_goaway_within_a_response_lets_it_end() -> None:
 
     async with serving_http2(script) as server, dialer() as dial:
         for number in (1, 2):
-            assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":%d}' % number, DONE]
+            assert await dial.exchange(server.endpoint) == [Connected(status=200), b'{"on":%d}' % number, DONE]
 
 
 async def test_a_refusal_before_the_whole_body_was_sent() -> None:
@@ -518,7 +522,7 @@ async def test_the_rest_of_a_response_is_dropped_and_the_connection_kept() -> No
 
     async with serving_http2(script) as server, dialer() as dial:
         for _ in range(3):
-            assert await dial.exchange(server.endpoint) == [Connected(), DONE]
+            assert await dial.exchange(server.endpoint) == [Connected(status=202), DONE]
             await dial.until_unheld(1)
             await until(lambda: next(iter(dial.client.unheld)).is_idle)
         assert server.connections == 2
@@ -568,7 +572,7 @@ async def test_through_a_tunnel_it_is_found_out_as_well(authority: Path, server_
         proxy = parse_proxy(f"http://127.0.0.1:{between.port}", "HTTPS_PROXY")
         endpoint = dataclasses.replace(at_localhost(server, authority), proxy=proxy)
         for _ in range(2):
-            assert await dial.exchange(endpoint) == [Connected(), b'{"on":1}', DONE]
+            assert await dial.exchange(endpoint) == [Connected(status=200), b'{"on":1}', DONE]
         assert (server.refused, server.connections, between.connections) == (1, 2, 2)
 
 
