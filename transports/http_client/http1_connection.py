@@ -129,7 +129,8 @@ class Http1Connection(Connection):
         return Step.CLOSE
 
     def _explain_foreign(self, data: bytes) -> str:
-        return explain_foreign(data, self._pool.address.scheme, has_http2=self._pool.has_http2)
+        has_http2 = is_http2(data) and self._pool.has_http2  # which imports the package
+        return explain_foreign(data, self._pool.address.scheme, has_http2=has_http2)
 
     def _receive_document(self, head: ResponseHead) -> Step | None:
         """Enforces the limit of a head, then reports a response that is one document and has arrived in full.
