@@ -48,7 +48,7 @@ class Kind(enum.Enum):
     CLIENT_POST = "client POST"
     CLIENT_GET = "client GET"
     CLIENT_DELETE = "client DELETE"
-    EVENT_PIPE = "client event pipe"
+    CLIENT_EVENT_PIPE = "client event pipe"
     UPLOAD = "upload"
     DOWNLOAD = "download"
     DIALLED_PIPE = "dialled pipe"
@@ -61,7 +61,7 @@ OPENINGS: Final[dict[type[Opening], Kind]] = {
     MessageOpening: Kind.CLIENT_POST,
     GetOpening: Kind.CLIENT_GET,
     DeleteOpening: Kind.CLIENT_DELETE,
-    EventPipeOpening: Kind.EVENT_PIPE,
+    EventPipeOpening: Kind.CLIENT_EVENT_PIPE,
     UploadOpening: Kind.UPLOAD,
     DraftOpening: Kind.UPLOAD,
     DownloadOpening: Kind.DOWNLOAD,
@@ -85,7 +85,7 @@ ORDERS: Final[dict[Kind, frozenset[type[Effect]]]] = {
     Kind.CLIENT_POST: _PACE | {Send, SendEvents, Pass, Close},
     Kind.CLIENT_GET: _PACE | {Send, SendEvents, Close},
     Kind.CLIENT_DELETE: _PACE | {Send, Close},
-    Kind.EVENT_PIPE: _PACE | {Send, Close},
+    Kind.CLIENT_EVENT_PIPE: _PACE | {Send, Close},
     Kind.UPLOAD: _PACE | {Send, Receive, Append, Cease},
     Kind.DOWNLOAD: _PACE | {Send, Serve},
     Kind.DIALLED_PIPE: _PACE | {Dial, Send, Close},
@@ -98,7 +98,7 @@ INPUTS: Final[dict[Kind, frozenset[str]]] = {
     Kind.CLIENT_POST: frozenset({"receive_message", "receive_sent"}),
     Kind.CLIENT_GET: frozenset({"receive_sent"}),
     Kind.CLIENT_DELETE: frozenset({"receive_sent"}),
-    Kind.EVENT_PIPE: frozenset({"receive_sent"}),
+    Kind.CLIENT_EVENT_PIPE: frozenset({"receive_sent"}),
     Kind.UPLOAD: frozenset({"receive_message", "receive_sent"}),
     Kind.DOWNLOAD: frozenset({"receive_sent"}),
     Kind.DIALLED_PIPE: frozenset({"receive_message", "receive_sent"}),

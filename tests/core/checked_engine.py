@@ -254,10 +254,10 @@ class CheckedEngine(BulkEngine):
         for order in effects:
             if isinstance(order, Dial):
                 self._kinds[order.channel] = TARGETS[type(order.target)]
-            channel = getattr(order, "channel", None)
-            if channel is None:
-                assert type(order) in WITHOUT_CHANNEL, order
-            elif channel in self._kinds:
+            if type(order) in WITHOUT_CHANNEL:
+                continue
+            channel = order.channel  # type: ignore[union-attr]
+            if channel in self._kinds:
                 cell = (self._kinds[channel], type(order))
                 assert cell[1] in ORDERS[cell[0]], f"{cell[1].__name__} comes to a {cell[0].value}"
                 self.cells.add(cell)

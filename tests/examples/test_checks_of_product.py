@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import gateway_targets as targets
 import pytest
-import targets
 from isthmus.core.testing import CHECKS, Check
 
 

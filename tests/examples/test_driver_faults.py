@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gateway_targets as targets
 import pytest
-import targets
 from ground import ROOT, TIMEOUT_S
 from isthmus.core.testing import CHECKS, CheckFailed
 from planting import Bug, read_bug

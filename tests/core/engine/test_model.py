@@ -740,8 +740,8 @@ class World(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(["question", "log", "change"]))
     def speak_up(self, kind: str) -> None:
         found = self.pick([u for u in self.current.values() if u.is_open])
-        if found is None:
-            return
+        if found is None or not (found.is_greeted or found in self.children.values()):
+            return  # the response to `initialize` opens its channel once, with the session
         owner = self.clients.index(found.client)
         posts = [post for _, _, _, post in found.requests.values() if post is not None and post not in self.ended]
         post = self.pick(posts)

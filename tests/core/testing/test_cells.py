@@ -35,7 +35,7 @@ CONVERSATIONS = (
     "testing/test_cells.py::test_events_come_together_on_a_stream_that_is_resumed",
 )
 """Tests of the engine that reach all cells together."""
-NEVER_READ = {Kind.CLIENT_GET, Kind.CLIENT_DELETE, Kind.EVENT_PIPE, Kind.UPLOAD, Kind.DOWNLOAD}
+NEVER_READ = {Kind.CLIENT_GET, Kind.CLIENT_DELETE, Kind.CLIENT_EVENT_PIPE, Kind.UPLOAD, Kind.DOWNLOAD}
 """Channels on which a `Pause` asks nothing of a driver. Random worlds reach some of them."""
 
 
