@@ -1,8 +1,9 @@
 """The engine of a proxy for the Model Context Protocol, without IO.
 
 What an embedder needs can be imported from here: `Engine` or `BulkEngine`, the `Plan`, the events that a driver
-reports, the effects that the engine orders, the storage orders and their answers, and `Recorder` with `replay`. A name
-is loaded when it is first asked for. Codecs and HTTP rules for drivers stand in `wire`; everything else is private.
+reports, the effects that the engine orders, the storage orders and their answers, `Recorder` with `replay`, lines of
+messages, and the exchanges for HTTP with what they read and write. A name is loaded when it is first asked for. Further
+codecs and HTTP rules stand in `wire`; everything else is private.
 """
 
 from __future__ import annotations
@@ -40,6 +41,16 @@ if TYPE_CHECKING:
     from .trace import Difference as Difference
     from .trace import Recorder as Recorder
     from .trace import replay as replay
+    from .wire.http.reply import ReplyBody as ReplyBody
+    from .wire.http.reply import ReplyCut as ReplyCut
+    from .wire.http.reply import ReplyEnd as ReplyEnd
+    from .wire.http.reply import ReplyHead as ReplyHead
+    from .wire.http.routes import Head as Head
+    from .wire.http.routes import Surface as Surface
+    from .wire.ndjson import Line as Line
+    from .wire.ndjson import LineReader as LineReader
+    from .wire.ndjson import encode_line as encode_line
+    from .wire.oversize import answer_for as answer_for
 
 _NAMES: Final = {
     "base.decisions": "Allowed Decide Denied",
@@ -72,6 +83,10 @@ _NAMES: Final = {
     "state.records": "FileEnds FileStatus StoredArtifact StoredTask StoredUpload TaskStatus",
     "status": "Command Status",
     "trace": "Difference Recorder replay",
+    "wire.http.reply": "ReplyBody ReplyCut ReplyEnd ReplyHead",
+    "wire.http.routes": "Head Surface",
+    "wire.ndjson": "Line LineReader encode_line",
+    "wire.oversize": "answer_for",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 

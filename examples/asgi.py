@@ -14,11 +14,27 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mcp_engine import Close, Dial, Effect, Engine, Kind, Limits, Pause, Plan, Resume, ServerExchange, ServerPlan
-from mcp_engine.wire.http.reply import ReplyBody, ReplyEnd, ReplyHead
-from mcp_engine.wire.http.routes import Head, Surface
-
-LIMITS = Limits()
+from mcp_engine import (
+    Allowed,
+    Close,
+    Decide,
+    Denied,
+    Dial,
+    Effect,
+    Engine,
+    Head,
+    Kind,
+    Limits,
+    Pause,
+    Plan,
+    ReplyBody,
+    ReplyEnd,
+    ReplyHead,
+    Resume,
+    ServerExchange,
+    ServerPlan,
+    Surface,
+)
 
 
 class Channel:
@@ -43,13 +59,26 @@ class Channel:
 
 
 class Gateway:
-    def __init__(self, kind: Kind, run: Callable[["Gateway", Dial, Channel], Any]) -> None:
+    """The application: clients in front, and one server behind them.
+
+    Args:
+        run: serves a dialled channel to its end.
+        rule: decides about each request of a client; without it all are allowed.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        run: Callable[["Gateway", Dial, Channel], Any],
+        rule: Callable[[Decide], Allowed | Denied] | None = None,
+    ) -> None:
         hosts = frozenset({"localhost", "127.0.0.1", "[::1]"})
         self.surface = Surface(("server",), hosts, origins=frozenset(), areas=frozenset({"mcp", "sse", "messages"}))
         self.unix_at_zero = time.time() - time.monotonic()
-        plan = Plan(servers=(ServerPlan(id="server", kind=kind),))
-        self.engine = Engine(plan, entropy=os.urandom, unix_at_zero=self.unix_at_zero, limits=LIMITS)
-        self.run = run
+        self.limits = Limits()
+        plan = Plan(servers=(ServerPlan(id="server", kind=kind, decides=rule is not None),))
+        self.engine = Engine(plan, entropy=os.urandom, unix_at_zero=self.unix_at_zero, limits=self.limits)
+        self.run, self.rule = run, rule
         self.channels: dict[int, Channel] = {}
         self.alarm: asyncio.TimerHandle | None = None
 
@@ -59,6 +88,9 @@ class Gateway:
             if isinstance(order, Dial):
                 self.channels[order.channel] = channel = Channel()
                 channel.task = asyncio.ensure_future(self.run(self, order, channel))
+            elif isinstance(order, Decide) and self.rule:  # answered once all of these orders are queued
+                answer = self.engine.receive_answer, order.ticket, self.rule(order)
+                asyncio.get_running_loop().call_soon(self.tell, *answer)
             elif (number := getattr(order, "channel", None)) in self.channels:
                 self.channels[number].receive(order)
         if self.alarm is not None:
@@ -70,20 +102,24 @@ class Gateway:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             await self.serve(scope, receive, send)
-        elif scope["type"] == "lifespan":  # a mounted application gets none: call `receive_stop` where yours ends
+        elif scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            self.tell(self.engine.receive_stop)
-            await asyncio.gather(*(channel.task for channel in self.channels.values() if channel.task))
+            await self.stop()
             await send({"type": "lifespan.shutdown.complete"})
+
+    async def stop(self) -> None:
+        """Ends all sessions and their servers. A mounted application gets no lifespan: call this where yours ends."""
+        self.tell(self.engine.receive_stop)
+        await asyncio.gather(*(channel.task for channel in self.channels.values() if channel.task))
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         target = (scope["raw_path"] + b"?" + scope["query_string"]).decode("latin-1").removesuffix("?")
         head = Head(scope["method"], target, tuple(map(tuple, scope["headers"])), root=scope.get("root_path", ""))
-        exchange = ServerExchange(self.engine, self.surface, head, scheme=scope["scheme"], limits=LIMITS)
+        exchange = ServerExchange(self.engine, self.surface, head, scheme=scope["scheme"], limits=self.limits)
         while exchange.wants_body:
-            got = await receive()
+            got = await asyncio.wait_for(receive(), self.limits.body_timeout_s)
             if got["type"] == "http.disconnect":
                 return
             exchange.receive_body(got.get("body", b""), is_last=not got.get("more_body"))
@@ -103,7 +139,7 @@ class Gateway:
 
     async def write(self, exchange: ServerExchange, channel: Channel, send: Any) -> None:
         while True:
-            async with asyncio.timeout(LIMITS.write_timeout_s):
+            async with asyncio.timeout(self.limits.write_timeout_s):
                 for out in exchange.take():
                     if isinstance(out, ReplyHead):
                         await send({"type": "http.response.start", "status": out.status, "headers": out.headers})
@@ -117,7 +153,7 @@ class Gateway:
             if exchange.is_over:
                 return
             try:
-                exchange.receive_order(await asyncio.wait_for(channel.orders.get(), LIMITS.keep_alive_s))
+                exchange.receive_order(await asyncio.wait_for(channel.orders.get(), self.limits.keep_alive_s))
             except TimeoutError:
                 exchange.keep_alive()
 

@@ -8,12 +8,9 @@ from contextlib import suppress
 from subprocess import PIPE
 from typing import Any
 
-from mcp_engine import Cause, Connected, Dial, End, Limits, Send
-from mcp_engine.wire.ndjson import Line, LineReader, encode_line
-from mcp_engine.wire.oversize import answer_for
+from mcp_engine import Cause, Connected, Dial, End, Line, LineReader, Send, answer_for, encode_line
 
 GRACE_S = 5.0  # for what waits to be written, and for the server to go once its stdin has ended
-LIMITS = Limits()
 
 
 async def run(gateway: Any, dial: Dial, channel: Any) -> None:
@@ -44,11 +41,13 @@ async def live(gateway: Any, dial: Dial, channel: Any) -> Cause:
 
 
 async def read(gateway: Any, dial: Dial, channel: Any, stdout: Any) -> None:
-    lines, size_max = LineReader(line_size_max_bytes=LIMITS.reply_size_max_bytes), LIMITS.reply_size_max_bytes
-    while await channel.may_read.wait() and (data := await stdout.read(LIMITS.read_size_bytes)):
+    size_max = gateway.limits.reply_size_max_bytes
+    lines = LineReader(line_size_max_bytes=size_max)
+    while await channel.may_read.wait() and (data := await stdout.read(gateway.limits.read_size_bytes)):
         for line in lines.receive_bytes(data):
             said = line.data if isinstance(line, Line) else answer_for(line.head, line.size_bytes, size_max)
-            gateway.tell(gateway.engine.receive_message, dial.channel, said or b"{}")
+            if said:  # else nobody waits for the line that is too long
+                gateway.tell(gateway.engine.receive_message, dial.channel, said)
 
 
 async def write(gateway: Any, dial: Dial, channel: Any, stdin: Any) -> None:

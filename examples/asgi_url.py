@@ -6,18 +6,20 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
-from mcp_engine import ClientExchange, Dial, Limits
+from mcp_engine import ClientExchange, Dial
 
 URL = os.environ.get("MCP_URL", "")
-LIMITS = Limits()
 OWN = [(b"authorization", os.environ["MCP_AUTHORIZATION"].encode())] if "MCP_AUTHORIZATION" in os.environ else []
-HTTP = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))  # the engine has timeouts
+HTTP = httpx.AsyncClient(
+    timeout=None, limits=httpx.Limits(max_connections=None)
+)  # the engine gives up what takes too long
 
 
 async def ask(gateway: Any, dial: Dial, channel: Any) -> None:
     """One request from its dial to its end, which is told."""
-    at_zero = gateway.unix_at_zero
-    exchange = ClientExchange(gateway.engine, dial, URL, headers=OWN, unix_at_zero=at_zero, limits=LIMITS)
+    exchange = ClientExchange(
+        gateway.engine, dial, URL, headers=OWN, unix_at_zero=gateway.unix_at_zero, limits=gateway.limits
+    )
     asking = asyncio.ensure_future(send(gateway, exchange, channel))
     closing = asyncio.ensure_future(channel.is_closed.wait())
     await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)

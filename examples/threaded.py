@@ -29,6 +29,8 @@ from mcp_engine import (
     Engine,
     Kind,
     Limits,
+    Line,
+    LineReader,
     Note,
     Pause,
     PipeOpening,
@@ -36,9 +38,9 @@ from mcp_engine import (
     Resume,
     Send,
     ServerPlan,
+    answer_for,
+    encode_line,
 )
-from mcp_engine.wire.ndjson import Line, LineReader, encode_line
-from mcp_engine.wire.oversize import answer_for
 
 GRACE_S = 5.0  # for a server to go once its stdin has ended, and for a client to read its last answers
 

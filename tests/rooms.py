@@ -169,6 +169,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     ),
     # `gateway` stands below `commands` and `cli`, `main` above them.
     "app/gateway.py": ("app/admin", "app/base", "app/config", "app/disk", "app/runtime"),
+    "app/driver_checks": ("app/base", "app/config"),
     "app/commands": ("app/admin", "app/base", "app/config", "app/disk", "app/gateway.py", "app/runtime"),
     "app/cli": (
         "app/admin",
@@ -176,6 +177,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/commands",
         "app/config",
         "app/conform",
+        "app/driver_checks",
         "app/gateway.py",
         "app/runtime",
     ),

@@ -87,11 +87,6 @@ def sources(part: str) -> list[Path]:
     return found
 
 
-def pure_sources() -> list[Path]:
-    """The core without its checks of drivers, which nothing else imports: they start processes and clients."""
-    return [path for path in sources("core") if "testing" not in path.relative_to(ROOT).parts]
-
-
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -178,6 +173,10 @@ def test_each_file_stands_in_a_room() -> None:
                 assert path.stem in LOOSE[part], f"{file} stands outside the rooms of {part}/"
 
 
+OFFERING = ("app/driver_checks", "core", "core/oracle", "core/testing", "storage")
+"""Packages that offer public names."""
+
+
 def test_every_room_is_packaged() -> None:
     """`setup.py` finds the folders that are packages. What a package says of itself loads nothing."""
     folders = {path.parent for part in PARTS for path in sources(part)}
@@ -185,7 +184,13 @@ def test_every_room_is_packaged() -> None:
         file = folder / "__init__.py"
         assert file.exists(), f"{folder.relative_to(ROOT)} has no __init__.py: it would not be installed"
         name = folder.relative_to(ROOT).as_posix()
-        if name not in ("core", "core/oracle", "core/testing", "storage"):  # these offer public names
+        if name not in (
+            "app/driver_checks",
+            "core",
+            "core/oracle",
+            "core/testing",
+            "storage",
+        ):  # these offer public names
             assert [type(node) for node in tree_of(file).body] == [ast.Expr], f"{name}/__init__.py is no docstring"
 
 
@@ -205,7 +210,7 @@ def test_parts_name_each_other_relatively(part: str) -> None:
 
 def test_the_core_imports_pure_modules_only() -> None:
     """msgspec, a known list of the standard library, itself, and what `OPTIONAL` allows a file."""
-    for path in pure_sources():
+    for path in sources("core"):
         allowed = {*PURE, "isthmus", *OPTIONAL.get(path.relative_to(ROOT).as_posix(), ())}
         for line, name in imports(path):
             is_pure = any(name == pure or name.startswith(pure + ".") for pure in allowed)
@@ -217,7 +222,7 @@ CLOCKS_AND_FILES = {"open", "print", "input", "exec", "eval", "__import__", "bre
 
 def test_the_core_asks_nobody_anything() -> None:
     """The core opens no file and asks no clock, whatever its imports would allow."""
-    for path in pure_sources():
+    for path in sources("core"):
         for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.Call):
                 continue
@@ -290,7 +295,7 @@ def test_loading_the_core_loads_nothing_impure(bare: Path) -> None:
     """Every module of it, compared with an interpreter that loaded msgspec alone: nothing that touches the world."""
     modules = [
         ".".join(["isthmus", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
-        for path in pure_sources()
+        for path in sources("core")
     ]
     assert "isthmus.core.engine" in modules
     ours = loaded(bare, *modules)

@@ -205,6 +205,7 @@ def parser() -> argparse.ArgumentParser:
     _add_conform(commands.add_parser, shared)
     _add_replay(commands.add_parser, shared)
     _add_vendor(commands.add_parser, shared)
+    _add_check_driver(commands.add_parser, shared)
 
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),
@@ -365,6 +366,20 @@ def _add_vendor(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
         action="store_true",
         help="write nothing: say which files were edited, and what changed from that copy to this isthmus",
     )
+
+
+def _add_check_driver(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    about = "Check a driver of the engine: play conversations that go wrong where it breaks its contract."
+    check_driver = add(
+        "check-driver",
+        parents=[shared],
+        help=_as_help(about),
+        description=about,
+        epilog="Exit codes: 0 each check is kept or skipped, 1 one is broken, 2 usage. "
+        "Example: isthmus check-driver my_driver:start",
+    )
+    check_driver.add_argument("start", metavar="MODULE:FUNCTION", help="starts the gateway with a server of a check")
+    check_driver.add_argument("check", nargs="*", metavar="CHECK", help="play only these")
 
 
 def _add_files(

@@ -318,6 +318,13 @@ def _vendor(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if verify(options.folder) else FAILED
 
 
+def _check_driver(options: argparse.Namespace, command: list[str]) -> int:
+    from ..driver_checks.command import check_driver  # late: no other command needs it
+
+    _no_command(command, "check-driver")
+    return DONE if check_driver(options) else FAILED
+
+
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
     output.say_json(schema())
@@ -344,6 +351,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "conform": _conform,
     "replay": _replay,
     "vendor": _vendor,
+    "check-driver": _check_driver,
     "demo": _demo,
     "schema": _schema,
 }

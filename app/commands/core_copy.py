@@ -105,13 +105,14 @@ def record_of(files: dict[str, bytes], without: Collection[str]) -> Record:
 def write_copy(folder: Path, without: Collection[str]) -> Record:
     """Writes a copy in place of `folder`, or where there is none.
 
-    The copy is written beside `folder` and renamed. A failure leaves `folder` as it was.
+    The copy is written beside `folder` and renamed. A failure leaves `folder` as it was. Folders above it are made.
 
     Raises:
         OSError: the copy cannot be written.
     """
     files = contents(without)
     record = record_of(files, without)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as room:
         new, old = Path(room, "new"), Path(room, "old")
         new.mkdir()  # a folder as others: the temporary one around it is for its owner only

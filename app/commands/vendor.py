@@ -31,7 +31,8 @@ def vendor(name: str, *, without: str | None) -> None:
     try:
         record = write_copy(folder, left_out)
     except OSError as error:
-        raise Failed(f"{name} cannot be written: {error.strerror or error}") from error
+        where = "" if error.filename is None else f"{error.filename}: "
+        raise Failed(f"{name} cannot be written: {where}{error.strerror or error}") from error
     say(f"{name}: {_described(record)}")
     if before is not None:
         say(f"It replaces {before.origin}.")

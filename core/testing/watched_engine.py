@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -234,16 +233,22 @@ class WatchedEngine(BulkEngine):
     Args:
         report: takes each breach in words.
         grace_s: time that the driver may take for the end of a channel, and for a deadline.
+        lock: a `threading.RLock` with which inputs of two threads at once are seen; None: they are not.
 
     Call `finish` where the driver has ended.
     """
 
     def __init__(
-        self, *arguments: Any, report: Callable[[str], object] = print, grace_s: float = GRACE_S, **named: Any
+        self,
+        *arguments: Any,
+        report: Callable[[str], object],
+        grace_s: float = GRACE_S,
+        lock: Any = None,
+        **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
         self.contract: Final = Contract(report, grace_s)
-        self._busy = threading.RLock()
+        self._lock = lock
         self._is_within_input = False
 
     def new_channel(self) -> ChannelId:
@@ -261,10 +266,10 @@ def _watched(name: str, parameters: Input) -> Callable[..., list[Effect]]:
     method: Callable[..., list[Effect]] = getattr(BulkEngine, name)
 
     def watch(self: WatchedEngine, *given: Any, **named: Any) -> list[Effect]:
-        contract = self.contract
-        if not self._busy.acquire(blocking=False):
+        contract, lock = self.contract, self._lock
+        if lock is not None and not lock.acquire(blocking=False):
             contract.breach(f"`{name}` was called while another thread was within an input")
-            self._busy.acquire()
+            lock.acquire()
         try:
             if self._is_within_input:  # an input may be made of others
                 return method(self, *given, **named)
@@ -282,7 +287,8 @@ def _watched(name: str, parameters: Input) -> Callable[..., list[Effect]]:
             finally:
                 self._is_within_input = False
         finally:
-            self._busy.release()
+            if lock is not None:
+                lock.release()
 
     return watch
 

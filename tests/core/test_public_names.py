@@ -13,12 +13,13 @@ LIST = """
     ChannelId Checksum ClientExchange Close Collect Collected CollectedFile Command Connected CookieChanges Cookies
     Deadline Decide Delete DeleteOpening Deliver Denied Dial Difference Discard DownloadOpening DraftOpening Effect
     End Engine Entropy Era EventPipeOpening Eviction Fact Fetch Fetched FileEnds FileSource FileStatus Forget
-    ForgetAll GetOpening Halt Headers InlineSource Join Kind Limits Listen Load Loaded LocalProtocolError LocatorMode
-    Materialize Materialized MessageOpening NameFilter Note Offer Opening OutputLocator Pass Pause PipeOpening Plan
-    Post PostOpening Primed Queued RawFile Receive Recorder RemoteProtocolError Remove Resume Save Saved SeenFile Send
-    SendEvents Serve ServerExchange ServerPlan SharedFolder Sharing Sighting Source Spawn Status StorageAnswer
-    StorageFailed StorageOrder StoredArtifact StoredFile StoredTask StoredUpload Survey Surveyed Sweep Target
-    TaskRules TaskStatus Ticket UploadConsumer UploadManifest UploadOpening Verb replay
+    ForgetAll GetOpening Halt Head Headers InlineSource Join Kind Limits Line LineReader Listen Load Loaded
+    LocalProtocolError LocatorMode Materialize Materialized MessageOpening NameFilter Note Offer Opening OutputLocator
+    Pass Pause PipeOpening Plan Post PostOpening Primed Queued RawFile Receive Recorder RemoteProtocolError Remove
+    ReplyBody ReplyCut ReplyEnd ReplyHead Resume Save Saved SeenFile Send SendEvents Serve ServerExchange ServerPlan
+    SharedFolder Sharing Sighting Source Spawn Status StorageAnswer StorageFailed StorageOrder StoredArtifact
+    StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep Target TaskRules TaskStatus Ticket UploadConsumer
+    UploadManifest UploadOpening Verb answer_for encode_line replay
 """
 NAMES = LIST.split()
 

@@ -1,4 +1,4 @@
-"""Starts gateways for the checks of `core/testing`: the examples, round a `WatchedEngine`, and the product's own."""
+"""Starts gateways for `app/driver_checks`: the examples, round a `WatchedEngine`, and the product's own."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from typing import Any, Final
 
 import pytest
 from ground import ROOT, TIMEOUT_S
-from isthmus.core.testing import Check, CheckSkipped, Start, Target
+from isthmus.app.driver_checks import CHECKS, Check, CheckSkipped, Start, Target
 
 EXAMPLES: Final = ("threaded.py", "asgi.py", "asgi_process.py", "asgi_url.py")
 GRACE_S: Final = "0.5"
+CHOSEN: Final = [check for check in CHECKS if "DRIVERS" in os.environ or check.name in ("byte_by_byte", "deaf_child")]
+"""The checks of drivers that resemble another one; `make drivers` plays all."""
 
 
 def play(check: Check, start: Start) -> None:

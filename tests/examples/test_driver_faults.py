@@ -11,13 +11,15 @@ from pathlib import Path
 import gateway_targets as targets
 import pytest
 from ground import ROOT, TIMEOUT_S
-from isthmus.core.testing import CHECKS, CheckFailed
+from isthmus.app.driver_checks import CHECKS, CheckFailed
 from planting import Bug, read_bug
 
 FAULTS = [read_bug(path) for path in sorted(Path(__file__).with_name("faults").glob("*.patch"))]
 BY_NAME = {check.name: check for check in CHECKS}
 FAULT_TIMEOUT_S = 2.0
 """A wait that a fault lasts out. No sound driver is measured by it."""
+
+COMMAND = ("isthmus.app.main", "check-driver")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -34,6 +36,22 @@ def test_there_are_ten_faults_with_reasons() -> None:
     assert all("Breaks " in fault.prose for fault in FAULTS)
 
 
+HTTP_GATEWAY = f"""
+import functools, json, os, socket, sys
+
+import acme_gateway.mcp_engine as engine
+
+sys.modules["mcp_engine"] = engine
+sys.path.insert(0, {str(ROOT / "examples")!r})
+engine.Limits = functools.partial(engine.Limits, **json.loads(sys.argv[2]))
+os.environ["MCP_COMMAND"] = sys.argv[1]
+
+import asgi, uvicorn
+
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+uvicorn.Server(uvicorn.Config(asgi.app, log_level="warning", timeout_graceful_shutdown=1)).run([listener])
+"""
 GATEWAY = """
 import json
 import runpy
@@ -58,8 +76,9 @@ def page(tmp_path: Path) -> Path:
     (tmp_path / "mcp_engine").symlink_to(ROOT / "core")
     shutil.copy(ROOT / "examples/threaded.py", tmp_path)
     (tmp_path / "my_gateway.py").write_text(GATEWAY)
+    (tmp_path / "my_http_gateway.py").write_text(HTTP_GATEWAY)
     text = (ROOT / "docs/vendoring.md").read_text(encoding="utf-8")
-    for name in ("my_driver.py", "test_my_driver.py"):
+    for name in ("my_driver.py", "my_http_driver.py", "test_my_driver.py"):
         (code,) = re.findall(rf"^```python {name}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         (tmp_path / name).write_text(code)
     return tmp_path
@@ -73,9 +92,14 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 def test_the_page_s_command_checks_a_driver(page: Path) -> None:
-    printed = run(page, "acme_gateway.mcp_engine.testing", "my_driver:start", "byte_by_byte", "two_sessions")
+    printed = run(page, *COMMAND, "my_driver:start", "byte_by_byte", "two_sessions")
     reason = "the gateway serves one client on stdio"
     assert printed == f"kept     byte_by_byte\nskipped  two_sessions: {reason}\n"
+
+
+def test_the_page_s_command_checks_a_driver_for_http(page: Path) -> None:
+    printed = run(page, *COMMAND, "my_http_driver:start", "byte_by_byte", "two_sessions")
+    assert printed == "kept     byte_by_byte\nkept     two_sessions\n"
 
 
 def test_the_page_s_test_checks_a_driver(page: Path) -> None:
@@ -87,12 +111,14 @@ def test_the_page_s_test_checks_a_driver(page: Path) -> None:
 
 def test_the_command_fails_for_a_broken_driver_and_for_wrong_words(page: Path) -> None:
     (page / "my_gateway.py").write_text("")
-    testing = "acme_gateway.mcp_engine.testing"
     for words, code, text in (
         (("my_driver:start", "byte_by_byte"), 1, "broken   byte_by_byte: "),
-        (("my_driver:start", "no_check"), 2, "usage: MODULE:START [CHECK …]"),
-        ((), 2, "usage: MODULE:START [CHECK …]"),
+        (("my_driver:start", "no_check"), 2, "got the check no_check, expected some of deaf_child, "),
+        (("my_driver:stop",), 2, "got my_driver:stop, expected a function of my_driver"),
+        (("no_driver:start",), 2, "expected a module that can be imported from this folder"),
+        (("my_driver",), 2, "got my_driver, expected MODULE:FUNCTION"),
+        ((), 2, "isthmus check-driver [-h]"),
     ):
-        command = [sys.executable, "-m", testing, *words]
+        command = [sys.executable, "-m", *COMMAND, *words]
         done = subprocess.run(command, cwd=page, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert (done.returncode, text in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr

@@ -12,6 +12,7 @@ import json
 import runpy
 import signal
 import sys
+import threading
 
 import mcp_engine
 from mcp_engine.testing import WatchedEngine
@@ -27,7 +28,7 @@ def report(text):
 
 class Engine(WatchedEngine):
     def __init__(self, *given, **named):
-        super().__init__(*given, **named, report=report)
+        super().__init__(*given, **named, report=report, lock=threading.RLock())
         engines.append(self)
 
 

@@ -62,12 +62,7 @@ def modules(only: Sequence[str]) -> list[str]:
     """Returns the modules of these files or folders, or of the whole core."""
     wanted = tuple(one if one.endswith(".py") else f"{one.rstrip('/')}/" for one in only) or ("",)
     paths = (path.relative_to(ROOT).as_posix() for path in (ROOT / "core").glob("**/*.py"))
-    left_out = ("core/testing/",)  # the checks of drivers run in processes of their own
-    return sorted(
-        path
-        for path in paths
-        if path.startswith(wanted) and not path.startswith(left_out) and not path.endswith("__init__.py")
-    )
+    return sorted(path for path in paths if path.startswith(wanted) and not path.endswith("__init__.py"))
 
 
 def drawn(found: Mapping[str, list[Mutant]], seed: int) -> list[tuple[str, Mutant]]:

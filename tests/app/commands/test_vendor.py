@@ -139,8 +139,13 @@ def test_what_is_wrong_with_the_command(words: tuple[str, ...], complaint: str, 
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_named(vendor: Run) -> None:
-    assert vendor("no/mcp_core") == (1, "", "isthmus: no/mcp_core cannot be written: No such file or directory\n")
+def test_folders_above_a_copy_are_made(vendor: Run, tmp_path: Path) -> None:
+    """A file in the place of one is named."""
+    assert vendor("acme/gateway/mcp_core")[0] == 0
+    (tmp_path / "file").write_text("")
+    code, out, error = vendor("file/mcp_core")
+    assert (code, out) == (1, "")
+    assert error == f"isthmus: file/mcp_core cannot be written: {tmp_path / 'file'}: File exists\n"
 
 
 # --- Replacing a copy -----------------------------------------------------------------------------------------------

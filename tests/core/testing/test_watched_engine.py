@@ -42,6 +42,7 @@ def made(kind: Kind = Kind.PIPE) -> WatchedEngine:
         unix_at_zero=0.0,
         report=lambda _: None,
         grace_s=5.0,
+        lock=threading.RLock(),
     )
 
 
