@@ -349,7 +349,7 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
             case Page.HEALTH | Page.READY:
                 unready = servers.unready() if route.page is Page.READY else []
                 shown: dict[str, object] = {"status": "not ready" if unready else "ok", "service": "isthmus"}
-                if route.knows_host:
+                if route.shows_all:
                     shown |= {"version": VERSION, "sessions": hub.engine.session_count}
                     shown |= {"servers": unready} if unready else {}
                 return page_answer(503 if unready else 200, msgspec.json.encode(shown))

@@ -64,6 +64,7 @@ class OwnSession:
         version: version of this proxy, for `clientInfo`.
         sees_hidden: show what a filter hides from clients.
         is_brief: only learn who the server is, as `PipeOpening` has it.
+        principal: whose session it is; "" for the proxy's own.
 
     Attributes:
         is_over: the session has ended; no request can be sent.
@@ -81,12 +82,15 @@ class OwnSession:
         is_kept: bool = False,
         sees_hidden: bool = False,
         is_brief: bool = False,
+        principal: str = "",
     ) -> None:
         self.is_over = False
         self.is_kept = is_kept
         self.tool_names: frozenset[str] | None = None
         self.used_at = anyio.current_time()
-        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden, is_own=True, is_brief=is_brief)
+        self._opening = PipeOpening(
+            server=server, principal=principal, sees_hidden=sees_hidden, is_own=True, is_brief=is_brief
+        )
         self._version = version
         self._client = MemoryClient(port)
         self._last_id = 0
