@@ -224,7 +224,7 @@ class OwnSession:
 
 
 class OwnSessions:
-    """Holds at most one session with each server, opened when it is needed.
+    """Holds at most one session with each server for each principal, opened when it is needed.
 
     A session ends when it has not been used for `Limits.page_session_idle_ttl_s`, unless it is to be kept.
     """
@@ -233,7 +233,7 @@ class OwnSessions:
         self._port = port
         self._limits = limits
         self._version = version
-        self._current: dict[str, OwnSession] = {}
+        self._current: dict[tuple[str, str], OwnSession] = {}  # by server and principal
         self._tasks: TaskGroup
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -242,11 +242,14 @@ class OwnSessions:
             task_status.started()
             await anyio.sleep_forever()
 
-    def using(self, server: str) -> AbstractContextManager[OwnSession]:
-        """Marks the session with a server as in use, and opens one if there is none. Does not wait for `initialize`."""
-        current = self._current.get(server)
+    def using(self, server: str, principal: str = "") -> AbstractContextManager[OwnSession]:
+        """Marks the principal's session with a server as in use, and opens one if there is none. Does not wait for
+        `initialize`."""
+        current = self._current.get((server, principal))
         if current is None or current.is_over:
-            current = self._current[server] = self._open(server, is_kept=False)
+            for key in [key for key, session in self._current.items() if session.is_over]:
+                del self._current[key]
+            current = self._current[server, principal] = self._open(server, principal=principal, is_kept=False)
         return current.used()
 
     async def renew(self, server: str) -> None:
@@ -261,19 +264,18 @@ class OwnSessions:
         except BaseException:
             session.leave()
             raise
-        previous = self._current.get(server)
-        self._current[server] = session
+        previous = self._current.get((server, ""))
+        self._current[server, ""] = session
         if previous is not None:
             previous.retire()
 
     def end(self, server: str) -> None:
-        """Closes the session with a server, if there is one."""
-        session = self._current.pop(server, None)
-        if session is not None:
-            session.leave()
+        """Closes all sessions with a server."""
+        for key in [key for key in self._current if key[0] == server]:
+            self._current.pop(key).leave()
 
-    def _open(self, server: str, *, is_kept: bool) -> OwnSession:
-        session = OwnSession(self._port, server, self._version, is_kept=is_kept)
+    def _open(self, server: str, *, is_kept: bool, principal: str = "") -> OwnSession:
+        session = OwnSession(self._port, server, self._version, is_kept=is_kept, principal=principal)
         self._tasks.start_soon(self._run_one, session)
         return session
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from ..base.traffic import Counts
 from ..http1.server import ServerCodec
 from ..reverse_proxy.forwarder import Forwarder
 
+_audit: Final = logging.getLogger("isthmus.audit")
+
 Pages = Callable[[PageRoute, bytes], Awaitable[Refused | Serve]]
 """A function that answers a request for a page with this body, by a response or a file. It is cancelled if its client
 hangs up."""
@@ -33,6 +36,11 @@ hangs up."""
 LENGTH_MAX_BYTES: Final = len(b"18446744073709551615")
 """The longest value of a Content-Length, in a head that is remembered."""
 
+
+DENIALS_MAX: Final = 20
+"""Lines about denied requests in a second. At it: the others are counted, so that nobody can fill the log."""
+PATH_MAX_CHARS: Final = 200
+"""Characters of a path in such a line. At it: the rest is left out."""
 
 DATED_MAX: Final = 64
 """Sets of response headers remembered within one second. They differ in media type and in CORS headers."""
@@ -89,6 +97,26 @@ def _without_length(headers: Headers) -> Headers:
     return tuple([header for header in headers if header[0] != b"content-length"])
 
 
+class Denials:
+    """The audit log of callers who were not let in: one line each, and at most `DENIALS_MAX` in a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._count = 0
+
+    def log(self, method: str, target: str, peer: str, reason: str) -> None:
+        """Logs a denial. The query of the target is left out: it may hold a secret."""
+        now = int(time.monotonic())
+        if now != self._second:
+            if self._count > DENIALS_MAX:
+                _audit.warning("denied: %d more requests in one second", self._count - DENIALS_MAX)
+            self._second, self._count = now, 0
+        self._count += 1
+        if self._count <= DENIALS_MAX:
+            path = target.partition("?")[0][:PATH_MAX_CHARS]
+            _audit.warning("denied: %s %s from %s: %s", method, path, peer, reason)
+
+
 @dataclass
 class ServerContext:
     """The settings and services that all connections of a server share.
@@ -111,6 +139,7 @@ class ServerContext:
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
     bodies: Budget = field(init=False)
+    denials: Denials = field(default_factory=Denials)
     _date: tuple[int, bytes] = field(default=(0, b""))
     _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # within the current second
 
@@ -142,6 +171,8 @@ class ServerContext:
         now = 0.0 if self.gate is None else time.time()
         route = judge(judged, self.surface, scheme=self.scheme, address=address, gate=self.gate, peer=peer, now=now)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
+        if isinstance(route, Refused) and route.denied:
+            self.denials.log(head.method, head.target, peer.host or "a Unix socket", route.denied)
         epoch = None if self.gate is None else self.gate.epoch
         return RoutedHead(head, route, shared, may_be_kept=may_be_kept, gate_epoch=epoch)
 

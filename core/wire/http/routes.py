@@ -153,11 +153,17 @@ class PageRoute(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A response of the proxy itself: a refusal, or that of a page. `body` is JSON, text or empty, as `headers` say."""
+    """A response of the proxy itself: a refusal, or that of a page.
+
+    Attributes:
+        body: JSON, text or empty, as `headers` say.
+        denied: why the caller is not let in, for the audit log; "" if that is not the reason.
+    """
 
     status: int
     body: bytes
     headers: Headers
+    denied: str = ""
 
 
 class NotAllowed(Exception):

@@ -133,8 +133,6 @@ def judge(
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
         area, *rest = path[1:].split("/")
-        if found is None and area not in surface.areas:
-            return not_found(path, surface)
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
         identity: Identity | None = ANONYMOUS
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
@@ -148,6 +146,8 @@ def judge(
             if isinstance(found_identity, Denied) and not is_probe:
                 return _denied(path, found_identity)
             identity = found_identity if isinstance(found_identity, Identity) else None
+        if found is None and area not in surface.areas:
+            return not_found(path, surface)
         if forward is not None:
             check_required(head.headers, surface.required.get(forward.server, ()))
             return _forward_route(head.method, forward, rest, query, host)
@@ -255,12 +255,15 @@ def _identify(head: Head, area: str, gate: Gate, peer: Peer, now: float) -> Iden
 def _denied(path: str, denied: Denied) -> Refused:
     """Returns the refusal of a request that the gate does not let in."""
     if denied.status == 400:
-        return refusal_at(path, 400, denied.reason)
-    if not denied.reason:
+        refused = refusal_at(path, 400, denied.reason)
+    elif not denied.reason:
         wanted = "got no credentials, expected the header Authorization: Bearer TOKEN"
-        return refusal_at(path, 401, wanted, ((b"www-authenticate", bearer_challenge()),))
-    challenge = bearer_challenge(error="invalid_token", description=denied.reason)
-    return refusal_at(path, 401, f"the credentials are refused: {denied.reason}", ((b"www-authenticate", challenge),))
+        refused = refusal_at(path, 401, wanted, ((b"www-authenticate", bearer_challenge()),))
+    else:
+        challenge = bearer_challenge(error="invalid_token", description=denied.reason)
+        text = f"the credentials are refused: {denied.reason}"
+        refused = refusal_at(path, 401, text, ((b"www-authenticate", challenge),))
+    return msgspec.structs.replace(refused, denied=denied.reason or "no credentials")
 
 
 def _of(route: R, identity: Identity | None) -> R:
@@ -388,7 +391,9 @@ def _page_route(
         granted = access(head.headers, host, surface.management, page)
     if granted is Access.FORBIDDEN:
         assert identity is not None
-        return page_error(403, f"got the caller {identity.principal[:200]}, expected one of the group {ADMIN}")
+        seen = f"got the caller {identity.principal[:200]}"
+        refused = page_error(403, f"{seen}, expected one of the group {ADMIN}")
+        return msgspec.structs.replace(refused, denied=f"{seen}, who is not in the group {ADMIN}")
     if granted is Access.HIDDEN:
         raise _NotFound
     if granted is Access.DENIED:
