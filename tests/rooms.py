@@ -13,6 +13,7 @@ from typing import Final
 
 CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/base": (),
+    "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
     "core/wire": ("core/base",),
@@ -119,6 +120,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
 }
 
 TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
+    "transports/access": (),
     "transports/base": (),
     "transports/http1": (),
     "transports/http2": (),
