@@ -25,7 +25,7 @@ _AUDIENCES_SHOWN: Final = 4
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """What claims say that may be believed once their origin is proved.
+    """The content of claims, to be believed once their origin is proved.
 
     Attributes:
         audiences: the audiences, each with a slash at its end and without.
@@ -108,7 +108,7 @@ def is_for(accepted: Accepted, audiences: Iterable[str]) -> bool:
     return accepted.is_for_all or not accepted.audiences.isdisjoint(audiences)
 
 
-def _read_times(claims: dict[str, object], now: float) -> float | None | Refused:
+def _read_times(claims: dict[str, object], now: float) -> float | Refused | None:
     """Returns the Unix seconds at which the claims end, the leeway included; None if they name none.
 
     Fractions of a second are cut off, so that a token ends no later than it says.
@@ -126,7 +126,7 @@ def _read_times(claims: dict[str, object], now: float) -> float | None | Refused
     return None if ends_at is None else ends_at + LEEWAY_S
 
 
-def _seconds(claims: dict[str, object], claim: str) -> int | None | Refused:
+def _seconds(claims: dict[str, object], claim: str) -> int | Refused | None:
     if claim not in claims:
         return None
     value = claims[claim]

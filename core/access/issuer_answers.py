@@ -70,7 +70,7 @@ class IntrospectionWanted(msgspec.Struct, frozen=True):
         return f"IntrospectionWanted(issuer={self.issuer!r}, url={self.url!r})"
 
 
-Wanted = MetadataWanted | KeysWanted | IntrospectionWanted
+Wanted = DocumentWanted | IntrospectionWanted
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Unavailable(msgspec.Struct, frozen=True):
-    """Nobody can say now whether the token is good: 503, for on a 401 clients throw tokens away.
+    """The token cannot be judged now: 503, for on a 401 clients throw tokens away.
 
     Attributes:
         reason: why, for people.

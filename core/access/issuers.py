@@ -22,7 +22,7 @@ from ..base.errors import LocalProtocolError
 from .claims import Accepted, ClaimRules, is_for
 from .identity import Identity
 from .introspection import INTROSPECTION_KEPT_S, introspection_request, read_introspection
-from .issuer_answers import DocumentWanted, IntrospectionWanted, Refused, Reply, Unavailable, Waits, Wanted
+from .issuer_answers import DocumentWanted, Refused, Reply, Unavailable, Waits, Wanted
 from .issuer_documents import IssuerDocuments
 from .issuer_settings import ALGORITHMS, IssuerSettings
 from .json_web_tokens import TOKEN_MAX_CHARS, JsonWebToken, issuer_of, read_token, shown
@@ -30,7 +30,8 @@ from .key_sets import KeySet
 from .public_keys import Key
 
 CHECK_ROUNDS_MAX: Final = 16
-"""Questions about one token: two attempts to read metadata at three addresses and keys, and some to spare. At it: 503."""
+"""Questions about one token: two attempts to read metadata at three addresses and keys, and some to spare. At it: the
+driver answers 503."""
 KEPT_S: Final = 300.0
 """Seconds for which a token is not verified again, at most."""
 REFUSED_KEPT_S: Final = 10.0
@@ -196,6 +197,7 @@ class Issuers:
         if any(self._verify(key, token.algorithm, token.message, token.signature) for key in keys):
             self._keep(digest, accepted, issuer, now + KEPT_S)
             return accepted.identity
+        answer: Refused | Unavailable | Waits
         if keys and token.kid is not None:
             answer = issuer.keys.doubt(now) or Refused("its signature is wrong")
         else:

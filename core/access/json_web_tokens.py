@@ -23,8 +23,8 @@ NAME_MAX_CHARS: Final = 256
 """The longest name of a key (`kid`), and of a caller. A `sub` of OpenID Connect has 255 at most. At it: 401."""
 
 TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt"})
-"""Values of `typ` that an access token may have, in lower case: media types are compared without case (RFC 7515, 4.1.9).
-An authorization server that issues other tokens gives them types of their own (RFC 8725, 3.11)."""
+"""Values of `typ` that an access token may have, in lower case: media types are compared without case (RFC 7515,
+4.1.9). Authorization servers give other tokens other types (RFC 8725, 3.11)."""
 
 SHOWN_MAX_CHARS: Final = 200
 
@@ -98,8 +98,8 @@ def shown(text: str) -> str:
 
 
 def read_object(data: bytes) -> dict[str, object] | str:
-    """Returns the members of a JSON object; or a predicate that says why it is none. Of a name that occurs twice the last
-    member counts (RFC 7519, 4)."""
+    """Returns the members of a JSON object; or a predicate that says why it is none. Of a name that occurs twice the
+    last member counts (RFC 7519, 4)."""
     try:
         found = msgspec.json.decode(data.decode("utf-8"))
     except RecursionError:

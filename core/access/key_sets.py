@@ -48,7 +48,7 @@ class KeySet:
         fitting = [key for key in named if key.fits(token.algorithm)]
         if named and not fitting:
             return Refused(f"its algorithm does not fit key {shown(token.kid)}")
-        return fitting[:1]
+        return fitting[:NAMELESS_KEYS_MAX]
 
     def miss(self, token: JsonWebToken, digest: bytes, now: float) -> Refused | Unavailable | Waits:
         """Returns what becomes of a token that no known key has signed.
