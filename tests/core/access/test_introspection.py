@@ -64,7 +64,7 @@ def test_the_endpoint_is_discovered_or_named_by_the_settings() -> None:
     driver = asked()
     assert isinstance(driver.check(TOKEN), Identity)
     sent = driver.servers[ISSUER].sent
-    assert [type(request) for request in sent] == [MetadataWanted, MetadataWanted, IntrospectionWanted]
+    assert [type(request) for request in sent] == [*[MetadataWanted] * 3, IntrospectionWanted]
     assert sent[-1].url == f"{ISSUER}/ask"
     credentials = IntrospectionSettings("isthmus", "s", "https://elsewhere.example/ask")
     named = asked(settings=IssuerSettings(ISSUER, introspection=credentials))
