@@ -13,6 +13,7 @@ from typing import Final
 
 CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/base": (),
+    "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
     "core/access": (),
@@ -120,6 +121,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
 }
 
 TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
+    "transports/access": (),
     "transports/base": (),
     "transports/http1": (),
     "transports/http2": (),
