@@ -137,7 +137,7 @@ TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
         "transports/reverse_proxy",
         "transports/websocket",
     ),
-    "transports": ("transports/base",),
+    "transports": ("transports/base", "transports/http1"),
 }
 
 STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}
@@ -199,7 +199,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {**CORE, **TRANSPORTS, **STORAGE, **A
 
 LOOSE: Final[dict[str, frozenset[str]]] = {
     "core": frozenset({"bulk", "client_exchange", "engine", "features", "server_exchange", "status", "trace"}),
-    "transports": frozenset({"memory"}),
+    "transports": frozenset({"memory", "web_fetch"}),
     "app": frozenset({"gateway", "main"}),
 }
 """The files that may stand outside a room."""
