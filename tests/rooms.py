@@ -16,7 +16,6 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
-    "core/access": (),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
     "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
@@ -121,7 +120,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
 }
 
 TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
-    "transports/access": (),
+    "transports/access": ("transports",),
     "transports/base": (),
     "transports/http1": (),
     "transports/http2": (),

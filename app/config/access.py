@@ -7,6 +7,7 @@ import itertools
 
 from ...core.access.gate import GateSettings
 from ...core.access.gate import TrustedProxy as Proxy
+from ...core.access.issuer_settings import ALGORITHMS, IntrospectionSettings, IssuerSettings
 from ...core.access.static_tokens import StaticToken
 from ...core.wire.http.admin_routes import ADMIN
 from . import access_settings
@@ -26,7 +27,7 @@ def who_may(settings: Settings) -> str:
     place = f"core.public_base_url {core.public_base_url}" if core.public_base_url else f"core.host {core.host}"
     return (
         f"{place} is open to other machines, and nothing says who may call: set auth.tokens (isthmus token new NAME "
-        "makes one), auth.proxy, or auth.anonymous: allow (--allow-anonymous)"
+        "makes one), auth.issuers, auth.proxy, or auth.anonymous: allow (--allow-anonymous)"
     )
 
 
@@ -48,6 +49,27 @@ def to_gate_settings(settings: Settings) -> GateSettings | None:
         proxy=None if auth.proxy is None else _proxy(auth.proxy),
         allows_anonymous=auth.anonymous == "allow",
         lets_links_in=auth.links == "enough",
+    )
+
+
+def to_issuer_settings(auth: access_settings.Auth) -> list[IssuerSettings]:
+    """Returns the settings of the issuers."""
+    return list(map(_issuer, auth.issuers))
+
+
+def _issuer(issuer: access_settings.Issuer) -> IssuerSettings:
+    asked = issuer.introspect
+    return IssuerSettings(
+        issuer.url,
+        audience=issuer.audience,
+        algorithms=tuple(ALGORITHMS) if issuer.algorithms is None else issuer.algorithms,
+        principal=issuer.principal,
+        groups=issuer.groups or "",
+        implies=issuer.implies,
+        jwks_url=issuer.jwks_url or "",
+        introspection=None
+        if asked is None
+        else IntrospectionSettings(asked.client_id, asked.client_secret, asked.url or ""),
     )
 
 
