@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
+from typing import Final
 
 from ...core.access.gate import GateSettings
 from ...core.access.gate import TrustedProxy as Proxy
@@ -15,7 +15,7 @@ from .access_checks import UNIX, day_of, network_of
 from .addresses import is_for_this_machine
 from .settings import Settings
 
-MANAGEMENT: str = "management"
+MANAGEMENT: Final = "management"
 """The name of the caller that shows `core.management.token`."""
 
 
@@ -40,8 +40,9 @@ def to_gate_settings(settings: Settings) -> GateSettings | None:
     token = settings.core.management.token
     if token is not None and settings.core.management.enabled:
         digest = hashlib.sha256(token.encode()).digest()
-        names = {each.name for each in auth.tokens}
-        name = next(n for n in (MANAGEMENT, *map(f"{MANAGEMENT}-{{}}".format, itertools.count(2))) if n not in names)
+        name = MANAGEMENT
+        while any(name == each.name for each in auth.tokens):
+            name += "-"
         tokens.append(StaticToken(name, digest, groups=frozenset({ADMIN})))
     return GateSettings(
         tokens=tuple(tokens),

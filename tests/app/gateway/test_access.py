@@ -352,7 +352,7 @@ async def test_an_expired_token_ends_on_a_connection_that_is_kept() -> None:
         text = issuer.token(audience, lasts_s=lasts_s)
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         head = (
-            f"POST /mcp/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {text}\r\n"
+            f"POST /mcp/a HTTP/1.1\r\nHost: {found.base_url.removeprefix('http://')}\r\nAuthorization: Bearer {text}\r\n"
             f"Mcp-Session-Id: {alice.session}\r\nAccept: application/json, text/event-stream\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
