@@ -403,9 +403,9 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
                 shown = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
                 return page_answer(200, msgspec.json.encode(shown))
             case Page.TOOLS:
-                return await tools.show(route.id, route.query, route.identity.principal)
+                return await tools.show(route.id, route.query, route.identity)
             case Page.CALL:
-                return await tools.call(route.id, route.query, body, route.identity.principal)
+                return await tools.call(route.id, route.query, body, route.identity)
             case Page.SERVERS:
                 return servers.show_all()
             case Page.SERVER:

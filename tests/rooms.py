@@ -22,7 +22,15 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/bridge": ("core/base", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
-    "core/upstream": ("core/base", "core/bridge", "core/downstream", "core/jsonrpc", "core/state", "core/wire/http"),
+    "core/upstream": (
+        "core/access",
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/jsonrpc",
+        "core/state",
+        "core/wire/http",
+    ),
     "core/subscriptions": (
         "core/base",
         "core/bridge",

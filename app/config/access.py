@@ -9,6 +9,7 @@ from ...core.access.gate import GateSettings
 from ...core.access.gate import TrustedProxy as Proxy
 from ...core.access.issuer_settings import ALGORITHMS, IntrospectionSettings, IssuerSettings
 from ...core.access.static_tokens import StaticToken
+from ...core.base.plan import AccessRule, AccessRules
 from ...core.wire.http.admin_routes import ADMIN
 from . import access_settings
 from .access_checks import UNIX, day_of, network_of
@@ -71,6 +72,22 @@ def _issuer(issuer: access_settings.Issuer) -> IssuerSettings:
         introspection=None
         if asked is None
         else IntrospectionSettings(asked.client_id, asked.client_secret, asked.url or ""),
+    )
+
+
+def to_rules(access: access_settings.Access) -> AccessRules | None:
+    """Returns the access rules of a server; None if it has none."""
+    if access == access_settings.Access():
+        return None
+
+    def by_pattern(rules: dict[str, access_settings.Rule]) -> tuple[tuple[str, AccessRule], ...]:
+        return tuple((pattern, AccessRule(rule.scope, rule.groups)) for pattern, rule in rules.items())
+
+    return AccessRules(
+        AccessRule(access.scope, access.groups),
+        tools=by_pattern(access.tools),
+        prompts=by_pattern(access.prompts),
+        resources=by_pattern(access.resources),
     )
 
 

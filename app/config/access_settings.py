@@ -34,6 +34,31 @@ class TrustedProxy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     groups: Annotated[str | None, about("The header with the user's groups, separated by commas.")] = None
 
 
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a caller needs."""
+
+    scope: Annotated[
+        Texts, about("Scopes that its token must have, all of them. Others are told to ask for them.")
+    ] = ()
+    groups: Annotated[Texts, about("Groups, of which it must be in one. For others it does not exist.")] = ()
+
+
+class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What callers need to use a server, or some of what it has: by names, or patterns with *, ? and [...]. The first
+    that matches holds."""
+
+    scope: Annotated[Texts, about("Scopes that every request for the server needs.")] = ()
+    groups: Annotated[Texts, about("Groups, of which callers must be in one. For others there is no such server.")] = ()
+    tools: Annotated[dict[str, Rule], about("For tools.")] = {}
+    prompts: Annotated[dict[str, Rule], about("For prompts.")] = {}
+    resources: Annotated[dict[str, Rule], about("For resources, by URI, and templates, by their text.")] = {}
+
+    @property
+    def has_names(self) -> bool:
+        """True if there are rules for what the server has."""
+        return bool(self.tools or self.prompts or self.resources)
+
+
 class Introspection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Asking the issuer about each token (RFC 7662), for tokens that are no JWTs."""
 

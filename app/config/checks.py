@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from .access_checks import check_auth
+from .access_settings import Access
 from .documents import Problem
 from .file_checks import check_files
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
@@ -63,6 +64,13 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
             yield from _server(f"servers[{i}]", server, is_sound)
             if is_sound(f"servers[{i}].further_path") and server.further_path is not None:
                 yield from _further_path(f"servers[{i}].further_path", server.further_path, paths)
+    for i, server in enumerate(settings.servers or ()):
+        if server and is_sound(f"servers[{i}].access") and server.access != Access():
+            key = f"servers[{i}].access"
+            if is_sound("auth") and not settings.auth.recognises:
+                yield Problem(key, "a way to recognise callers (auth.tokens, auth.issuers or auth.proxy) beside it")
+            if server.access.has_names and not server.inspect and is_sound(f"servers[{i}].inspect"):
+                yield Problem(key, "scope and groups alone: with inspect: false nobody looks into what passes")
     if is_sound("auth") and settings.auth.reads_tokens:
         yield from _passed_tokens(settings, is_sound)
     for name, entry in (settings.mcp_servers or {}).items():

@@ -20,6 +20,7 @@ from ...core.wire.http.routes import Surface
 from ...core.wire.http.url import DEFAULT_PORTS
 from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
+from ..config.access import to_rules
 from ..config.addresses import host_of, is_for_this_machine
 from ..config.settings import Core, Settings
 from .hub import Hub
@@ -133,6 +134,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
+        access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,
     )
 

@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from ..base.grants import NO_GRANTS, Grants
+
 NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -30,6 +32,10 @@ class Identity(msgspec.Struct, frozen=True):
     via: str = ""
     client_id: str = ""
     token_id: str = ""
+
+    @property
+    def grants(self) -> Grants:
+        return Grants(self.scopes, self.groups) if self.scopes or self.groups else NO_GRANTS
 
 
 ANONYMOUS: Final = Identity("")

@@ -33,6 +33,13 @@ def resource_path(path: str, servers: Collection[str]) -> str | None:
     return f"/{area}/{server}" if server else f"/{area}"
 
 
+def metadata_url(base_url: str, path: str) -> str:
+    """Returns the address of the metadata of the resource at a path below a base URL (RFC 9728, 3.1)."""
+    scheme, _, rest = base_url.partition("://")
+    authority, slash, prefix = rest.partition("/")
+    return f"{scheme}://{authority}{WELL_KNOWN}{slash}{prefix}{path}"
+
+
 def resource_metadata(resource: str, issuers: Sequence[str], scopes: Collection[str]) -> bytes:
     """Returns the metadata of a resource, as JSON.
 

@@ -19,6 +19,7 @@ from ...base.events import (
     PostOpening,
     UploadOpening,
 )
+from ...base.plan import AccessRules
 from ..headers import Headers
 from ..websocket import Upgrade
 from .admin_routes import POSTED, Management, Page
@@ -76,6 +77,8 @@ class Surface(msgspec.Struct, frozen=True):
     """The largest file that is announced to clients; None: no limit is announced."""
     required: dict[str, tuple[str, ...]] = {}
     areas: frozenset[str] = AREAS
+    access: dict[str, AccessRules] = {}
+    """The access rules of servers. A server whose rule names groups does not exist for callers in none of them."""
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and the path that each stands for."""
 

@@ -16,7 +16,8 @@ from ...access.challenges import bearer_challenge
 from ...access.gate import Denied, Found, Gate
 from ...access.identity import ANONYMOUS, NOBODY, Identity, Peer
 from ...access.issuer_answers import Unavailable, Waits
-from ...access.metadata import WELL_KNOWN, resource_metadata, resource_path, resource_paths
+from ...access.metadata import WELL_KNOWN, metadata_url, resource_metadata, resource_path, resource_paths
+from ...access.policy import all_scopes, may_see
 from ...base.errors import RemoteProtocolError
 from ...base.events import (
     DeleteOpening,
@@ -152,6 +153,11 @@ def judge(
             if isinstance(caller, Denied | Unavailable | Waits) and not is_probe:
                 return _not_let_in(caller, path, surface, gate, base)
             identity = caller if isinstance(caller, Identity) else None
+            surface = _visible(surface, identity or ANONYMOUS)
+            forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
+            lacking = _lacking_scopes(rest, area, surface, identity or ANONYMOUS)
+            if lacking and not (identity is None and area in LINK_AREAS):
+                return _insufficient(path, lacking, identity or ANONYMOUS, surface, gate, base)
         if found is None and area not in surface.areas:
             return not_found(path, surface)
         if forward is not None:
@@ -248,6 +254,8 @@ R = TypeVar("R", McpRoute, SocketRoute)
 
 # --- Callers --------------------------------------------------------------------------------------------------------
 
+SERVER_AREAS: Final = frozenset({"mcp", "sse", "messages", "ws", "upload", "artifacts"})
+"""The areas whose paths name a server."""
 LINK_AREAS: Final = frozenset({"upload", "artifacts"})
 """The areas of signed links. The link is a credential by itself: programs that move files have no other."""
 
@@ -261,8 +269,8 @@ def _audiences(base: str, rest: list[str], surface: Surface, gate: Gate) -> tupl
     """Returns the URLs that a token for this request may be for: those of the server's endpoints, and the base URL."""
     if gate.issuers is None:
         return ()
-    server = rest[0] if rest and rest[0] else surface.servers[0] if len(surface.servers) == 1 else ""
-    paths = resource_paths(unquote(server), surface.servers) if server else []
+    server = _server_of(rest, surface)
+    paths = resource_paths(server, surface.servers) if server else []
     return (base, *(base + path for path in paths))
 
 
@@ -284,14 +292,51 @@ def _not_let_in(
         text = f"the caller cannot be recognised now: {found.reason or 'the issuer of the token does not answer'}"
         return refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
     url = "" if gate.issuers is None else _metadata_url(path, surface, base)
-    return _denied(path, found, url)
+    rules = surface.access.get(_server_of(path.split("/")[2:], surface))
+    return _denied(path, found, url, frozenset() if rules is None else frozenset(rules.server.scopes))
+
+
+def _visible(surface: Surface, identity: Identity) -> Surface:
+    """Returns the surface as it is for a caller: without the servers that are for groups that the caller is not in."""
+    hidden = {id for id, rules in surface.access.items() if not may_see(rules.server, identity.grants)}
+    if not hidden:
+        return surface
+    return msgspec.structs.replace(
+        surface,
+        servers=tuple(id for id in surface.servers if id not in hidden),
+        transparent={id: target for id, target in surface.transparent.items() if id not in hidden},
+    )
+
+
+def _server_of(rest: list[str], surface: Surface) -> str:
+    """Returns the id of the server in the rest of a path; "" if it names none."""
+    if rest and rest[0]:
+        return unquote(rest[0], errors="replace")
+    return surface.servers[0] if len(surface.servers) == 1 else ""
+
+
+def _lacking_scopes(rest: list[str], area: str, surface: Surface, identity: Identity) -> frozenset[str]:
+    """Returns the scopes that every request for a server needs, if the caller lacks one of them."""
+    rules = surface.access.get(_server_of(rest, surface)) if surface.access and area in SERVER_AREAS else None
+    scopes = frozenset() if rules is None else frozenset(rules.server.scopes)
+    return frozenset() if scopes <= identity.scopes else scopes
+
+
+def _insufficient(
+    path: str, scopes: frozenset[str], identity: Identity, surface: Surface, gate: Gate, base: str
+) -> Refused:
+    """Returns the refusal of a caller whose token lacks a scope, with all that it needs."""
+    has = " ".join(sorted(identity.scopes & scopes)) or "none of them"
+    text = f"this wants the scope {' '.join(sorted(scopes))}; the token has {has}"
+    url = "" if gate.issuers is None else _metadata_url(path, surface, base)
+    challenge = bearer_challenge(error="insufficient_scope", description=text, scopes=scopes, metadata_url=url)
+    refused = refusal_at(path, 403, text, ((b"www-authenticate", challenge),))
+    return msgspec.structs.replace(refused, denied=f"{identity.principal[:200] or 'anonymous'}: {text}")
 
 
 def _metadata_url(path: str, surface: Surface, base: str) -> str:
     """Returns the address of the metadata of the resource that a path belongs to."""
-    resource = resource_path(path.replace("/messages", "/sse", 1), surface.servers) or ""
-    origin = base.removesuffix(surface.prefix) if surface.prefix else base
-    return f"{origin}{WELL_KNOWN}{surface.prefix}{resource}"
+    return metadata_url(base, resource_path(path.replace("/messages", "/sse", 1), surface.servers) or "")
 
 
 def _metadata(head: Head, path: str, surface: Surface, issuers: tuple[str, ...], base: str) -> Refused:
@@ -308,19 +353,23 @@ def _metadata(head: Head, path: str, surface: Surface, issuers: tuple[str, ...],
     resource = resource_path(path.removeprefix(surface.prefix), surface.servers)
     if resource is None:
         return refusal(404, f"got the path {path[:200]!r}, expected that of an endpoint", extra=anyone)
-    body = resource_metadata(base + resource, issuers, ())
+    server = _server_of(resource.split("/")[2:], surface)
+    rules = [surface.access[server]] if server in surface.access else [] if server else list(surface.access.values())
+    body = resource_metadata(base + resource, issuers, frozenset().union(*map(all_scopes, rules)))
     kept = (b"cache-control", b"max-age=300")
     described = ((b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)))
     return Refused(200, body, (*described, kept, *anyone))
 
 
-def _denied(path: str, denied: Denied, metadata_url: str) -> Refused:
+def _denied(path: str, denied: Denied, metadata_url: str, scopes: frozenset[str]) -> Refused:
     """Returns the refusal of a request whose caller is not recognised."""
     if denied.status == 400:
         refused = refusal_at(path, 400, denied.reason)
     elif not denied.reason:
         wanted = "got no credentials, expected the header Authorization: Bearer TOKEN"
-        refused = refusal_at(path, 401, wanted, ((b"www-authenticate", bearer_challenge(metadata_url=metadata_url)),))
+        refused = refusal_at(
+            path, 401, wanted, ((b"www-authenticate", bearer_challenge(metadata_url=metadata_url, scopes=scopes)),)
+        )
     else:
         challenge = bearer_challenge(error="invalid_token", description=denied.reason, metadata_url=metadata_url)
         text = f"the credentials are refused: {denied.reason}"
@@ -332,7 +381,10 @@ def _of(route: R, identity: Identity | None) -> R:
     """Returns the route with its caller."""
     if identity is None or identity is ANONYMOUS:
         return route
-    opening = msgspec.structs.replace(route.opening, principal=identity.principal)
+    changes: dict[str, object] = {"principal": identity.principal}
+    if not isinstance(route.opening, GetOpening | DeleteOpening):
+        changes["grants"] = identity.grants
+    opening = msgspec.structs.replace(route.opening, **changes)
     return msgspec.structs.replace(route, opening=opening, identity=identity)
 
 

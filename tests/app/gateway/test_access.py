@@ -18,7 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from http_caller import PATIENCE_S, USUAL, Caller, Json, fetch, requested
 from isthmus.app.base.errors import StartError
-from isthmus.app.config.access_settings import Auth, Issuer, Token, TrustedProxy
+from isthmus.app.config.access_settings import Access, Auth, Issuer, Rule, Token, TrustedProxy
 from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
 from isthmus.app.gateway import Gateway, running
 
@@ -352,7 +352,8 @@ async def test_an_expired_token_ends_on_a_connection_that_is_kept() -> None:
         text = issuer.token(audience, lasts_s=lasts_s)
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         head = (
-            f"POST /mcp/a HTTP/1.1\r\nHost: {found.base_url.removeprefix('http://')}\r\nAuthorization: Bearer {text}\r\n"
+            f"POST /mcp/a HTTP/1.1\r\nHost: {found.base_url.removeprefix('http://')}\r\n"
+            f"Authorization: Bearer {text}\r\n"
             f"Mcp-Session-Id: {alice.session}\r\nAccept: application/json, text/event-stream\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
@@ -371,3 +372,103 @@ async def test_an_expired_token_ends_on_a_connection_that_is_kept() -> None:
                 await anyio.sleep(0.05)
         assert statuses[0] == 200
         assert statuses[-1] == 401
+
+
+# --- Roles ----------------------------------------------------------------------------------------------------------
+
+ROLES = (
+    Token(name="reader", sha256=hashlib.sha256(b"reader").hexdigest(), scopes=("read",)),
+    Token(name="writer", sha256=hashlib.sha256(b"writer").hexdigest(), scopes=("read", "write")),
+    Token(name="chief", sha256=hashlib.sha256(b"chief").hexdigest(), scopes=("read",), groups=("chiefs",)),
+)
+ACCESS = Access(
+    scope=("read",),
+    tools={"environment": Rule(scope=("write",)), "d*": Rule(groups=("chiefs",))},
+)
+
+
+def modern(method: str, **params: object) -> tuple[dict[str, str], bytes]:
+    """The headers and the body of a request of revision 2026-07-28."""
+    space = "io.modelcontextprotocol/"
+    meta = {f"{space}protocolVersion": "2026-07-28", f"{space}clientCapabilities": {}}
+    meta[f"{space}clientInfo"] = {"name": "caller", "version": "0"}
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    if "name" in params:
+        headers["mcp-name"] = str(params["name"])
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
+    return headers, json.dumps(request).encode()
+
+
+async def test_what_can_be_asked_for_is_shown_and_what_cannot_is_hidden() -> None:
+    """In a session and without one."""
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        for text, hidden in (("reader", {"die"}), ("writer", {"die"}), ("chief", set())):
+            caller = await opened(found, text)
+            answer = await caller.request("tools/list")
+            names = {tool["name"] for tool in answer["result"]["tools"]}
+            assert {"echo", "environment"} <= names
+            assert {"die"} - names == hidden
+            headers, body = modern("tools/list")
+            async with requested(caller.url, "POST", caller.headers | headers, body) as response:
+                [message] = [each async for each in response.messages()]
+            assert {tool["name"] for tool in message["result"]["tools"]} == names
+            assert message["result"].get("cacheScope", "private") == "private"
+
+
+async def test_a_tool_that_wants_a_scope_is_refused_with_all_of_them() -> None:
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        reader = await opened(found, "reader")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "environment"}}
+        for headers, body in (
+            ({"mcp-session-id": str(reader.session)}, json.dumps(call).encode()),
+            modern("tools/call", name="environment", arguments={}),
+        ):
+            async with requested(reader.url, "POST", reader.headers | headers, body) as response:
+                [message] = [each async for each in response.messages()]
+                assert response.status == 403
+                challenge = response.headers["www-authenticate"]
+            assert 'error="insufficient_scope"' in challenge
+            assert 'scope="read write"' in challenge
+            assert message["error"]["code"] == -31009
+            assert message["error"]["message"] == "environment wants the scope read write; the token has read"
+            assert message["error"]["data"]["scope"] == "read write"
+        writer = await opened(found, "writer")
+        assert "pid" in await writer.call("environment")
+
+
+async def test_a_tool_for_a_group_is_unknown_to_others() -> None:
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        reader, chief = await opened(found, "reader"), await opened(found, "chief")
+        answers = [await reader.request("tools/call", {"name": name}) for name in ("die", "dreams")]
+        assert answers[0]["error"]["code"] == -32602
+        assert json.dumps(answers[0]).replace("die", "dreams").replace('"id": 2', '"id": 3') == json.dumps(answers[1])
+        answer = await chief.request("tools/call", {"name": "die"})
+        assert "fell down the stairs" in json.dumps(answer), "it ran"
+
+
+async def test_the_scopes_and_groups_of_a_server_hold_at_every_way_to_it() -> None:
+    a = server(access=Access(scope=("write",)))
+    b = server("b", access=Access(groups=("chiefs",)))
+    async with gateway(a, b, tokens=ROLES) as found:
+        for path, method in (("/mcp/a", "POST"), ("/mcp/a/tools", "GET"), ("/sse/a", "GET"), ("/messages/a", "POST")):
+            url = found.base_url + path
+            async with requested(url, method, USUAL | shown("reader"), b"{}" if method == "POST" else b"") as response:
+                assert response.status == 403
+                assert 'scope="write"' in response.headers["www-authenticate"]
+        for path, method in (("/mcp/b", "POST"), ("/mcp/b/tools", "GET"), ("/sse/b", "GET"), ("/mcp/c", "POST")):
+            url = found.base_url + path
+            async with requested(url, method, USUAL | shown("reader"), b"{}" if method == "POST" else b"") as response:
+                assert response.status == 404
+                assert b"/mcp/b" not in (await response.body()).replace(path.encode(), b"")
+        await opened(found, "chief", "b")
+
+
+async def test_tools_over_plain_http_have_the_same_rules() -> None:
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        url = f"{found.base_url}/mcp/a/tools"
+        for text, sees, calls in (("reader", False, False), ("chief", True, False), ("writer", False, True)):
+            _, listed = await fetch(url, headers=shown(text))
+            assert ("die" in {tool["name"] for tool in listed["tools"]}) is sees
+            body = json.dumps({"name": "environment", "arguments": {}}).encode()
+            async with requested(f"{url}/call", "POST", USUAL | shown(text), body) as response:
+                assert (response.status == 200) is calls

@@ -1,7 +1,8 @@
 """Key sets in worlds of random rotations, failures, latencies and clients, against what the issuer publishes.
 
 Time is simulated. The driver of these worlds is the one that `issuers.py` describes: it joins equal requests, sends
-none before its time, and reports each response once. Signatures are not computed: a token's one is the modulus of its key.
+none before its time, and reports each response once. Signatures are not computed: that of a token is the modulus of its
+key.
 """
 
 from __future__ import annotations
