@@ -30,7 +30,15 @@ _log: Final = logging.getLogger("isthmus.http")
 class AuthorizedExchange(Exchange):
     """See `Exchange`. It waits for its token after it was made if `is_waiting`, and after a refusal."""
 
-    __slots__ = ("_authorization", "_caller_reader", "_is_refused", "_scope", "_url", "_was_queued", "is_waiting")
+    __slots__ = (
+        "_authorization",
+        "_caller_reader",
+        "_is_refused",
+        "_scope",
+        "_endpoint_route",
+        "_was_queued",
+        "is_waiting",
+    )
 
     def __init__(
         self,
@@ -43,7 +51,7 @@ class AuthorizedExchange(Exchange):
         tokens: UpstreamTokens,
     ) -> None:
         self._authorization = Authorization(tokens)
-        self._url = route
+        self._endpoint_route = route
         self._caller_reader = reader
         self._is_refused = False  # the response is one, and its own reader reads it
         self._was_queued = False  # and that was reported
@@ -53,7 +61,7 @@ class AuthorizedExchange(Exchange):
 
     def _encode(self) -> None:
         # Without a token, this checks the order, whose faults are reported by the call that makes the exchange.
-        self._forms = self._url.forms_with(self._authorization.value or b"")
+        self._forms = self._endpoint_route.forms_with(self._authorization.value or b"")
         super()._encode()
 
     async def authorize(self) -> None:
