@@ -128,7 +128,6 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
 }
 
 TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
-    "transports/access": ("transports",),
     "transports/base": (),
     "transports/http1": (),
     "transports/http2": (),
@@ -145,6 +144,7 @@ TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
         "transports/websocket",
     ),
     "transports": ("transports/base", "transports/http1"),
+    "transports/access": ("transports",),
 }
 
 STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}

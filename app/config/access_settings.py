@@ -35,7 +35,7 @@ class TrustedProxy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a caller needs."""
+    """The scopes and groups that a caller needs."""
 
     scope: Annotated[
         Texts, about("Scopes that its token must have, all of them. Others are told to ask for them.")
@@ -44,8 +44,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What callers need to use a server, or some of what it has: by names, or patterns with *, ? and [...]. The first
-    that matches holds."""
+    """The scopes and groups that callers of a server need, and those for some of what it has: by names, or patterns
+    with *, ? and [...]. The first that matches holds."""
 
     scope: Annotated[Texts, about("Scopes that every request for the server needs.")] = ()
     groups: Annotated[Texts, about("Groups, of which callers must be in one. For others there is no such server.")] = ()
@@ -87,7 +87,7 @@ class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may call. With any of these, whoever is not recognised gets a 401."""
+    """The ways in which callers are recognised. With any of these, all others get a 401."""
 
     anonymous: Annotated[
         Literal["allow", "deny"] | None,

@@ -1,1 +1,1 @@
-"""Who is calling: the identity of a request's caller, and the gate that establishes it from the request's head."""
+"""The identity of a request's caller, the gate that establishes it from the request's head, and rules by who it is."""

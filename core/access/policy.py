@@ -1,4 +1,4 @@
-"""Who may use what: the rules of a server for its tools, prompts and resources.
+"""Access rules: the rules of a server for its tools, prompts and resources.
 
 What a caller may ask a token for (a scope) is shown, and its use is refused with all scopes that it needs. What a
 caller cannot get by asking (a group) is hidden, as if it did not exist.

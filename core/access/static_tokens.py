@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import string
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -21,7 +20,7 @@ PREFIX: Final = "ist_"
 _RANDOM_BYTES: Final = 32
 _RANDOM_DIGITS: Final = 43
 _CHECK_DIGITS: Final = 6
-_DIGITS: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class StaticToken(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ class PostOpening(Fact, frozen=True):
     address: str = ""
     """The address that the request came from, as `budget.address_owner` gives it."""
     grants: Grants = NO_GRANTS
-    """What the client may ask for, where the plan has access rules."""
+    """The client's scopes and groups, where the plan has access rules."""
 
     @property
     def owner(self) -> str:
@@ -123,7 +123,7 @@ class EventPipeOpening(Fact, frozen=True):
     headers: Headers = ()
     address: str = ""
     grants: Grants = NO_GRANTS
-    """What the client may ask for, until a POST of its session says otherwise."""
+    """The client's scopes and groups, until a POST of its session has others."""
 
     @property
     def owner(self) -> str:

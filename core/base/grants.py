@@ -1,4 +1,4 @@
-"""What a caller may ask for, beside who it is."""
+"""The grants of a caller: what it may ask for, beside who it is."""
 
 from __future__ import annotations
 

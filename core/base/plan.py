@@ -188,7 +188,7 @@ class SharedFolder(msgspec.Struct, frozen=True):
 
 
 class AccessRule(msgspec.Struct, frozen=True):
-    """What a caller needs to use something.
+    """The scopes and groups that a caller needs to use something.
 
     Attributes:
         scopes: all of these, in its token.
@@ -204,7 +204,7 @@ PatternRules = tuple[tuple[str, AccessRule], ...]
 
 
 class AccessRules(msgspec.Struct, frozen=True):
-    """What callers need to use a server: the rule of the server, and further ones for what it has. The groups of the
+    """The rules of access to a server: the rule of the server, and further ones for what it has. The groups of the
     server's rule are checked where its endpoint is reached."""
 
     server: AccessRule = AccessRule()
@@ -250,7 +250,7 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     resources: NameFilter = NameFilter()
     """The resources that clients see, by URI, and resource templates, by their text."""
     access: AccessRules | None = None
-    """What callers need to use the server, by the grants in the openings of their channels; None: nothing."""
+    """Rules by the grants in the openings of clients' channels; None: all clients may use everything."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None

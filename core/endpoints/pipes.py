@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ..base.errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from ..base.events import Cause, EventPipeOpening, Headers, MessageOpening, PipeOpening
 from ..base.ids import ChannelId
@@ -82,8 +80,7 @@ class Pipes(ChannelHandler):
         role = None if pipe is None else self._context.role_of(pipe)
         if pipe is not None and isinstance(role, PipeRole) and self._context.is_open(pipe):
             if (role.opening.server, role.opening.principal) == (opening.server, opening.principal):
-                if opening.grants != role.opening.grants:  # the client has another token now
-                    role.opening = msgspec.structs.replace(role.opening, grants=opening.grants)
+                role.receive_grants(opening.grants)
                 self._context.register(channel, MessageRole(opening, pipe))
                 return
         self._context.register(channel, RefusedRole())

@@ -78,7 +78,7 @@ async def test_a_stranger_learns_nothing() -> None:
 
 
 async def test_a_session_is_its_callers() -> None:
-    """To another caller it does not exist (404), as if it had ended."""
+    """Another caller gets a 404, as if it had ended."""
     async with gateway(server()) as found:
         alice = await opened(found, ALICE)
         assert await alice.call("echo", text="x") == "toolbox says x"
@@ -150,7 +150,7 @@ async def test_a_link_is_for_the_caller_that_got_it(links: str) -> None:
 
 
 async def test_a_peer_of_a_unix_socket_is_its_user(tmp_path: Path) -> None:
-    """Also one that speaks as on stdio. Without the setting, its process is turned away."""
+    """This holds for one that speaks as on stdio, too. Without the setting, its process is turned away."""
     for peers, is_let_in in ((True, True), (False, False)):
         lines = tmp_path / f"lines-{peers}"
         core = Core(port=None, unix_socket=str(tmp_path / f"http-{peers}"))
@@ -334,7 +334,7 @@ async def test_a_rotation_of_keys_costs_nobody_a_refusal() -> None:
 
 
 async def test_an_issuer_that_does_not_answer_is_no_reason_to_throw_a_token_away() -> None:
-    """It is a 503, for on a 401 clients throw their tokens away."""
+    """The status is 503: on a 401 clients throw their tokens away."""
     async with issuing(server()) as (issuer, found):
         issuer.is_up = False
         token = issuer.token(f"{found.base_url}/mcp/a")
@@ -400,7 +400,7 @@ def modern(method: str, **params: object) -> tuple[dict[str, str], bytes]:
 
 
 async def test_what_can_be_asked_for_is_shown_and_what_cannot_is_hidden() -> None:
-    """In a session and without one."""
+    """The lists are the same in a session and without one."""
     async with gateway(server(access=ACCESS), tokens=ROLES) as found:
         for text, hidden in (("reader", {"die"}), ("writer", {"die"}), ("chief", set())):
             caller = await opened(found, text)
