@@ -107,9 +107,9 @@ class IssuerDocuments:
         return self._current
 
     def next_attempt(self, now: float) -> int:
-        """Returns the number of the first attempt that begins after now."""
+        """Returns the number of the first attempt whose request for keys is sent after now."""
         current = self._current
-        has_begun = current is not None and current.not_before <= now
+        has_begun = isinstance(current, KeysWanted) and current.not_before <= now
         return self.attempts + (2 if has_begun else 1)
 
     def rest_of_pause(self, now: float) -> float:

@@ -206,6 +206,15 @@ def test_case_11_keys_that_were_never_read_are_no_fault_of_the_token() -> None:
     assert isinstance(driver.check(sign()), Identity)
 
 
+def test_case_11_an_unknown_key_is_no_fault_of_the_token_while_nobody_can_ask() -> None:
+    driver = settled()
+    driver.check(sign())
+    driver.servers[ISSUER].is_up = False
+    assert isinstance(driver.check(sign(header={"kid": "k7"})), Unavailable)
+    assert isinstance(driver.check(sign(header={"kid": "k8"})), Unavailable)
+    assert isinstance(driver.check(sign(claims(jti="two"))), Identity)
+
+
 def test_case_11_keys_that_were_read_are_used_for_a_day_more() -> None:
     driver = settled()
     driver.check(sign())
@@ -338,6 +347,19 @@ def test_an_expired_token_says_since_when(ago_s: int, is_accepted: bool) -> None
         assert reason_of(answer) == expected
 
 
+@pytest.mark.parametrize("moment", [True, "1900000000", None, [1900000000], {}])
+@pytest.mark.parametrize("claim", ["exp", "nbf"])
+def test_a_moment_is_a_number(claim: str, moment: object) -> None:
+    assert reason_of(settled().check(sign({**claims(), claim: moment}))) == f"its {claim} is no number of seconds"
+
+
+@pytest.mark.parametrize("moment", [1e300, 10**400, NOW + 0.5])
+def test_any_number_is_a_moment(moment: float) -> None:
+    assert isinstance(settled().check(sign(claims(exp=moment))), Identity)
+    assert reason_of(settled().check(sign(claims(nbf=moment * 2)))).startswith("it is not valid for another")
+    assert reason_of(settled().check(sign(claims(exp=-moment)))).startswith("it expired")
+
+
 def test_iat_is_not_judged() -> None:
     for iat in (0, int(NOW) + 10**6, "yesterday", None):
         assert isinstance(settled().check(sign(claims(iat=iat))), Identity)
@@ -439,6 +461,26 @@ def test_a_new_key_with_the_name_of_the_old_one_is_read() -> None:
     assert isinstance(driver.check(sign(key="RSA new", header={"kid": "RSA"})), Identity)
 
 
+def test_a_new_key_of_another_type_with_the_name_of_the_old_one_is_read() -> None:
+    driver = settled()
+    driver.check(sign())
+    driver.servers[ISSUER].keys = [jwk("P-256", kid="RSA")]
+    driver.now += 10
+    assert isinstance(driver.check(sign(algorithm="ES256", header={"kid": "RSA"})), Identity)
+
+
+def test_a_refusal_is_forgotten_when_the_keys_change() -> None:
+    driver = settled()
+    driver.check(sign())
+    driver.servers[ISSUER].keys = [jwk("RSA new", kid="RSA")]
+    token = sign(key="RSA new", header={"kid": "RSA"})
+    driver.now += 9
+    assert reason_of(driver.check(token)) == "its signature is wrong"
+    driver.now += 1
+    assert isinstance(driver.check(sign(claims(sub="bob"), key="RSA new", header={"kid": "RSA"})), Identity)
+    assert isinstance(driver.check(token), Identity)
+
+
 def test_a_token_may_name_no_key() -> None:
     driver = settled(change=lambda server: server.keys.extend([jwk("P-256"), jwk("RSA two")]))
     for key in ("RSA", "RSA two"):
@@ -462,6 +504,10 @@ def test_an_algorithm_must_fit_the_key() -> None:
     assert reason_of(driver.check(sign(algorithm="RS256", header={"kid": "P-256"}))) == (
         "its algorithm does not fit key P-256"
     )
+    driver = settled(change=lambda server: setattr(server, "keys", [jwk("P-256"), jwk("P-384")]))
+    for algorithm in ("RS256", "PS256", "ES384", "EdDSA"):
+        reason = reason_of(driver.check(sign(algorithm=algorithm, header={"kid": "P-256"})))
+        assert reason == "its algorithm does not fit key P-256"
 
 
 def test_issuers_have_their_own_keys() -> None:
@@ -531,3 +577,5 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     driver.now = NOW - 7200
     assert isinstance(driver.check(sign(key="RSA new")), Identity)
     assert driver.now == NOW - 7200
+    driver.now -= 7200
+    assert isinstance(driver.checks.check(sign(claims(jti="two")), AUDIENCES, driver.now), Waits)  # they are of tomorrow

@@ -10,6 +10,7 @@ import base64
 import heapq
 import itertools
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ from isthmus.core.access.issuers import CHECK_ROUNDS_MAX, Issuers
 from isthmus.core.access.public_keys import Key
 from issuer_scenes import AUDIENCES, ENDPOINT, ISSUER, NOW, base64url
 
-END = 10.0**9
+END = math.inf
 
 
 def modulus(kid: str) -> str:
@@ -242,6 +243,41 @@ def test_a_rotation_costs_nobody_a_token() -> None:
         assert all(client.answered_at - client.arrived_at < 21 for client in clients)
 
 
+@pytest.mark.parametrize("has_names", [True, False])
+def test_a_key_that_is_published_while_the_keys_are_read(has_names: bool) -> None:
+    """Each moment of an attempt: the response that is under way may have been written before the key was published."""
+    for tenth in range(0, 120, 3):
+        world = World(has_names)
+        world.publish()
+        world.arrive("key 0")
+        world.run(NOW + 20)
+        world.latency_s = 4.0
+        world.arrive("bogus")
+        world.run(NOW + 20 + tenth / 10)
+        world.publish()
+        client = world.arrive("key 1")
+        world.finish()
+        assert isinstance(client.answer, Identity)
+
+
+def test_a_token_whose_client_has_left_is_not_judged_by_what_was_read_then() -> None:
+    world = World()
+    world.publish()
+    world.arrive("key 0")
+    world.run(NOW + 20)
+    token = World(now=NOW).arrive("key 1").token
+    answer = world.issuers.check(token, AUDIENCES, world.now)
+    assert isinstance(answer, Waits)
+    assert isinstance(answer.request, DocumentWanted)
+    world.join(answer.request)
+    world.arrive("bogus")
+    world.finish()
+    assert len(world.sent) == 2
+    world.publish()
+    world.run(world.now + 11)
+    assert isinstance(world.issuers.check(token, AUDIENCES, world.now), Waits)
+
+
 def test_a_rotation_while_bogus_keys_rain() -> None:
     """Bogus tokens fill the places of those that wait: a good one may get a 503 meanwhile, and a fetch comes each ten
     seconds at most."""
@@ -343,8 +379,14 @@ def test_useless_metadata_are_looked_for_elsewhere(reply: Reply) -> None:
 
 
 def test_the_address_that_had_metadata_is_asked_first_afterwards() -> None:
-    documents = documents_after(Reply(404), Reply(404))
-    assert documents.want(NOW + 3600).url == f"{ISSUER}/.well-known/openid-configuration"
+    for count, url in enumerate(metadata_urls(ISSUER)):
+        documents = documents_after(*[Reply(404)] * count)
+        assert documents.want(NOW + 3600).url == url
+        others = [url]
+        while documents.attempts == 1:
+            documents.receive(documents.want(NOW + 3600), Reply(404), NOW + 3600)
+            others.append(documents.want(NOW + 3600).url)
+        assert others[:3] == [url, *(each for each in metadata_urls(ISSUER) if each != url)]
 
 
 def test_keys_are_read_where_they_were_when_the_metadata_are_gone() -> None:
