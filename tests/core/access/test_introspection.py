@@ -8,13 +8,13 @@ import urllib.parse
 from typing import Any
 
 import pytest
+from issuer_scenes import AUDIENCES, ENDPOINT, ISSUER, NOW, Driver, IssuerServer, claims, issuers, reason_of, sign
 from isthmus.core.access.identity import Identity
 from isthmus.core.access.introspection import INTROSPECTION_KEPT_S
 from isthmus.core.access.issuer_answers import IntrospectionWanted, MetadataWanted, Refused, Reply, Unavailable, Waits
 from isthmus.core.access.issuer_settings import IntrospectionSettings, IssuerSettings
 from isthmus.core.access.issuers import ASKED_MAX, ASKED_S, REFUSED_KEPT_S, UNAVAILABLE_KEPT_S
 from isthmus.core.access.json_web_tokens import TOKEN_MAX_CHARS
-from issuer_scenes import AUDIENCES, ENDPOINT, ISSUER, NOW, Driver, IssuerServer, claims, issuers, reason_of, sign
 
 CREDENTIALS = IntrospectionSettings("isthmus", "the client's secret")
 SETTINGS = IssuerSettings(ISSUER, groups="groups", implies={"write": ("read",)}, introspection=CREDENTIALS)

@@ -7,11 +7,6 @@ import json
 from collections.abc import Collection
 
 import pytest
-from isthmus.core.access.identity import Identity
-from isthmus.core.access.issuer_answers import KeysWanted, MetadataWanted, Refused, Unavailable, Waits
-from isthmus.core.access.issuer_settings import IntrospectionSettings, IssuerSettings
-from isthmus.core.access.issuers import KEPT_MAX, KEPT_S, REFUSED_KEPT_S, Issuers
-from isthmus.core.base.errors import LocalProtocolError
 from issuer_scenes import (
     AUDIENCES,
     ENDPOINT,
@@ -30,6 +25,11 @@ from issuer_scenes import (
     sign,
     verify,
 )
+from isthmus.core.access.identity import Identity
+from isthmus.core.access.issuer_answers import KeysWanted, MetadataWanted, Refused, Unavailable, Waits
+from isthmus.core.access.issuer_settings import IntrospectionSettings, IssuerSettings
+from isthmus.core.access.issuers import KEPT_MAX, KEPT_S, REFUSED_KEPT_S, Issuers
+from isthmus.core.base.errors import LocalProtocolError
 
 
 def test_a_token_names_its_caller() -> None:
@@ -69,7 +69,9 @@ def test_case_2_a_token_of_another_audience_is_refused_and_says_which_one_is_rig
     token = sign()
     assert isinstance(driver.check(token), Identity)
     elsewhere = driver.check(token, ["https://gateway.example.com/mcp/mail"])
-    assert reason_of(elsewhere).startswith(f"this token is for {ENDPOINT}, expected https://gateway.example.com/mcp/mail")
+    assert reason_of(elsewhere).startswith(
+        f"this token is for {ENDPOINT}, expected https://gateway.example.com/mcp/mail"
+    )
     assert isinstance(driver.check(token), Identity)
 
 
@@ -126,7 +128,14 @@ def test_groups_are_a_list_or_one_text(groups: object, expected: set[str]) -> No
 
 @pytest.mark.parametrize(
     "changes",
-    [{"scope": 7}, {"scope": ["a", 7]}, {"groups": {"a": 1}}, {"groups": [7]}, {"scope": "a " * 1001}, {"groups": ["a"] * 1001}],
+    [
+        {"scope": 7},
+        {"scope": ["a", 7]},
+        {"groups": {"a": 1}},
+        {"groups": [7]},
+        {"scope": "a " * 1001},
+        {"groups": ["a"] * 1001},
+    ],
 )
 def test_scopes_and_groups_that_cannot_be_read_are_refused(changes: dict[str, object]) -> None:
     reason = reason_of(settled(IssuerSettings(ISSUER, groups="groups")).check(sign(claims(**changes))))
@@ -578,4 +587,6 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     assert isinstance(driver.check(sign(key="RSA new")), Identity)
     assert driver.now == NOW - 7200
     driver.now -= 7200
-    assert isinstance(driver.checks.check(sign(claims(jti="two")), AUDIENCES, driver.now), Waits)  # they are of tomorrow
+    assert isinstance(
+        driver.checks.check(sign(claims(jti="two")), AUDIENCES, driver.now), Waits
+    )  # they are of tomorrow

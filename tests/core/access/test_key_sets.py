@@ -1,7 +1,8 @@
 """Key sets in worlds of random rotations, failures, latencies and clients, against what the issuer publishes.
 
-Time is simulated. The driver of these worlds is the one that `issuers.py` describes: it joins equal requests, sends none
-before its time, and reports each response once. Signatures are not computed: a token's one is the modulus of its key.
+Time is simulated. The driver of these worlds is the one that `issuers.py` describes: it joins equal requests, sends
+none before its time, and reports each response once. Signatures are not computed: a token's one is the modulus of its
+key.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from issuer_scenes import AUDIENCES, ENDPOINT, ISSUER, NOW, base64url
 from isthmus.core.access.identity import Identity
 from isthmus.core.access.issuer_answers import (
     DocumentWanted,
@@ -31,7 +33,6 @@ from isthmus.core.access.issuer_documents import REFETCH_PAUSE_S, IssuerDocument
 from isthmus.core.access.issuer_settings import IssuerSettings
 from isthmus.core.access.issuers import CHECK_ROUNDS_MAX, Issuers
 from isthmus.core.access.public_keys import Key
-from issuer_scenes import AUDIENCES, ENDPOINT, ISSUER, NOW, base64url
 
 END = math.inf
 
@@ -137,7 +138,9 @@ class World:
 
     def reply(self, request: DocumentWanted, rest_s: float) -> None:
         kids = frozenset(kid for kid, end in self.published.items() if end == END)
-        keys = [{"kty": "RSA", "n": modulus(kid), "e": "AQAB", **({"kid": kid} if self.has_names else {})} for kid in kids]
+        keys = [
+            {"kty": "RSA", "n": modulus(kid), "e": "AQAB", **({"kid": kid} if self.has_names else {})} for kid in kids
+        ]
         document = {"keys": keys} if isinstance(request, KeysWanted) else {"issuer": ISSUER, "jwks_uri": f"{ISSUER}/k"}
         reply = Reply(200, (), json.dumps(document).encode()) if self.is_up else None
         self.at(self.now + rest_s, lambda: self.report(request, reply, kids))
@@ -194,9 +197,7 @@ WAITS_S = st.sampled_from([0.0, 0.0, 0.04, 0.5, 3.0, 9.97, 10.0, 11.0, 120.0, 35
 
 @settings(max_examples=300, deadline=None)
 @given(actions=st.lists(st.tuples(WAITS_S, ACTIONS), max_size=40), has_names=st.booleans())
-def test_no_token_of_a_published_key_is_refused(
-    actions: list[tuple[float, tuple[str, int]]], has_names: bool
-) -> None:
+def test_no_token_of_a_published_key_is_refused(actions: list[tuple[float, tuple[str, int]]], has_names: bool) -> None:
     world = World(has_names)
     world.publish()
     for wait_s, (what, number) in actions:
@@ -405,7 +406,9 @@ def test_another_address_of_the_keys_is_followed() -> None:
     assert documents.want(NOW + 3600).url == "https://keys.example/new"
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"keys":{}}', b'{"keys":[' + b"{}," * 64 + b"{}]}", b" " * 65536 + b"{}"])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"keys":{}}', b'{"keys":[' + b"{}," * 64 + b"{}]}", b" " * 65536 + b"{}"]
+)
 def test_an_unreadable_key_set_leaves_the_old_one(body: bytes) -> None:
     world = World()
     world.publish()
