@@ -332,14 +332,10 @@ def test_a_shown_text_is_short_and_printable(text: str) -> None:
 @pytest.mark.parametrize(("size", "count"), [(27, 64), (28, 4), (29, 16)])
 def test_a_token_has_one_text(size: int, count: int) -> None:
     """The last character of a part may have bits that no byte needs: a text in which they are set is no token."""
-    payload = b'{"iss":"https://a.example"}'.ljust(size)
-    header, content, signature = sign(payload).split(".")
+    start = sign().rpartition(".")[0]
     digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    for digit in digits:
-        if digit != content[-1] and isinstance(read_token(f"{header}.{content[:-1]}{digit}.{signature}"), JsonWebToken):
-            assert count == 64
     tail = base64url(bytes(size))
-    read = [read_token(f"{header}.{content}.{tail[:-1].decode()}{digit}") for digit in digits]
+    read = [read_token(f"{start}.{tail[:-1].decode()}{digit}") for digit in digits]
     assert sum(isinstance(token, JsonWebToken) for token in read) == count
 
 
