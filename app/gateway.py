@@ -20,6 +20,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from ..core.access.gate import Gate
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
@@ -49,6 +50,7 @@ from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
+from .config.access import to_gate_settings, who_may
 from .config.addresses import unix_path
 from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
@@ -126,8 +128,12 @@ async def running(
         names: the names of settings in messages.
 
     Raises:
-        StartError: the port is taken, the storage is in use, or the trace cannot be written.
+        StartError: nothing says who may call, the port is taken, the storage is in use, or the trace cannot be written.
     """
+    if listen and (problem := who_may(settings)):
+        raise StartError(problem)
+    gate_settings = to_gate_settings(settings)
+    gate = None if gate_settings is None else Gate(gate_settings)
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
@@ -206,6 +212,7 @@ async def running(
                         pages=pages,
                         forwarder=forwarder,
                         counts=traffic,
+                        gate=gate,
                         only_h11=hub.drive.only_h11,
                         protocols=hub.drive.protocols,
                     )
@@ -214,7 +221,7 @@ async def running(
                 for server in settings.servers:
                     if listen and server.unix_socket is not None:
                         scope = _shielded(serving)
-                        await tasks.start(serve_lines, server.id, server.unix_socket, hub, limits, scope)
+                        await tasks.start(serve_lines, server.id, server.unix_socket, hub, limits, gate, scope)
                 yield gateway
             finally:
                 with anyio.CancelScope(shield=True):
@@ -349,7 +356,7 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
             case Page.HEALTH | Page.READY:
                 unready = servers.unready() if route.page is Page.READY else []
                 shown: dict[str, object] = {"status": "not ready" if unready else "ok", "service": "isthmus"}
-                if route.knows_host:
+                if route.shows_all:
                     shown |= {"version": VERSION, "sessions": hub.engine.session_count}
                     shown |= {"servers": unready} if unready else {}
                 return page_answer(503 if unready else 200, msgspec.json.encode(shown))
@@ -357,9 +364,9 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
                 shown = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
                 return page_answer(200, msgspec.json.encode(shown))
             case Page.TOOLS:
-                return await tools.show(route.id, route.query)
+                return await tools.show(route.id, route.query, route.identity.principal)
             case Page.CALL:
-                return await tools.call(route.id, route.query, body)
+                return await tools.call(route.id, route.query, body, route.identity.principal)
             case Page.SERVERS:
                 return servers.show_all()
             case Page.SERVER:

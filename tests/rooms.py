@@ -16,9 +16,10 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
+    "core/access": (),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
-    "core/wire/http": ("core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
+    "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
     "core/bridge": ("core/base", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
@@ -136,7 +137,7 @@ TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
         "transports/reverse_proxy",
         "transports/websocket",
     ),
-    "transports": ("transports/base",),
+    "transports": ("transports/base", "transports/http1"),
 }
 
 STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}
@@ -198,7 +199,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {**CORE, **TRANSPORTS, **STORAGE, **A
 
 LOOSE: Final[dict[str, frozenset[str]]] = {
     "core": frozenset({"bulk", "client_exchange", "engine", "features", "server_exchange", "status", "trace"}),
-    "transports": frozenset({"memory"}),
+    "transports": frozenset({"memory", "web_fetch"}),
     "app": frozenset({"gateway", "main"}),
 }
 """The files that may stand outside a room."""

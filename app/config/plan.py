@@ -82,13 +82,14 @@ def to_plan(
 def affinity_of(settings: Settings) -> Affinity:
     """Returns which requests of clients without sessions share a session of a server.
 
-    Such clients are not told apart. If other machines can call, each request gets a session of its own, so that no
-    client sees what the server remembers of another.
+    Those of one principal share a session. Anonymous clients are not told apart: if other machines can call, each
+    request gets a session of its own, so that no client sees what the server remembers of another.
     """
     chosen = settings.sessions.affinity
     if chosen is not None:
         return Affinity(chosen)
-    return Affinity.SHARED if is_for_this_machine(settings.core) else Affinity.REQUEST
+    are_recognised = settings.auth.recognises and settings.auth.anonymous != "allow"
+    return Affinity.SHARED if are_recognised or is_for_this_machine(settings.core) else Affinity.REQUEST
 
 
 def to_limits(settings: Settings) -> Limits:

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
+from .access_settings import Auth
 from .file_settings import Adapter, Files, SharedFolder
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
@@ -482,6 +483,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A configuration of Isthmus."""
 
     core: Core = Core()
+    auth: Auth = Auth()
     storage: Storage = Storage()
     sessions: Sessions = Sessions()
     uploads: Uploads = Uploads()

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from ...core.access.gate import Gate
 from ...core.base.events import PipeOpening
 from ...core.base.limits import Limits
 from ...core.wire.http.admin_routes import Management
@@ -53,6 +54,7 @@ async def serve_lines(
     path: str,
     hub: Hub,
     limits: Limits,
+    gate: Gate | None,
     scope: anyio.CancelScope,
     *,
     task_status: anyio.abc.TaskStatus[None],
@@ -66,7 +68,14 @@ async def serve_lines(
     try:
         opening = PipeOpening(server=server)
         listener = LineListener(
-            path, hub, opening, limits, wait_answered=hub.wait_answered, log=log, protocols=hub.drive.protocols
+            path,
+            hub,
+            opening,
+            limits,
+            gate=gate,
+            wait_answered=hub.wait_answered,
+            log=log,
+            protocols=hub.drive.protocols,
         )
     except OSError as error:
         raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error

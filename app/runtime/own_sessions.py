@@ -64,6 +64,7 @@ class OwnSession:
         version: version of this proxy, for `clientInfo`.
         sees_hidden: show what a filter hides from clients.
         is_brief: only learn who the server is, as `PipeOpening` has it.
+        principal: whose session it is; "" for the proxy's own.
 
     Attributes:
         is_over: the session has ended; no request can be sent.
@@ -81,12 +82,15 @@ class OwnSession:
         is_kept: bool = False,
         sees_hidden: bool = False,
         is_brief: bool = False,
+        principal: str = "",
     ) -> None:
         self.is_over = False
         self.is_kept = is_kept
         self.tool_names: frozenset[str] | None = None
         self.used_at = anyio.current_time()
-        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden, is_own=True, is_brief=is_brief)
+        self._opening = PipeOpening(
+            server=server, principal=principal, sees_hidden=sees_hidden, is_own=True, is_brief=is_brief
+        )
         self._version = version
         self._client = MemoryClient(port)
         self._last_id = 0
@@ -220,7 +224,7 @@ class OwnSession:
 
 
 class OwnSessions:
-    """Holds at most one session with each server, opened when it is needed.
+    """Holds at most one session with each server for each principal, opened when it is needed.
 
     A session ends when it has not been used for `Limits.page_session_idle_ttl_s`, unless it is to be kept.
     """
@@ -229,7 +233,7 @@ class OwnSessions:
         self._port = port
         self._limits = limits
         self._version = version
-        self._current: dict[str, OwnSession] = {}
+        self._current: dict[tuple[str, str], OwnSession] = {}  # by server and principal
         self._tasks: TaskGroup
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -238,11 +242,14 @@ class OwnSessions:
             task_status.started()
             await anyio.sleep_forever()
 
-    def using(self, server: str) -> AbstractContextManager[OwnSession]:
-        """Marks the session with a server as in use, and opens one if there is none. Does not wait for `initialize`."""
-        current = self._current.get(server)
+    def using(self, server: str, principal: str = "") -> AbstractContextManager[OwnSession]:
+        """Marks the principal's session with a server as in use, and opens one if there is none. Does not wait for
+        `initialize`."""
+        current = self._current.get((server, principal))
         if current is None or current.is_over:
-            current = self._current[server] = self._open(server, is_kept=False)
+            for key in [key for key, session in self._current.items() if session.is_over]:
+                del self._current[key]
+            current = self._current[server, principal] = self._open(server, principal=principal, is_kept=False)
         return current.used()
 
     async def renew(self, server: str) -> None:
@@ -257,19 +264,18 @@ class OwnSessions:
         except BaseException:
             session.leave()
             raise
-        previous = self._current.get(server)
-        self._current[server] = session
+        previous = self._current.get((server, ""))
+        self._current[server, ""] = session
         if previous is not None:
             previous.retire()
 
     def end(self, server: str) -> None:
-        """Closes the session with a server, if there is one."""
-        session = self._current.pop(server, None)
-        if session is not None:
-            session.leave()
+        """Closes all sessions with a server."""
+        for key in [key for key in self._current if key[0] == server]:
+            self._current.pop(key).leave()
 
-    def _open(self, server: str, *, is_kept: bool) -> OwnSession:
-        session = OwnSession(self._port, server, self._version, is_kept=is_kept)
+    def _open(self, server: str, *, is_kept: bool, principal: str = "") -> OwnSession:
+        session = OwnSession(self._port, server, self._version, is_kept=is_kept, principal=principal)
         self._tasks.start_soon(self._run_one, session)
         return session
 

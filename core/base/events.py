@@ -158,7 +158,8 @@ class UploadOpening(Fact, frozen=True):
     session: str | None = None
     size_bytes: int | None = None
     """The announced length of the whole body; None if it is not announced."""
-    principal: str = ""
+    principal: str | None = None
+    """The caller; None: the link is its only credential."""
     raw: RawFile | None = None
     """The file, if the body is one file and nothing else; None if the body is a form."""
 
@@ -203,6 +204,8 @@ class DraftOpening(Fact, frozen=True):
     metadata: str = ""
     checksum: Checksum | None = None
     base_url: str = ""
+    principal: str | None = None
+    """The caller; None: the link is its only credential."""
 
 
 class DownloadOpening(Fact, frozen=True):
@@ -214,7 +217,8 @@ class DownloadOpening(Fact, frozen=True):
     artifact: str
     filename: str
     query: dict[str, str]
-    principal: str = ""
+    principal: str | None = None
+    """The caller; None: the link is its only credential."""
 
 
 class Connected(Fact, frozen=True):

@@ -19,6 +19,7 @@ from typing import Final
 import h11
 from anyio import CancelScope
 
+from ...core.access.identity import Peer
 from ...core.base.budget import address_owner
 from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, Verb
 from ...core.base.storage import Append, Serve
@@ -64,6 +65,7 @@ class Connection:
         "_jobs",
         "_limits",
         "_listening",
+        "_peer",
         "_repeated",
         "_route",
         "_wire",
@@ -80,7 +82,8 @@ class Connection:
         self._route: Route | None = None
         self._body_size_max = 0
         self._is_lost = False
-        self._address: str | None = None  # once the wire knows the peer's, as `budget.address_owner` gives it
+        self._peer: Peer | None = None  # once the wire knows it
+        self._address = ""  # the peer's, as `budget.address_owner` gives it
         self._admitted: RoutedHead | None = None
         self._repeated: RoutedHead | None = None  # the same, if the last request was a message that arrived in full
         self._framing.tell_wire()
@@ -216,7 +219,7 @@ class Connection:
         the same result. `tests/transports/http1/test_repeated_heads.py` compares the codec's one step with many.
         """
         admitted = self._repeated
-        if admitted is None or self._framing.phase is not Phase.HEAD:
+        if admitted is None or self._framing.phase is not Phase.HEAD or not self._listening.still_holds(admitted):
             return False
         body = self._framing.take_repeated(admitted.head)
         if body is None:
@@ -231,10 +234,11 @@ class Connection:
         framing.begin(head)
         self._repeated = None
         admitted = self._admitted
-        if admitted is None or not admitted.fits(head):
-            if self._address is None:
-                self._address = address_owner(self._wire.peer_host)
-            admitted = self._listening.admit(head, self._address)
+        if admitted is None or not admitted.fits(head) or not self._listening.still_holds(admitted):
+            if self._peer is None:
+                self._peer = self._wire.peer
+                self._address = address_owner(self._peer.host)
+            admitted = self._listening.admit(head, self._peer, self._address)
             self._admitted = admitted if admitted.may_be_kept else None
         writer.shared_headers = admitted.shared_headers
         self._route = route = admitted.route
@@ -274,7 +278,7 @@ class Connection:
             self._listening.forwarder,
             route,
             Head(head.method, head.target, head.headers, head.version),
-            Sender(self._wire.peer_host, route.host, self._listening.scheme),
+            Sender(self._wire.peer.host, route.host, self._listening.scheme),
             framing=self._framing,
             writer=self._writer,
             wire=self._wire,

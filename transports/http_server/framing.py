@@ -200,7 +200,7 @@ class Framing:
         if size_bytes <= UNCOUNTED_MAX_BYTES:
             return True
         if self._share is None:
-            self._share = Share(self._bodies, address_owner(self._wire.peer_host))
+            self._share = Share(self._bodies, address_owner(self._wire.peer.host))
         return self._share.hold(size_bytes)
 
     # --- In ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, Soc
 from anyio.lowlevel import checkpoint
 from anyio.streams.stapled import MultiListener
 
+from ...core.access.gate import Gate
 from ...core.base.budget import Budget, address_owner
 from ...core.base.limits import Limits
 from ...core.wire.http.routes import Surface
@@ -85,6 +86,7 @@ class HttpServer:
         scheme: `https` when the streams given to `handle` are TLS.
         forwarder: forwards requests to the surface's transparent servers; needed if there are any.
         counts: counters of file transfers; None: not wanted.
+        gate: decides who a request is from; None: nobody is asked.
         only_h11: h11 reads and writes everything.
         protocols: True to serve listeners with asyncio protocols, False with streams; None: protocols wherever
             possible.
@@ -101,12 +103,13 @@ class HttpServer:
         scheme: str = "http",
         forwarder: Forwarder | None = None,
         counts: Counts | None = None,
+        gate: Gate | None = None,
         only_h11: bool = False,
         protocols: bool | None = None,
     ) -> None:
         assert forwarder is not None or not surface.transparent
         self._listening = ServerContext(
-            surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11
+            surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11, gate
         )
         self._protocols = protocols
         self._connections: dict[Connection, str] = {}  # with the owner of its address

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from ...access.identity import Identity
 from ...base.errors import RemoteProtocolError
 from ..headers import Headers
 from .origin import is_loopback
@@ -91,6 +92,9 @@ COMMAND_HEADER: Final = b"x-requested-with"
 name for this use."""
 _OWN_SITES: Final = frozenset({b"none", b"same-origin"})
 
+ADMIN: Final = "admin"
+"""The group of the operators, who may see and use the pages of `MANAGEMENT`."""
+
 _FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 """Headers by which a proxy in front, perhaps on this machine, shows that it forwards requests of others."""
 
@@ -113,6 +117,7 @@ class Access(enum.Enum):
     GRANTED = "granted"
     HIDDEN = "hidden"  # respond as if the page did not exist
     DENIED = "denied"  # the token is missing or another
+    FORBIDDEN = "forbidden"  # the caller is known, and no operator
 
 
 def find_page(path: str) -> tuple[Page, str] | None:
@@ -144,6 +149,15 @@ def access(headers: Headers, host: str, management: Management | None, page: Pag
     digest = hashlib.sha256(token.strip()).digest()
     is_right = hmac.compare_digest(digest, token_sha256) and scheme.lower() == b"bearer"
     return Access.GRANTED if is_right else Access.DENIED
+
+
+def access_of(identity: Identity, management: Management | None, page: Page) -> Access:
+    """Decides whether a caller that the gate has identified may see a page."""
+    if page not in MANAGEMENT:
+        return Access.GRANTED
+    if management is None:
+        return Access.HIDDEN
+    return Access.GRANTED if ADMIN in identity.groups else Access.FORBIDDEN
 
 
 def check_command(headers: Headers, own_origins: Collection[str]) -> None:

@@ -12,15 +12,20 @@ from urllib.parse import unquote
 
 import msgspec
 
+from ...access.challenges import bearer_challenge
+from ...access.gate import Denied, Gate
+from ...access.identity import ANONYMOUS, NOBODY, Identity, Peer
 from ...base.errors import RemoteProtocolError
 from ...base.events import (
     DeleteOpening,
     DownloadOpening,
+    DraftOpening,
     EventPipeOpening,
     GetOpening,
     MessageOpening,
     PipeOpening,
     PostOpening,
+    UploadOpening,
 )
 from ...base.revisions import is_known_modern
 from ..headers import (
@@ -37,6 +42,7 @@ from ..headers import (
 from ..websocket import UpgradeRefused, accept_upgrade
 from . import cors
 from .admin_routes import (
+    ADMIN,
     DELETED,
     MANAGEMENT,
     POSTED,
@@ -46,6 +52,7 @@ from .admin_routes import (
     Access,
     Page,
     access,
+    access_of,
     check_command,
     find_page,
     is_of_another_site,
@@ -69,6 +76,7 @@ from .routes import (
     Route,
     SocketRoute,
     Surface,
+    UploadRoute,
 )
 from .upload import tus_headers, upload_route
 
@@ -88,12 +96,24 @@ ALL_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 """The methods of the server as a whole, for `OPTIONS *`."""
 
 
-def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = "") -> Route:
+def judge(
+    head: Head,
+    surface: Surface,
+    *,
+    scheme: str = "http",
+    address: str = "",
+    gate: Gate | None = None,
+    peer: Peer = NOBODY,
+    now: float = 0.0,
+) -> Route:
     """Routes a request by its head. Every problem of the request becomes a `Refused`; nothing is raised.
 
     Args:
         scheme: `http` or `https`, the scheme of the listener. URLs given to the client start with it.
         address: the address that the request came from, as `budget.address_owner` gives it.
+        gate: decides who the request is from; None: callers are not asked, and all are the anonymous principal.
+        peer: the program at the other end of the connection, for the gate.
+        now: Unix seconds, for the gate.
     """
     path = ""
     try:
@@ -113,39 +133,52 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
         area, *rest = path[1:].split("/")
-        if found is None and area not in surface.areas:
-            return not_found(path, surface)
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
+        identity: Identity | None = ANONYMOUS
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
         if forward is None and found is not None and found[0] in POSTED:
             methods = None  # no page of another origin may post here
         if methods and cors.is_preflight(head.method, head.headers):
             # A missing server is no reason to refuse: the request itself gets the 404, in a response the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
+        if gate is not None:
+            found_identity = _identify(head, area, gate, peer, now)
+            if isinstance(found_identity, Denied) and not is_probe:
+                return _denied(path, found_identity)
+            identity = found_identity if isinstance(found_identity, Identity) else None
+        if found is None and area not in surface.areas:
+            return not_found(path, surface)
         if forward is not None:
             check_required(head.headers, surface.required.get(forward.server, ()))
             return _forward_route(head.method, forward, rest, query, host)
         if found is not None:
-            return _page_route(head, *found, query, fields, surface, host=host, scheme=scheme)
+            asks = gate is not None
+            return _page_route(
+                head, *found, query, fields, surface, host=host, scheme=scheme, identity=identity, asks=asks
+            )
         if area == "mcp":
             base_url = f"{scheme}://{host}"
             route = _mcp_route(head.method, rest, fields, surface, head.headers, base_url=base_url, address=address)
-            return _with_headers(route, head.headers, surface)
+            return _of(_with_headers(route, head.headers, surface), identity)
         if area == "sse":
             base_url = f"{scheme}://{host}"
             route = _event_pipe_route(head, rest, fields, surface, base_url=base_url, address=address)
-            return _with_headers(route, head.headers, surface)
+            return _of(_with_headers(route, head.headers, surface), identity)
         if area == "messages":
-            return _with_headers(_message_route(head.method, rest, query, fields, surface), head.headers, surface)
+            route = _message_route(head.method, rest, query, fields, surface)
+            return _of(_with_headers(route, head.headers, surface), identity)
         if area == "ws":
             socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}", address=address)
-            return _with_headers(socket, head.headers, surface)
+            return _of(_with_headers(socket, head.headers, surface), identity)
         if area == "upload":
             server, fields_of = _server(rest[:1], surface), parse_query(query)
             upload = upload_route(head, server, rest[1:], fields_of, surface, base_url=f"{scheme}://{host}")
-            return not_found(path, surface) if upload is None else upload
+            if isinstance(upload, UploadRoute):
+                return UploadRoute(_by_link(upload.opening, gate, identity), upload.content_type)
+            return upload or not_found(path, surface)
         if area == "artifacts" and len(rest) == 4:
-            return _download_route(head.method, rest, query, surface)
+            download = _download_route(head.method, rest, query, surface)
+            return DownloadRoute(_by_link(download.opening, gate, identity), download.head_only)
         return not_found(path, surface)
     except _NotFound:
         return not_found(path, surface)
@@ -201,6 +234,54 @@ def _allow(methods: tuple[str, ...]) -> Headers:
 
 class _NotFound(Exception):
     pass
+
+
+R = TypeVar("R", McpRoute, SocketRoute)
+
+# --- Callers --------------------------------------------------------------------------------------------------------
+
+LINK_AREAS: Final = frozenset({"upload", "artifacts"})
+"""The areas of signed links. The link is a credential by itself: programs that move files have no other."""
+
+
+def _identify(head: Head, area: str, gate: Gate, peer: Peer, now: float) -> Identity | Denied | None:
+    """Returns the caller; None for a request with a link and without credentials, where the link is enough."""
+    found = gate.identify(head.headers, peer, (), now)
+    if area in LINK_AREAS and gate.lets_links_in and found in (Denied(), ANONYMOUS):
+        return None
+    return found
+
+
+def _denied(path: str, denied: Denied) -> Refused:
+    """Returns the refusal of a request that the gate does not let in."""
+    if denied.status == 400:
+        refused = refusal_at(path, 400, denied.reason)
+    elif not denied.reason:
+        wanted = "got no credentials, expected the header Authorization: Bearer TOKEN"
+        refused = refusal_at(path, 401, wanted, ((b"www-authenticate", bearer_challenge()),))
+    else:
+        challenge = bearer_challenge(error="invalid_token", description=denied.reason)
+        text = f"the credentials are refused: {denied.reason}"
+        refused = refusal_at(path, 401, text, ((b"www-authenticate", challenge),))
+    return msgspec.structs.replace(refused, denied=denied.reason or "no credentials")
+
+
+def _of(route: R, identity: Identity | None) -> R:
+    """Returns the route with its caller."""
+    if identity is None or identity is ANONYMOUS:
+        return route
+    opening = msgspec.structs.replace(route.opening, principal=identity.principal)
+    return msgspec.structs.replace(route, opening=opening, identity=identity)
+
+
+L = TypeVar("L", UploadOpening, DraftOpening, DownloadOpening, UploadOpening | DraftOpening)
+
+
+def _by_link(opening: L, gate: Gate | None, identity: Identity | None) -> L:
+    """Returns the opening of a request with a link, with its caller; without one if the link alone counts."""
+    if gate is None or identity is None:
+        return opening
+    return msgspec.structs.replace(opening, principal=identity.principal)
 
 
 # --- Routes ---------------------------------------------------------------------------------------------------------
@@ -260,9 +341,6 @@ def _mcp_route(
     )
 
 
-R = TypeVar("R", McpRoute, SocketRoute)
-
-
 def _with_headers(route: R, headers: Headers, surface: Surface) -> R:
     """Returns the route with the request headers that are forwarded to the server, after checking for required ones."""
     opening = route.opening
@@ -297,10 +375,25 @@ def _page_route(
     *,
     host: str,
     scheme: str,
+    identity: Identity | None,
+    asks: bool,
 ) -> PageRoute | Refused:
     """Routes a request for an admin page. Access is checked first: a client without it must not learn that the page
-    exists."""
-    granted = access(head.headers, host, surface.management, page)
+    exists.
+
+    Args:
+        identity: the caller; None for one that the gate does not let in.
+        asks: there is a gate.
+    """
+    if asks and identity is not None and identity.principal:
+        granted = access_of(identity, surface.management, page)
+    else:
+        granted = access(head.headers, host, surface.management, page)
+    if granted is Access.FORBIDDEN:
+        assert identity is not None
+        seen = f"got the caller {identity.principal[:200]}"
+        refused = page_error(403, f"{seen}, expected one of the group {ADMIN}")
+        return msgspec.structs.replace(refused, denied=f"{seen}, who is not in the group {ADMIN}")
     if granted is Access.HIDDEN:
         raise _NotFound
     if granted is Access.DENIED:
@@ -323,7 +416,9 @@ def _page_route(
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
-    return PageRoute(page, server, parse_query(query), knows_host=bool(host))
+    return PageRoute(
+        page, server, parse_query(query), shows_all=bool(host) and identity is not None, identity=identity or ANONYMOUS
+    )
 
 
 def _event_pipe_route(

@@ -1,0 +1,67 @@
+"""Turns the part of a configuration that says who may call into the gate."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+
+from ...core.access.gate import GateSettings
+from ...core.access.gate import TrustedProxy as Proxy
+from ...core.access.static_tokens import StaticToken
+from ...core.wire.http.admin_routes import ADMIN
+from . import access_settings
+from .access_checks import UNIX, day_of, network_of
+from .addresses import is_for_this_machine
+from .settings import Settings
+
+MANAGEMENT: str = "management"
+"""The name of the caller that shows `core.management.token`."""
+
+
+def who_may(settings: Settings) -> str:
+    """Returns the problem of a gateway that other machines reach while nothing says who may call, or ""."""
+    auth, core = settings.auth, settings.core
+    if auth.recognises or auth.anonymous is not None or is_for_this_machine(core):
+        return ""
+    place = f"core.public_base_url {core.public_base_url}" if core.public_base_url else f"core.host {core.host}"
+    return (
+        f"{place} is open to other machines, and nothing says who may call: set auth.tokens (isthmus token new NAME "
+        "makes one), auth.proxy, or auth.anonymous: allow (--allow-anonymous)"
+    )
+
+
+def to_gate_settings(settings: Settings) -> GateSettings | None:
+    """Returns the settings of the gate; None if nobody is asked."""
+    auth = settings.auth
+    if not auth.recognises and auth.anonymous != "deny":
+        return None
+    tokens = list(map(_token, auth.tokens))
+    token = settings.core.management.token
+    if token is not None and settings.core.management.enabled:
+        digest = hashlib.sha256(token.encode()).digest()
+        names = {each.name for each in auth.tokens}
+        name = next(n for n in (MANAGEMENT, *map(f"{MANAGEMENT}-{{}}".format, itertools.count(2))) if n not in names)
+        tokens.append(StaticToken(name, digest, groups=frozenset({ADMIN})))
+    return GateSettings(
+        tokens=tuple(tokens),
+        unix_peers=auth.unix_peers,
+        proxy=None if auth.proxy is None else _proxy(auth.proxy),
+        allows_anonymous=auth.anonymous == "allow",
+        lets_links_in=auth.links == "enough",
+    )
+
+
+def _token(token: access_settings.Token) -> StaticToken:
+    return StaticToken(
+        token.name,
+        bytes.fromhex(token.sha256),
+        scopes=frozenset(token.scopes),
+        groups=frozenset(token.groups),
+        expires_at=None if token.expires is None else day_of(token.expires),
+    )
+
+
+def _proxy(proxy: access_settings.TrustedProxy) -> Proxy:
+    networks = tuple(network for peer in proxy.peers if (network := network_of(peer)) is not None)
+    groups = b"" if proxy.groups is None else proxy.groups.lower().encode()
+    return Proxy(networks, has_unix=UNIX in proxy.peers, user=proxy.user.lower().encode(), groups=groups)
