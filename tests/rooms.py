@@ -16,7 +16,6 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
-    "core/access": (),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
     "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),

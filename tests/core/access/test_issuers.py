@@ -25,10 +25,12 @@ from issuer_scenes import (
     sign,
     verify,
 )
+from isthmus.core.access.claims import VALUES_MAX
 from isthmus.core.access.identity import Identity
 from isthmus.core.access.issuer_answers import KeysWanted, MetadataWanted, Refused, Unavailable, Waits
 from isthmus.core.access.issuer_settings import IntrospectionSettings, IssuerSettings
 from isthmus.core.access.issuers import KEPT_MAX, KEPT_S, REFUSED_KEPT_S, Issuers
+from isthmus.core.access.key_sets import NAMELESS_KEYS_MAX, UNKNOWN_KEYS_MAX
 from isthmus.core.base.errors import LocalProtocolError
 
 
@@ -133,8 +135,8 @@ def test_groups_are_a_list_or_one_text(groups: object, expected: set[str]) -> No
         {"scope": ["a", 7]},
         {"groups": {"a": 1}},
         {"groups": [7]},
-        {"scope": "a " * 1001},
-        {"groups": ["a"] * 1001},
+        {"scope": "a " * (VALUES_MAX + 1)},
+        {"groups": ["a"] * (VALUES_MAX + 1)},
     ],
 )
 def test_scopes_and_groups_that_cannot_be_read_are_refused(changes: dict[str, object]) -> None:
@@ -188,10 +190,10 @@ def test_a_new_key_is_read_when_it_is_used() -> None:
 def test_tokens_that_wait_for_unknown_keys_are_bounded() -> None:
     driver = settled()
     driver.check(sign())
-    tokens = [sign(header={"kid": f"k{at}"}) for at in range(65)]
+    tokens = [sign(header={"kid": f"k{at}"}) for at in range(UNKNOWN_KEYS_MAX + 1)]
     answers = [driver.checks.check(token, AUDIENCES, driver.now + 1) for token in tokens]
-    assert [type(answer) for answer in answers] == [Waits] * 64 + [Unavailable]
-    assert answers[64] == Unavailable(9, "too many tokens wait for unknown keys of their issuer")
+    assert [type(answer) for answer in answers] == [Waits] * UNKNOWN_KEYS_MAX + [Unavailable]
+    assert answers[-1] == Unavailable(9, "too many tokens wait for unknown keys of their issuer")
     assert len({answer.request for answer in answers if isinstance(answer, Waits)}) == 1
 
 
@@ -415,8 +417,8 @@ def test_a_token_that_was_refused_is_not_verified_again_for_ten_seconds() -> Non
         assert len(verified) == count
 
 
-def test_accepted_tokens_that_are_remembered_are_bounded() -> None:
-    """The oldest one is verified again; others are forgotten neither for it nor for refused ones."""
+def test_tokens_that_are_remembered_are_bounded() -> None:
+    """The oldest one is verified again, of accepted and of refused ones; neither kind drives the other one out."""
     verified: list[bytes] = []
 
     def counted(key: object, algorithm: str, message: bytes, signature: bytes) -> bool:
@@ -440,6 +442,10 @@ def test_accepted_tokens_that_are_remembered_are_bounded() -> None:
     assert verified == []
     assert isinstance(driver.check(token(0)), Identity)
     assert len(verified) == 1
+    assert isinstance(driver.check(token(1, b"bad")), Refused)
+    assert len(verified) == 1
+    assert isinstance(driver.check(token(0, b"bad")), Refused)
+    assert len(verified) == 2
 
 
 def test_a_key_that_left_the_set_is_dead_at_once() -> None:
@@ -501,7 +507,9 @@ def test_a_token_may_name_no_key() -> None:
 
 
 def test_keys_that_are_tried_for_a_token_that_names_none_are_bounded() -> None:
-    driver = settled(change=lambda server: server.keys.extend(jwk("RSA", kid=f"k{at}") for at in range(4)))
+    driver = settled(
+        change=lambda server: server.keys.extend(jwk("RSA", kid=f"k{at}") for at in range(NAMELESS_KEYS_MAX))
+    )
     assert reason_of(driver.check(sign(header={"kid": None}))) == "it names no key (kid), and 5 keys of its issuer fit"
 
 

@@ -288,7 +288,7 @@ def test_of_a_claim_that_occurs_twice_the_last_one_counts() -> None:
 
 
 def test_a_reason_shows_kid_iss_and_aud_only() -> None:
-    """Of a token that is refused for each reason in turn, nothing else is seen."""
+    """The rest of a token is seen in no refusal."""
     secret = "the-secret-of-the-token"
     usual = claims(sub=secret, jti=secret, client_id=secret, scope=secret, groups=[secret], email=secret)
     refused = [

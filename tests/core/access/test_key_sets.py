@@ -174,7 +174,7 @@ class World:
         assert all(pause >= REFETCH_PAUSE_S - 1e-6 for pause in pauses), pauses
 
     def judge(self, client: Client) -> None:
-        """What the issuer has published decides: a token of a published key is never refused, and no other is accepted
+        """Verifies that what the issuer has published decides: a token of a published key is never refused, and no other is accepted
         than that of a key in the set that was read last."""
         if isinstance(client.answer, Identity):
             assert client.key in self.read
