@@ -385,6 +385,26 @@ def test_case_15_a_slash_at_the_end_of_the_audience_does_not_count(aud: object, 
         assert isinstance(driver.check(token, audiences), Identity)
 
 
+def test_an_endpoint_without_a_url_takes_tokens_of_the_listed_audiences_only() -> None:
+    driver = settled(IssuerSettings(ISSUER, audience=("api://isthmus",)))
+    expected = f"this token is for {ENDPOINT}, which is not in auth.issuers[0].audience"
+    assert reason_of(driver.check(sign(), [])) == expected
+    assert isinstance(driver.check(sign(claims(aud="api://isthmus")), []), Identity)
+
+
+def test_a_refusal_names_some_of_many_audiences() -> None:
+    reason = reason_of(settled().check(sign(claims(aud=[f"https://{letter}.example" for letter in "fedcba"]))))
+    shown = "https://a.example, https://b.example, https://c.example and 3 more"
+    assert reason.startswith(f"this token is for {shown}, expected")
+
+
+@pytest.mark.parametrize("claim", ["sub", "jti"])
+def test_names_are_texts_also_where_they_name_nobody(claim: str) -> None:
+    driver = settled(IssuerSettings(ISSUER, principal="email"))
+    assert isinstance(driver.check(sign(claims(email="a"))), Identity)
+    assert reason_of(driver.check(sign(claims(email="a") | {claim: 7}))) == "its sub or its jti is no text"
+
+
 @pytest.mark.parametrize("aud", [ENDPOINT + "//", ENDPOINT.upper(), ENDPOINT[:-1], ENDPOINT + "?", "", "/"])
 def test_an_audience_that_is_nearly_right_is_wrong(aud: str) -> None:
     assert isinstance(settled().check(sign(claims(aud=aud))), Refused)

@@ -174,8 +174,8 @@ class World:
         assert all(pause >= REFETCH_PAUSE_S - 1e-6 for pause in pauses), pauses
 
     def judge(self, client: Client) -> None:
-        """Verifies that what the issuer has published decides: a token of a published key is never refused, and no other is accepted
-        than that of a key in the set that was read last."""
+        """Verifies that a token of a published key is never refused, and that none is accepted but those of keys in the
+        set that was read last."""
         if isinstance(client.answer, Identity):
             assert client.key in self.read
         if isinstance(client.answer, Refused):
