@@ -607,6 +607,21 @@ def test_settings_that_cannot_be_used_are_refused(settings: tuple[IssuerSettings
         issuers(*settings)
 
 
+def test_a_clock_that_is_set_back_in_a_pause_ends_it() -> None:
+    driver = settled()
+    driver.check(sign())
+    waits = driver.checks.check(sign(header={"kid": "k7"}), AUDIENCES, driver.now + 1)
+    assert isinstance(waits, Waits)
+    assert waits.request.not_before == NOW + 10
+    again = driver.checks.check(sign(header={"kid": "k7"}), AUDIENCES, NOW - 3600)
+    assert isinstance(again, Waits)
+    assert again.request.not_before == 0
+    assert again.request.url == waits.request.url
+    driver.now = NOW - 3600
+    assert isinstance(driver.check(sign(header={"kid": "k7"})), Refused)
+    assert driver.now == NOW - 3600
+
+
 def test_a_clock_that_is_set_back_stops_nothing() -> None:
     driver = settled()
     driver.check(sign())
