@@ -120,7 +120,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
 }
 
 TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
-    "transports/access": (),
+    "transports/access": ("transports",),
     "transports/base": (),
     "transports/http1": (),
     "transports/http2": (),

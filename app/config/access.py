@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
+from typing import Final
 
 from ...core.access.gate import GateSettings
 from ...core.access.gate import TrustedProxy as Proxy
+from ...core.access.issuer_settings import ALGORITHMS, IntrospectionSettings, IssuerSettings
 from ...core.access.static_tokens import StaticToken
 from ...core.wire.http.admin_routes import ADMIN
 from . import access_settings
@@ -14,7 +15,7 @@ from .access_checks import UNIX, day_of, network_of
 from .addresses import is_for_this_machine
 from .settings import Settings
 
-MANAGEMENT: str = "management"
+MANAGEMENT: Final = "management"
 """The name of the caller that shows `core.management.token`."""
 
 
@@ -26,7 +27,7 @@ def who_may(settings: Settings) -> str:
     place = f"core.public_base_url {core.public_base_url}" if core.public_base_url else f"core.host {core.host}"
     return (
         f"{place} is open to other machines, and nothing says who may call: set auth.tokens (isthmus token new NAME "
-        "makes one), auth.proxy, or auth.anonymous: allow (--allow-anonymous)"
+        "makes one), auth.issuers, auth.proxy, or auth.anonymous: allow (--allow-anonymous)"
     )
 
 
@@ -39,8 +40,9 @@ def to_gate_settings(settings: Settings) -> GateSettings | None:
     token = settings.core.management.token
     if token is not None and settings.core.management.enabled:
         digest = hashlib.sha256(token.encode()).digest()
-        names = {each.name for each in auth.tokens}
-        name = next(n for n in (MANAGEMENT, *map(f"{MANAGEMENT}-{{}}".format, itertools.count(2))) if n not in names)
+        name = MANAGEMENT
+        while any(name == each.name for each in auth.tokens):
+            name += "-"
         tokens.append(StaticToken(name, digest, groups=frozenset({ADMIN})))
     return GateSettings(
         tokens=tuple(tokens),
@@ -48,6 +50,27 @@ def to_gate_settings(settings: Settings) -> GateSettings | None:
         proxy=None if auth.proxy is None else _proxy(auth.proxy),
         allows_anonymous=auth.anonymous == "allow",
         lets_links_in=auth.links == "enough",
+    )
+
+
+def to_issuer_settings(auth: access_settings.Auth) -> list[IssuerSettings]:
+    """Returns the settings of the issuers."""
+    return list(map(_issuer, auth.issuers))
+
+
+def _issuer(issuer: access_settings.Issuer) -> IssuerSettings:
+    asked = issuer.introspect
+    return IssuerSettings(
+        issuer.url,
+        audience=issuer.audience,
+        algorithms=tuple(ALGORITHMS) if issuer.algorithms is None else issuer.algorithms,
+        principal=issuer.principal,
+        groups=issuer.groups or "",
+        implies=issuer.implies,
+        jwks_url=issuer.jwks_url or "",
+        introspection=None
+        if asked is None
+        else IntrospectionSettings(asked.client_id, asked.client_secret, asked.url or ""),
     )
 
 

@@ -8,9 +8,10 @@ from datetime import UTC, date, datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final
 
-from .access_settings import Auth
+from ...core.access.issuer_settings import ALGORITHMS
+from .access_settings import Auth, Issuer
 from .documents import Problem
-from .value_checks import check_header_name
+from .value_checks import check_header_name, check_url
 
 UNIX: Final = "unix"
 """Stands for the peers of Unix sockets in `auth.proxy.peers`."""
@@ -35,6 +36,11 @@ def check_auth(auth: Auth, is_sound: Callable[[str], bool]) -> Iterator[Problem]
         hashes.setdefault(token.sha256.lower(), key)
         if token.expires is not None and day_of(token.expires) is None:
             yield Problem(f"{key}.expires", "a day such as 2027-01-31", f"got {token.expires[:40]!r}")
+    for i, issuer in enumerate(auth.issuers if is_sound("auth.issuers") else ()):
+        yield from _issuer(f"auth.issuers[{i}]", issuer, [each.url for each in auth.issuers[:i]])
+    if sum(issuer.introspect is not None for issuer in auth.issuers) > 1:
+        right = "one issuer with it at most: a token that is no JWT does not say whose it is"
+        yield Problem("auth.issuers", right, "got introspect at several")
     if is_sound("auth.proxy") and auth.proxy is not None:
         for i, peer in enumerate(auth.proxy.peers):
             if network_of(peer) is None and peer != UNIX:
@@ -43,6 +49,19 @@ def check_auth(auth: Auth, is_sound: Callable[[str], bool]) -> Iterator[Problem]
         yield from check_header_name("auth.proxy.user", auth.proxy.user)
         if auth.proxy.groups is not None:
             yield from check_header_name("auth.proxy.groups", auth.proxy.groups)
+
+
+def _issuer(key: str, issuer: Issuer, others: list[str]) -> Iterator[Problem]:
+    yield from check_url(f"{key}.url", issuer.url, may_query=False)
+    if issuer.url in others:
+        yield Problem(f"{key}.url", "an issuer of its own: another entry has this one")
+    if issuer.jwks_url is not None:
+        yield from check_url(f"{key}.jwks_url", issuer.jwks_url)
+    if issuer.introspect is not None and issuer.introspect.url is not None:
+        yield from check_url(f"{key}.introspect.url", issuer.introspect.url)
+    for name in issuer.algorithms or ():
+        if name not in ALGORITHMS:
+            yield Problem(f"{key}.algorithms", f"some of {', '.join(ALGORITHMS)}", f"got {name[:40]!r}")
 
 
 def day_of(text: str) -> float | None:

@@ -34,6 +34,33 @@ class TrustedProxy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     groups: Annotated[str | None, about("The header with the user's groups, separated by commas.")] = None
 
 
+class Introspection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Asking the issuer about each token (RFC 7662), for tokens that are no JWTs."""
+
+    client_id: Annotated[str, about("The name of this gateway at the issuer.")]
+    client_secret: Annotated[str, about("Its secret there, better as ${NAME}.")]
+    url: Annotated[str | None, about("Where to ask; null: where the issuer's metadata say.")] = None
+
+    def __repr__(self) -> str:
+        return f"Introspection(client_id={self.client_id!r}, client_secret='…', url={self.url!r})"
+
+
+class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An authorization server whose tokens are accepted. Needs the extra isthmus[auth]."""
+
+    url: Annotated[str, about("Its identifier, character by character as in the iss of its tokens.")]
+    audience: Annotated[Texts, about("Values of aud that are accepted besides the URLs of the endpoints here.")] = ()
+    principal: Annotated[str, Meta(min_length=1, description="The claim that names the caller.")] = "sub"
+    groups: Annotated[str | None, about("The claim with the caller's groups.")] = None
+    implies: Annotated[dict[str, Texts], about("Scopes that a scope contains.")] = {}
+    algorithms: Annotated[
+        Texts | None, about("Algorithms of signatures; null: RS, PS and ES 256 to 512, and EdDSA.")
+    ] = None
+    jwks_url: Annotated[str | None, about("Where its keys are; null: where its metadata say.")] = None
+    introspect: Annotated[Introspection | None, about("Ask it about tokens that are no JWTs.")] = None
+    ca_file: Annotated[str | None, about("Certificates to trust in place of the system's, as PEM.")] = None
+
+
 class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who may call. With any of these, whoever is not recognised gets a 401."""
 
@@ -45,6 +72,7 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     tokens: Annotated[tuple[Token, ...], about("Static tokens.")] = ()
+    issuers: Annotated[tuple[Issuer, ...], about("Authorization servers whose tokens are accepted.")] = ()
     unix_peers: Annotated[
         bool, about("Whoever connects to a Unix socket is recognised as the user of its process: uid:NUMBER.")
     ] = False
@@ -58,6 +86,11 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "enough"
 
     @property
+    def reads_tokens(self) -> bool:
+        """True if callers show tokens for this gateway in the header Authorization."""
+        return bool(self.tokens or self.issuers)
+
+    @property
     def recognises(self) -> bool:
         """True if there is a way for callers to be recognised."""
-        return bool(self.tokens or self.unix_peers or self.proxy is not None)
+        return bool(self.reads_tokens or self.unix_peers or self.proxy is not None)

@@ -63,7 +63,7 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
             yield from _server(f"servers[{i}]", server, is_sound)
             if is_sound(f"servers[{i}].further_path") and server.further_path is not None:
                 yield from _further_path(f"servers[{i}].further_path", server.further_path, paths)
-    if is_sound("auth") and settings.auth.tokens:
+    if is_sound("auth") and settings.auth.reads_tokens:
         yield from _passed_tokens(settings, is_sound)
     for name, entry in (settings.mcp_servers or {}).items():
         yield from _id(f"mcpServers.{name}", name, seen)

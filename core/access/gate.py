@@ -14,6 +14,8 @@ from typing import Final
 import msgspec
 
 from .identity import ANONYMOUS, Identity, Peer
+from .issuer_answers import Refused, Unavailable, Waits
+from .issuers import Issuers
 from .static_tokens import StaticToken, StaticTokens
 
 UNIX: Final = "unix"
@@ -69,27 +71,39 @@ class Denied(msgspec.Struct, frozen=True):
     status: int = 401
 
 
+Found = Identity | Denied | Unavailable | Waits
+"""The answers of the gate. `Unavailable`: nobody can say now. `Waits`: the driver sends a request and asks again, see
+`issuers`."""
+
+
 class Gate:
     """Decides who a request is from.
 
+    Args:
+        issuers: recognises tokens of authorization servers; None: there are none.
+
     Attributes:
         lets_links_in: as in the settings.
-        epoch: grows when identities that were established before may no longer hold.
+        issuers: as given.
     """
 
-    def __init__(self, settings: GateSettings) -> None:
+    def __init__(self, settings: GateSettings, issuers: Issuers | None = None) -> None:
         self._settings = settings
         self._tokens = StaticTokens(settings.tokens)
-        self._reads_tokens = bool(self._tokens)
         self.lets_links_in = settings.lets_links_in
-        self.epoch = 0
+        self.issuers = issuers
 
-    def identify(self, headers: Headers, peer: Peer, audiences: Collection[str], now: float) -> Identity | Denied:
-        """Returns the identity of the caller, or the refusal.
+    @property
+    def epoch(self) -> int:
+        """A number that grows when identities that were established before may no longer hold."""
+        return 0 if self.issuers is None else self.issuers.epoch
+
+    def identify(self, headers: Headers, peer: Peer, audiences: Collection[str], now: float) -> Found:
+        """Returns the identity of the caller, the refusal, or what has to be known first.
 
         Args:
             headers: names in lower case.
-            audiences: the URLs under which the endpoint is reached, which tokens of issuers must be for.
+            audiences: the URLs of the endpoint, one of which a token of an issuer must be for.
             now: in Unix seconds.
         """
         settings = self._settings
@@ -97,17 +111,17 @@ class Gate:
             found = _from_proxy(settings.proxy, headers, peer)
             if found is not None:
                 return found
-        if self._reads_tokens:
+        if self._tokens or self.issuers is not None:
             lines = [value for name, value in headers if name == b"authorization"]
             if len(lines) > 1:  # RFC 9110, 5.3: only lists may be sent in several lines
                 return Denied(f"got {len(lines)} headers Authorization, expected one", 400)
             if lines:
-                return self._from_token(lines[0], now)
+                return self._from_token(lines[0], audiences, now)
         if settings.unix_peers and peer.uid is not None:
             return Identity(f"uid:{peer.uid}", via="unix")
         return ANONYMOUS if settings.allows_anonymous else Denied()
 
-    def _from_token(self, line: bytes, now: float) -> Identity | Denied:
+    def _from_token(self, line: bytes, audiences: Collection[str], now: float) -> Found:
         scheme, _, token = line.decode("latin-1").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -115,6 +129,9 @@ class Gate:
         found = self._tokens.find(token, now)
         if isinstance(found, Identity):
             return found
+        if found is None and self.issuers is not None and self.issuers.names(token):
+            answer = self.issuers.check(token, audiences, now)
+            return Denied(answer.reason) if isinstance(answer, Refused) else answer
         return Denied(found or "it has the form of no token that is known here")
 
 

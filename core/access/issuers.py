@@ -76,6 +76,7 @@ class Issuers:
         verify: whether a signature is right, of a key, an algorithm, the signed message and the signature.
 
     Attributes:
+        urls: their identifiers, in the order of the settings.
         epoch: grows when a key set changed: identities that were established before are to be established anew.
 
     Raises:
@@ -85,6 +86,7 @@ class Issuers:
     def __init__(self, settings: Sequence[IssuerSettings], *, verify: Verify) -> None:
         _check_settings(settings)
         self.epoch = 0
+        self.urls = tuple(each.url for each in settings)
         self._verify = verify
         self._issuers = {one.url: _Issuer(one, f"auth.issuers[{at}]") for at, one in enumerate(settings)}
         self._introspecting = next((one for one in self._issuers.values() if one.settings.introspection), None)

@@ -20,10 +20,11 @@ import h11
 from anyio import CancelScope
 
 from ...core.access.identity import Peer
+from ...core.access.issuers import CHECK_ROUNDS_MAX
 from ...core.base.budget import address_owner
 from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, Verb
 from ...core.base.storage import Append, Serve
-from ...core.wire.http.error_responses import page_error, refusal
+from ...core.wire.http.error_responses import page_error, refusal, refusal_at
 from ...core.wire.http.reply import HttpReply
 from ...core.wire.http.reverse_proxy import Sender
 from ...core.wire.http.routes import (
@@ -35,6 +36,7 @@ from ...core.wire.http.routes import (
     Refused,
     Route,
     SocketRoute,
+    Undecided,
     UploadRoute,
 )
 from ...core.wire.http.server import reply_to
@@ -60,6 +62,7 @@ class Connection:
         "_address",
         "_admitted",
         "_body_size_max",
+        "_decided",
         "_framing",
         "_is_lost",
         "_jobs",
@@ -85,6 +88,7 @@ class Connection:
         self._peer: Peer | None = None  # once the wire knows it
         self._address = ""  # the peer's, as `budget.address_owner` gives it
         self._admitted: RoutedHead | None = None
+        self._decided: tuple[RequestHead, RoutedHead] | None = None  # a request whose caller is known at last
         self._repeated: RoutedHead | None = None  # the same, if the last request was a message that arrived in full
         self._framing.tell_wire()
 
@@ -152,6 +156,10 @@ class Connection:
             self._settle()
 
     def _handle_job(self, has_failed: bool) -> None:
+        if self._decided is not None and not self._writer.is_over:
+            (head, admitted), self._decided = self._decided, None
+            self._framing.enter(Phase.BODY, self._limits.body_timeout_s)
+            self._go_on(head, admitted)
         if has_failed:
             self._writer.stop(Cause(End.BROKEN, "the listener failed"))
         elif self._framing.is_gone:  # the job was woken, but may have been cancelled before it could hang up itself
@@ -230,7 +238,7 @@ class Connection:
         return True
 
     def _begin(self, head: RequestHead) -> None:
-        framing, writer = self._framing, self._writer
+        framing = self._framing
         framing.begin(head)
         self._repeated = None
         admitted = self._admitted
@@ -239,9 +247,33 @@ class Connection:
                 self._peer = self._wire.peer
                 self._address = address_owner(self._peer.host)
             admitted = self._listening.admit(head, self._peer, self._address)
-            self._admitted = admitted if admitted.may_be_kept else None
+            if isinstance(admitted.route, Undecided):
+                self._admitted = None
+                framing.enter(Phase.HELD)
+                self._jobs.start(partial(self._wait_for_caller, head, self._peer, admitted))
+                return
+        self._go_on(head, admitted)
+
+    async def _wait_for_caller(self, head: RequestHead, peer: Peer, admitted: RoutedHead) -> None:
+        """Waits until it is known who a request is from, or that it cannot be known now."""
+        for _ in range(CHECK_ROUNDS_MAX):
+            if not isinstance(admitted.route, Undecided):
+                break
+            assert self._listening.wait_for_issuer is not None
+            await self._listening.wait_for_issuer(admitted.route.wanted)
+            admitted = self._listening.admit(head, peer, self._address)
+        self._decided = head, admitted
+
+    def _go_on(self, head: RequestHead, admitted: RoutedHead) -> None:
+        """Goes on with a request that is routed."""
+        framing, writer = self._framing, self._writer
+        self._admitted = admitted if admitted.may_be_kept else None
         writer.shared_headers = admitted.shared_headers
-        self._route = route = admitted.route
+        route = admitted.route
+        if isinstance(route, Undecided):
+            extra = ((b"retry-after", b"5"),)
+            route = refusal_at(head.target, 503, "the issuer of the token does not say who the caller is", extra)
+        self._route = route
         if isinstance(route, Refused):
             if route.status in (414, 431, 505):
                 framing.enter(Phase.CLOSING)

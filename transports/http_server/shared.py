@@ -12,6 +12,7 @@ from typing import Final
 
 from ...core.access.gate import Gate
 from ...core.access.identity import Peer
+from ...core.access.issuer_answers import Wanted
 from ...core.base.budget import Budget
 from ...core.base.limits import Limits
 from ...core.base.storage import Serve
@@ -123,6 +124,7 @@ class ServerContext:
 
     Attributes:
         gate: decides who a request is from; None: nobody is asked.
+        wait_for_issuer: returns when a request to an issuer that the gate wants is answered, or has failed.
         bodies: the room for messages that are arriving.
     """
 
@@ -136,6 +138,7 @@ class ServerContext:
     counts: Counts
     only_h11: bool = False
     gate: Gate | None = None
+    wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
     bodies: Budget = field(init=False)

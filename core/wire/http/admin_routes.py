@@ -85,7 +85,7 @@ USE: Final = frozenset({Page.TOOLS, Page.CALL})
 PROBED: Final = frozenset({Page.HEALTH, Page.READY})
 """Pages that answer whatever the `Host` header is: orchestrators and balancers ask by address, or with no name."""
 
-READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+READING: Final = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, 9.2.1). A request for a page by another one is a command."""
 COMMAND_HEADER: Final = b"x-requested-with"
 """The header, of any value, of a command without a JSON body and without a token. Web frameworks and proxies know the

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from ...access.identity import ANONYMOUS, Identity
+from ...access.issuer_answers import Wanted
 from ...base.events import (
     DeleteOpening,
     DownloadOpening,
@@ -166,6 +167,12 @@ class Refused(msgspec.Struct, frozen=True):
     denied: str = ""
 
 
+class Undecided(msgspec.Struct, frozen=True):
+    """A request whose caller is not known before a request to an issuer is answered. It is routed again then."""
+
+    wanted: Wanted
+
+
 class NotAllowed(Exception):
     """The path exists, and `method` is not one of those `allowed` there."""
 
@@ -175,4 +182,4 @@ class NotAllowed(Exception):
         self.allowed = allowed
 
 
-Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused
+Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused | Undecided

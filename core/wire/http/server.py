@@ -13,8 +13,10 @@ from urllib.parse import unquote
 import msgspec
 
 from ...access.challenges import bearer_challenge
-from ...access.gate import Denied, Gate
+from ...access.gate import Denied, Found, Gate
 from ...access.identity import ANONYMOUS, NOBODY, Identity, Peer
+from ...access.issuer_answers import Unavailable, Waits
+from ...access.metadata import WELL_KNOWN, resource_metadata, resource_path, resource_paths
 from ...base.errors import RemoteProtocolError
 from ...base.events import (
     DeleteOpening,
@@ -76,6 +78,7 @@ from .routes import (
     Route,
     SocketRoute,
     Surface,
+    Undecided,
     UploadRoute,
 )
 from .upload import tus_headers, upload_route
@@ -129,6 +132,8 @@ def judge(
         is_probe = found is not None and found[0] in PROBED
         knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
         host = check_host(host_seen, surface.hosts, any_host=surface.any_host) if knows_host else ""
+        if gate is not None and gate.issuers is not None and path.startswith(WELL_KNOWN):
+            return _metadata(head, path[len(WELL_KNOWN) :], surface, gate.issuers.urls, _base(surface, scheme, host))
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
@@ -142,10 +147,11 @@ def judge(
             # A missing server is no reason to refuse: the request itself gets the 404, in a response the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
         if gate is not None:
-            found_identity = _identify(head, area, gate, peer, now)
-            if isinstance(found_identity, Denied) and not is_probe:
-                return _denied(path, found_identity)
-            identity = found_identity if isinstance(found_identity, Identity) else None
+            base = _base(surface, scheme, host)
+            caller = _identify(head, area, gate, peer, _audiences(base, rest, surface, gate), now)
+            if isinstance(caller, Denied | Unavailable | Waits) and not is_probe:
+                return _not_let_in(caller, path, surface, gate, base)
+            identity = caller if isinstance(caller, Identity) else None
         if found is None and area not in surface.areas:
             return not_found(path, surface)
         if forward is not None:
@@ -211,6 +217,8 @@ def shared_headers(head: Head, surface: Surface) -> Headers:
     Responses of management pages, and those to commands, have none of CORS: no web page of another origin may read
     them, and ours need none.
     """
+    if head.target.startswith(WELL_KNOWN):
+        return ()
     is_file = head.target.startswith(("/upload/", "/artifacts/"))
     exposed = cors.EXPOSED_FILE_HEADERS if is_file else cors.EXPOSED_HEADERS
     allowed = cors.response_headers(head.headers, surface.hosts, surface.origins, exposed=exposed)
@@ -244,23 +252,77 @@ LINK_AREAS: Final = frozenset({"upload", "artifacts"})
 """The areas of signed links. The link is a credential by itself: programs that move files have no other."""
 
 
-def _identify(head: Head, area: str, gate: Gate, peer: Peer, now: float) -> Identity | Denied | None:
+def _base(surface: Surface, scheme: str, host: str) -> str:
+    """Returns the base URL under which clients reach this listener, without a slash at the end."""
+    return f"{surface.public_origin or f'{scheme}://{host}'}{surface.prefix}"
+
+
+def _audiences(base: str, rest: list[str], surface: Surface, gate: Gate) -> tuple[str, ...]:
+    """Returns the URLs that a token for this request may be for: those of the server's endpoints, and the base URL."""
+    if gate.issuers is None:
+        return ()
+    server = rest[0] if rest and rest[0] else surface.servers[0] if len(surface.servers) == 1 else ""
+    paths = resource_paths(unquote(server), surface.servers) if server else []
+    return (base, *(base + path for path in paths))
+
+
+def _identify(head: Head, area: str, gate: Gate, peer: Peer, audiences: tuple[str, ...], now: float) -> Found | None:
     """Returns the caller; None for a request with a link and without credentials, where the link is enough."""
-    found = gate.identify(head.headers, peer, (), now)
+    found = gate.identify(head.headers, peer, audiences, now)
     if area in LINK_AREAS and gate.lets_links_in and found in (Denied(), ANONYMOUS):
         return None
     return found
 
 
-def _denied(path: str, denied: Denied) -> Refused:
-    """Returns the refusal of a request that the gate does not let in."""
+def _not_let_in(
+    found: Denied | Unavailable | Waits, path: str, surface: Surface, gate: Gate, base: str
+) -> Refused | Undecided:
+    """Returns the refusal of a request that the gate does not let in, or what it waits for."""
+    if isinstance(found, Waits):
+        return Undecided(found.request)
+    if isinstance(found, Unavailable):
+        text = f"the caller cannot be recognised now: {found.reason or 'the issuer of the token does not answer'}"
+        return refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
+    url = "" if gate.issuers is None else _metadata_url(path, surface, base)
+    return _denied(path, found, url)
+
+
+def _metadata_url(path: str, surface: Surface, base: str) -> str:
+    """Returns the address of the metadata of the resource that a path belongs to."""
+    resource = resource_path(path.replace("/messages", "/sse", 1), surface.servers) or ""
+    origin = base.removesuffix(surface.prefix) if surface.prefix else base
+    return f"{origin}{WELL_KNOWN}{surface.prefix}{resource}"
+
+
+def _metadata(head: Head, path: str, surface: Surface, issuers: tuple[str, ...], base: str) -> Refused:
+    """Answers a request for protected-resource metadata, which any web page may read.
+
+    Args:
+        path: the rest of the path: that of the resource, with or without the prefix of a reverse proxy in front.
+    """
+    anyone = ((b"access-control-allow-origin", b"*"),)
+    if head.method == "OPTIONS":
+        return Refused(204, b"", (*_allow(READING), *anyone, *cors.preflight_headers(head.headers, ("GET",))))
+    if head.method not in READING:
+        raise NotAllowed(head.method, READING)
+    resource = resource_path(path.removeprefix(surface.prefix), surface.servers)
+    if resource is None:
+        return refusal(404, f"got the path {path[:200]!r}, expected that of an endpoint", extra=anyone)
+    body = resource_metadata(base + resource, issuers, ())
+    kept = (b"cache-control", b"max-age=300")
+    described = ((b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)))
+    return Refused(200, body, (*described, kept, *anyone))
+
+
+def _denied(path: str, denied: Denied, metadata_url: str) -> Refused:
+    """Returns the refusal of a request whose caller is not recognised."""
     if denied.status == 400:
         refused = refusal_at(path, 400, denied.reason)
     elif not denied.reason:
         wanted = "got no credentials, expected the header Authorization: Bearer TOKEN"
-        refused = refusal_at(path, 401, wanted, ((b"www-authenticate", bearer_challenge()),))
+        refused = refusal_at(path, 401, wanted, ((b"www-authenticate", bearer_challenge(metadata_url=metadata_url)),))
     else:
-        challenge = bearer_challenge(error="invalid_token", description=denied.reason)
+        challenge = bearer_challenge(error="invalid_token", description=denied.reason, metadata_url=metadata_url)
         text = f"the credentials are refused: {denied.reason}"
         refused = refusal_at(path, 401, text, ((b"www-authenticate", challenge),))
     return msgspec.structs.replace(refused, denied=denied.reason or "no credentials")
