@@ -92,6 +92,8 @@ class ClaimRules:
     def refuse_audience(self, accepted: Accepted, expected: Collection[str]) -> Refused:
         """Returns the refusal of a token that is for other resources than the `expected` ones."""
         seen = _listed({url.removesuffix("/") for url in accepted.audiences}, "and")
+        if not expected:
+            return Refused(f"this token is for {seen}, which is not in {self._place}.audience")
         wanted = _listed({url.removesuffix("/") for url in expected}, "or")
         advice = f"request it for that resource, or list it in {self._place}.audience"
         return Refused(f"this token is for {seen}, expected {wanted}: {advice}")
@@ -164,7 +166,7 @@ def _listed(texts: Collection[str], last: str) -> str:
     shorter = [shown(text) for text in sorted(texts)[:_AUDIENCES_SHOWN]]
     if len(texts) > _AUDIENCES_SHOWN:
         shorter[-1] = f"{len(texts) - _AUDIENCES_SHOWN + 1} more"
-    return f" {last} ".join(filter(None, (", ".join(shorter[:-1]), shorter[-1]))) if shorter else "nothing"
+    return f" {last} ".join(filter(None, (", ".join(shorter[:-1]), shorter[-1])))
 
 
 def _closure(implies: Mapping[str, tuple[str, ...]], scope: str) -> frozenset[str]:

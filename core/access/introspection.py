@@ -22,7 +22,7 @@ def introspection_request(issuer: str, url: str, settings: IntrospectionSettings
 def read_introspection(reply: Reply, issuer: str, rules: ClaimRules, now: float) -> Accepted | Refused | str:
     """Returns what the issuer says of a token; or a text that says why it says nothing."""
     if reply.status != 200:
-        hint = ": are client_id and client_secret right?" if reply.status in (400, 401, 403) else ""
+        hint = ": are client_id and client_secret right?" if reply.status in (401, 403) else ""
         return f"the introspection endpoint answered {reply.status}{hint}"
     if len(reply.body) > ANSWER_MAX_BYTES:
         return f"the introspection answer has more than {ANSWER_MAX_BYTES} bytes"

@@ -99,17 +99,17 @@ class IssuerDocuments:
 
     def want(self, now: float) -> DocumentWanted:
         """Returns the next request of the attempt that is under way, or the first one of a new attempt."""
-        if self._current is None:
+        if self._current is None or self._current.not_before > now + REFETCH_PAUSE_S:  # the clock was set back
             rest = self.rest_of_pause(now)
             not_before = now + rest if rest else 0.0
-            self._problems = []
+            self._problems, self._left = [], ()
             self._current = self._keys_wanted(not_before) if self._pinned else self._metadata_wanted(not_before)
         return self._current
 
     def next_attempt(self, now: float) -> int:
-        """Returns the number of the first attempt that begins after now."""
+        """Returns the number of the first attempt whose request for keys is sent after now."""
         current = self._current
-        has_begun = current is not None and current.not_before <= now
+        has_begun = isinstance(current, KeysWanted) and current.not_before <= now
         return self.attempts + (2 if has_begun else 1)
 
     def rest_of_pause(self, now: float) -> float:

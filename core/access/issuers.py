@@ -30,8 +30,8 @@ from .key_sets import KeySet
 from .public_keys import Key
 
 CHECK_ROUNDS_MAX: Final = 16
-"""Questions about one token: two attempts to read metadata at three addresses and keys, and some to spare. At it: the
-driver answers 503."""
+"""Questions about one token: two attempts to read metadata at three addresses and keys, and some to spare. A driver
+that has asked so often answers 503."""
 KEPT_S: Final = 300.0
 """Seconds for which a token is not verified again, at most."""
 REFUSED_KEPT_S: Final = 10.0
@@ -41,7 +41,7 @@ UNAVAILABLE_KEPT_S: Final = 5
 KEPT_MAX: Final = 4096
 """Accepted tokens that are remembered, and as many refused ones. At it: the oldest is forgotten, and verified again."""
 ASKED_MAX: Final = 64
-"""Tokens that an issuer is being asked about. At it: 503."""
+"""Tokens that an issuer is being asked about at one time. At it: 503."""
 ASKED_S: Final = 30.0
 """Seconds after which a question counts as lost."""
 

@@ -30,6 +30,9 @@ SHOWN_MAX_CHARS: Final = 200
 
 _COMPACT: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 _PADDING: Final = ("", "===", "==", "=")
+_LAST: Final = ("", "", "AQgw", "AEIMQUYcgkosw048")
+"""The last characters of base64url, by the length of the text modulo 4: the bits that no byte needs are zero (RFC 4648,
+3.5). So a token has one text only."""
 
 
 class JsonWebToken(msgspec.Struct, frozen=True):
@@ -136,6 +139,9 @@ def _decoded(part: str) -> bytes:
     """Returns the bytes of base64url.
 
     Raises:
-        binascii.Error: no whole number of bytes.
+        binascii.Error: it is not the text of a whole number of bytes.
     """
-    return base64.urlsafe_b64decode(part + _PADDING[len(part) % 4])
+    rest = len(part) % 4
+    if rest and part[-1] not in _LAST[rest]:
+        raise binascii.Error
+    return base64.urlsafe_b64decode(part + _PADDING[rest])

@@ -58,7 +58,6 @@ class KeySet:
         """
         documents = self._documents
         if digest in self._answered and documents.rest_of_pause(now):
-            self._answered.discard(digest)
             return self._refused(token, now) if documents.is_read else documents.unavailable(now)
         if digest not in self._waiting:
             if len(self._waiting) < UNKNOWN_KEYS_MAX:

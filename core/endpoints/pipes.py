@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..base.errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from ..base.events import Cause, EventPipeOpening, Headers, MessageOpening, PipeOpening
 from ..base.ids import ChannelId

@@ -150,7 +150,7 @@ async def test_a_link_is_for_the_caller_that_got_it(links: str) -> None:
 
 
 async def test_a_peer_of_a_unix_socket_is_its_user(tmp_path: Path) -> None:
-    """This holds for one that speaks as on stdio, too. Without the setting, its process is turned away."""
+    """One that speaks as on stdio is a user, too. Without the setting, its process is turned away."""
     for peers, is_let_in in ((True, True), (False, False)):
         lines = tmp_path / f"lines-{peers}"
         core = Core(port=None, unix_socket=str(tmp_path / f"http-{peers}"))

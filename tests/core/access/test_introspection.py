@@ -182,6 +182,18 @@ def test_no_answer_is_no_yes_and_no_fault_of_the_token(reply: Reply | None, reas
     assert reason in answer.reason
 
 
+def test_an_answer_that_was_not_asked_for_changes_nothing() -> None:
+    driver = asked()
+    request = begun(driver)
+    reply = Reply(200, (), json.dumps(active()).encode())
+    driver.checks.fetched(IntrospectionWanted(ISSUER, request.url, "another token", "a", "b"), reply, NOW)
+    assert isinstance(driver.checks.check("another token", AUDIENCES, NOW), Waits)
+    driver.checks.failed(IntrospectionWanted(ISSUER, request.url, "a third token", "a", "b"), NOW)
+    assert isinstance(driver.checks.check("a third token", AUDIENCES, NOW), Waits)
+    driver.checks.fetched(IntrospectionWanted("https://other.example", request.url, TOKEN, "a", "b"), reply, NOW)
+    assert isinstance(driver.checks.check(TOKEN, AUDIENCES, NOW), Waits)
+
+
 def test_equal_questions_are_one_request() -> None:
     driver = asked()
     assert begun(driver) == begun(driver)

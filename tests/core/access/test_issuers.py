@@ -25,10 +25,12 @@ from issuer_scenes import (
     sign,
     verify,
 )
+from isthmus.core.access.claims import VALUES_MAX
 from isthmus.core.access.identity import Identity
 from isthmus.core.access.issuer_answers import KeysWanted, MetadataWanted, Refused, Unavailable, Waits
 from isthmus.core.access.issuer_settings import IntrospectionSettings, IssuerSettings
 from isthmus.core.access.issuers import KEPT_MAX, KEPT_S, REFUSED_KEPT_S, Issuers
+from isthmus.core.access.key_sets import NAMELESS_KEYS_MAX, UNKNOWN_KEYS_MAX
 from isthmus.core.base.errors import LocalProtocolError
 
 
@@ -133,8 +135,8 @@ def test_groups_are_a_list_or_one_text(groups: object, expected: set[str]) -> No
         {"scope": ["a", 7]},
         {"groups": {"a": 1}},
         {"groups": [7]},
-        {"scope": "a " * 1001},
-        {"groups": ["a"] * 1001},
+        {"scope": "a " * (VALUES_MAX + 1)},
+        {"groups": ["a"] * (VALUES_MAX + 1)},
     ],
 )
 def test_scopes_and_groups_that_cannot_be_read_are_refused(changes: dict[str, object]) -> None:
@@ -188,10 +190,10 @@ def test_a_new_key_is_read_when_it_is_used() -> None:
 def test_tokens_that_wait_for_unknown_keys_are_bounded() -> None:
     driver = settled()
     driver.check(sign())
-    tokens = [sign(header={"kid": f"k{at}"}) for at in range(65)]
+    tokens = [sign(header={"kid": f"k{at}"}) for at in range(UNKNOWN_KEYS_MAX + 1)]
     answers = [driver.checks.check(token, AUDIENCES, driver.now + 1) for token in tokens]
-    assert [type(answer) for answer in answers] == [Waits] * 64 + [Unavailable]
-    assert answers[64] == Unavailable(9, "too many tokens wait for unknown keys of their issuer")
+    assert [type(answer) for answer in answers] == [Waits] * UNKNOWN_KEYS_MAX + [Unavailable]
+    assert answers[-1] == Unavailable(9, "too many tokens wait for unknown keys of their issuer")
     assert len({answer.request for answer in answers if isinstance(answer, Waits)}) == 1
 
 
@@ -213,6 +215,15 @@ def test_case_11_keys_that_were_never_read_are_no_fault_of_the_token() -> None:
     server.is_up = True
     driver.now += 1
     assert isinstance(driver.check(sign()), Identity)
+
+
+def test_case_11_an_unknown_key_is_no_fault_of_the_token_while_nobody_can_ask() -> None:
+    driver = settled()
+    driver.check(sign())
+    driver.servers[ISSUER].is_up = False
+    assert isinstance(driver.check(sign(header={"kid": "k7"})), Unavailable)
+    assert isinstance(driver.check(sign(header={"kid": "k8"})), Unavailable)
+    assert isinstance(driver.check(sign(claims(jti="two"))), Identity)
 
 
 def test_case_11_keys_that_were_read_are_used_for_a_day_more() -> None:
@@ -347,6 +358,19 @@ def test_an_expired_token_says_since_when(ago_s: int, is_accepted: bool) -> None
         assert reason_of(answer) == expected
 
 
+@pytest.mark.parametrize("moment", [True, "1900000000", None, [1900000000], {}])
+@pytest.mark.parametrize("claim", ["exp", "nbf"])
+def test_a_moment_is_a_number(claim: str, moment: object) -> None:
+    assert reason_of(settled().check(sign({**claims(), claim: moment}))) == f"its {claim} is no number of seconds"
+
+
+@pytest.mark.parametrize("moment", [1e300, 10**400, NOW + 0.5])
+def test_any_number_is_a_moment(moment: float) -> None:
+    assert isinstance(settled().check(sign(claims(exp=moment))), Identity)
+    assert reason_of(settled().check(sign(claims(nbf=moment * 2)))).startswith("it is not valid for another")
+    assert reason_of(settled().check(sign(claims(exp=-moment)))).startswith("it expired")
+
+
 def test_iat_is_not_judged() -> None:
     for iat in (0, int(NOW) + 10**6, "yesterday", None):
         assert isinstance(settled().check(sign(claims(iat=iat))), Identity)
@@ -359,6 +383,26 @@ def test_case_15_a_slash_at_the_end_of_the_audience_does_not_count(aud: object, 
     token = sign(claims(aud=aud))
     for _ in range(2):
         assert isinstance(driver.check(token, audiences), Identity)
+
+
+def test_an_endpoint_without_a_url_takes_tokens_of_the_listed_audiences_only() -> None:
+    driver = settled(IssuerSettings(ISSUER, audience=("api://isthmus",)))
+    expected = f"this token is for {ENDPOINT}, which is not in auth.issuers[0].audience"
+    assert reason_of(driver.check(sign(), [])) == expected
+    assert isinstance(driver.check(sign(claims(aud="api://isthmus")), []), Identity)
+
+
+def test_a_refusal_names_some_of_many_audiences() -> None:
+    reason = reason_of(settled().check(sign(claims(aud=[f"https://{letter}.example" for letter in "fedcba"]))))
+    shown = "https://a.example, https://b.example, https://c.example and 3 more"
+    assert reason.startswith(f"this token is for {shown}, expected")
+
+
+@pytest.mark.parametrize("claim", ["sub", "jti"])
+def test_names_are_texts_also_where_they_name_nobody(claim: str) -> None:
+    driver = settled(IssuerSettings(ISSUER, principal="email"))
+    assert isinstance(driver.check(sign(claims(email="a"))), Identity)
+    assert reason_of(driver.check(sign(claims(email="a") | {claim: 7}))) == "its sub or its jti is no text"
 
 
 @pytest.mark.parametrize("aud", [ENDPOINT + "//", ENDPOINT.upper(), ENDPOINT[:-1], ENDPOINT + "?", "", "/"])
@@ -393,8 +437,8 @@ def test_a_token_that_was_refused_is_not_verified_again_for_ten_seconds() -> Non
         assert len(verified) == count
 
 
-def test_accepted_tokens_that_are_remembered_are_bounded() -> None:
-    """The oldest one is verified again; others are forgotten neither for it nor for refused ones."""
+def test_tokens_that_are_remembered_are_bounded() -> None:
+    """The oldest one is verified again, of accepted and of refused ones; neither kind drives the other one out."""
     verified: list[bytes] = []
 
     def counted(key: object, algorithm: str, message: bytes, signature: bytes) -> bool:
@@ -418,6 +462,10 @@ def test_accepted_tokens_that_are_remembered_are_bounded() -> None:
     assert verified == []
     assert isinstance(driver.check(token(0)), Identity)
     assert len(verified) == 1
+    assert isinstance(driver.check(token(1, b"bad")), Refused)
+    assert len(verified) == 1
+    assert isinstance(driver.check(token(0, b"bad")), Refused)
+    assert len(verified) == 2
 
 
 def test_a_key_that_left_the_set_is_dead_at_once() -> None:
@@ -448,6 +496,26 @@ def test_a_new_key_with_the_name_of_the_old_one_is_read() -> None:
     assert isinstance(driver.check(sign(key="RSA new", header={"kid": "RSA"})), Identity)
 
 
+def test_a_new_key_of_another_type_with_the_name_of_the_old_one_is_read() -> None:
+    driver = settled()
+    driver.check(sign())
+    driver.servers[ISSUER].keys = [jwk("P-256", kid="RSA")]
+    driver.now += 10
+    assert isinstance(driver.check(sign(algorithm="ES256", header={"kid": "RSA"})), Identity)
+
+
+def test_a_refusal_is_forgotten_when_the_keys_change() -> None:
+    driver = settled()
+    driver.check(sign())
+    driver.servers[ISSUER].keys = [jwk("RSA new", kid="RSA")]
+    token = sign(key="RSA new", header={"kid": "RSA"})
+    driver.now += 9
+    assert reason_of(driver.check(token)) == "its signature is wrong"
+    driver.now += 1
+    assert isinstance(driver.check(sign(claims(sub="bob"), key="RSA new", header={"kid": "RSA"})), Identity)
+    assert isinstance(driver.check(token), Identity)
+
+
 def test_a_token_may_name_no_key() -> None:
     driver = settled(change=lambda server: server.keys.extend([jwk("P-256"), jwk("RSA two")]))
     for key in ("RSA", "RSA two"):
@@ -459,7 +527,9 @@ def test_a_token_may_name_no_key() -> None:
 
 
 def test_keys_that_are_tried_for_a_token_that_names_none_are_bounded() -> None:
-    driver = settled(change=lambda server: server.keys.extend(jwk("RSA", kid=f"k{at}") for at in range(4)))
+    driver = settled(
+        change=lambda server: server.keys.extend(jwk("RSA", kid=f"k{at}") for at in range(NAMELESS_KEYS_MAX))
+    )
     assert reason_of(driver.check(sign(header={"kid": None}))) == "it names no key (kid), and 5 keys of its issuer fit"
 
 
@@ -471,6 +541,10 @@ def test_an_algorithm_must_fit_the_key() -> None:
     assert reason_of(driver.check(sign(algorithm="RS256", header={"kid": "P-256"}))) == (
         "its algorithm does not fit key P-256"
     )
+    driver = settled(change=lambda server: setattr(server, "keys", [jwk("P-256"), jwk("P-384")]))
+    for algorithm in ("RS256", "PS256", "ES384", "EdDSA"):
+        reason = reason_of(driver.check(sign(algorithm=algorithm, header={"kid": "P-256"})))
+        assert reason == "its algorithm does not fit key P-256"
 
 
 def test_issuers_have_their_own_keys() -> None:
@@ -533,6 +607,21 @@ def test_settings_that_cannot_be_used_are_refused(settings: tuple[IssuerSettings
         issuers(*settings)
 
 
+def test_a_clock_that_is_set_back_in_a_pause_ends_it() -> None:
+    driver = settled()
+    driver.check(sign())
+    waits = driver.checks.check(sign(header={"kid": "k7"}), AUDIENCES, driver.now + 1)
+    assert isinstance(waits, Waits)
+    assert waits.request.not_before == NOW + 10
+    again = driver.checks.check(sign(header={"kid": "k7"}), AUDIENCES, NOW - 3600)
+    assert isinstance(again, Waits)
+    assert again.request.not_before == 0
+    assert again.request.url == waits.request.url
+    driver.now = NOW - 3600
+    assert isinstance(driver.check(sign(header={"kid": "k7"})), Refused)
+    assert driver.now == NOW - 3600
+
+
 def test_a_clock_that_is_set_back_stops_nothing() -> None:
     driver = settled()
     driver.check(sign())
@@ -540,3 +629,7 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     driver.now = NOW - 7200
     assert isinstance(driver.check(sign(key="RSA new")), Identity)
     assert driver.now == NOW - 7200
+    driver.now -= 7200
+    assert isinstance(
+        driver.checks.check(sign(claims(jti="two")), AUDIENCES, driver.now), Waits
+    )  # they are of tomorrow

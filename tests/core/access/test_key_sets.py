@@ -1,7 +1,7 @@
 """Key sets in worlds of random rotations, failures, latencies and clients, against what the issuer publishes.
 
 Time is simulated. The driver of these worlds is the one that `issuers.py` describes: it joins equal requests, sends
-none before its time, and reports each response once. Signatures are not computed: that of a token is the modulus of its
+none before its time, and reports each response once. Signatures are not computed: a token's one is the modulus of its
 key.
 """
 
@@ -11,6 +11,7 @@ import base64
 import heapq
 import itertools
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,7 +34,7 @@ from isthmus.core.access.issuer_settings import IssuerSettings
 from isthmus.core.access.issuers import CHECK_ROUNDS_MAX, Issuers
 from isthmus.core.access.public_keys import Key
 
-END = 10.0**9
+END = math.inf
 
 
 def modulus(kid: str) -> str:
@@ -173,8 +174,8 @@ class World:
         assert all(pause >= REFETCH_PAUSE_S - 1e-6 for pause in pauses), pauses
 
     def judge(self, client: Client) -> None:
-        """What the issuer has published decides: a token of a published key is never refused, and no other is accepted
-        than that of a key in the set that was read last."""
+        """Verifies that a token of a published key is never refused, and that none is accepted but those of keys in the
+        set that was read last."""
         if isinstance(client.answer, Identity):
             assert client.key in self.read
         if isinstance(client.answer, Refused):
@@ -241,6 +242,41 @@ def test_a_rotation_costs_nobody_a_token() -> None:
         world.finish()
         assert all(isinstance(client.answer, Identity) for client in clients)
         assert all(client.answered_at - client.arrived_at < 21 for client in clients)
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+def test_a_key_that_is_published_while_the_keys_are_read(has_names: bool) -> None:
+    """Each moment of an attempt: the response that is under way may have been written before the key was published."""
+    for tenth in range(0, 120, 3):
+        world = World(has_names)
+        world.publish()
+        world.arrive("key 0")
+        world.run(NOW + 20)
+        world.latency_s = 4.0
+        world.arrive("bogus")
+        world.run(NOW + 20 + tenth / 10)
+        world.publish()
+        client = world.arrive("key 1")
+        world.finish()
+        assert isinstance(client.answer, Identity)
+
+
+def test_a_token_whose_client_has_left_is_not_judged_by_what_was_read_then() -> None:
+    world = World()
+    world.publish()
+    world.arrive("key 0")
+    world.run(NOW + 20)
+    token = World(now=NOW).arrive("key 1").token
+    answer = world.issuers.check(token, AUDIENCES, world.now)
+    assert isinstance(answer, Waits)
+    assert isinstance(answer.request, DocumentWanted)
+    world.join(answer.request)
+    world.arrive("bogus")
+    world.finish()
+    assert len(world.sent) == 2
+    world.publish()
+    world.run(world.now + 11)
+    assert isinstance(world.issuers.check(token, AUDIENCES, world.now), Waits)
 
 
 def test_a_rotation_while_bogus_keys_rain() -> None:
@@ -344,8 +380,14 @@ def test_useless_metadata_are_looked_for_elsewhere(reply: Reply) -> None:
 
 
 def test_the_address_that_had_metadata_is_asked_first_afterwards() -> None:
-    documents = documents_after(Reply(404), Reply(404))
-    assert documents.want(NOW + 3600).url == f"{ISSUER}/.well-known/openid-configuration"
+    for count, url in enumerate(metadata_urls(ISSUER)):
+        documents = documents_after(*[Reply(404)] * count)
+        assert documents.want(NOW + 3600).url == url
+        others = [url]
+        while documents.attempts == 1:
+            documents.receive(documents.want(NOW + 3600), Reply(404), NOW + 3600)
+            others.append(documents.want(NOW + 3600).url)
+        assert others[:3] == [url, *(each for each in metadata_urls(ISSUER) if each != url)]
 
 
 def test_keys_are_read_where_they_were_when_the_metadata_are_gone() -> None:
