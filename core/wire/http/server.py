@@ -217,6 +217,13 @@ def reply_to(opening: McpOpening) -> HttpReply:
     return HttpReply(accepts_events=False)
 
 
+def lasts(opening: McpOpening) -> bool:
+    """True if the response is an event stream without an end of its own: it is not a response to one request."""
+    if isinstance(opening, PostOpening):
+        return ("mcp-method", "subscriptions/listen") in opening.mirrored
+    return isinstance(opening, GetOpening | EventPipeOpening)
+
+
 def shared_headers(head: Head, surface: Surface) -> Headers:
     """Returns the headers that every response to this request has besides its own: those of CORS and of tus.
 
