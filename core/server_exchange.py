@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .access.identity import ANONYMOUS, Identity
 from .base.effects import Close, Effect, Pass, Send, SendEvents
 from .base.errors import LocalProtocolError
 from .base.events import Cause, End, EventPipeOpening, GetOpening
@@ -15,7 +16,7 @@ from .base.limits import Limits
 from .wire.http.error_responses import is_mcp, not_found, refusal
 from .wire.http.reply import HttpReply, HttpReplyState, Out, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from .wire.http.routes import Head, McpRoute, Refused, Surface
-from .wire.http.server import judge, reply_to, shared_headers
+from .wire.http.server import judge, of_caller, reply_to, shared_headers
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -37,6 +38,7 @@ class ServerExchange:
 
     Args:
         address: where the request came from, for limits by address; "" if all clients may share one.
+        caller: who has sent the request, as the driver's own server has found out.
 
     Attributes:
         channel: the number of its channel. The engine does not know it before `begin`.
@@ -53,9 +55,10 @@ class ServerExchange:
         limits: Limits = _LIMITS,
         scheme: str = "http",
         address: str = "",
+        caller: Identity = ANONYMOUS,
     ) -> None:
         self.channel = engine.new_channel()
-        self.route = judge(head, surface, scheme=scheme, address=address)
+        self.route = of_caller(judge(head, surface, scheme=scheme, address=address), caller)
         self._engine = engine
         self._limits = limits
         self._is_mcp = is_mcp(head.target)

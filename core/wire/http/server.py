@@ -384,6 +384,11 @@ def _denied(path: str, denied: Denied, metadata_url: str, scopes: frozenset[str]
     return msgspec.structs.replace(refused, denied=denied.reason or "no credentials")
 
 
+def of_caller(route: Route, identity: Identity) -> Route:
+    """Returns the route of a request whose caller a driver has recognised itself."""
+    return _of(route, identity) if isinstance(route, McpRoute | SocketRoute) else route
+
+
 def _of(route: R, identity: Identity | None) -> R:
     """Returns the route with its caller."""
     if identity is None or identity is ANONYMOUS:
