@@ -114,7 +114,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
             return Refused(204, b"", _allow(ALL_METHODS))
         area, *rest = path[1:].split("/")
         if found is None and area not in surface.areas:
-            return not_found(path, surface)
+            return not_found(path, surface, head.root)
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
         if forward is None and found is not None and found[0] in POSTED:
@@ -143,12 +143,12 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http", address: str = 
         if area == "upload":
             server, fields_of = _server(rest[:1], surface), parse_query(query)
             upload = upload_route(head, server, rest[1:], fields_of, surface, base_url=f"{scheme}://{host}")
-            return not_found(path, surface) if upload is None else upload
+            return not_found(path, surface, head.root) if upload is None else upload
         if area == "artifacts" and len(rest) == 4:
             return _download_route(head.method, rest, query, surface)
-        return not_found(path, surface)
+        return not_found(path, surface, head.root)
     except _NotFound:
-        return not_found(path, surface)
+        return not_found(path, surface, head.root)
     except NotAllowed as error:
         message = f"got method {error.method[:32]}, expected one of {', '.join(error.allowed)}"
         return refusal_at(path, 405, message, _allow(error.allowed))
