@@ -49,7 +49,7 @@ class ClientExchange:
 
     Attributes:
         method: a text.
-        headers: the headers of the request, as pairs of bytes, names in lower case, without `host` and `content-length`.
+        headers: the headers of the request: pairs of bytes, names in lower case, without `host` and `content-length`.
         body: bytes; empty for a request without one.
         is_to_be_sent: the request is still to be sent, for the first time or to another URL.
         is_over: the end of the channel was reported.

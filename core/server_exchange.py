@@ -86,7 +86,11 @@ class ServerExchange:
         self._is_written = False
         self.is_over = False
         if not isinstance(self.route, McpRoute):
-            self._refuse(self.route if isinstance(self.route, Refused) else not_found(head.target.partition("?")[0].removeprefix(head.root), surface, head.root))
+            self._refuse(
+                self.route
+                if isinstance(self.route, Refused)
+                else not_found(head.target.partition("?")[0].removeprefix(head.root), surface, head.root)
+            )
 
     @property
     def wants_body(self) -> bool:
@@ -163,8 +167,8 @@ class ServerExchange:
             self._put(self._reply.keep_alive())
 
     def take(self) -> list[Written]:
-        """Removes and returns what is to be written: a `ReplyHead`, then a `ReplyBody` for each piece, then `ReplyEnd`, or
-        `ReplyCut` if the reply stays incomplete."""
+        """Removes and returns what is to be written: a `ReplyHead`, a `ReplyBody` for each piece, and a `ReplyEnd`, or a
+        `ReplyCut` in its place if the reply stays incomplete."""
         outs, self._outs = self._outs, []
         return outs
 
@@ -179,8 +183,8 @@ class ServerExchange:
         return self._engine.receive_sent(self.channel, sent_bytes, now)
 
     def end(self, now: float) -> list[Effect]:
-        """Reports the end of the channel: that the reply was written in full, or that the client is gone. Before `begin`
-        there is none."""
+        """Reports the end of the channel: that the reply was written in full, or that the client is gone. Before
+        `begin` there is none."""
         if not self._is_open:
             return []
         self._is_open = False

@@ -27,7 +27,9 @@ def check_channel(order: Effect, channel: ChannelId) -> None:
     """
     if (seen := getattr(order, "channel", None)) != channel:
         which = "no channel" if seen is None else f"channel {seen}"
-        raise LocalProtocolError(f"got an order ({type(order).__name__}) for {which}, expected one for channel {channel}")
+        raise LocalProtocolError(
+            f"got an order ({type(order).__name__}) for {which}, expected one for channel {channel}"
+        )
 
 
 class Send(Effect, frozen=True):

@@ -51,7 +51,7 @@ class Surface(msgspec.Struct, frozen=True):
     """The servers and pages of an HTTP listener, and the names under which they may be reached.
 
     Attributes:
-        servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`: `/mcp/ID`, and for one server alone `/mcp`, too.
+        servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`: `/mcp/ID`, and for a single one `/mcp`, too.
         hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller includes the loopback names:
             `localhost`, `127.0.0.1` and `[::1]`.
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
@@ -61,8 +61,8 @@ class Surface(msgspec.Struct, frozen=True):
         management: the access rule of the admin pages; None: no access.
         passes: for each server, the request headers that are forwarded to it.
         required: for each server, the headers that every request for it must have.
-        areas: those of `AREAS` that are served: `mcp` (Streamable HTTP), `sse` and `messages` (HTTP+SSE), `ws`, `upload`,
-            `artifacts` and `pages`. Paths in others do not exist.
+        areas: those of `AREAS` that are served: `mcp` (Streamable HTTP), `sse` and `messages` (HTTP+SSE), `ws`,
+            `upload`, `artifacts` and `pages`. Paths in others do not exist.
 
     Raises:
         LocalProtocolError: an area that there is not, a host with a port or in upper case, or a text in place of a set.
