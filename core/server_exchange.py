@@ -167,8 +167,8 @@ class ServerExchange:
             self._put(self._reply.keep_alive())
 
     def take(self) -> list[Written]:
-        """Removes and returns what is to be written: a `ReplyHead`, a `ReplyBody` for each piece, and a `ReplyEnd`, or a
-        `ReplyCut` in its place if the reply stays incomplete."""
+        """Removes and returns what is to be written: a `ReplyHead`, a `ReplyBody` for each piece, and a `ReplyEnd`, or
+        a `ReplyCut` in its place if the reply stays incomplete."""
         outs, self._outs = self._outs, []
         return outs
 
