@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .bulk import BulkEngine as BulkEngine
     from .client_exchange import ClientExchange as ClientExchange
     from .engine import Engine as Engine
+    from .line_channel import LineChannel as LineChannel
     from .server_exchange import ServerExchange as ServerExchange
     from .server_exchange import Written as Written
     from .state.records import FileEnds as FileEnds
@@ -81,6 +82,7 @@ _NAMES: Final = {
     "bulk": "BulkEngine",
     "client_exchange": "ClientExchange",
     "engine": "Engine",
+    "line_channel": "LineChannel",
     "server_exchange": "ServerExchange Written",
     "state.records": "FileEnds FileStatus StoredArtifact StoredTask StoredUpload TaskStatus",
     "status": "Command Status",

@@ -195,7 +195,9 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 ROOMS: Final[dict[str, tuple[str, ...]]] = {**CORE, **TRANSPORTS, **STORAGE, **APP}
 
 LOOSE: Final[dict[str, frozenset[str]]] = {
-    "core": frozenset({"bulk", "client_exchange", "engine", "features", "server_exchange", "status", "trace"}),
+    "core": frozenset(
+        {"bulk", "client_exchange", "engine", "features", "line_channel", "server_exchange", "status", "trace"}
+    ),
     "transports": frozenset({"memory"}),
     "app": frozenset({"gateway", "main"}),
 }

@@ -14,13 +14,13 @@ LIST = """
     ChannelId Checksum ClientExchange Close Collect Collected CollectedFile Command Connected CookieChanges Cookies
     Deadline Decide Delete DeleteOpening Deliver Denied Dial Difference Discard DownloadOpening DraftOpening Effect End
     Engine Entropy Era EventPipeOpening Eviction Fact Fetch Fetched FileEnds FileSource FileStatus Forget ForgetAll
-    GetOpening Halt Head Headers InlineSource Join Kind Limits Line LineReader Listen Load Loaded LocalProtocolError
-    LocatorMode Materialize Materialized MessageOpening NameFilter Note Offer Opening OutputLocator Oversize Pass Pause
-    PipeOpening Plan Post PostOpening Primed Queued RawFile Receive Recorder RemoteProtocolError Remove ReplyBody
-    ReplyCut ReplyEnd ReplyHead Resume Save Saved SeenFile Send SendEvents Serve ServerExchange ServerPlan SharedFolder
-    Sharing Sighting Source Spawn Status StorageAnswer StorageFailed StorageOrder StoredArtifact StoredFile StoredTask
-    StoredUpload Surface Survey Surveyed Sweep Target TaskRules TaskStatus Ticket UploadConsumer UploadManifest
-    UploadOpening Verb Written answer_for encode_line replay
+    GetOpening Halt Head Headers InlineSource Join Kind Limits Line LineChannel LineReader Listen Load Loaded
+    LocalProtocolError LocatorMode Materialize Materialized MessageOpening NameFilter Note Offer Opening OutputLocator
+    Oversize Pass Pause PipeOpening Plan Post PostOpening Primed Queued RawFile Receive Recorder RemoteProtocolError
+    Remove ReplyBody ReplyCut ReplyEnd ReplyHead Resume Save Saved SeenFile Send SendEvents Serve ServerExchange
+    ServerPlan SharedFolder Sharing Sighting Source Spawn Status StorageAnswer StorageFailed StorageOrder
+    StoredArtifact StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep Target TaskRules TaskStatus Ticket
+    UploadConsumer UploadManifest UploadOpening Verb Written answer_for encode_line replay
 """
 NAMES = LIST.split()
 
@@ -55,6 +55,6 @@ def test_another_name_is_an_attribute_error() -> None:
 
 def test_the_signatures_that_take_limits_can_be_read() -> None:
     """`help` shows them: the defaults of all limits would fill it."""
-    for offered in (core.Engine, core.ServerExchange, core.ClientExchange):
+    for offered in (core.Engine, core.ServerExchange, core.ClientExchange, core.LineChannel):
         assert len(str(inspect.signature(offered))) < 400
     assert repr(core.Limits(batch_max=3)) == "Limits(batch_max=3)"
