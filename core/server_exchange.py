@@ -48,7 +48,6 @@ class ServerExchange:
 
     Attributes:
         channel: the number of its channel. The engine does not know it before `begin`.
-        is_over: the reply has ended. Nothing is left to be written once `take` is empty.
         route: what the request asks for. A driver with pages of its own may serve a route that is no `McpRoute` itself.
 
     Raises:
@@ -84,7 +83,7 @@ class ServerExchange:
         self._sent_bytes = 0  # of messages whose pieces `take` has returned, or will
         self._is_open = False
         self._is_written = False
-        self.is_over = False
+        self._is_ended = False  # no further part of the reply follows those in `_outs`
         if not isinstance(self.route, McpRoute):
             self._refuse(
                 self.route
@@ -95,7 +94,12 @@ class ServerExchange:
     @property
     def wants_body(self) -> bool:
         """True if the rest of the request's body is to be read."""
-        return self._has_body and not self.is_over
+        return self._has_body and not self._is_ended
+
+    @property
+    def is_over(self) -> bool:
+        """True if the reply has ended, and `take` has returned all of it."""
+        return self._is_ended and not self._outs
 
     def receive_body(self, data: bytes, *, is_last: bool) -> None:
         """Takes a piece of the request's body. A body over `Limits.request_size_max_bytes` is refused (413).
@@ -103,7 +107,7 @@ class ServerExchange:
         Raises:
             LocalProtocolError: the last piece has come already.
         """
-        if self.is_over:
+        if self._is_ended:
             return
         if not self._has_body:
             raise LocalProtocolError("got a piece of a body after its last one, expected `begin`")
@@ -121,7 +125,7 @@ class ServerExchange:
         Raises:
             LocalProtocolError: the body is not whole, or the exchange has begun.
         """
-        if self.is_over:
+        if self._is_ended:
             return []
         assert isinstance(self.route, McpRoute)
         if self._has_body or self._is_open:
@@ -147,7 +151,7 @@ class ServerExchange:
         """
         check_channel(order, self.channel)
         reply = self._reply
-        if reply is None or self.is_over:
+        if reply is None or self._is_ended:
             return
         if isinstance(order, Send):
             self._sent_bytes += len(order.message)
@@ -188,11 +192,12 @@ class ServerExchange:
         if not self._is_open:
             return []
         self._is_open = False
-        self.is_over = True
+        self._is_ended = True
+        self._outs.clear()
         return self._engine.receive_close(self.channel, Cause(End.DONE if self._is_written else End.GONE), now)
 
     def _refuse(self, refused: Refused) -> None:
-        self.is_over = True
+        self._is_ended = True
         length = (b"content-length", b"%d" % len(refused.body))
         headers = (
             refused.headers if any(name == length[0] for name, _ in refused.headers) else (*refused.headers, length)
@@ -209,4 +214,4 @@ class ServerExchange:
                 self._outs.append(ReplyHead(out.status, (*out.headers, *self._shared)))
             else:
                 self._outs.append(out)
-        self.is_over = self._reply is not None and self._reply.state is HttpReplyState.ENDED
+        self._is_ended = self._reply is not None and self._reply.state is HttpReplyState.ENDED
