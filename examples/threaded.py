@@ -87,7 +87,7 @@ class Proxy:
             return bool(self.moved.wait_for(is_true, timeout_s))
 
     def end(self, channel: Channel) -> None:
-        """What is queued for the peer is still written."""
+        """Ends the stream to a peer, after what is queued for it."""
         with self.moved:
             channel.is_ended = True
             self.moved.notify_all()

@@ -6,7 +6,7 @@ Every function raises `RemoteProtocolError` for a mistake of the client, with th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..base.errors import LocalProtocolError, RemoteProtocolError
@@ -36,7 +36,7 @@ _SINGLE: Final = {
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
 
-def check_form(headers: Sequence[tuple[bytes, bytes]]) -> None:
+def check_form(headers: Iterable[object]) -> None:
     """Checks headers that come from another library.
 
     Raises:
