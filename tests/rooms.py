@@ -13,15 +13,24 @@ from typing import Final
 
 CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/base": (),
+    "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
-    "core/wire/http": ("core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
+    "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
     "core/bridge": ("core/base", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
-    "core/upstream": ("core/base", "core/bridge", "core/downstream", "core/jsonrpc", "core/state", "core/wire/http"),
+    "core/upstream": (
+        "core/access",
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/jsonrpc",
+        "core/state",
+        "core/wire/http",
+    ),
     "core/subscriptions": (
         "core/base",
         "core/bridge",
@@ -134,7 +143,8 @@ TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
         "transports/reverse_proxy",
         "transports/websocket",
     ),
-    "transports": ("transports/base",),
+    "transports": ("transports/base", "transports/http1"),
+    "transports/access": ("transports",),
 }
 
 STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}
@@ -143,6 +153,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/base": (),
     "app/config": ("app/base",),
     "app/disk": (),
+    "app/logins": (),
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/admin": ("app/config", "app/runtime"),
     "app/conform/script": ("app/base",),
@@ -198,7 +209,7 @@ LOOSE: Final[dict[str, frozenset[str]]] = {
     "core": frozenset(
         {"bulk", "client_exchange", "engine", "features", "line_channel", "server_exchange", "status", "trace"}
     ),
-    "transports": frozenset({"memory"}),
+    "transports": frozenset({"memory", "web_fetch"}),
     "app": frozenset({"gateway", "main"}),
 }
 """The files that may stand outside a room."""

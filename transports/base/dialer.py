@@ -60,9 +60,13 @@ class Dialer:
         proxy_headers: headers for such a proxy in each request.
         is_direct: the peer is an IP address and there is neither TLS nor a tunnel: an asyncio protocol may then connect
             without a stream.
+
+    Args:
+        at: the IP address to connect to, instead of looking the origin's host up. Not with a proxy.
     """
 
-    def __init__(self, endpoint: Endpoint, address: Address, limits: Limits) -> None:
+    def __init__(self, endpoint: Endpoint, address: Address, limits: Limits, *, at: str | None = None) -> None:
+        assert at is None or endpoint.proxy is None
         self.address = address
         self._ca_file = endpoint.ca_file
         self._names = endpoint.names
@@ -73,7 +77,7 @@ class Dialer:
         self._proxy = proxy = endpoint.proxy
         # Most proxies drop the Upgrade header, and let through only tunnels for it.
         self._tunnels = proxy is not None and address.scheme != "http"
-        self.peer = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
+        self.peer = (at or address.host, address.port) if proxy is None else (proxy.host, proxy.port)
         self.target_prefix, self.proxy_headers = b"", []
         if proxy is not None and not self._tunnels:
             self.target_prefix, self.proxy_headers = b"http://" + address.authority, proxy.headers

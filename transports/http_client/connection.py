@@ -360,6 +360,12 @@ class Connection(ABC):
         self._pool.forget(self)
         self.driver.close()
 
+    def let_go(self) -> None:
+        """Records that the exchange has its whole response: the rest of it is dropped."""
+        exchange = self._exchange
+        assert exchange is not None
+        self._exchange = exchange.connection = None
+
     def retire(self) -> None:
         """Takes the connection out of the pool, so that no exchange is given it."""
         self._pool.forget(self)
