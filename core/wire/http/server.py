@@ -159,7 +159,7 @@ def judge(
             if lacking and not (identity is None and area in LINK_AREAS):
                 return _insufficient(path, lacking, identity or ANONYMOUS, surface, gate, base)
         if found is None and area not in surface.areas:
-            return not_found(path, surface)
+            return not_found(path, surface, head.root)
         if forward is not None:
             check_required(head.headers, surface.required.get(forward.server, ()))
             return _forward_route(head.method, forward, rest, query, host)
@@ -187,13 +187,13 @@ def judge(
             upload = upload_route(head, server, rest[1:], fields_of, surface, base_url=f"{scheme}://{host}")
             if isinstance(upload, UploadRoute):
                 return UploadRoute(_by_link(upload.opening, gate, identity), upload.content_type)
-            return upload or not_found(path, surface)
+            return upload or not_found(path, surface, head.root)
         if area == "artifacts" and len(rest) == 4:
             download = _download_route(head.method, rest, query, surface)
             return DownloadRoute(_by_link(download.opening, gate, identity), download.head_only)
-        return not_found(path, surface)
+        return not_found(path, surface, head.root)
     except _NotFound:
-        return not_found(path, surface)
+        return not_found(path, surface, head.root)
     except NotAllowed as error:
         message = f"got method {error.method[:32]}, expected one of {', '.join(error.allowed)}"
         return refusal_at(path, 405, message, _allow(error.allowed))
@@ -386,7 +386,9 @@ def _denied(path: str, denied: Denied, metadata_url: str, scopes: frozenset[str]
 
 def of_caller(route: Route, identity: Identity) -> Route:
     """Returns the route of a request whose caller a driver has recognised itself."""
-    return _of(route, identity) if isinstance(route, McpRoute | SocketRoute) else route
+    if isinstance(route, McpRoute):
+        return _of(route, identity)
+    return _of(route, identity) if isinstance(route, SocketRoute) else route
 
 
 def _of(route: R, identity: Identity | None) -> R:

@@ -195,10 +195,12 @@ async def test_denials_are_in_the_audit_log_without_secrets(caplog: pytest.LogCa
     async with gateway(server()) as found:
         assert await status_of(f"{found.base_url}/mcp/a?access_token=s3cret", headers=shown("s3cret too")) == 401
         assert await status_of(f"{found.base_url}/mcp/a") == 401
+        assert await status_of(f"{found.base_url}/mcp/{'a' * 500}") == 401
     lines = [record.getMessage() for record in caplog.records if record.name == "isthmus.audit"]
     assert lines == [
         "denied: POST /mcp/a from 127.0.0.1: it has the form of no token that is known here",
         "denied: POST /mcp/a from 127.0.0.1: no credentials",
+        f"denied: POST /mcp/{'a' * 195} from 127.0.0.1: no credentials",
     ]
     assert "s3cret" not in caplog.text
 
