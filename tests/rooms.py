@@ -110,6 +110,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/wire/http",
     ),
     "core": (
+        "core/access",
         "core/base",
         "core/downstream",
         "core/endpoints",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.access.challenges import bearer_challenge
-from isthmus.core.access.gate import Denied, Gate, GateSettings, TrustedProxy
+from isthmus.core.access.gate import NAME_MAX_BYTES, Denied, Gate, GateSettings, TrustedProxy
 from isthmus.core.access.identity import ANONYMOUS, Identity, Peer
 from isthmus.core.access.static_tokens import StaticToken, digest_of, new_token
 
@@ -102,11 +102,14 @@ def test_a_header_of_a_stranger_is_refused(name: bytes, peer: Peer) -> None:
         (((b"x-groups", b"admin"),), 400),
         (((b"x-user", b""),), 401),
         (((b"x-user", b"a\x00b"),), 401),
-        (((b"x-user", b"a" * 513),), 401),
-        (((b"x-user", b"a"), (b"x-groups", b"a" * 513)), 401),
+        (((b"x-user", b"a" * (NAME_MAX_BYTES + 1)),), 401),
+        (((b"x-user", b"a"), (b"x-groups", b"a" * (NAME_MAX_BYTES + 1))), 401),
     ],
 )
 def test_an_unusable_header_of_a_proxy_is_refused(headers: Headers, status: int) -> None:
+    """Each is used at its largest size (`NAME_MAX_BYTES`), and no larger."""
+    largest = ((b"x-user", b"a" * NAME_MAX_BYTES), (b"x-groups", b"a" * NAME_MAX_BYTES))
+    assert isinstance(asked(largest, NEAR, proxy=PROXY), Identity)
     found = asked(headers, NEAR, proxy=PROXY, allows_anonymous=True)
     assert isinstance(found, Denied)
     assert found.status == status
@@ -148,7 +151,7 @@ def test_streams_go_on_while_a_token_of_their_caller_holds() -> None:
 
 
 def test_the_principal_seen_first_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its streams end with the tokens that they were opened with."""
+    """The streams of that principal end with the tokens that they were opened with."""
     monkeypatch.setattr("isthmus.core.access.gate.PRINCIPALS_MAX", 2)
     texts = [new_token(lambda size, byte=byte: bytes([byte]) * size) for byte in range(6)]
     tokens = [StaticToken(f"{i // 2}", digest_of(text), expires_at=10.0 + i % 2) for i, text in enumerate(texts)]
