@@ -17,10 +17,11 @@ from .base.events import Cause, End, EventPipeOpening, GetOpening
 from .base.grants import NO_GRANTS, Grants
 from .base.limits import Limits
 from .wire.headers import check_form
+from .wire.http.callers import of_caller
 from .wire.http.error_responses import not_found, refusal
 from .wire.http.reply import HttpReply, HttpReplyState, Out, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from .wire.http.routes import Head, McpRoute, Refused, Surface
-from .wire.http.server import judge, of_caller, reply_to, shared_headers
+from .wire.http.server import judge, reply_to, shared_headers
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -73,8 +74,9 @@ class ServerExchange:
         if head.root.endswith("/"):
             head = msgspec.structs.replace(head, root=head.root.rstrip("/"))
         self.channel = engine.new_channel()
-        caller = Identity(principal, grants.scopes, grants.groups)
-        self.route = of_caller(judge(head, surface, scheme=scheme, address=address), caller)
+        self.route = judge(head, surface, scheme=scheme, address=address)
+        if isinstance(self.route, McpRoute):
+            self.route = of_caller(self.route, Identity(principal, grants.scopes, grants.groups))
         self._engine = engine
         self._limits = limits
         self._shared = shared_headers(head, surface)
