@@ -84,7 +84,7 @@ def _not_let_in(
     if isinstance(found, Waits):
         return Undecided(found.request)
     if isinstance(found, Unavailable):
-        text = f"the caller cannot be recognised now: {found.reason or 'the issuer of the token does not answer'}"
+        text = "the issuer of the token does not say now who the caller is: try again later"
         return refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
     url = "" if gate.issuers is None else _metadata_url(path, surface, base)
     rules = surface.access.get(_server_of(path.split("/")[2:], surface))
