@@ -194,6 +194,8 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
 def _process(key: str, server: Server) -> Iterator[Problem]:
     """Checks `share`, `warm` and `idle_stop_seconds`, which are about the processes of a server."""
     url = server.upstream.url
+    if server.share == "none" and server.share_with != "caller":
+        yield Problem(f"{key}.share_with", "it beside share only, and this server's is none")
     if server.share != "none" and server.has_files:
         what = "adapters" if server.adapters else "files: auto"
         yield Problem(f"{key}.share", f"none, for a server with {what}: each session has folders of its own")

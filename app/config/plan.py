@@ -165,6 +165,7 @@ def _server_plan(server: Server, retries: int, names: SettingNames) -> ServerPla
         consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
         sharing=Sharing(server.share),
+        shares_with_everyone=server.share_with == "everyone",
         may_fall_back=_kind(server.upstream) is Kind.HTTP and server.upstream.transport in (None, "auto"),
         spares=server.warm,
         idle_stop_s=server.idle_stop_seconds,

@@ -403,6 +403,13 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "question reaches its caller. Not with adapters or files: auto."
         ),
     ] = "none"
+    share_with: Annotated[
+        Literal["caller", "everyone"],
+        about(
+            "With share: the sessions that use one process: those of one caller, or, for a server that can run only "
+            "once, those of all."
+        ),
+    ] = "caller"
     warm: Annotated[
         int, Meta(ge=0, le=64, description="Processes of the command that are kept ready for the next sessions.")
     ] = 0

@@ -232,6 +232,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     sharing: Sharing = Sharing.NONE
     """Sharing of the server's process or socket. Not possible with files, nor over Streamable HTTP: these have one
     upstream session for each client."""
+    shares_with_everyone: bool = False
+    """All principals share one process or socket, for a server that can run only once. Else each has its own."""
     may_fall_back: bool = False
     """Try a server that refuses Streamable HTTP as one of HTTP+SSE (2025-03-26 basic/transports, "Backwards
     Compatibility")."""

@@ -140,6 +140,7 @@ class Links:
             filters.renew_later(self._context, link)
 
     def _shared_link(self, plan: ServerPlan, *, principal: str) -> Link:
+        principal = "" if plan.shares_with_everyone else principal
         link = self._shared.get((plan.id, principal))
         if link is None:
             id, workspace = self._context.mint(), self._context.mint()

@@ -148,7 +148,10 @@ class Server:
     def _is_exclusive(self) -> bool:
         """True if a second process cannot run."""
         plan = self.plan
-        return "exclusive" in self.manners and plan.kind is Kind.PIPE and not plan.spares and self.may_run_once
+        has_one = plan.sharing is Sharing.NONE or plan.shares_with_everyone
+        return (
+            "exclusive" in self.manners and plan.kind is Kind.PIPE and not plan.spares and self.may_run_once and has_one
+        )
 
     @property
     def is_for_one(self) -> bool:

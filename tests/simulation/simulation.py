@@ -177,6 +177,7 @@ class World:
             id=f"s{number}",
             kind=kind,
             sharing=sharing,
+            shares_with_everyone=self.network.rng_of(f"sharing of s{number}").random() < 0.5,
             era=era,
             idle_stop_s=rng.choice((None, 5.0)),
             spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,

@@ -11,6 +11,7 @@ from isthmus.core.base.effects import Dial, Spawn
 from isthmus.core.base.events import Connected
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Affinity, Kind, ServerPlan, Sharing
+from isthmus.core.base.revisions import Era
 from stateless_driving import (
     ACCEPT,
     Modern,
@@ -266,3 +267,17 @@ def test_a_call_runs_in_a_session_with_the_capabilities_of_its_client() -> None:
         greeting = world.take_sent("initialize").frame["params"]
         assert greeting["capabilities"] == capabilities
         assert greeting["clientInfo"] == {"name": "tester", "version": "1"}
+
+
+# --- Principals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_everyone", [False, True])
+def test_a_principal_shares_its_process_with_nobody_unless_the_plan_says_so(with_everyone: bool) -> None:
+    sharing = {"sharing": Sharing.CONCURRENT, "shares_with_everyone": with_everyone}
+    world = bridge(ServerPlan(id="s", kind=Kind.PIPE, era=Era.HANDSHAKE, **sharing))  # type: ignore[arg-type]
+    for principal in ("ann", "bob", "ann"):
+        client = new_client(world, "pipe", "s", principal=principal)
+        client.initialize('{"protocolVersion":"2025-11-25","capabilities":{}}')
+    spawned = [dial for dial in world.dials if isinstance(dial.target, Spawn)]
+    assert len(spawned) == (1 if with_everyone else 2)
