@@ -315,7 +315,7 @@ class HttpCaller(Caller):
         """Takes a message from the stream of `call`, or from one that belongs to no call."""
         if message.get("method") == "notifications/progress":
             if call is None:
-                self.ledger.wrong(f"progress on the GET stream: {message}")
+                self.ledger.late_progress(message["params"])
             else:
                 self.ledger.progress(message["params"], [call])
         elif message.get("method") == "elicitation/create":

@@ -106,6 +106,12 @@ class Ledger:
             self.wrong(f"progress {params['progress']} after the end", call)
         call.progress.append(params["progress"])
 
+    def late_progress(self, params: Json) -> None:
+        """Enters progress that came on a stream of no call: that call has ended, or its caller has given it up."""
+        call = self.calls.get(str(params.get("progressToken")))
+        if call is None or (call.outcome is None and not call.is_cancelled):
+            self.wrong(f"progress on the GET stream: {params}", call)
+
     def question(self, params: Json, mine: Iterable[Call]) -> Json:
         """Enters a server's question to a caller with the calls `mine`. Returns the answer."""
         call = self.calls.get(str(params.get("message")))
