@@ -72,10 +72,11 @@ def parse_challenges(value: str) -> list[Challenge]:
             found.append(Challenge(scheme[0].lower(), token68=token68[1]))
             at = _skip(value, token68.end())
             continue
-        if at < len(value) and value[at] not in " \t,":
-            return []
         parameters: dict[str, str] = {}
-        at = _skip(value, at)
+        after = _skip(value, at)
+        if after < len(value) and _PARAMETER.match(value, after) is None and "," not in value[at:after]:
+            return []
+        at = after
         while (pair := _PARAMETER.match(value, at)) is not None:
             name = pair[1].lower()
             if name in parameters or len(parameters) >= PARAMETERS_MAX:

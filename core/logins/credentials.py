@@ -34,9 +34,10 @@ MARGIN_SHARE: Final = 0.1
 MARGIN_SHARE_MAX: Final = 0.5
 """The largest share: a token of 6 seconds is used for 3."""
 REJECTIONS_MAX: Final = 1
-"""How many tokens in a row are renewed because the server rejected them, and accepted none. At it: LOGIN."""
+"""How many tokens in a row are renewed because the server rejected them, and accepted none. At it: LOGIN for
+`RETRY_AFTER_S`."""
 RETRY_AFTER_S: Final = 30.0
-"""Seconds after which a provider that did not answer is asked again."""
+"""Seconds after which the provider is asked again, if it did not answer or the server rejected what it gave."""
 ATTEMPTS: Final = 2
 """How often a refresh is sent that gets no answer."""
 
@@ -267,12 +268,12 @@ class Credential(Machine[CredentialState, CredentialInput]):
             self._take(record)
             self.step(CredentialInput.READ)
 
-    def receive_rejected(self, access_token: str) -> None:
+    def receive_rejected(self, access_token: str, now: float) -> None:
         """The server rejected a token with 401. The request asks again, and is sent again if it gets another token.
 
-        A 401 for an older token than the one known here says nothing of that one. A newer one may be in the store, where
-        `renew` looks first. Of two tokens in a row that were never accepted, the second is not renewed: the server does
-        not take what the provider gives.
+        A 401 for an older token than the one known here says nothing of that one. A newer one may be in the store,
+        where `renew` looks first. Of two tokens in a row that were never accepted, the second is not renewed at once:
+        the server does not take what the provider gives.
         """
         record = self._record
         if record is None or access_token != record.access_token or self._rejected == access_token:
@@ -281,7 +282,7 @@ class Credential(Machine[CredentialState, CredentialInput]):
         self._rejections += 1
         self.step(CredentialInput.REJECT)
         if self.state is CredentialState.STALE and self._rejections > REJECTIONS_MAX:
-            self._fail("the server does not take the token that the provider gave", None)
+            self._fail("the server does not take the token that the provider gave", now + RETRY_AFTER_S)
 
     def receive_accepted(self, access_token: str) -> None:
         """The server answered a request with this token otherwise than with 401."""
