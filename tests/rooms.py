@@ -144,6 +144,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     "app/base": (),
     "app/config": ("app/base",),
     "app/disk": (),
+    "app/logins": (),
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/admin": ("app/config", "app/runtime"),
     "app/conform/script": ("app/base",),

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import anyio
@@ -43,6 +44,7 @@ from ...core.wire.http.response import ENDED_ORDERLY
 from ...transports.base.clock import loop_clock
 from ...transports.base.driver import DRIVE, Drive
 from ...transports.base.port import FileOutlet, Outlet, ReplyOutlet
+from ...transports.base.tokens import UpstreamTokens
 from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer
 from ...transports.stdio.server_process import Child
@@ -65,6 +67,7 @@ class Hub:
         log_server: called as (server, line) with each line that a child writes to stderr, and with other notes about a
             server.
         drive: the way in which all transports move their bytes.
+        tokens: the tokens for servers that want them, by id.
     """
 
     def __init__(
@@ -77,8 +80,10 @@ class Hub:
         *,
         log_server: Callable[[str, str], None],
         drive: Drive = DRIVE,
+        tokens: Mapping[str, UpstreamTokens] = MappingProxyType({}),
     ) -> None:
         self.drive = drive
+        self._tokens = tokens
         self._make_engine = make_engine
         self._plan = {server.id: server for server in plan.servers}
         self._upstreams = dict(upstreams)
@@ -175,6 +180,7 @@ class Hub:
                 replies,
                 log_server=self._log_server,
                 protocols=self.drive.protocols,
+                tokens=self._tokens,
             )
             self._tasks.start_soon(self._ring)
             task_status.started()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,6 +19,7 @@ from ...core.base.plan import ServerPlan
 from ...transports.base.dialer import Dialer
 from ...transports.base.endpoint import Endpoint, is_websocket
 from ...transports.base.port import Outlet, Port
+from ...transports.base.tokens import UpstreamTokens
 from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer, MemoryUpstream
 from ...transports.sse.client import SseUpstream
@@ -44,6 +46,7 @@ class Upstreams:
         log_server: called with (server, line) for each line that a child process writes to stderr, and for other
             messages about a server.
         protocols: as in `transports.base.driver`.
+        tokens: the tokens for servers that want them, by id.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class Upstreams:
         *,
         log_server: Callable[[str, str], None],
         protocols: bool | None = None,
+        tokens: Mapping[str, UpstreamTokens] = MappingProxyType({}),
     ) -> None:
         self._protocols = protocols
+        self._tokens = tokens
         self._plans = plans
         self._addresses = addresses
         self._workspaces = workspaces
@@ -88,7 +93,8 @@ class Upstreams:
             joined = self._join(upstream, target, channel)
             return joined, joined.run
         assert isinstance(upstream, Endpoint)
-        return self._client.dial(upstream, target, channel, self._port), None
+        tokens = self._tokens.get(target.server)
+        return self._client.dial(upstream, target, channel, self._port, tokens=tokens), None
 
     def _spawn(
         self, spec: ChildSpec, target: Spawn, channel: ChannelId
@@ -120,7 +126,7 @@ class Upstreams:
         self, endpoint: Endpoint | UnixAddress, target: Join, channel: ChannelId
     ) -> SocketServer | SseUpstream | UnixServer:
         """Returns a two-way connection: Unix socket, WebSocket, or HTTP+SSE for an http URL."""
-        log = partial(self._log_server, target.server)
+        log, tokens = partial(self._log_server, target.server), self._tokens.get(target.server)
         share = Share(self._replies, target.server)
         if isinstance(endpoint, UnixAddress):
             return UnixServer(
@@ -132,8 +138,10 @@ class Upstreams:
             dialer = self._dialers.get(target.server)
             if dialer is None:
                 dialer = self._dialers[target.server] = Dialer(endpoint, endpoint.address(), self._limits)
-            return SocketServer(dialer, endpoint, target.headers, channel, self._port, self._limits, share=share)
-        return SseUpstream(endpoint, target, channel, self._port, self._limits, self._client, log=log)
+            return SocketServer(
+                dialer, endpoint, target.headers, channel, self._port, self._limits, share=share, tokens=tokens
+            )
+        return SseUpstream(endpoint, target, channel, self._port, self._limits, self._client, log=log, tokens=tokens)
 
 
 async def _serve_memory(upstream: MemoryUpstream, server: MemoryServer) -> None:

@@ -289,6 +289,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
             close idle connections, so the server may well not have read the request; that is no proof.
         cookies: the cookies that the response set, unless `Connected` reported them.
         is_ours: this machine had no descriptor or no memory for it, so it says nothing about the peer.
+        login: a JSON object, for a refusal with 401 or 403 that a login of ours would end: how to log in. `detail` says
+            the same for people.
     """
 
     end: End
@@ -302,3 +304,4 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     stale: bool = False
     cookies: CookieChanges = ()
     is_ours: bool = False
+    login: bytes = b""

@@ -2,7 +2,8 @@
 
 As a rule the credentials are the proxy's own, from its configuration. A client can do nothing about those: it gets an
 error that says so, and never sees the server's challenge. Where the plan passes on the client's `Authorization`, the
-client is the one to authenticate: it gets the server's status and challenge, as it would without a proxy.
+client is the one to authenticate: it gets the server's status and challenge, as it would without a proxy. Where the
+proxy logs in, and a login is wanted, the error says how.
 
 Source: RFC 9110, 11.6.1 and 15.5.2; 2025-06-18 basic/authorization, "Access Token Usage".
 """
@@ -18,7 +19,7 @@ from ..base.events import Cause, End
 from ..base.plan import ServerPlan
 from ..state.exchange import Exchange
 from ..state.link import Link
-from ..wire.http.failure import UNAUTHORIZED, error_in
+from ..wire.http.failure import UNAUTHORIZED, error_in, login_error_in
 
 FORBIDDEN: Final = 403
 
@@ -35,6 +36,8 @@ def error_of(link: Link, exchange: Exchange | None, cause: Cause) -> bytes | Non
     """
     if not is_denied(cause):
         return error_in(cause)
+    if cause.login:
+        return login_error_in(cause)
     if not link.plan.passes_authorization:
         return _own_error(link.plan, cause)
     # The reply to a batch answers several requests, and a pipe has no HTTP status.

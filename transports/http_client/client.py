@@ -31,9 +31,11 @@ from ..base.dialer import Dialer
 from ..base.driver import uses_protocols
 from ..base.endpoint import Endpoint
 from ..base.port import Port
+from ..base.tokens import UpstreamTokens
 from .anyio_driver import StreamDriver
 from .asyncio_connect import ConnectingDriver
 from .asyncio_driver import ProtocolDriver, transport_of
+from .authorized_exchange import AuthorizedExchange
 from .connection import Connection
 from .exchange import Exchange, Route, stopped
 from .pool import Pool
@@ -133,13 +135,16 @@ class HttpClient:
         reader: Reader | None = None,
         path: bytes | None = None,
         when_written: Callable[[], None] | None = None,
+        tokens: UpstreamTokens | None = None,
     ) -> Exchange:
         """Sends the request for `target`. `port` receives the events of `channel`, none of them before this returns.
 
         Args:
             reader: parses the response; None: a `ResponseReader`.
             path: path and query to request instead of the endpoint's own.
-            when_written: called once the whole request is written, which may be before this returns.
+            when_written: called each time the whole request is written, which may be before this returns: it is
+                written once more after a redirect, or with another token.
+            tokens: the tokens for the server; None: it wants none.
 
         Raises:
             LocalProtocolError: the context is not open, or `target` cannot be put into headers. Nothing was sent.
@@ -149,21 +154,49 @@ class HttpClient:
         route = self._routes.get(endpoint)
         if route is None:
             route = self._routes[endpoint] = self._new_route(endpoint)
+        if tokens is not None:
+            return self._dial_authorized(route, target, channel, port, reader, path, when_written, tokens)
         exchange = Exchange(route, target, channel, port, reader, path)
         exchange.when_written = when_written
+        if not (self._is_stopping or (target.is_lasting if isinstance(target, Post) else _is_stream(target))):
+            route.pool.dispatch(exchange)
+        else:
+            self.admit(exchange, target, reader)
+        return exchange
+
+    def _dial_authorized(
+        self,
+        route: Route,
+        target: Post | Listen | Delete,
+        channel: ChannelId,
+        port: Port,
+        reader: Reader | None,
+        path: bytes | None,
+        when_written: Callable[[], None] | None,
+        tokens: UpstreamTokens,
+    ) -> Exchange:
+        exchange = AuthorizedExchange(route, target, channel, port, reader, path, tokens)
+        exchange.when_written = when_written
+        if exchange.is_waiting and not self._is_stopping:
+            self.start_soon(exchange.authorize)
+        else:
+            self.admit(exchange, target, reader)
+        return exchange
+
+    def admit(self, exchange: Exchange, target: Post | Listen | Delete, reader: Reader | None) -> None:
+        """Gives an exchange to its pool, or one for an event stream that lasts a place, now or later."""
         if self._is_stopping:
             self.end_soon(exchange, stopped(is_unsent=True))
         elif not (target.is_lasting if isinstance(target, Post) else _is_stream(target)):
-            route.pool.dispatch(exchange)
+            exchange.dispatch()
         elif self.lasting < self.limits.upstream_streams_max:
             exchange.take_place()
         elif isinstance(target, Listen) and reader is None:
             self.queued[exchange] = None
-            self._start_soon(exchange.report_queued)
+            self.start_soon(exchange.report_queued)
             self._warn()
         else:
             self.end_soon(exchange, Cause(End.UNREACHABLE, self._warn(), unsent=True))
-        return exchange
 
     def admit_queued(self) -> None:
         """Gives a free place to the event stream that has waited longest, if there is one."""
@@ -198,9 +231,10 @@ class HttpClient:
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         """Ends an exchange in a task of its own, because the caller may be in the midst of carrying out orders."""
-        self._start_soon(partial(exchange.end_later, cause))
+        self.start_soon(partial(exchange.end_later, cause))
 
-    def _start_soon(self, report: Callable[[], Coroutine[object, object, None]]) -> None:
+    def start_soon(self, report: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Starts a task that ends with the client's context."""
         assert self._tasks is not None
         self._tasks.start_soon(report)
 
@@ -242,7 +276,7 @@ class HttpClient:
         if all(name != b"user-agent" for name, _ in own):
             headers.append((b"user-agent", b"isthmus"))
         headers += own
-        return Route(pool, address.target, RequestForms(headers))
+        return Route(pool, address.target, headers, RequestForms(headers))
 
     async def _close_unused(self) -> None:
         """Closes connections that were unused for too long. One timer serves them all; it sleeps while there are

@@ -360,6 +360,11 @@ class Connection(ABC):
         self._pool.forget(self)
         self.driver.close()
 
+    def let_go(self) -> None:
+        """Records that the exchange has its whole response: the rest of it is dropped."""
+        assert self._exchange is not None
+        self._exchange = self._exchange.connection = None
+
     def retire(self) -> None:
         """Takes the connection out of the pool, so that no exchange is given it."""
         self._pool.forget(self)

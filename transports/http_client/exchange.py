@@ -35,6 +35,7 @@ from ...core.wire.http.response import (
 from ...core.wire.http1.heads import PostHead
 from ..base.decompressors import added_coding
 from ..base.port import Port
+from ..base.tokens import with_value
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -51,8 +52,18 @@ class Route:
 
     pool: Pool
     target: bytes
+    headers: list[tuple[bytes, bytes]]
     forms: RequestForms
     moved: bytes | None = None
+    authorized: tuple[bytes, RequestForms] = (b"", RequestForms())
+
+    def forms_with(self, value: bytes) -> RequestForms:
+        """Returns the forms of requests with this `Authorization`; b"": with none. The last ones are kept."""
+        if not value:
+            return self.forms
+        if self.authorized[0] != value:
+            self.authorized = value, RequestForms(with_value(self.headers, value))
+        return self.authorized[1]
 
 
 class Exchange:
@@ -335,6 +346,10 @@ class Exchange:
     def start_over(self) -> None:
         """Records that the request is to be sent once more: the server has not run it."""
         self.is_unsent, self.may_be_whole = True, False
+
+    def dispatch(self) -> None:
+        """Sends the request on a connection of its pool, now or later."""
+        self._pool.dispatch(self)
 
     def take_place(self) -> None:
         """Takes a place for event streams that last, and sends the request."""

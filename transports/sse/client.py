@@ -24,6 +24,7 @@ from ...core.wire.http.legacy_sse_client import SendAgain, SseSession
 from ...core.wire.http.response import Arrived, Ended, ResponseReader
 from ..base.endpoint import Endpoint
 from ..base.port import Outlet, Port
+from ..base.tokens import UpstreamTokens
 from ..http_client.client import HttpClient
 from ..http_client.exchange import Exchange
 
@@ -40,6 +41,7 @@ class SseUpstream:
     Args:
         endpoint: the URL of the event stream.
         log: called with lines for people, without line ends.
+        tokens: the tokens for the server; None: it wants none.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class SseUpstream:
         client: HttpClient,
         *,
         log: Callable[[str], None],
+        tokens: UpstreamTokens | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._target = target
@@ -60,6 +63,7 @@ class SseUpstream:
         self._limits = limits
         self._client = client
         self._log = log
+        self._tokens = tokens
         self._session = SseSession(endpoint.url, limits)
         self._cookies = CookieStore(limits)
         self._stream: Exchange | None = None
@@ -161,7 +165,9 @@ class SseUpstream:
 
     async def _live(self) -> None:
         target = Listen(self._target.server, headers=self._target.headers)
-        self._stream = self._client.dial(self._endpoint, target, self._channel, _Stream(self), reader=self._session)
+        self._stream = self._client.dial(
+            self._endpoint, target, self._channel, _Stream(self), reader=self._session, tokens=self._tokens
+        )
         if self._is_paused:
             self._stream.pause()
         while not self._is_over:  # the event may wake this task before the cancellation set together with it
@@ -190,6 +196,7 @@ class SseUpstream:
             reader=reader,
             path=self._session.endpoint,
             when_written=posting.has_left.set,
+            tokens=self._tokens,
         )
         self._posts.add(posting)
         await posting.has_left.wait()

@@ -25,6 +25,7 @@ from ..base.decompressors import added_coding
 from ..base.dialer import LOST, Dialer, Unreachable
 from ..base.endpoint import Endpoint
 from ..base.port import Port
+from ..base.tokens import Authorization, UpstreamTokens, with_value
 from .connection import Socket
 from .frames import Frames
 
@@ -41,6 +42,7 @@ class SocketServer(Socket):
         dialler: connects to the origin of `endpoint`.
         headers: sent with the upgrade request; they replace the endpoint's headers of the same names.
         share: takes the bytes of a message that is arriving and is larger than most.
+        tokens: the tokens for the server; None: it wants none.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class SocketServer(Socket):
         limits: Limits,
         *,
         share: Share | None = None,
+        tokens: UpstreamTokens | None = None,
     ) -> None:
         super().__init__(port, limits, peer="the server", gone=End.BROKEN)
         self._channel = channel
@@ -60,6 +63,7 @@ class SocketServer(Socket):
         self._dialer = dialer
         self._target = endpoint.address().target
         self._headers = _merged(endpoint.headers, headers)
+        self._authorization = None if tokens is None else Authorization(tokens)
         self._connecting = anyio.CancelScope()
         self._is_ordered_to_close = False
         self._is_reported = False
@@ -98,10 +102,16 @@ class SocketServer(Socket):
         received = b""
         try:
             with self._connecting:
-                stream = await self._dialer.connect()
-                answer = await self._upgrade(stream)
-                if isinstance(answer, Cause):
-                    return answer
+                cause = await self._authorize()
+                while cause is None:
+                    stream = await self._dialer.connect()
+                    answer = await self._upgrade(stream)
+                    if not isinstance(answer, Cause):
+                        break
+                    await anyio.aclose_forcefully(stream)
+                    cause = await self._renew(answer)
+                else:
+                    return cause
                 deflate, received = answer
                 frames = Frames(
                     is_client=True,
@@ -124,11 +134,27 @@ class SocketServer(Socket):
                 with anyio.move_on_after(HANG_UP_S, shield=True), contextlib.suppress(*LOST):
                     await stream.aclose()
 
+    async def _authorize(self) -> Cause | None:
+        """Waits for a token, if the server wants one. Returns the end if there is none."""
+        authorization = self._authorization
+        return None if authorization is None or authorization.value is not None else await authorization.prepare()
+
+    async def _renew(self, refusal: Cause) -> Cause | None:
+        """Returns the end of a session whose upgrade was refused; None if there is another token to try."""
+        authorization = self._authorization
+        if authorization is None:
+            return refusal
+        if not authorization.may_ask(refusal.status, is_challenged=bool(refusal.challenge)):
+            return authorization.explain(refusal)
+        return await authorization.renew(refusal)
+
     async def _upgrade(self, stream: ByteStream) -> tuple[Deflate | None, bytes] | Cause:
         """Performs the opening handshake. Returns the agreed compression and the bytes received behind the handshake,
         or the cause of its failure."""
         nonce = os.urandom(NONCE_BYTES)
         headers = [(b"host", self._dialer.address.authority), *request_headers(nonce), *self._headers]
+        if self._authorization is not None:
+            headers = with_value(headers, self._authorization.value or b"")
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limits.head_size_max_bytes)
         request = http.send(h11.Request(method="GET", target=self._target, headers=headers)) or b""
         http.send(h11.EndOfMessage())

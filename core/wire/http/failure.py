@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ...base.errors import RemoteProtocolError
+import msgspec
+
+from ...base.errors import UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ...base.events import Cause, End
 from ...jsonrpc import envelope
 
@@ -93,6 +95,14 @@ def error_in(cause: Cause) -> bytes | None:
         return None if error is None or not error.startswith(b"{") else envelope.usable_error(error)
     except RemoteProtocolError:
         return None
+
+
+def login_error_in(cause: Cause) -> bytes | None:
+    """Returns the JSON of the error for a refusal that a login of ours would end; None for any other end."""
+    if not cause.login:
+        return None
+    data = {"httpStatus": cause.status, "login": msgspec.Raw(cause.login)}
+    return msgspec.json.encode({"code": UPSTREAM_UNAVAILABLE, "message": cause.detail, "data": data})
 
 
 def id_in(cause: Cause) -> bytes | None:

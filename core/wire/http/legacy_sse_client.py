@@ -33,7 +33,7 @@ from ...base.events import Cause, End
 from ...base.limits import Limits
 from ...jsonrpc import envelope
 from ...jsonrpc.envelope import Frame
-from .failure import describe, error_in, may_have_run
+from .failure import describe, error_in, login_error_in, may_have_run
 from .response import Arrived, Dropped, Ended, Opened, ReplyEvent, ResponseReader
 from .retry import may_send_again
 from .url import Address, parse_url
@@ -233,7 +233,7 @@ class SseSession:
 
 def _error_response(frame: Frame, cause: Cause) -> bytes:
     """Returns the error response to a request whose POST did not succeed."""
-    if (error := error_in(cause)) is not None:
+    if (error := login_error_in(cause) or error_in(cause)) is not None:
         return envelope.encode_error_raw(frame.id_raw, error)
     is_refused = cause.end is End.REFUSED
     data: dict[str, object] = {"outcome": "not_executed"}

@@ -1,0 +1,1 @@
+"""Logins at servers: where credentials are kept."""

@@ -1,0 +1,311 @@
+"""The credentials of logins, on disk: one sealed file for each login, shared by all processes of one user.
+
+A record is read without a lock, because it is replaced by a rename. It is written only under its lock, which a process
+holds over a whole refresh: a refresh token may be used once, so a second process waits, reads what the first one wrote,
+and has no need of a refresh of its own. The system frees the lock when its process ends in any way. A record is on the
+disk before its lock is released.
+
+Nothing that cannot be read is ever deleted. It may be of another key, of a later version or damaged, and its refresh
+token may be the only one there is. A new record is written beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from .sealing import Cipher, StoreError, UnreadableRecord, load_cipher, sync_folder
+
+__all__ = ["CredentialStore", "HeldRecord", "ListedRecord", "LoginKey", "StoreError", "UnreadableRecord"]
+
+RECORD_MAX_BYTES: Final = 256 * 1024
+"""The largest record: some tokens, each of which came in a response of 64 KiB at most."""
+RECORDS_MAX: Final = 10_000
+"""The most records that are listed."""
+KEPT_MAX: Final = 8
+"""The most unreadable records of one login that are kept beside a new one. At it: nothing more is written."""
+LOCK_TIMEOUT_S: Final = 30.0
+"""Seconds to wait for a lock: longer than two attempts to refresh take."""
+LOCK_POLL_S: Final = 0.05
+SUFFIX: Final = ".credential"
+
+_T = TypeVar("_T")
+
+
+class LoginKey(msgspec.Struct, frozen=True):
+    """The login that a record belongs to.
+
+    Args:
+        issuer: the authorization server.
+        client: the client id of the configuration there; "" if the proxy registers itself.
+        resource: the server that the tokens are for.
+        principal: the client who logged in; "": the proxy, for all its clients.
+    """
+
+    issuer: str
+    client: str
+    resource: str
+    principal: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return hashlib.sha256(msgspec.json.encode(msgspec.structs.astuple(self))).hexdigest() + SUFFIX
+
+
+class ListedRecord(msgspec.Struct, frozen=True):
+    """A record in a listing: its login and its content, or why it cannot be read."""
+
+    path: str
+    key: LoginKey | None = None
+    record: bytes = b""
+    problem: str = ""
+
+
+class _Content(msgspec.Struct, frozen=True):
+    """The content of a file. The login is in it so that a listing can name it."""
+
+    key: LoginKey
+    record: bytes
+
+
+class CredentialStore:
+    """The records in one folder, which is made with the first of them.
+
+    Args:
+        folder: it and all in it are for their owner alone.
+        environ: has `ISTHMUS_STORE_KEY`, 32 bytes as 64 hex digits or base64. Without it, the key is in the file
+            `store.key` of the folder, which is made on first use.
+        lock_timeout_s: seconds to wait for the lock of a record.
+    """
+
+    def __init__(
+        self, folder: str, environ: Mapping[str, str] = os.environ, *, lock_timeout_s: float = LOCK_TIMEOUT_S
+    ) -> None:
+        self.folder = folder
+        self._environ = environ
+        self._lock_timeout_s = lock_timeout_s
+        self._loaded: Cipher | None = None
+
+    async def read(self, key: LoginKey) -> bytes | None:
+        """Returns a record; None if there is none.
+
+        Raises:
+            UnreadableRecord: it cannot be read.
+            StoreError: the folder or the key cannot be used.
+        """
+        return await self._in_thread(partial(self._read, key))
+
+    @asynccontextmanager
+    async def lock(self, key: LoginKey) -> AsyncIterator[HeldRecord]:
+        """Locks a record, for other processes and within this one, until the context is left.
+
+        Raises:
+            StoreError: another holds it for longer than `lock_timeout_s`, or the folder cannot be used.
+        """
+        path = os.path.join(self.folder, key.name + ".lock")
+        lock = await self._in_thread(partial(self._open_lock, path))
+        try:
+            with anyio.move_on_after(self._lock_timeout_s) as limit:
+                while not _try_lock(lock):  # noqa: ASYNC110 - a thread that waits cannot be cancelled
+                    await anyio.sleep(LOCK_POLL_S)
+            if limit.cancelled_caught:
+                seen = f"another process has been logging in or refreshing for {self._lock_timeout_s:g} s"
+                raise StoreError(f"{seen}: end the one that has {path} open")
+            yield HeldRecord(self, key)
+        finally:
+            os.close(lock)
+
+    async def records(self) -> list[ListedRecord]:
+        """Lists all records, `RECORDS_MAX` at most, and with them those that cannot be read.
+
+        Raises:
+            StoreError: the folder or the key cannot be used.
+        """
+        return await self._in_thread(self._list)
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        """Does `work` to its end, even if the caller is cancelled."""
+        try:
+            return await anyio.to_thread.run_sync(work)
+        except OSError as error:
+            raise StoreError(f"cannot use the folder of credentials {self.folder}: {error.strerror or error}") from None
+
+    # --- In threads -------------------------------------------------------------------------------------------------
+
+    def _read(self, key: LoginKey) -> bytes | None:
+        path = os.path.join(self.folder, key.name)
+        sealed = _read_file(path)
+        if sealed is None:
+            return None
+        return self._open(sealed, path, key).record
+
+    def _open(self, sealed: bytes, path: str, key: LoginKey | None = None) -> _Content:
+        name = os.path.basename(path)
+        try:
+            content = msgspec.json.decode(self._cipher().open(sealed, name), type=_Content)
+        except msgspec.DecodeError:
+            raise UnreadableRecord(f"{path}: a later version of isthmus wrote it; it is kept") from None
+        except UnreadableRecord as error:
+            raise UnreadableRecord(f"{path}: {error}; it is kept") from None
+        if key is not None and content.key != key:
+            raise UnreadableRecord(f"{path}: it is of another login; it is kept")
+        return content
+
+    def write(self, key: LoginKey, record: bytes) -> None:
+        """Replaces a record. Blocks. Its lock must be held: use `HeldRecord.write`."""
+        if len(record) > RECORD_MAX_BYTES:
+            raise StoreError(f"got a record of {len(record)} bytes, expected {RECORD_MAX_BYTES} at most")
+        self._make_folder()
+        path = os.path.join(self.folder, key.name)
+        sealed = self._cipher().seal(msgspec.json.encode(_Content(key, record)), key.name)
+        made = path + ".new"  # left by a process that was killed, it is written over
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(made, flags, 0o600), "wb") as file:
+            file.write(sealed)
+            file.flush()
+            os.fsync(file.fileno())
+        self._keep(key, path)
+        os.replace(made, path)
+        sync_folder(self.folder)
+
+    def remove(self, key: LoginKey, seen: bytes) -> bool:
+        """Removes a record if it still is `seen`. Blocks. Its lock must be held: use `HeldRecord.remove`."""
+        if self._read(key) != seen:
+            return False
+        os.unlink(os.path.join(self.folder, key.name))
+        sync_folder(self.folder)
+        return True
+
+    def _keep(self, key: LoginKey, path: str) -> None:
+        """Gives what is at `path` another name if it cannot be read."""
+        try:
+            self._read(key)
+        except UnreadableRecord:
+            for number in range(1, KEPT_MAX + 1):
+                kept = f"{path}.kept-{number}"
+                with contextlib.suppress(FileExistsError):
+                    os.link(path, kept, follow_symlinks=False)
+                    return
+            reason = f"{KEPT_MAX} unreadable records of this login are kept already"
+            raise StoreError(f"{reason}: remove those you do not need, {path}.kept-*") from None
+
+    def _list(self) -> list[ListedRecord]:
+        try:
+            names = sorted(name for name in os.listdir(self.folder) if name.endswith(SUFFIX) or ".kept-" in name)
+        except FileNotFoundError:
+            return []
+        found = []
+        for name in names[:RECORDS_MAX]:
+            path = os.path.join(self.folder, name)
+            try:
+                sealed = _read_file(path)
+                if sealed is not None:
+                    content = self._open(sealed, path.partition(".kept-")[0])
+                    found.append(ListedRecord(path, content.key, content.record))
+            except UnreadableRecord as error:
+                found.append(ListedRecord(path, problem=str(error)))
+        return found
+
+    def _cipher(self) -> Cipher:
+        if self._loaded is None:
+            self._make_folder()
+            self._loaded = load_cipher(self.folder, self._environ)
+        return self._loaded
+
+    def _make_folder(self) -> None:
+        """Makes the folder, or checks that it is its owner's alone."""
+        parent = os.path.dirname(self.folder)
+        os.makedirs(parent, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.folder, 0o700)
+        found = os.stat(self.folder)
+        mode = stat.S_IMODE(found.st_mode)
+        if found.st_uid != os.geteuid():
+            raise StoreError(
+                f"{self.folder} belongs to another user, expected a folder of this one's: set XDG_STATE_HOME"
+            )
+        if mode & 0o077:
+            seen = f"{self.folder} is open to others (mode {mode:04o})"
+            raise StoreError(f"{seen}, expected 0700: chmod 700 {self.folder}")
+
+    def _open_lock(self, path: str) -> int:
+        self._make_folder()
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+class HeldRecord:
+    """A record whose lock is held. Each method ends its work even if its caller is cancelled."""
+
+    def __init__(self, store: CredentialStore, key: LoginKey) -> None:
+        self._store = store
+        self._key = key
+
+    async def read(self) -> bytes | None:
+        """Returns the record, as `CredentialStore.read`."""
+        return await self._store.read(self._key)
+
+    async def write(self, record: bytes) -> None:
+        """Replaces the record. It is on the disk when this returns. One that cannot be read is kept under another name.
+
+        Raises:
+            StoreError: nothing was written.
+        """
+        await self._store._in_thread(partial(self._store.write, self._key, record))
+
+    async def remove(self, seen: bytes) -> bool:
+        """Removes the record if it still is `seen`. Returns False if it is another, or there is none.
+
+        Raises:
+            UnreadableRecord, StoreError: as `CredentialStore.read`. Nothing was removed.
+        """
+        return await self._store._in_thread(partial(self._store.remove, self._key, seen))
+
+
+def default_folder(environ: Mapping[str, str] = os.environ) -> str:
+    """Returns the folder of credentials. Source: XDG Base Directory Specification, where relative paths are ignored."""
+    state = environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "isthmus", "credentials")
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_file(path: str) -> bytes | None:
+    """Returns the content of a regular file; None if there is none.
+
+    Raises:
+        UnreadableRecord: it is something else, too large, or may not be read.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableRecord(f"{path}: {error.strerror}; it is kept") from None
+    with os.fdopen(file, "rb") as opened:
+        found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise UnreadableRecord(f"{path}: it is no file; it is kept")
+        content = opened.read(2 * RECORD_MAX_BYTES + 1)
+    if len(content) > 2 * RECORD_MAX_BYTES:
+        raise UnreadableRecord(f"{path}: it is larger than a record; it is kept")
+    return content
