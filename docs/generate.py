@@ -67,6 +67,7 @@ MACHINES: Final = {
     "http_reply": "isthmus.core.wire.http.reply",
     "http_client": "isthmus.core.wire.http.response",
     "sse_client": "isthmus.core.wire.http.legacy_sse_client",
+    "credential": "isthmus.core.logins.credentials",
 }
 
 SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts", "tasks")

@@ -1,4 +1,4 @@
-"""What is known of one login, and when it is renewed.
+"""The credential of one login: when its token is used, when it is renewed, and when it is lost.
 
 A login is of one authorization server, client, resource and principal. Its record is in a store that several processes
 share, and each process has a `Credential` for it. NONE: there is no login. FRESH: its token is used. STALE: its token
@@ -34,23 +34,23 @@ MARGIN_SHARE: Final = 0.1
 MARGIN_SHARE_MAX: Final = 0.5
 """The largest share: a token of 6 seconds is used for 3."""
 REJECTIONS_MAX: Final = 1
-"""How many tokens in a row are renewed because the server rejected them, and accepted none. At it: LOGIN for
+"""The most tokens in a row that are renewed because the server rejected them, and accepted none. At it: LOGIN for
 `RETRY_AFTER_S`."""
 RETRY_AFTER_S: Final = 30.0
 """Seconds after which the provider is asked again, if it did not answer or the server rejected what it gave."""
 ATTEMPTS: Final = 2
-"""How often a refresh is sent that gets no answer."""
+"""The most times that a refresh is sent which gets no answer."""
 
 
 class CredentialState(enum.Enum):
     """The states of a credential."""
 
-    NONE = "none"
-    FRESH = "fresh"
-    STALE = "stale"
-    REFRESHING = "refreshing"
-    LOGIN = "login"
-    LOST = "lost"
+    NONE = "none"  # nobody has logged in
+    FRESH = "fresh"  # the token is used
+    STALE = "stale"  # the token is about to expire, or was rejected
+    REFRESHING = "refreshing"  # one request of this process renews it, the others wait
+    LOGIN = "login"  # it could not be renewed: a person logs in, or it is tried again later
+    LOST = "lost"  # the provider does not take the refresh token any more
 
 
 class CredentialInput(enum.Enum):
@@ -206,7 +206,7 @@ class LogIn(msgspec.Struct, frozen=True):
 
 
 class Credential(Machine[CredentialState, CredentialInput]):
-    """What this process knows of a login.
+    """The login as this process knows it.
 
     Args:
         can_log_in: the login needs no person, so that a record without a refresh token is renewed as well.

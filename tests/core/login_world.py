@@ -49,7 +49,7 @@ def json_reply(value: object, status: int = 200) -> Fetched:
 
 
 class World:
-    """Both servers. `answers` has an answer for each URL that exists; others get 404. `requests` is what was asked.
+    """The two servers. `answers` has an answer for each URL that exists; others get 404. `requests` is what was asked.
 
     Args:
         resource: members of the protected-resource metadata to change; None leaves one out.

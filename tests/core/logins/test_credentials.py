@@ -102,7 +102,7 @@ def test_a_401_for_an_older_token_renews_nothing() -> None:
 
 
 def test_a_server_that_takes_no_token_is_not_asked_for_ever() -> None:
-    """Of two tokens in a row that were never accepted, the second is not renewed."""
+    """The second of two tokens in a row that were never accepted is not renewed."""
     asked = credential()
     asked.receive_rejected("access-1", NOW)
     assert asked.ask(NOW) == Renew(RECORD)

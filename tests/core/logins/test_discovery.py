@@ -1,4 +1,4 @@
-"""Where the authorization server of an MCP server is found, and what of it is used."""
+"""Discovery: the places where the authorization server of an MCP server is found, and what of it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which client a login has at an authorization server: the order, and that none is used at another."""
+"""Registration: the order in which a client is chosen, and that none is used at another authorization server."""
 
 from __future__ import annotations
 
