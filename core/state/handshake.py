@@ -65,6 +65,11 @@ class Handshake:
         """Handles a refusal: of the client's credentials, or, for None, for another reason."""
         self.denial = denial
 
+    @property
+    def wants_login(self) -> bool:
+        """True if it was refused, and a login of ours would end that."""
+        return self.denial is not None and bool(self.denial.login)
+
     def receive_words(self, words: str) -> None:
         """Records what the server said in a refusal. Only the first counts."""
         self.words = self.words or words

@@ -76,7 +76,8 @@ class Handshaker:
         """Begins a handshake for a link that is needed, unless one is under way or the link must pause."""
         if link.upstream.state is not UpstreamSessionState.IDLE:
             return
-        pause = link.pause_left(self._context.now)
+        # Whoever logs in does so elsewhere. Without a login nothing is sent, so there is nobody to be spared.
+        pause = 0.0 if link.handshake.wants_login else link.pause_left(self._context.now)
         if pause > 0:
             link.router.give_up(link, f"{link.upstream.failure}; it is tried again in {pause:.1f} s at the earliest")
         else:

@@ -14,6 +14,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.base.port import Outlet
+from isthmus.transports.base.tokens import UpstreamTokens
 from isthmus.transports.http_client.client import HttpClient
 
 DONE = Cause(End.DONE)
@@ -53,10 +54,11 @@ class Dialer:
         self.client = client
         self.port = port
         self.count = 0
+        self.tokens: UpstreamTokens | None = None
 
     def __call__(self, endpoint: Endpoint, target: Post | Listen | Delete = NOW) -> Outlet:
         self.count += 1
-        return self.client.dial(endpoint, target, ChannelId(self.count), self.port)
+        return self.client.dial(endpoint, target, ChannelId(self.count), self.port, tokens=self.tokens)
 
     async def exchange(self, endpoint: Endpoint, target: Post | Listen | Delete = NOW) -> list[Report]:
         self(endpoint, target)

@@ -73,7 +73,8 @@ class Authorization:
         self._tokens = tokens
         self._is_repeated = False  # sent once more after a 401
         self._step_ups = 0
-        self.value = tokens.current()
+        value = tokens.current()
+        self.value = value if value is None or is_value(value) else None
 
     async def prepare(self) -> Cause | None:
         """Waits for a token. Returns the end of the request if there is none."""

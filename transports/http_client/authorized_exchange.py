@@ -30,7 +30,15 @@ _log: Final = logging.getLogger("isthmus.http")
 class AuthorizedExchange(Exchange):
     """See `Exchange`. It waits for its token after it was made if `is_waiting`, and after a refusal."""
 
-    __slots__ = ("_authorization", "_caller_reader", "_is_refused", "_scope", "_url", "is_waiting")
+    __slots__ = (
+        "_authorization",
+        "_caller_reader",
+        "_is_refused",
+        "_scope",
+        "_endpoint_route",
+        "_was_queued",
+        "is_waiting",
+    )
 
     def __init__(
         self,
@@ -43,16 +51,17 @@ class AuthorizedExchange(Exchange):
         tokens: UpstreamTokens,
     ) -> None:
         self._authorization = Authorization(tokens)
-        self._url = route
+        self._endpoint_route = route
         self._caller_reader = reader
         self._is_refused = False  # the response is one, and its own reader reads it
+        self._was_queued = False  # and that was reported
         self._scope: anyio.CancelScope | None = None  # of the wait
         self.is_waiting = self._authorization.value is None
         super().__init__(route, target, channel, port, reader, path)
 
     def _encode(self) -> None:
         # Without a token, this checks the order, whose faults are reported by the call that makes the exchange.
-        self._forms = self._url.forms_with(self._authorization.value or b"")
+        self._forms = self._endpoint_route.forms_with(self._authorization.value or b"")
         super()._encode()
 
     async def authorize(self) -> None:
@@ -89,7 +98,12 @@ class AuthorizedExchange(Exchange):
             self.is_over = self.is_waiting = True  # over for its connection, which serves others meanwhile
             if self.connection is not None:
                 self.connection.let_go()
-            self._pool.client.start_soon(partial(self._wait, partial(self._renew, cause)))
+            self._pool.client.start_task(partial(self._wait, partial(self._renew, cause)))
+
+    async def report_queued(self) -> None:
+        if not self._was_queued and self in self._pool.client.queued:
+            self._was_queued = True
+            await super().report_queued()
 
     async def _renew(self, refusal: Cause) -> Cause | None:
         cause = await self._authorization.renew(refusal)

@@ -178,7 +178,7 @@ class HttpClient:
         exchange = AuthorizedExchange(route, target, channel, port, reader, path, tokens)
         exchange.when_written = when_written
         if exchange.is_waiting and not self._is_stopping:
-            self.start_soon(exchange.authorize)
+            self.start_task(exchange.authorize)
         else:
             self.admit(exchange, target, reader)
         return exchange
@@ -193,7 +193,7 @@ class HttpClient:
             exchange.take_place()
         elif isinstance(target, Listen) and reader is None:
             self.queued[exchange] = None
-            self.start_soon(exchange.report_queued)
+            self.start_task(exchange.report_queued)
             self._warn()
         else:
             self.end_soon(exchange, Cause(End.UNREACHABLE, self._warn(), unsent=True))
@@ -231,9 +231,9 @@ class HttpClient:
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         """Ends an exchange in a task of its own, because the caller may be in the midst of carrying out orders."""
-        self.start_soon(partial(exchange.end_later, cause))
+        self.start_task(partial(exchange.end_later, cause))
 
-    def start_soon(self, report: Callable[[], Coroutine[object, object, None]]) -> None:
+    def start_task(self, report: Callable[[], Coroutine[object, object, None]]) -> None:
         """Starts a task that ends with the client's context."""
         assert self._tasks is not None
         self._tasks.start_soon(report)

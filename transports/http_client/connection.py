@@ -362,8 +362,9 @@ class Connection(ABC):
 
     def let_go(self) -> None:
         """Records that the exchange has its whole response: the rest of it is dropped."""
-        assert self._exchange is not None
-        self._exchange = self._exchange.connection = None
+        exchange = self._exchange
+        assert exchange is not None
+        self._exchange = exchange.connection = None
 
     def retire(self) -> None:
         """Takes the connection out of the pool, so that no exchange is given it."""

@@ -55,15 +55,14 @@ class Route:
     headers: list[tuple[bytes, bytes]]
     forms: RequestForms
     moved: bytes | None = None
-    authorized: tuple[bytes, RequestForms] = (b"", RequestForms())
+    authorized: tuple[bytes, RequestForms] | None = None
 
     def forms_with(self, value: bytes) -> RequestForms:
         """Returns the forms of requests with this `Authorization`; b"": with none. The last ones are kept."""
-        if not value:
-            return self.forms
-        if self.authorized[0] != value:
-            self.authorized = value, RequestForms(with_value(self.headers, value))
-        return self.authorized[1]
+        authorized = self.authorized
+        if authorized is None or authorized[0] != value:
+            authorized = self.authorized = value, RequestForms(with_value(self.headers, value))
+        return authorized[1]
 
 
 class Exchange:

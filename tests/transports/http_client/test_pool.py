@@ -104,7 +104,7 @@ class Client(HttpClient):
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         exchange.end(cause)
 
-    def _start_soon(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
+    def start_task(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
         with pytest.raises(StopIteration):
             tell().send(None)
 
