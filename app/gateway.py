@@ -35,6 +35,7 @@ from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.base.endpoint import Endpoint
+from ..transports.base.tokens import UpstreamTokens
 from ..transports.base.traffic import Counts
 from ..transports.http_server.server import HttpServer
 from ..transports.http_server.shared import Pages
@@ -115,6 +116,7 @@ async def running(
     trace_path: str | None = None,
     log_server: Callable[[str, str], None] | None = None,
     names: SettingNames = KEYS,
+    login_command: tuple[str, ...] = ("isthmus", "login"),
 ) -> AsyncIterator[Gateway]:
     """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
@@ -124,6 +126,7 @@ async def running(
         trace_path: where to write a trace; None: nowhere.
         log_server: called with (server, line) for each line that a server process writes to stderr.
         names: the names of settings in messages.
+        login_command: what logs in at a server, if its id follows.
 
     Raises:
         StartError: the port is taken, the storage is in use, or the trace cannot be written.
@@ -183,6 +186,7 @@ async def running(
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
             drive=drive_of(settings.core, os.environ),
+            tokens=_tokens(settings, login_command),
         )
         forwarder = _forwarder(settings, link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)
@@ -305,6 +309,18 @@ def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpo
         proxy=_proxy_of(server, upstream.url, names),
         names=names,
     )
+
+
+def _tokens(settings: Settings, login_command: tuple[str, ...]) -> dict[str, UpstreamTokens]:
+    """Returns the tokens of the servers that are logged in at."""
+    servers = [server for server in settings.servers if server.upstream.auth is not None]
+    if not servers:
+        return {}
+    from .logins.store import CredentialStore, default_folder  # late: few servers want a login
+    from .logins.tokens import tokens_of
+
+    store = CredentialStore(default_folder())
+    return {server.id: tokens_of(server.id, server.upstream, store, login_command) for server in servers}
 
 
 def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:

@@ -33,6 +33,7 @@ from isthmus.app.config.file_settings import (
     SharedFolder,
     UploadConsumerAdapter,
 )
+from isthmus.app.config.login_settings import ClientCredentials, OAuth
 from isthmus.app.config.plan import to_limits
 from isthmus.app.config.settings import (
     Filter,
@@ -75,6 +76,8 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.management": Management,
     "servers[]": Server,
     "servers[].upstream": Upstream,
+    "servers[].upstream.auth (type: oauth)": OAuth,
+    "servers[].upstream.auth (type: client_credentials)": ClientCredentials,
     "servers[].tools": Filter,
     "servers[].prompts": Filter,
     "servers[].resources": Filter,

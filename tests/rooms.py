@@ -143,8 +143,8 @@ STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}
 APP: Final[dict[str, tuple[str, ...]]] = {
     "app/base": (),
     "app/config": ("app/base",),
+    "app/logins": ("app/config",),
     "app/disk": (),
-    "app/logins": (),
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/admin": ("app/config", "app/runtime"),
     "app/conform/script": ("app/base",),
@@ -170,7 +170,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/conform/verdict",
     ),
     # `gateway` stands below `commands` and `cli`, `main` above them.
-    "app/gateway.py": ("app/admin", "app/base", "app/config", "app/disk", "app/runtime"),
+    "app/gateway.py": ("app/admin", "app/base", "app/config", "app/disk", "app/logins", "app/runtime"),
     "app/driver_checks": ("app/base", "app/config"),
     "app/commands": ("app/admin", "app/base", "app/config", "app/disk", "app/gateway.py", "app/runtime"),
     "app/cli": (

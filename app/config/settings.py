@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .file_settings import Adapter, Files, SharedFolder
+from .login_settings import ClientCredentials, OAuth
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
@@ -256,6 +257,9 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "The proxy to the URL, as http(s)://USER:PASSWORD@HOST:PORT, or none. null: HTTP_PROXY, HTTPS_PROXY, "
             "ALL_PROXY and NO_PROXY of the environment decide."
         ),
+    ] = None
+    auth: Annotated[
+        OAuth | ClientCredentials | None, about("How to log in at the URL. null: what headers and pass_headers say.")
     ] = None
 
     @property

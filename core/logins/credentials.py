@@ -230,6 +230,13 @@ class Credential(Machine[CredentialState, CredentialInput]):
         """The record as this process has seen it last."""
         return self._record
 
+    def fresh(self, now: float) -> str | None:
+        """Returns the token that a request may take at once; None: `ask`. Changes nothing."""
+        record = self._record
+        if self.state is not CredentialState.FRESH or record is None:
+            return None
+        return record.access_token if record.renews_at is None or now < record.renews_at else None
+
     def ask(self, now: float) -> Use | Renew | Wait | LogIn:
         """Says what a request does that needs a token. After `Renew`, one of `receive_renewed`, `receive_refused` and
         `receive_failed` has to follow."""

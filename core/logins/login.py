@@ -19,7 +19,7 @@ import msgspec
 
 from .challenges import BearerChallenge
 from .discovery import AUTO, Discovered, discover
-from .metadata import AuthorizationServer, show_url
+from .metadata import AuthorizationServer, origin_of, show_url
 from .registration import ClientSettings, find_registration
 from .requests import Browse, Fetch, Fetched, FetchFailed, Login, LoginFailed, Registration, Returned
 from .token_requests import KNOWN_ERRORS, request_tokens, to_text
@@ -65,11 +65,13 @@ def log_in(
     now: float,
     known: Mapping[str, Registration] = {},
     earlier: Iterable[str] = (),
+    is_asked: bool = True,
 ) -> Flow:
     """Logs a person in, and returns the login.
 
     Args:
         challenge: the one of the response that asked for a login; empty if it had none.
+        is_asked: the server asked for a login. Else it has to have metadata that say so.
         port: the port of the redirect URI, on which the driver listens already.
         known: the registrations that earlier logins made, by issuer.
         earlier: the scopes that were requested before.
@@ -79,6 +81,8 @@ def log_in(
     """
     found = yield from find_login(settings, challenge, known=known)
     server = found.server
+    if found.is_legacy and not is_asked:
+        raise LoginFailed(f"{origin_of(settings.url)} asks for no login: use it without")
     check_challenge_methods(found)
     if not server.authorization_endpoint:
         raise LoginFailed(f"{show_url(server.issuer)} has no authorization_endpoint: use another type of login")
