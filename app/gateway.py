@@ -116,7 +116,7 @@ async def running(
     trace_path: str | None = None,
     log_server: Callable[[str, str], None] | None = None,
     names: SettingNames = KEYS,
-    login_command: tuple[str, ...] = ("isthmus", "login"),
+    login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
 ) -> AsyncIterator[Gateway]:
     """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
@@ -126,7 +126,7 @@ async def running(
         trace_path: where to write a trace; None: nowhere.
         log_server: called with (server, line) for each line that a server process writes to stderr.
         names: the names of settings in messages.
-        login_command: what logs in at a server, if its id follows.
+        login_command: returns the words of the command that logs in at a server, from its id.
 
     Raises:
         StartError: the port is taken, the storage is in use, or the trace cannot be written.
@@ -311,7 +311,7 @@ def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpo
     )
 
 
-def _tokens(settings: Settings, login_command: tuple[str, ...]) -> dict[str, UpstreamTokens]:
+def _tokens(settings: Settings, login_command: Callable[[str], tuple[str, ...]]) -> dict[str, UpstreamTokens]:
     """Returns the tokens of the servers that are logged in at."""
     servers = [server for server in settings.servers if server.upstream.auth is not None]
     if not servers:
@@ -320,7 +320,7 @@ def _tokens(settings: Settings, login_command: tuple[str, ...]) -> dict[str, Ups
     from .logins.tokens import tokens_of
 
     store = CredentialStore(default_folder())
-    return {server.id: tokens_of(server.id, server.upstream, store, login_command) for server in servers}
+    return {server.id: tokens_of(server.id, server.upstream, store, login_command(server.id)) for server in servers}
 
 
 def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:

@@ -172,7 +172,15 @@ APP: Final[dict[str, tuple[str, ...]]] = {
     # `gateway` stands below `commands` and `cli`, `main` above them.
     "app/gateway.py": ("app/admin", "app/base", "app/config", "app/disk", "app/logins", "app/runtime"),
     "app/driver_checks": ("app/base", "app/config"),
-    "app/commands": ("app/admin", "app/base", "app/config", "app/disk", "app/gateway.py", "app/runtime"),
+    "app/commands": (
+        "app/admin",
+        "app/base",
+        "app/config",
+        "app/disk",
+        "app/gateway.py",
+        "app/logins",
+        "app/runtime",
+    ),
     "app/cli": (
         "app/admin",
         "app/base",
@@ -181,6 +189,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/conform",
         "app/driver_checks",
         "app/gateway.py",
+        "app/logins",
         "app/runtime",
     ),
     "app": ("app/cli",),

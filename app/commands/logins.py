@@ -78,7 +78,7 @@ async def _log_in(upstream: Upstream, how: How, store: CredentialStore) -> None:
     fetch_settings = fetch_settings_of(upstream)
     # A store that cannot be used is told of before anybody logs in, not after.
     earlier = await records_of(store, upstream)
-    known = {} if client_of(upstream.auth).startswith("http") else await known_registrations(store, upstream)
+    known = await known_registrations(store, upstream)
     settings = login_settings_of(upstream, earlier[0].key.issuer if earlier and client_of(upstream.auth) else "")
     settings = msgspec.structs.replace(settings, scope=tuple(dict.fromkeys((*settings.scope, *how.scope))))
     scope = earlier[0].record.requested if earlier and how.scope else ()
@@ -167,7 +167,7 @@ async def _open(page: Browse, how: How) -> None:
 
 
 async def _pasted() -> str:
-    line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    line: str = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
     if not line:
         raise LoginFailed("got no address on stdin: log in again")
     return urlsplit(line.strip()).query

@@ -70,6 +70,15 @@ async def records_of(store: CredentialStore, upstream: Upstream) -> list[Kept]:
     return sorted(found, key=lambda kept: kept.record.issued_at, reverse=True)
 
 
+async def is_logged_in(store: CredentialStore, upstream: Upstream) -> bool:
+    """True if a person has logged in at a server.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    return any(kept.record.access_token for kept in await records_of(store, upstream))
+
+
 def read_all(listed: list[ListedRecord]) -> list[Kept]:
     """Returns those that can be read, and are of the issuer under which they are filed."""
     found = []

@@ -330,13 +330,9 @@ async def signer_of(auth: ClientCredentials) -> Sign | None:
 
 
 def tokens_of(
-    name: str, upstream: Upstream, store: CredentialStore, login_command: tuple[str, ...]
+    name: str, upstream: Upstream, store: CredentialStore, command: tuple[str, ...]
 ) -> PersonTokens | ClientTokens:
-    """Returns the tokens of a server that has `auth`.
-
-    Args:
-        login_command: what logs in at a server, if its id follows.
-    """
+    """Returns the tokens of a server that has `auth`. `command`: the words of the command that logs in there."""
     if isinstance(upstream.auth, OAuth):
-        return PersonTokens(name, upstream, store, (*login_command, name))
+        return PersonTokens(name, upstream, store, command)
     return ClientTokens(name, upstream)
