@@ -55,3 +55,7 @@ class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __repr__(self) -> str:
         return f"ClientCredentials(client_id={self.client_id!r}, scope={self.scope!r}, …)"
+
+
+# In an annotation of its own, so that a union with None keeps it in one piece.
+Auth = Annotated[OAuth | ClientCredentials, about("A login at a server.")]

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, field
 from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .file_settings import Adapter, Files, SharedFolder
-from .login_settings import ClientCredentials, OAuth
+from .login_settings import Auth
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
@@ -258,9 +258,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "ALL_PROXY and NO_PROXY of the environment decide."
         ),
     ] = None
-    auth: Annotated[
-        OAuth | ClientCredentials | None, about("How to log in at the URL. null: what headers and pass_headers say.")
-    ] = None
+    auth: Annotated[Auth | None, about("How to log in at the URL. null: what headers and pass_headers say.")] = None
 
     @property
     def passes(self) -> tuple[tuple[str, str], ...]:
