@@ -46,7 +46,7 @@ from .store import CredentialStore, HeldRecord, LoginKey, StoreError
 
 _SCHEME: Final = b"Bearer "
 LISTED_AFTER_S: Final = 1.0
-"""Seconds for which a listing of the store counts, while a login is wanted. At it: the store is listed again."""
+"""Seconds for which a listing of the store counts that has not changed since, as far as the time of its folder says."""
 TRIED_AFTER_S: Final = 5.0
 """Seconds after which a login of the proxy itself that failed is tried again, if a request wants it."""
 ACCEPTED_AFTER_S: Final = 5.0
@@ -174,13 +174,14 @@ class PersonTokens(_Tokens):
         self._command = command
         self._key: LoginKey | None = None
         self._listed_at = -LISTED_AFTER_S
+        self._listed = 0
         self._store_problem = ""
 
     async def _load(self) -> None:
-        now = time.monotonic()
-        if now - self._listed_at < LISTED_AFTER_S:
+        now, changed_at = time.monotonic(), self._changed_at()
+        if now - self._listed_at < LISTED_AFTER_S and changed_at == self._listed:
             return
-        self._listed_at = now
+        self._listed_at, self._listed = now, changed_at
         self._store_problem = ""
         try:
             found = await records_of(self._store, self._upstream)
@@ -209,6 +210,12 @@ class PersonTokens(_Tokens):
                 else:
                     reply = None
                     await held.write(encode_record(asked.record))
+
+    def _changed_at(self) -> int:
+        try:
+            return os.stat(self._store.folder).st_mtime_ns
+        except OSError:
+            return 0
 
     async def _read(self, held: HeldRecord) -> Record | None:
         data = await held.read()
