@@ -56,10 +56,16 @@ async def listening(port: int) -> AsyncIterator[Callback]:
                 with anyio.move_on_after(HEAD_TIMEOUT_S):
                     await _answer(stream, send)
 
+    failure: Exception | None = None
     async with listener, send, receive, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, handle)
-        yield Callback(bound, receive)
+        try:
+            yield Callback(bound, receive)
+        except Exception as error:  # raised below: a task group would put it into a group
+            failure = error
         tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def _answer(stream: SocketStream, queries: MemoryObjectSendStream[str]) -> None:

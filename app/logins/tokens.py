@@ -35,7 +35,7 @@ from ...core.logins.credentials import (
 from ...core.logins.grants import log_in_client
 from ...core.logins.metadata import resource_of
 from ...core.logins.requests import Fetch, Fetched, FetchFailed, LoginFailed
-from ...core.logins.step_up import INSUFFICIENT_SCOPE, StepUps
+from ...core.logins.step_up import StepUps
 from ...core.logins.token_requests import Sign
 from ...transports.base.tokens import LoginWanted
 from ..config.login_settings import ClientCredentials, OAuth
@@ -173,6 +173,7 @@ class PersonTokens(_Tokens):
         self._store = store
         self._command = command
         self._key: LoginKey | None = None
+        self._step_ups = StepUps()
         self._listed_at = -LISTED_AFTER_S
         self._listed = 0
         self._store_problem = ""
@@ -237,9 +238,11 @@ class PersonTokens(_Tokens):
         if record is not None and record.access_token != token:
             return await self.header() is not None
         self._problem = None
-        if challenge.error == INSUFFICIENT_SCOPE and challenge.scope:
-            scope = dict.fromkeys((*(() if record is None else record.requested), *challenge.scope))
-            self._problem = self._ask_for(f"needs the scope {' '.join(challenge.scope)}", tuple(scope))
+        wanted = challenge.scope or ()
+        if record is not None and not set(wanted) <= set(record.granted):
+            scope = self._step_ups.begin(self._name, " ".join(wanted), status, challenge, record.requested)
+            if scope is not None:
+                self._problem = self._ask_for(f"needs the scope {' '.join(wanted)}", scope)
         return False
 
     def _wanted(self, answer: LogIn) -> LoginWanted:

@@ -150,14 +150,14 @@ def _find_resource(
 def _find_legacy(url: str) -> Generator[Fetch, Fetched | FetchFailed, AuthorizationServer]:
     """Returns the authorization server at the origin of the server.
 
-    The issuer is a guess of ours, so one that writes itself with a final slash is the same.
+    The issuer is a guess of ours, so another one of the same origin is the same: whoever has one has the other.
     """
     origin = origin_of(url)
     for where in issuer_metadata_urls(origin):
         reply = yield from _get(where)
         found = read_authorization_server(reply.body) if reply.status == 200 else None
         if found is not None:
-            if found.issuer.rstrip("/") != origin:
+            if not is_issuer(found.issuer) or origin_of(found.issuer) != origin:
                 raise LoginFailed(
                     f"the metadata at {origin} is of the authorization server {show_url(found.issuer)}, expected "
                     f"{origin}; set issuer if you trust that one"

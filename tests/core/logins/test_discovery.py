@@ -231,7 +231,7 @@ def legacy_world(**changes: Any) -> World:
     return world
 
 
-@pytest.mark.parametrize("issuer", [LEGACY, LEGACY + "/"])
+@pytest.mark.parametrize("issuer", [LEGACY, LEGACY + "/", LEGACY + "/oauth"])
 def test_a_server_without_metadata_has_that_of_its_origin(issuer: str) -> None:
     world = legacy_world(issuer=issuer)
     found = world.run(discover(URL, BearerChallenge()))
@@ -239,9 +239,10 @@ def test_a_server_without_metadata_has_that_of_its_origin(issuer: str) -> None:
     assert (found.is_legacy, found.server.issuer, found.resource) == (True, issuer, URL)
 
 
-def test_metadata_of_another_at_the_origin_is_not_used() -> None:
+@pytest.mark.parametrize("issuer", ["https://login.example", "https://mcp.example:8443", "http://mcp.example", "x"])
+def test_metadata_of_another_at_the_origin_is_not_used(issuer: str) -> None:
     with pytest.raises(LoginFailed, match="set issuer if you trust that one"):
-        legacy_world(issuer="https://login.example").run(discover(URL, BearerChallenge()))
+        legacy_world(issuer=issuer).run(discover(URL, BearerChallenge()))
 
 
 def test_a_server_without_any_metadata_has_the_default_endpoints() -> None:
