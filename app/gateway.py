@@ -14,12 +14,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import msgspec
 from anyio import to_thread
 
+from ..core.access.gate import Gate
+from ..core.access.issuers import Issuers
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
 from ..core.base.setting_names import KEYS, SettingNames
@@ -50,6 +52,8 @@ from .admin.tasks import TaskPages
 from .admin.tools import ToolPages
 from .base.errors import StartError
 from .base.version import DESCRIPTION, VERSION
+from .config.access import to_gate_settings, to_issuer_settings, who_may
+from .config.access_settings import Auth
 from .config.addresses import unix_path
 from .config.plan import to_forward_target, to_header_rules, to_limits, to_plan
 from .config.settings import Server, Settings
@@ -64,6 +68,9 @@ from .runtime.listeners import open_listeners, serve_lines, surface_of
 from .runtime.open_files import allow_open_files, within_open_files
 from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
+
+if TYPE_CHECKING:
+    from ..transports.web_fetch import FetchSettings
 
 T = TypeVar("T")
 KEY_BYTES = 32
@@ -129,8 +136,12 @@ async def running(
         login_command: returns the words of the command that logs in at a server, from its id.
 
     Raises:
-        StartError: the port is taken, the storage is in use, or the trace cannot be written.
+        StartError: nothing says who may call, the port is taken, the storage is in use, or the trace cannot be written.
     """
+    if listen and (problem := who_may(settings)):
+        raise StartError(problem)
+    gate_settings = to_gate_settings(settings)
+    gate = None if gate_settings is None else Gate(gate_settings, _issuers(settings.auth))
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_in_thread(temporary_folder()))
         limits = within_open_files(to_limits(settings), allow_open_files())
@@ -196,6 +207,13 @@ async def running(
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
             try:
+                wait_for_issuer = None
+                if gate is not None and gate.issuers is not None:
+                    from ..transports.access.issuer_requests import IssuerRequests  # late, as `_issuers` says
+
+                    requests = IssuerRequests(gate.issuers, functools.partial(_fetch_settings, settings.auth))
+                    await tasks.start(requests.run)
+                    wait_for_issuer = requests.wait
                 if listeners:
                     own_sessions = OwnSessions(hub, limits, VERSION)
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
@@ -210,6 +228,8 @@ async def running(
                         pages=pages,
                         forwarder=forwarder,
                         counts=traffic,
+                        gate=gate,
+                        wait_for_issuer=wait_for_issuer,
                         only_h11=hub.drive.only_h11,
                         protocols=hub.drive.protocols,
                     )
@@ -218,7 +238,7 @@ async def running(
                 for server in settings.servers:
                     if listen and server.unix_socket is not None:
                         scope = _shielded(serving)
-                        await tasks.start(serve_lines, server.id, server.unix_socket, hub, limits, scope)
+                        await tasks.start(serve_lines, server.id, server.unix_socket, hub, limits, gate, scope)
                 yield gateway
             finally:
                 with anyio.CancelScope(shield=True):
@@ -233,6 +253,32 @@ async def running(
                     for scope in serving:
                         scope.cancel()
                     tasks.cancel_scope.cancel()
+
+
+def _issuers(auth: Auth) -> Issuers | None:
+    """Returns the issuers whose tokens are accepted; None if there are none.
+
+    What verifies signatures takes time to import, and is not always installed.
+
+    Raises:
+        StartError: it is not installed.
+    """
+    if not auth.issuers:
+        return None
+    try:
+        from ..transports.access.signatures import verify
+    except ImportError as error:
+        raise StartError(str(error)) from None
+    return Issuers(to_issuer_settings(auth), verify=verify)
+
+
+def _fetch_settings(auth: Auth, issuer: str) -> FetchSettings:
+    from ..transports.web_fetch import FetchSettings  # late, as in `_issuers`
+
+    found = next(each for each in auth.issuers if each.url == issuer)
+    asked = found.introspect and found.introspect.url
+    urls = frozenset(url for url in (found.url, found.jwks_url, asked) if url)
+    return FetchSettings(origins=urls, ca_file=found.ca_file)
 
 
 def _shielded(scopes: list[anyio.CancelScope]) -> anyio.CancelScope:
@@ -365,7 +411,7 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
             case Page.HEALTH | Page.READY:
                 unready = servers.unready() if route.page is Page.READY else []
                 shown: dict[str, object] = {"status": "not ready" if unready else "ok", "service": "isthmus"}
-                if route.knows_host:
+                if route.shows_all:
                     shown |= {"version": VERSION, "sessions": hub.engine.session_count}
                     shown |= {"servers": unready} if unready else {}
                 return page_answer(503 if unready else 200, msgspec.json.encode(shown))
@@ -373,9 +419,9 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
                 shown = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
                 return page_answer(200, msgspec.json.encode(shown))
             case Page.TOOLS:
-                return await tools.show(route.id, route.query)
+                return await tools.show(route.id, route.query, route.identity)
             case Page.CALL:
-                return await tools.call(route.id, route.query, body)
+                return await tools.call(route.id, route.query, body, route.identity)
             case Page.SERVERS:
                 return servers.show_all()
             case Page.SERVER:

@@ -457,6 +457,29 @@ LIMIT_TESTS: Final = {
     "core/files/calls/path_rewriter.py::WORK_MAX": (
         "core/files/calls/test_path_rewriter.py::test_the_work_on_one_result_is_bounded"
     ),
+    "core/access/gate.py::NAME_MAX_BYTES": ("core/access/test_gate.py::test_an_unusable_header_of_a_proxy_is_refused"),
+    "core/access/json_web_tokens.py::TOKEN_MAX_CHARS": "core/access/test_json_web_tokens.py::test_a_token_is_bounded",
+    "core/access/json_web_tokens.py::HEADER_MAX_BYTES": "core/access/test_json_web_tokens.py::test_a_header_is_bounded",
+    "core/access/json_web_tokens.py::NAME_MAX_CHARS": (
+        "core/access/test_json_web_tokens.py::test_the_name_of_a_key_is_bounded"
+    ),
+    "core/access/claims.py::VALUES_MAX": (
+        "core/access/test_issuers.py::test_scopes_and_groups_that_cannot_be_read_are_refused"
+    ),
+    "core/access/public_keys.py::DOCUMENT_MAX_BYTES": (
+        "core/access/test_public_keys.py::test_a_key_set_is_bounded_in_bytes"
+    ),
+    "core/access/public_keys.py::KEYS_MAX": "core/access/test_public_keys.py::test_a_key_set_is_bounded_in_keys",
+    "core/access/key_sets.py::UNKNOWN_KEYS_MAX": (
+        "core/access/test_issuers.py::test_tokens_that_wait_for_unknown_keys_are_bounded"
+    ),
+    "core/access/key_sets.py::NAMELESS_KEYS_MAX": (
+        "core/access/test_issuers.py::test_keys_that_are_tried_for_a_token_that_names_none_are_bounded"
+    ),
+    "core/access/issuers.py::KEPT_MAX": "core/access/test_issuers.py::test_tokens_that_are_remembered_are_bounded",
+    "core/access/issuers.py::ASKED_MAX": (
+        "core/access/test_introspection.py::test_tokens_that_an_issuer_is_asked_about_are_bounded"
+    ),
     "app/disk/walk.py::DEPTH_MAX": "app/disk/test_survey.py::test_depth_is_bounded",
     "app/disk/walk.py::PATH_SIZE_MAX": "app/disk/test_survey.py::test_paths_too_long_to_be_opened_are_passed_over",
     "app/disk/permissions.py::PRIVATE_ENTRIES_MAX": (

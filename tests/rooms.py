@@ -13,16 +13,25 @@ from typing import Final
 
 CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/base": (),
+    "core/access": ("core/base",),
     "core/jsonrpc": ("core/base",),
     "core/oracle": ("core/base",),
     "core/wire": ("core/base",),
     "core/wire/http1": ("core/wire",),
-    "core/wire/http": ("core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
+    "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
     "core/logins": ("core/base", "core/wire/http"),
     "core/bridge": ("core/base", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
-    "core/upstream": ("core/base", "core/bridge", "core/downstream", "core/jsonrpc", "core/state", "core/wire/http"),
+    "core/upstream": (
+        "core/access",
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/jsonrpc",
+        "core/state",
+        "core/wire/http",
+    ),
     "core/subscriptions": (
         "core/base",
         "core/bridge",
@@ -136,6 +145,7 @@ TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
         "transports/websocket",
     ),
     "transports": ("transports/base", "transports/http1"),
+    "transports/access": ("transports",),
 }
 
 STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}

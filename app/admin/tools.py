@@ -1,7 +1,8 @@
 """A server's tools as plain HTTP: `GET /mcp/<id>/tools` lists them, `POST /mcp/<id>/tools/call` calls one.
 
 These pages are for scripts without an MCP client. Each request goes through the engine, in a session like any
-client's. Results are returned as the server sent them, errors with the members of the JSON-RPC error.
+client's, which the requests of one principal share. Results are returned as the server sent them, errors with the
+members of the JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from ...core.access.identity import Identity
 from ...core.base.errors import OVERLOADED, TIMED_OUT, UPSTREAM_UNAVAILABLE
 from ...core.base.limits import Limits
 from ...core.upstream.auth_errors import FORBIDDEN
@@ -65,7 +67,7 @@ class ToolPages:
         self._limits = limits
         self._counts = counts
 
-    async def show(self, server: str, query: Mapping[str, str]) -> Refused:
+    async def show(self, server: str, query: Mapping[str, str], identity: Identity) -> Refused:
         async def ask(session: OwnSession) -> Refused:
             tools, is_complete = await self._tools(server, session)
             for tool in tools:
@@ -75,9 +77,9 @@ class ToolPages:
             body = {"server": server, "tools": tools, "filter_active": bool(self._servers[server].tools.selection)}
             return page_answer(200, msgspec.json.encode(body | rest))
 
-        return await self._ask(server, query, ask)
+        return await self._ask(server, query, identity, ask)
 
-    async def call(self, server: str, query: Mapping[str, str], body: bytes) -> Refused:
+    async def call(self, server: str, query: Mapping[str, str], body: bytes, identity: Identity) -> Refused:
         try:
             call = msgspec.json.decode(body, type=_Call)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -95,10 +97,10 @@ class ToolPages:
                 members.setdefault("is_error", members["isError"])
             return page_answer(200, msgspec.json.encode(members))
 
-        return await self._ask(server, query, ask)
+        return await self._ask(server, query, identity, ask)
 
     async def _ask(
-        self, server: str, query: Mapping[str, str], ask: Callable[[OwnSession], Awaitable[Refused]]
+        self, server: str, query: Mapping[str, str], identity: Identity, ask: Callable[[OwnSession], Awaitable[Refused]]
     ) -> Refused:
         """Answers with what `ask` returns, or with the error it met. On timeout the request is cancelled at the server
         too."""
@@ -108,7 +110,7 @@ class ToolPages:
             return page_error(400, str(error))
         with anyio.move_on_after(timeout_s):
             try:
-                with self._own_sessions.using(server) as session:
+                with self._own_sessions.using(server, identity) as session:
                     return await ask(session)
             except Refusal as refusal:
                 error_body = {"code": refusal.code, "message": str(refusal), "data": refusal.data}

@@ -80,10 +80,17 @@ def parser() -> argparse.ArgumentParser:
         help="ask servers nothing, and start none, before a client needs them; default: the summary asks who they are",
     )
 
+    open_access = argparse.ArgumentParser(add_help=False)
+    open_access.add_argument(
+        "--allow-anonymous",
+        action="store_true",
+        help="let callers in who are not recognised, from other machines too",
+    )
+
     config_help = f"YAML, TOML or JSON; default: the first of {', '.join(CONFIG_NAMES)} in this folder"
     serve = commands.add_parser(
         "serve",
-        parents=[shared, trace, quiet],
+        parents=[shared, trace, quiet, open_access],
         help="run the gateway of a configuration file",
         description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP.",
     )
@@ -91,14 +98,15 @@ def parser() -> argparse.ArgumentParser:
 
     wrap = commands.add_parser(
         "wrap",
-        parents=[shared, trace, quiet],
+        parents=[shared, trace, quiet, open_access],
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
         description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
         "--listen stdio; with --files, have files cross.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer ${TOKEN}' https://host/mcp. "
-        f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
+        f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show. A listener that other machines reach asks "
+        f"every caller for that token, or for one that it makes and prints.",
     )
     wrap.add_argument(
         "target",
@@ -218,6 +226,7 @@ def parser() -> argparse.ArgumentParser:
     verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
 
     _add_logins(commands.add_parser, shared)
+    _add_token(commands.add_parser, shared)
     _add_conform(commands.add_parser, shared)
     _add_replay(commands.add_parser, shared)
     _add_vendor(commands.add_parser, shared)
@@ -368,6 +377,23 @@ def _add_peer_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
     command.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     command.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+
+
+def _add_token(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    about = "Make a static token for a caller, and the lines of a configuration that let it in."
+    token = add(
+        "token",
+        parents=[shared],
+        help=_as_help(about),
+        usage="isthmus token new [options] NAME",
+        description=f"{about} The token is printed on stdout, the lines on stderr.",
+        epilog="Example: isthmus token new ci --group robots --expires 2027-01-31",
+    )
+    token.add_argument("verb", choices=("new",), help="make one")
+    token.add_argument("name", metavar="NAME", help="the caller's name, in logs and as the owner of its files")
+    token.add_argument("--group", action="append", default=[], metavar="GROUP", help="a group that the caller is in")
+    token.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="something that the token allows")
+    token.add_argument("--expires", metavar="DAY", help="the day on which it ends, such as 2027-01-31; default: never")
 
 
 def _add_replay(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:

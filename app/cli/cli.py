@@ -14,8 +14,11 @@ from typing import NoReturn, TypeVar
 import anyio
 import msgspec
 
+from ...core.access.static_tokens import digest_of, new_token
 from ...core.base.events import PipeOpening
 from ...core.base.setting_names import KEYS, OPTIONS, SettingNames
+from ...core.wire.http.admin_routes import ADMIN
+from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...transports.stdio.client import serve_pipe
 from ...transports.stdio.exit_reason import LAST_WORDS, last_words
 from ..base import logs, output
@@ -23,6 +26,8 @@ from ..base.errors import Failed, StartError
 from ..base.version import VERSION
 from ..commands import banner
 from ..commands.check_adapters import awaits_clients, misfits, names_tools
+from ..config.access import who_may
+from ..config.access_settings import Token
 from ..config.load import ConfigError, load, schema
 from ..config.plan import era_of
 from ..config.settings import Core, Management, Server, Settings
@@ -84,7 +89,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
-    settings = load(config_path(options.config))
+    settings = _answered(load(config_path(options.config)), options)
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     given = () if options.config is None else (options.config,)
     work = partial(
@@ -133,6 +138,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
     )
     settings = wrap.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
+    settings, token = _closed(_answered(settings, options))
     work = partial(
         _serve_http,
         settings,
@@ -140,9 +146,37 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         is_lasting=is_lasting,
         is_logged=False,
         is_quiet=options.quiet_start,
+        token=token,
         names=OPTIONS,
     )
     return _run(work, if_stopped=DONE)
+
+
+def _answered(settings: Settings, options: argparse.Namespace) -> Settings:
+    """Returns the settings with what the options say about callers who are not recognised."""
+    if not options.allow_anonymous:
+        return settings
+    return msgspec.structs.replace(settings, auth=msgspec.structs.replace(settings.auth, anonymous="allow"))
+
+
+def _closed(settings: Settings) -> tuple[Settings, str]:
+    """Lets only a token into a wrapped server that other machines reach, unless the settings say who may call.
+
+    Returns the settings, and the token: that of the environment, or one that is made now; "" if none is asked for.
+    """
+    if not who_may(settings):
+        return settings, ""
+    if any(AUTHORIZATION in map(str.lower, pair) for pair in settings.servers[0].upstream.passes):
+        raise ConfigError(
+            f"got --pass-header Authorization with {settings.core.host}, which other machines reach: that header holds "
+            "the token for isthmus itself there, so expected --allow-anonymous too, for a server that asks its callers"
+        )
+    token = token_of(None) or new_token(os.urandom)
+    entry = Token(name="wrap", sha256=digest_of(token).hex(), groups=(ADMIN,))
+    auth = msgspec.structs.replace(settings.auth, tokens=(entry,))
+    management = msgspec.structs.replace(settings.core.management, token=None)
+    core = msgspec.structs.replace(settings.core, management=management)
+    return msgspec.structs.replace(settings, auth=auth, core=core), token
 
 
 async def _serve_http(
@@ -153,6 +187,7 @@ async def _serve_http(
     is_lasting: bool,
     is_logged: bool,
     is_quiet: bool,
+    token: str = "",
     names: SettingNames = KEYS,
     login_command: Callable[[str], tuple[str, ...]] | None = None,
 ) -> int:
@@ -169,7 +204,7 @@ async def _serve_http(
         else:
             reports = await _probe_all(service, is_logged=is_logged)
         try:
-            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS))
+            output.say(banner.listening(service, reports, is_wrapped=names is OPTIONS, token=token))
         except output.OutputClosed as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
@@ -296,6 +331,9 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False) as service:
         reports = await _probe_all(service, is_logged=False, is_thorough=True)
     is_good, is_translated = True, False
+    if problem := who_may(settings):
+        output.say(f"WARNING {problem}")
+        is_good = False
     for server, report in zip(settings.servers, reports, strict=True):
         era_lines = describe_eras.describe(report)
         output.say("\n".join([*banner.describe(settings, server, report), *era_lines]))
@@ -346,6 +384,14 @@ def _check_driver(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if check_driver(options) else FAILED
 
 
+def _token(options: argparse.Namespace, command: list[str]) -> int:
+    from ..commands import tokens  # late: no other command needs it
+
+    _no_command(command, "token")
+    tokens.new(options)
+    return DONE
+
+
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
     output.say_json(schema())
@@ -392,6 +438,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "files": _ask_running,
     "conform": _conform,
     "replay": _replay,
+    "token": _token,
     "vendor": _vendor,
     "check-driver": _check_driver,
     "demo": _demo,

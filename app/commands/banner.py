@@ -28,18 +28,20 @@ _SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "web
 """Names shown for transports of a URL; any other transport is shown as http."""
 
 
-def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool) -> str:
+def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool, token: str = "") -> str:
     """Returns the text for a gateway that listens: its addresses, each server, and configurations for clients.
 
     Args:
         is_wrapped: the gateway is that of `isthmus wrap`, whose options switch on what is off.
+        token: what callers must show; "" if the operator knows, or if nobody is asked.
     """
     settings = service.settings
     core, is_only = settings.core, len(settings.servers) == 1
     suffixes = {id: "" if is_only else f"/{id}" for id in service.server_ids}
     places = [place for place in (core.port is not None and service.base_url, core.unix_socket) if place]
     lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
-    if core.port is not None and not is_loopback(host_of(core.host)):
+    is_open = settings.auth.anonymous == "allow" or not settings.auth.recognises
+    if core.port is not None and not is_loopback(host_of(core.host)) and is_open:
         lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
     if settings.sessions.affinity is None and service.plan.affinity is Affinity.REQUEST:
         lines.append(
@@ -68,13 +70,18 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
         lines.append("")
     bases = {server.id: _base_for(server, core.public_base_url or service.base_url) for server in settings.servers}
     urls = {id: f"{bases[id]}/mcp{suffix}" for id, suffix in suffixes.items()}
+    asks = settings.auth.tokens and settings.auth.anonymous != "allow"
+    shown = {"headers": {"Authorization": f"Bearer {token or 'TOKEN'}"}} if asks else {}
+    header = ["--header", f"Authorization: Bearer {token or 'TOKEN'}"] if asks else []
     if core.port is None:
         urls = {server.id: f"unix://{server.unix_socket}" for server in settings.servers if server.unix_socket}
     else:
-        lines += ["for a client's configuration:", _paste_line({id: {"url": url} for id, url in urls.items()})]
+        lines += ["for a client's configuration:", _paste_line({id: {"url": url} | shown for id, url in urls.items()})]
     if urls:
         program = _own_path()
-        commands = {id: {"command": program, "args": ["wrap", "--listen", "stdio", url]} for id, url in urls.items()}
+        commands = {
+            id: {"command": program, "args": ["wrap", "--listen", "stdio", *header, url]} for id, url in urls.items()
+        }
         lines += [
             "or, for a client that only starts commands:" if core.port is not None else "for a client's configuration:"
         ]

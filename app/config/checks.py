@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from ...core.wire.http.header_forwarding import AUTHORIZATION
+from .access_checks import check_auth
+from .access_settings import Access
 from .documents import Problem
 from .file_checks import check_files
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
@@ -38,6 +41,8 @@ def check(settings: Settings, is_sound: Callable[[str], bool]) -> list[Problem]:
 def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
     if is_sound("core"):
         yield from _core(settings.core)
+    if is_sound("auth"):
+        yield from check_auth(settings.auth, is_sound)
     if is_sound("storage"):
         yield from check_path("storage.root", settings.storage.root)
     if is_sound("sessions.request_state_keys"):
@@ -59,10 +64,40 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
             yield from _server(f"servers[{i}]", server, is_sound)
             if is_sound(f"servers[{i}].further_path") and server.further_path is not None:
                 yield from _further_path(f"servers[{i}].further_path", server.further_path, paths)
+    for i, server in enumerate(settings.servers or ()):
+        if server and is_sound(f"servers[{i}].access") and server.access != Access():
+            key = f"servers[{i}].access"
+            if is_sound("auth") and not settings.auth.recognises:
+                yield Problem(key, "a way to recognise callers (auth.tokens, auth.issuers or auth.proxy) beside it")
+            if server.access.has_names and not server.inspect and is_sound(f"servers[{i}].inspect"):
+                yield Problem(key, "scope and groups alone: with inspect: false nobody looks into what passes")
+    if is_sound("auth") and settings.auth.reads_tokens:
+        yield from _passed_tokens(settings, is_sound)
     for name, entry in (settings.mcp_servers or {}).items():
         yield from _id(f"mcpServers.{name}", name, seen)
         if is_sound(f"mcpServers.{name}"):
             yield from check_mcp_server(f"mcpServers.{name}", entry)
+
+
+def _passed_tokens(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    """Refuses to hand tokens that are for this gateway on to a server.
+
+    Source: 2026-07-28 basic/authorization, "Token Handling": "MUST NOT accept or transit any other tokens".
+    """
+    right = (
+        "another header than Authorization, in which callers show the token for this gateway; "
+        "{X-Upstream-Authorization: Authorization} passes one that is for the server"
+    )
+    for i, server in enumerate(settings.servers or ()):
+        if server and is_sound(f"servers[{i}].upstream"):
+            if any(name.lower() == AUTHORIZATION for name, _ in server.upstream.passes):
+                yield Problem(f"servers[{i}].upstream.pass_headers", right)
+        if server and is_sound(f"servers[{i}].forwarding"):
+            if any(name.lower() == AUTHORIZATION for name in server.forwarding.allow or ()):
+                yield Problem(
+                    f"servers[{i}].forwarding.allow",
+                    "it without Authorization, in which callers show the token for this gateway",
+                )
 
 
 def _core(core: Core) -> Iterator[Problem]:

@@ -58,4 +58,4 @@ class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 # In an annotation of its own, so that a union with None keeps it in one piece.
-Auth = Annotated[OAuth | ClientCredentials, about("A login at a server.")]
+Login = Annotated[OAuth | ClientCredentials, about("A login at a server.")]

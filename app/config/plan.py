@@ -26,6 +26,7 @@ from ...core.base.setting_names import KEYS, SettingNames
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...core.wire.http.reverse_proxy import HeaderRules
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
+from .access import to_rules
 from .addresses import is_for_this_machine, settle
 from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .settings import Server, ServerTasks, Settings, Upstream
@@ -63,6 +64,7 @@ def to_plan(
         workspaces_path=workspaces_path,
         tmp_prefix=tmp_prefix,
         public_base_url=settings.core.public_base_url or "",
+        publishes_metadata=bool(settings.auth.issuers),
         fallback_base_url=fallback_base_url,
         link_key=link_key,
         uploads_enabled=settings.uploads.enabled,
@@ -82,13 +84,14 @@ def to_plan(
 def affinity_of(settings: Settings) -> Affinity:
     """Returns which requests of clients without sessions share a session of a server.
 
-    Such clients are not told apart. If other machines can call, each request gets a session of its own, so that no
-    client sees what the server remembers of another.
+    Those of one principal share a session. Anonymous clients are not told apart: if other machines can call, each
+    request gets a session of its own, so that no client sees what the server remembers of another.
     """
     chosen = settings.sessions.affinity
     if chosen is not None:
         return Affinity(chosen)
-    return Affinity.SHARED if is_for_this_machine(settings.core) else Affinity.REQUEST
+    are_recognised = settings.auth.recognises and settings.auth.anonymous != "allow"
+    return Affinity.SHARED if are_recognised or is_for_this_machine(settings.core) else Affinity.REQUEST
 
 
 def to_limits(settings: Settings) -> Limits:
@@ -181,6 +184,7 @@ def _server_plan(server: Server, retries: int, names: SettingNames) -> ServerPla
         auto_files=_auto_files(server),
         cwd=server.upstream.cwd or "",
         shared=tuple(SharedFolder(folder.here, folder.there) for folder in server.shared_folders),
+        access=to_rules(server.access),
         stage=server.stage or ("in" if server.auto_files is None else "ws"),
     )
 

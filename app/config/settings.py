@@ -13,8 +13,9 @@ from msgspec import Meta, Struct, field
 
 from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
+from .access_settings import Access, Auth
 from .file_settings import Adapter, Files, SharedFolder
-from .login_settings import Auth
+from .login_settings import Login
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
@@ -258,7 +259,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "ALL_PROXY and NO_PROXY of the environment decide."
         ),
     ] = None
-    auth: Annotated[Auth | None, about("How to log in at the URL. null: what headers and pass_headers say.")] = None
+    auth: Annotated[Login | None, about("How to log in at the URL. null: what headers and pass_headers say.")] = None
 
     @property
     def passes(self) -> tuple[tuple[str, str], ...]:
@@ -414,6 +415,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "null: it ends with its session, or, if it is shared, a minute after the last one."
         ),
     ] = None
+    access: Annotated[Access, about("What callers need to use the server.")] = Access()
     tools: Annotated[Filter, about("Which of its tools clients see.")] = Filter()
     prompts: Annotated[Filter, about("Which of its prompts clients see.")] = Filter()
     resources: Annotated[Filter, about("Which of its resources clients see: URIs, and templates as they are.")] = (
@@ -484,6 +486,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A configuration of Isthmus."""
 
     core: Core = Core()
+    auth: Auth = Auth()
     storage: Storage = Storage()
     sessions: Sessions = Sessions()
     uploads: Uploads = Uploads()

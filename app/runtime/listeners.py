@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from ...core.access.gate import Gate
 from ...core.base.events import PipeOpening
 from ...core.base.limits import Limits
 from ...core.wire.http.admin_routes import Management
@@ -19,6 +20,7 @@ from ...core.wire.http.routes import Surface
 from ...core.wire.http.url import DEFAULT_PORTS
 from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
+from ..config.access import to_rules
 from ..config.addresses import host_of, is_for_this_machine
 from ..config.settings import Core, Settings
 from .hub import Hub
@@ -53,6 +55,7 @@ async def serve_lines(
     path: str,
     hub: Hub,
     limits: Limits,
+    gate: Gate | None,
     scope: anyio.CancelScope,
     *,
     task_status: anyio.abc.TaskStatus[None],
@@ -66,7 +69,14 @@ async def serve_lines(
     try:
         opening = PipeOpening(server=server)
         listener = LineListener(
-            path, hub, opening, limits, wait_answered=hub.wait_answered, log=log, protocols=hub.drive.protocols
+            path,
+            hub,
+            opening,
+            limits,
+            gate=gate,
+            wait_answered=hub.wait_answered,
+            log=log,
+            protocols=hub.drive.protocols,
         )
     except OSError as error:
         raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
@@ -124,6 +134,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
+        access={server.id: rules for server in settings.servers if (rules := to_rules(server.access)) is not None},
         aliases=aliases,
     )
 

@@ -15,8 +15,10 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
+from ...core.access.identity import ANONYMOUS, Identity
 from ...core.base.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ...core.base.events import PipeOpening
+from ...core.base.grants import Grants
 from ...core.base.limits import Limits
 from ...core.base.revisions import LATEST_LEGACY
 from ...core.jsonrpc import envelope
@@ -64,6 +66,7 @@ class OwnSession:
         version: version of this proxy, for `clientInfo`.
         sees_hidden: show what a filter hides from clients.
         is_brief: only learn who the server is, as `PipeOpening` has it.
+        identity: whose session it is; anonymous for the proxy's own.
 
     Attributes:
         is_over: the session has ended; no request can be sent.
@@ -81,12 +84,20 @@ class OwnSession:
         is_kept: bool = False,
         sees_hidden: bool = False,
         is_brief: bool = False,
+        identity: Identity = ANONYMOUS,
     ) -> None:
         self.is_over = False
         self.is_kept = is_kept
         self.tool_names: frozenset[str] | None = None
         self.used_at = anyio.current_time()
-        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden, is_own=True, is_brief=is_brief)
+        self._opening = PipeOpening(
+            server=server,
+            principal=identity.principal,
+            sees_hidden=sees_hidden,
+            is_own=True,
+            is_brief=is_brief,
+            grants=identity.grants,
+        )
         self._version = version
         self._client = MemoryClient(port)
         self._last_id = 0
@@ -220,7 +231,7 @@ class OwnSession:
 
 
 class OwnSessions:
-    """Holds at most one session with each server, opened when it is needed.
+    """Holds at most one session with each server for each caller and what it may ask for, opened when it is needed.
 
     A session ends when it has not been used for `Limits.page_session_idle_ttl_s`, unless it is to be kept.
     """
@@ -229,7 +240,7 @@ class OwnSessions:
         self._port = port
         self._limits = limits
         self._version = version
-        self._current: dict[str, OwnSession] = {}
+        self._current: dict[tuple[str, str, Grants], OwnSession] = {}  # by server, principal and grants
         self._tasks: TaskGroup
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -238,11 +249,15 @@ class OwnSessions:
             task_status.started()
             await anyio.sleep_forever()
 
-    def using(self, server: str) -> AbstractContextManager[OwnSession]:
-        """Marks the session with a server as in use, and opens one if there is none. Does not wait for `initialize`."""
-        current = self._current.get(server)
+    def using(self, server: str, identity: Identity = ANONYMOUS) -> AbstractContextManager[OwnSession]:
+        """Marks the caller's session with a server as in use, and opens one if there is none. Does not wait for
+        `initialize`."""
+        whose = server, identity.principal, identity.grants
+        current = self._current.get(whose)
         if current is None or current.is_over:
-            current = self._current[server] = self._open(server, is_kept=False)
+            for key in [key for key, session in self._current.items() if session.is_over]:
+                del self._current[key]
+            current = self._current[whose] = self._open(server, identity=identity, is_kept=False)
         return current.used()
 
     async def renew(self, server: str) -> None:
@@ -257,19 +272,19 @@ class OwnSessions:
         except BaseException:
             session.leave()
             raise
-        previous = self._current.get(server)
-        self._current[server] = session
+        whose = server, ANONYMOUS.principal, ANONYMOUS.grants
+        previous = self._current.get(whose)
+        self._current[whose] = session
         if previous is not None:
             previous.retire()
 
     def end(self, server: str) -> None:
-        """Closes the session with a server, if there is one."""
-        session = self._current.pop(server, None)
-        if session is not None:
-            session.leave()
+        """Closes all sessions with a server."""
+        for key in [key for key in self._current if key[0] == server]:
+            self._current.pop(key).leave()
 
-    def _open(self, server: str, *, is_kept: bool) -> OwnSession:
-        session = OwnSession(self._port, server, self._version, is_kept=is_kept)
+    def _open(self, server: str, *, is_kept: bool, identity: Identity = ANONYMOUS) -> OwnSession:
+        session = OwnSession(self._port, server, self._version, is_kept=is_kept, identity=identity)
         self._tasks.start_soon(self._run_one, session)
         return session
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from .budget import owner_of
+from .grants import NO_GRANTS, Grants
 
 Headers = tuple[tuple[str, str], ...]
 """HTTP headers as (name, value) pairs, carried from a client's request to the server's."""
@@ -51,6 +52,8 @@ class PostOpening(Fact, frozen=True):
     """The lines of `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…`, in order, names in lower case (2026-07-28)."""
     address: str = ""
     """The address that the request came from, as `budget.address_owner` gives it."""
+    grants: Grants = NO_GRANTS
+    """The client's scopes and groups, where the plan has access rules."""
 
     @property
     def owner(self) -> str:
@@ -82,7 +85,7 @@ class DeleteOpening(Fact, frozen=True):
 
 class PipeOpening(Fact, frozen=True):
     """A client connected on stdio, on a WebSocket, or on any other two-way stream of messages. The channel is the
-    session. `server`, `principal`, `base_url`, `headers` and `address` are as in `PostOpening`."""
+    session. `server`, `principal`, `base_url`, `headers`, `address` and `grants` are as in `PostOpening`."""
 
     server: str
     principal: str = ""
@@ -97,6 +100,7 @@ class PipeOpening(Fact, frozen=True):
     is_brief: bool = False
     """True for a session of the driver's own that only learns who the server is. Over HTTP `server/discover` is tried
     before `initialize`, and no event stream and no subscription is opened for it."""
+    grants: Grants = NO_GRANTS
 
     @property
     def owner(self) -> str:
@@ -118,6 +122,8 @@ class EventPipeOpening(Fact, frozen=True):
     """The path of the message endpoint."""
     headers: Headers = ()
     address: str = ""
+    grants: Grants = NO_GRANTS
+    """The client's scopes and groups, until a POST of its session has others."""
 
     @property
     def owner(self) -> str:
@@ -133,6 +139,7 @@ class MessageOpening(Fact, frozen=True):
     token: str
     principal: str = ""
     headers: Headers = ()
+    grants: Grants = NO_GRANTS
 
 
 class RawFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -158,7 +165,8 @@ class UploadOpening(Fact, frozen=True):
     session: str | None = None
     size_bytes: int | None = None
     """The announced length of the whole body; None if it is not announced."""
-    principal: str = ""
+    principal: str | None = None
+    """The caller; None: the link is its only credential."""
     raw: RawFile | None = None
     """The file, if the body is one file and nothing else; None if the body is a form."""
 
@@ -203,6 +211,8 @@ class DraftOpening(Fact, frozen=True):
     metadata: str = ""
     checksum: Checksum | None = None
     base_url: str = ""
+    principal: str | None = None
+    """The caller; None: the link is its only credential."""
 
 
 class DownloadOpening(Fact, frozen=True):
@@ -214,7 +224,8 @@ class DownloadOpening(Fact, frozen=True):
     artifact: str
     filename: str
     query: dict[str, str]
-    principal: str = ""
+    principal: str | None = None
+    """The caller; None: the link is its only credential."""
 
 
 class Connected(Fact, frozen=True):

@@ -187,6 +187,32 @@ class SharedFolder(msgspec.Struct, frozen=True):
     there: str
 
 
+class AccessRule(msgspec.Struct, frozen=True):
+    """The scopes and groups that a caller needs to use something.
+
+    Attributes:
+        scopes: all of these, in its token.
+        groups: one of these; else it does not exist for the caller. None: nobody need be in a group.
+    """
+
+    scopes: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+PatternRules = tuple[tuple[str, AccessRule], ...]
+"""Rules by name, or by patterns with *, ? and [...]; the first that matches holds."""
+
+
+class AccessRules(msgspec.Struct, frozen=True):
+    """The rules of access to a server: the rule of the server, and further ones for what it has. The groups of the
+    server's rule are checked where its endpoint is reached."""
+
+    server: AccessRule = AccessRule()
+    tools: PatternRules = ()
+    prompts: PatternRules = ()
+    resources: PatternRules = ()
+
+
 class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of one server."""
 
@@ -223,6 +249,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The prompts that clients see, by name."""
     resources: NameFilter = NameFilter()
     """The resources that clients see, by URI, and resource templates, by their text."""
+    access: AccessRules | None = None
+    """Rules by the grants in the openings of clients' channels; None: all clients may use everything."""
     decides: bool = False
     """Order a decision (`Decide`) about each request of a client, before anything is done for it."""
     era: Era | None = None
@@ -299,6 +327,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     name: Id = "isthmus"
     """The name of this proxy in the `clientInfo` of its own requests, and of clients without sessions that do not tell
     their name."""
+    publishes_metadata: bool = False
+    """The driver publishes protected-resource metadata (`access/metadata`) of the servers, and challenges name them."""
     version: str = "0"
     """The version of this proxy beside that name."""
     affinity: Affinity = Affinity.SHARED

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ..base.errors import LocalProtocolError
 from ..base.events import EventPipeOpening, MessageOpening, PipeOpening, PostOpening
+from ..base.grants import Grants
 from ..base.ids import ChannelId
 from ..state.context import ChannelRole
 from ..state.exchange import Exchange, Reply
@@ -78,6 +81,11 @@ class PipeRole(ChannelRole):
         """Counts requests and notifications. Returns the number of the first of them."""
         self.last_ordinal += messages
         return self.last_ordinal - messages + 1
+
+    def receive_grants(self, grants: Grants) -> None:
+        """Takes the grants of a POST of its session: the client may have another token now."""
+        if grants != self.opening.grants:
+            self.opening = msgspec.structs.replace(self.opening, grants=grants)
 
     def open_session(self, session: Session) -> None:
         """Takes the session that its client has opened."""

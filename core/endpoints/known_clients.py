@@ -121,7 +121,9 @@ class KnownClients:
 
 
 def audience_of(opening: PostOpening | PipeOpening | EventPipeOpening) -> Audience:
-    """Returns the audience of a channel's client: its server, its principal, and the headers by which the server may
-    know it."""
+    """Returns the audience of a channel's client: its server, its principal, and, of anonymous clients, the headers by
+    which the server may know it. A principal is who it is whatever its headers say: its tokens change."""
+    if opening.principal:
+        return Audience(opening.server, opening.principal)
     headers = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
     return Audience(opening.server, opening.principal, headers)

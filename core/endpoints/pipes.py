@@ -82,6 +82,7 @@ class Pipes(ChannelHandler):
         role = None if pipe is None else self._context.role_of(pipe)
         if pipe is not None and isinstance(role, PipeRole) and self._context.is_open(pipe):
             if (role.opening.server, role.opening.principal) == (opening.server, opening.principal):
+                role.receive_grants(opening.grants)
                 self._context.register(channel, MessageRole(opening, pipe))
                 return
         self._context.register(channel, RefusedRole())

@@ -40,6 +40,7 @@ from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.ports import SessionRouter
 from ..state.session import Affinities, Session
 from ..subscriptions.subscriptions import Subscriptions
+from ..upstream.access_filter import refuse_forbidden
 from ..upstream.upstream import Upstream
 from ..wire.http.param_headers import Mirror
 from .affinity_table import AffinityTable, merged_affinity
@@ -165,6 +166,7 @@ class Stateless:
             found = session, self._undecided.ask(session, key, frame, request, reply, headers, go_on)
         elif found is not None:
             assert claims is not None
+            refuse_forbidden(self._context.servers[opening.server], frame.method, frame.params, opening.grants)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
         elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
             known = self._find_session(self._affinity_of(opening, key, request), opening.server)

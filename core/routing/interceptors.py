@@ -14,6 +14,8 @@ from ..base.plan import ServerPlan
 from ..state.interceptor import Interceptor, Interceptors
 
 ORDER: Final[dict[str, str]] = {
+    "access": "Nothing is done for a request that its caller may not make. It sees lists last, with all that the proxy "
+    "adds to them.",
     "decisions": "Nothing is done for a request before the driver has allowed it.",
     "task requests": "The proxy answers them itself: they are no use of the server, and reach no other interceptor.",
     "idle stop": "From here on a request counts as use of the server.",

@@ -53,7 +53,7 @@ class Links:
     ) -> None:
         self.links: dict[str, Link] = {}
         self.by_sid: dict[str, Link] = {}
-        self._shared: dict[str, Link] = {}  # by server
+        self._shared: dict[tuple[str, str], Link] = {}  # by server and principal
         self._context = context
         self._sessions = sessions
         self._writer = upstream.writer
@@ -122,7 +122,7 @@ class Links:
         self._add(self._new(session.sid, plan, session.workspace, initialize), session)
 
     def _join(self, session: Session, plan: ServerPlan, member: Member) -> Link:
-        link = self._shared_link(plan)
+        link = self._shared_link(plan, principal=session.principal)
         assert link.shared_process is not None
         self._context.timers.cancel(("linger", link.id))
         link.shared_process.join(member)
@@ -139,13 +139,13 @@ class Links:
             self._handshaker.accept_all(link)
             filters.renew_later(self._context, link)
 
-    def _shared_link(self, plan: ServerPlan) -> Link:
-        link = self._shared.get(plan.id)
+    def _shared_link(self, plan: ServerPlan, *, principal: str) -> Link:
+        link = self._shared.get((plan.id, principal))
         if link is None:
             id, workspace = self._context.mint(), self._context.mint()
             initialize = shared_initialize_params(self._context.plan.name, self._context.plan.version)
-            link = self._new(id, plan, workspace, initialize, shared_process=SharedProcess())
-            self._shared[plan.id] = self.links[id] = link
+            link = self._new(id, plan, workspace, initialize, shared_process=SharedProcess(principal))
+            self._shared[plan.id, principal] = self.links[id] = link
         return link
 
     def _new(
@@ -253,7 +253,8 @@ class Links:
         """Ends a link: sends DELETE for its upstream session, if it has one, and closes its channels."""
         del self.links[link.id]
         if link.is_shared:
-            del self._shared[link.plan.id]
+            assert link.shared_process is not None
+            del self._shared[link.plan.id, link.shared_process.principal]
         self._failures.cancel_timers(link)
         upstream = link.upstream
         is_told = upstream.state is not UpstreamSessionState.IDLE and self._failures.send_delete(link)
@@ -272,7 +273,7 @@ class Links:
         plan, health = self._context.servers[id], self._handshaker.health[id]
         health.receive_order(is_stopped=False)
         if plan.sharing is not Sharing.NONE:
-            link = self._shared_link(plan)
+            link = self._shared_link(plan, principal="")
             if link.upstream.state is UpstreamSessionState.IDLE:
                 self._handshaker.dial(link)
         self._handshaker.warm_pool.refill(plan, health)

@@ -29,6 +29,7 @@ from ..state.upstream_channels import DeleteRole, DuplexRole, UpstreamPostRole, 
 from ..state.upstream_session import UpstreamSessionState
 from ..state.upstream_task import UpstreamTask
 from ..subscriptions.subscriptions import Subscriptions
+from ..upstream.access_filter import AccessFiltering
 from ..upstream.filtering import NameFiltering
 from ..upstream.upstream import Upstream
 from ..upstream.warm_pool import WarmProcessRole
@@ -80,7 +81,17 @@ class Router:
         time_limits = ToolTimeLimits(context, downstream.responder)
         checks = upstream.session_checks
         decisions = downstream.decisions
-        own = [decisions, idle_stop, time_limits, SharedSettings(), NameFiltering(), era_adapter, SerialTurn(), checks]
+        own = [
+            AccessFiltering(context),
+            decisions,
+            idle_stop,
+            time_limits,
+            SharedSettings(),
+            NameFiltering(),
+            era_adapter,
+            SerialTurn(),
+            checks,
+        ]
         ordered = in_order([*own, *(each for feature in features for each in feature.interceptors)])
         self._all = Interceptors(ordered)
         interceptors = {id: interceptors_of(plan, ordered) for id, plan in context.servers.items()}

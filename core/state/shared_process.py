@@ -76,12 +76,16 @@ class Member:
 class SharedProcess:
     """The sessions of one shared process.
 
+    Args:
+        principal: the principal of all of them.
+
     Attributes:
         members: the sessions, by their public names.
         turn: with serial sharing, the request in progress.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, principal: str = "") -> None:
+        self.principal = principal
         self.members: dict[str, Member] = {}
         self.turn: Exchange | None = None
         self._waiting: OrderedDict[Exchange, None] = OrderedDict()

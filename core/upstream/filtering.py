@@ -91,9 +91,7 @@ def refusal(link: Link, exchange: Exchange) -> bytes | None:
     if name is None:
         text = f"got {exchange.method} without a {key} that can be read, expected exactly one"
         return encode_error(exchange.id_raw, INVALID_PARAMS, text)
-    if kind == "resources":
-        return encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, f"Resource not found: {name}", {"uri": name})
-    return _unknown(exchange, kind, name)
+    return unknown(exchange, kind, name)
 
 
 def shown(link: Link, exchange: Exchange, result: bytes) -> bytes:
@@ -149,6 +147,18 @@ def _completion_refusal(plan: ServerPlan, exchange: Exchange) -> bytes | None:
     return None if _admits(plan, kind, name) else _unknown(exchange, kind, name)
 
 
+def unknown(exchange: Exchange, kind: str, name: str) -> bytes:
+    """Returns the response to a request for something that does not exist."""
+    if kind == "resources" and exchange.method != "completion/complete":
+        return encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, f"Resource not found: {name}", {"uri": name})
+    return _unknown(exchange, kind, name)
+
+
+def climbs(uri: str) -> bool:
+    """True if a URI has a step to the parent folder, by which it may be another resource than its text says."""
+    return _CLIMBS.search(unquote(uri)) is not None
+
+
 def _unknown(exchange: Exchange, kind: str, name: str) -> bytes:
     return encode_error(exchange.id_raw, INVALID_PARAMS, f"Unknown {kind[:-1]}: {name}")
 
@@ -160,6 +170,6 @@ def _filter_of(plan: ServerPlan, kind: str) -> NameFilter:
 
 def _admits(plan: ServerPlan, kind: str, name: str) -> bool:
     name_filter = _filter_of(plan, kind)
-    if kind == "resources" and name not in name_filter.include and _CLIMBS.search(unquote(name)):
+    if kind == "resources" and name not in name_filter.include and climbs(name):
         return False
     return name_filter.admits(name)

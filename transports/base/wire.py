@@ -7,6 +7,8 @@ from typing import Final, Protocol
 
 from anyio.abc import ByteStream
 
+from ...core.access.identity import Peer
+
 LINGER_S: Final = 2.0
 """Seconds a refused client may take to finish sending. Closing a socket with unread bytes would discard the reply
 too."""
@@ -56,5 +58,5 @@ class Wire(Protocol):
         """Makes the coming close a TCP reset."""
 
     @property
-    def peer_host(self) -> str:
-        """The client's IP address; empty if it has none."""
+    def peer(self) -> Peer:
+        """The client."""

@@ -33,9 +33,9 @@ class AuthorizedExchange(Exchange):
     __slots__ = (
         "_authorization",
         "_caller_reader",
+        "_endpoint_route",
         "_is_refused",
         "_scope",
-        "_endpoint_route",
         "_was_queued",
         "is_waiting",
     )

@@ -12,10 +12,11 @@ import anyio
 from anyio import CancelScope
 from anyio.abc import ByteStream, TaskGroup
 
+from ...core.access.identity import Peer
 from ..base.abort import cut
 from ..base.clock import loop_clock
 from ..base.outbox import Outbox
-from ..base.stream_socket import peer_host_of, socket_of
+from ..base.stream_socket import peer_host_of, peer_uid_of, socket_of
 from ..base.wire import LINGER_S, Silent
 from .connection import Connection
 from .shared import ServerContext
@@ -102,8 +103,9 @@ class StreamWire:
             cut(raw.fileno())
 
     @property
-    def peer_host(self) -> str:
-        return peer_host_of(self._stream)
+    def peer(self) -> Peer:
+        raw = socket_of(self._stream)
+        return Peer(peer_host_of(self._stream), None if raw is None else peer_uid_of(raw))
 
     # --- Tasks ------------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,10 @@ from typing import Final, cast
 
 from anyio.abc import ByteStream, TaskGroup
 
+from ...core.access.identity import Peer
 from ...core.base.limits import KIB
 from ..base.abort import cut
+from ..base.stream_socket import peer_uid_of
 from ..base.transport_stream import TransportStream
 from .connection import Connection
 from .framing import FOREVER
@@ -209,9 +211,12 @@ class HttpProtocol(asyncio.Protocol):
             cut(raw.fileno())
 
     @property
-    def peer_host(self) -> str:
+    def peer(self) -> Peer:
         address = self._transport.get_extra_info("peername")
-        return address[0] if isinstance(address, tuple) else ""
+        if isinstance(address, tuple):
+            return Peer(address[0])
+        raw = self._transport.get_extra_info("socket")
+        return Peer("", None if raw is None else peer_uid_of(raw))
 
     # --- Time -------------------------------------------------------------------------------------------------------
 

@@ -19,10 +19,12 @@ from typing import Final
 import h11
 from anyio import CancelScope
 
+from ...core.access.identity import Peer
+from ...core.access.issuers import CHECK_ROUNDS_MAX
 from ...core.base.budget import address_owner
 from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, Verb
 from ...core.base.storage import Append, Serve
-from ...core.wire.http.error_responses import page_error, refusal
+from ...core.wire.http.error_responses import page_error, refusal, refusal_at
 from ...core.wire.http.reply import HttpReply
 from ...core.wire.http.reverse_proxy import Sender
 from ...core.wire.http.routes import (
@@ -34,6 +36,7 @@ from ...core.wire.http.routes import (
     Refused,
     Route,
     SocketRoute,
+    Undecided,
     UploadRoute,
 )
 from ...core.wire.http.server import reply_to
@@ -59,11 +62,13 @@ class Connection:
         "_address",
         "_admitted",
         "_body_size_max",
+        "_decided",
         "_framing",
         "_is_lost",
         "_jobs",
         "_limits",
         "_listening",
+        "_peer",
         "_repeated",
         "_route",
         "_wire",
@@ -80,8 +85,10 @@ class Connection:
         self._route: Route | None = None
         self._body_size_max = 0
         self._is_lost = False
-        self._address: str | None = None  # once the wire knows the peer's, as `budget.address_owner` gives it
+        self._peer: Peer | None = None  # once the wire knows it
+        self._address = ""  # the peer's, as `budget.address_owner` gives it
         self._admitted: RoutedHead | None = None
+        self._decided: tuple[RequestHead, RoutedHead] | None = None  # a request whose caller is known at last
         self._repeated: RoutedHead | None = None  # the same, if the last request was a message that arrived in full
         self._framing.tell_wire()
 
@@ -149,6 +156,10 @@ class Connection:
             self._settle()
 
     def _handle_job(self, has_failed: bool) -> None:
+        if self._decided is not None and not self._writer.is_over:
+            (head, admitted), self._decided = self._decided, None
+            self._framing.enter(Phase.BODY, self._limits.body_timeout_s)
+            self._go_on(head, admitted)
         if has_failed:
             self._writer.stop(Cause(End.BROKEN, "the listener failed"))
         elif self._framing.is_gone:  # the job was woken, but may have been cancelled before it could hang up itself
@@ -216,7 +227,7 @@ class Connection:
         the same result. `tests/transports/http1/test_repeated_heads.py` compares the codec's one step with many.
         """
         admitted = self._repeated
-        if admitted is None or self._framing.phase is not Phase.HEAD:
+        if admitted is None or self._framing.phase is not Phase.HEAD or not self._listening.still_holds(admitted):
             return False
         body = self._framing.take_repeated(admitted.head)
         if body is None:
@@ -227,17 +238,42 @@ class Connection:
         return True
 
     def _begin(self, head: RequestHead) -> None:
-        framing, writer = self._framing, self._writer
+        framing = self._framing
         framing.begin(head)
         self._repeated = None
         admitted = self._admitted
-        if admitted is None or not admitted.fits(head):
-            if self._address is None:
-                self._address = address_owner(self._wire.peer_host)
-            admitted = self._listening.admit(head, self._address)
-            self._admitted = admitted if admitted.may_be_kept else None
+        if admitted is None or not admitted.fits(head) or not self._listening.still_holds(admitted):
+            if self._peer is None:
+                self._peer = self._wire.peer
+                self._address = address_owner(self._peer.host)
+            admitted = self._listening.admit(head, self._peer, self._address)
+            if isinstance(admitted.route, Undecided):
+                self._admitted = None
+                framing.enter(Phase.HELD)
+                self._jobs.start(partial(self._wait_for_caller, head, self._peer, admitted))
+                return
+        self._go_on(head, admitted)
+
+    async def _wait_for_caller(self, head: RequestHead, peer: Peer, admitted: RoutedHead) -> None:
+        """Waits until it is known who a request is from, or that it cannot be known now."""
+        for _ in range(CHECK_ROUNDS_MAX):
+            if not isinstance(admitted.route, Undecided):
+                break
+            assert self._listening.wait_for_issuer is not None
+            await self._listening.wait_for_issuer(admitted.route.wanted)
+            admitted = self._listening.admit(head, peer, self._address)
+        self._decided = head, admitted
+
+    def _go_on(self, head: RequestHead, admitted: RoutedHead) -> None:
+        """Goes on with a request that is routed."""
+        framing, writer = self._framing, self._writer
+        self._admitted = admitted if admitted.may_be_kept else None
         writer.shared_headers = admitted.shared_headers
-        self._route = route = admitted.route
+        route = admitted.route
+        if isinstance(route, Undecided):
+            extra = ((b"retry-after", b"5"),)
+            route = refusal_at(head.target, 503, "the issuer of the token does not say who the caller is", extra)
+        self._route = route
         if isinstance(route, Refused):
             if route.status in (414, 431, 505):
                 framing.enter(Phase.CLOSING)
@@ -274,7 +310,7 @@ class Connection:
             self._listening.forwarder,
             route,
             Head(head.method, head.target, head.headers, head.version),
-            Sender(self._wire.peer_host, route.host, self._listening.scheme),
+            Sender(self._wire.peer.host, route.host, self._listening.scheme),
             framing=self._framing,
             writer=self._writer,
             wire=self._wire,

@@ -3,6 +3,7 @@
 The connection's `Phase` decides what may happen next:
 
     IDLE -> HEAD -> BODY -> DONE -> IDLE …     an ordinary request
+    HEAD -> HELD -> BODY                       nothing is read before it is known who the request is from
     HEAD -> SKIP -> DONE                       refused; a short body is read and dropped, to keep the connection
     HEAD -> UPLOAD -> DONE                     the file service reads the body, at its own pace
     HEAD -> BODY -> SWITCHED                   the stream is a WebSocket now, which reads and writes it itself
@@ -50,6 +51,7 @@ class Phase(enum.Enum):
     IDLE = "idle"  # between requests
     HEAD = "head"  # within a request's head
     BODY = "body"  # within a body that is collected
+    HELD = "held"  # before a body, while an issuer is asked about the caller
     SKIP = "skip"  # within a body that is dropped
     UPLOAD = "upload"  # the body is read by the file service
     FORWARD = "forward"  # the body is read for a transparent server
@@ -61,8 +63,8 @@ class Phase(enum.Enum):
 
 PARSED: Final = (Phase.BODY, Phase.HEAD, Phase.IDLE, Phase.SKIP)
 """Phases in which input is parsed at once."""
-HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL)
-"""Phases in which a task consumes the input, and nothing is read before the task asks for it."""
+HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL, Phase.HELD)
+"""Phases of a task, in which nothing is read before the task asks for it."""
 NOT_READ: Final = (*HANDED_ON, Phase.SWITCHED)
 """Phases in which input is not read continuously."""
 
@@ -200,7 +202,7 @@ class Framing:
         if size_bytes <= UNCOUNTED_MAX_BYTES:
             return True
         if self._share is None:
-            self._share = Share(self._bodies, address_owner(self._wire.peer_host))
+            self._share = Share(self._bodies, address_owner(self._wire.peer.host))
         return self._share.hold(size_bytes)
 
     # --- In ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, Soc
 from anyio.lowlevel import checkpoint
 from anyio.streams.stapled import MultiListener
 
+from ...core.access.gate import Gate
+from ...core.access.issuer_answers import Wanted
 from ...core.base.budget import Budget, address_owner
 from ...core.base.limits import Limits
 from ...core.wire.http.routes import Surface
@@ -85,6 +87,9 @@ class HttpServer:
         scheme: `https` when the streams given to `handle` are TLS.
         forwarder: forwards requests to the surface's transparent servers; needed if there are any.
         counts: counters of file transfers; None: not wanted.
+        gate: decides who a request is from; None: nobody is asked.
+        wait_for_issuer: returns when a request to an issuer that the gate wants is answered, or has failed; needed if
+            the gate has issuers.
         only_h11: h11 reads and writes everything.
         protocols: True to serve listeners with asyncio protocols, False with streams; None: protocols wherever
             possible.
@@ -101,12 +106,15 @@ class HttpServer:
         scheme: str = "http",
         forwarder: Forwarder | None = None,
         counts: Counts | None = None,
+        gate: Gate | None = None,
+        wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None,
         only_h11: bool = False,
         protocols: bool | None = None,
     ) -> None:
         assert forwarder is not None or not surface.transparent
+        assert wait_for_issuer is not None or gate is None or gate.issuers is None
         self._listening = ServerContext(
-            surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11
+            surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11, gate, wait_for_issuer
         )
         self._protocols = protocols
         self._connections: dict[Connection, str] = {}  # with the owner of its address

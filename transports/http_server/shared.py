@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -9,6 +10,9 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from ...core.access.gate import Gate
+from ...core.access.identity import Peer
+from ...core.access.issuer_answers import Wanted
 from ...core.base.budget import Budget
 from ...core.base.limits import Limits
 from ...core.base.storage import Serve
@@ -23,6 +27,8 @@ from ..base.traffic import Counts
 from ..http1.server import ServerCodec
 from ..reverse_proxy.forwarder import Forwarder
 
+_audit: Final = logging.getLogger("isthmus.audit")
+
 Pages = Callable[[PageRoute, bytes], Awaitable[Refused | Serve]]
 """A function that answers a request for a page with this body, by a response or a file. It is cancelled if its client
 hangs up."""
@@ -31,6 +37,11 @@ hangs up."""
 LENGTH_MAX_BYTES: Final = len(b"18446744073709551615")
 """The longest value of a Content-Length, in a head that is remembered."""
 
+
+DENIALS_MAX: Final = 20
+"""Lines about denied requests in a second. At it: the others are counted, so that nobody can fill the log."""
+PATH_MAX_CHARS: Final = 200
+"""Characters of a path in such a line. At it: the rest is left out."""
 
 DATED_MAX: Final = 64
 """Sets of response headers remembered within one second. They differ in media type and in CORS headers."""
@@ -42,12 +53,23 @@ class RoutedHead:
     Attributes:
         head: the last head with this result.
         may_be_kept: the result depends on nothing but the head, and the client is likely to send it again.
+        gate_epoch: the epoch of the gate that let it in; None without a gate. The result holds in that epoch only, and
+            until the caller's identity expires.
     """
 
-    __slots__ = ("_named", "head", "may_be_kept", "route", "shared_headers")
+    __slots__ = ("_named", "gate_epoch", "head", "may_be_kept", "route", "shared_headers")
 
-    def __init__(self, head: RequestHead, route: Route, shared_headers: Headers, *, may_be_kept: bool) -> None:
+    def __init__(
+        self,
+        head: RequestHead,
+        route: Route,
+        shared_headers: Headers,
+        *,
+        may_be_kept: bool,
+        gate_epoch: int | None = None,
+    ) -> None:
         self.route = route
+        self.gate_epoch = gate_epoch
         self.shared_headers = shared_headers
         self.may_be_kept = may_be_kept
         self.head = head
@@ -76,11 +98,33 @@ def _without_length(headers: Headers) -> Headers:
     return tuple([header for header in headers if header[0] != b"content-length"])
 
 
+class Denials:
+    """The audit log of callers who were not let in: one line each, and at most `DENIALS_MAX` in a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._count = 0
+
+    def log(self, method: str, target: str, peer: str, reason: str) -> None:
+        """Logs a denial. The query of the target is left out: it may hold a secret."""
+        now = int(time.monotonic())
+        if now != self._second:
+            if self._count > DENIALS_MAX:
+                _audit.warning("denied: %d more requests in one second", self._count - DENIALS_MAX)
+            self._second, self._count = now, 0
+        self._count += 1
+        if self._count <= DENIALS_MAX:
+            path = target.partition("?")[0][:PATH_MAX_CHARS]
+            _audit.warning("denied: %s %s from %s: %s", method, path, peer, reason)
+
+
 @dataclass
 class ServerContext:
     """The settings and services that all connections of a server share.
 
     Attributes:
+        gate: decides who a request is from; None: nobody is asked.
+        wait_for_issuer: returns when a request to an issuer that the gate wants is answered, or has failed.
         bodies: the room for messages that are arriving.
     """
 
@@ -93,9 +137,12 @@ class ServerContext:
     forwarder: Forwarder | None
     counts: Counts
     only_h11: bool = False
+    gate: Gate | None = None
+    wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None
     is_draining: bool = False
     make_codec: Callable[[], ServerCodec] = field(init=False)
     bodies: Budget = field(init=False)
+    denials: Denials = field(default_factory=Denials)
     _date: tuple[int, bytes] = field(default=(0, b""))
     _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # within the current second
 
@@ -104,10 +151,11 @@ class ServerContext:
         self.bodies = Budget(self.limits.bodies_max_bytes, self.limits.bodies_per_owner_max_bytes)
         self.make_codec = partial(ServerCodec, head_size_max_bytes=size_max, only_h11=self.only_h11)
 
-    def admit(self, head: RequestHead, address: str = "") -> RoutedHead:
+    def admit(self, head: RequestHead, peer: Peer, address: str = "") -> RoutedHead:
         """Routes a request, or refuses it, and computes the headers that every response to it carries.
 
         Args:
+            peer: the client.
             address: where it came from, as `budget.address_owner` gives it.
         """
         judged = Head(head.method, head.target, head.headers, head.version)
@@ -123,9 +171,21 @@ class ServerContext:
         if len(head.headers) > self.limits.headers_max:
             seen = f"got {len(head.headers)} headers, expected at most {self.limits.headers_max}"
             return RoutedHead(head, refusal(431, seen), shared, may_be_kept=False)
-        route = judge(judged, self.surface, scheme=self.scheme, address=address)
+        now = 0.0 if self.gate is None else time.time()
+        route = judge(judged, self.surface, scheme=self.scheme, address=address, gate=self.gate, peer=peer, now=now)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
-        return RoutedHead(head, route, shared, may_be_kept=may_be_kept)
+        if isinstance(route, Refused) and route.denied:
+            self.denials.log(head.method, head.target, peer.host or "a Unix socket", route.denied)
+        epoch = None if self.gate is None else self.gate.epoch
+        return RoutedHead(head, route, shared, may_be_kept=may_be_kept, gate_epoch=epoch)
+
+    def still_holds(self, admitted: RoutedHead) -> bool:
+        """True if a request with the same head would be routed alike now: its caller's identity has not ended."""
+        if self.gate is None:
+            return True
+        assert isinstance(admitted.route, McpRoute)
+        expires_at = admitted.route.identity.expires_at
+        return admitted.gate_epoch == self.gate.epoch and (expires_at is None or time.time() < expires_at)
 
     def refuse_head(self, *, is_in_target: bool) -> Refused:
         """Returns the refusal of a head over the limit: of the request line, or of the headers."""

@@ -1,6 +1,7 @@
 """Listeners on Unix domain sockets: for HTTP, and for clients that speak as on stdio, one JSON message a line.
 
-A process that may open the socket file may use the gateway, so only the owner may. A client of lines that closes its
+Only the owner of the socket file may open it. With a gate, a client of lines must also be a user that the gate lets in:
+it has no other credential. A client of lines that closes its
 sending side may still read, as on stdio; one that closes both sides is gone. Over HTTP either counts as gone.
 """
 
@@ -12,15 +13,20 @@ import os
 import select
 import socket
 import stat
+import time
 from collections.abc import Awaitable, Callable
 
 import anyio
+import msgspec
 from anyio.abc import SocketListener, TaskGroup, TaskStatus
 
+from ...core.access.gate import Gate
+from ...core.access.identity import Identity, Peer
 from ...core.base.events import PipeOpening
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ..base.port import Port
+from ..base.stream_socket import peer_uid_of
 from ..stdio.client import at_once, serve_pipe
 
 BACKLOG = 128
@@ -74,7 +80,8 @@ class LineListener:
     """Serves each client that connects to a Unix socket like one on stdio.
 
     Args:
-        opening: the opening of each client's channel.
+        opening: the opening of each client's channel, to which the principal is added.
+        gate: decides who a client is; None: nobody is asked.
         wait_answered: returns when no call of a channel is open.
         log: called with lines for people, without line ends.
         protocols: True to use callbacks of asyncio's event loop, False for the portable code; None: callbacks wherever
@@ -91,6 +98,7 @@ class LineListener:
         opening: PipeOpening,
         limits: Limits,
         *,
+        gate: Gate | None = None,
         wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
         log: Callable[[str], None],
         protocols: bool | None = None,
@@ -99,6 +107,7 @@ class LineListener:
         self._path = path
         self._port = port
         self._opening = opening
+        self._gate = gate
         self._limits = limits
         self._wait_answered = wait_answered
         self._log = log
@@ -156,9 +165,12 @@ class LineListener:
         try:
             with connection:
                 fd = connection.fileno()
+                opening = self._opening_of(connection)
+                if opening is None:
+                    return
                 await serve_pipe(
                     self._port,
-                    self._opening,
+                    opening,
                     self._limits,
                     stdin_fd=fd,
                     stdout_fd=fd,
@@ -168,6 +180,18 @@ class LineListener:
                 )
         finally:
             self._count -= 1
+
+    def _opening_of(self, connection: socket.socket) -> PipeOpening | None:
+        """Returns the opening of a client's channel; None if the gate does not let the client in."""
+        if self._gate is None:
+            return self._opening
+        uid = peer_uid_of(connection)
+        found = self._gate.identify((), Peer(uid=uid), (), time.time())
+        if isinstance(found, Identity):
+            return msgspec.structs.replace(self._opening, principal=found.principal)
+        user = "a user that the system does not tell" if uid is None else f"user {uid}"
+        self._log(f"turned away a process of {user}: set auth.unix_peers to let users of this machine in")
+        return None
 
 
 def _is_gone(fd: int) -> bool:

@@ -41,6 +41,7 @@ class Permit(NamedTuple):
 
 
 GONE = Refusal(409, "session_gone", "the session this link belongs to has ended")
+FOREIGN = Refusal(403, "bad_credential", "this link was given to another caller: call the upload tool for your own")
 USED = Refusal(403, "bad_credential", "this link was used already, by another upload")
 FULL = Refusal(
     507,
@@ -69,11 +70,14 @@ class UploadAdmission:
 
     # --- Admission --------------------------------------------------------------------------------------------------
 
-    def admit(self, server_id: str, query: dict[str, str], session: str | None) -> Permit | Refusal:
+    def admit(
+        self, server_id: str, query: dict[str, str], session: str | None, principal: str | None
+    ) -> Permit | Refusal:
         """Checks an upload link.
 
         Args:
             session: the `Mcp-Session-Id` header. It may be absent; if present, it must name the session of the link.
+            principal: the caller, who must be the one that got the link; None: the link is its only credential.
         """
         server = self._context.servers.get(server_id)
         if server is None:
@@ -95,6 +99,9 @@ class UploadAdmission:
             return Refusal(403, "bad_credential", f"{problem}: call the tool {helper} for a new one")
         if not self.holds(grant):
             return GONE
+        if principal is not None and principal != self.owner(grant):
+            self._context.note("warning", "upload refused: another caller than the one that got the link", server.id)
+            return FOREIGN
         if session is not None and not self.names(session, grant.sid):
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than the link")
         return Permit(server, nonce, grant)
@@ -102,6 +109,11 @@ class UploadAdmission:
     def holds(self, grant: handles.Grant) -> bool:
         """True if the session that the link was given to is still open, or the link needs none."""
         return grant.is_bearer or self._sessions.by_sid(grant.sid) is not None
+
+    def owner(self, grant: handles.Grant) -> str:
+        """Returns the principal that the link was given to."""
+        session = self._sessions.by_sid(grant.sid)
+        return grant.principal if session is None else session.principal
 
     def names(self, header: str, sid: str) -> bool:
         """True if an `Mcp-Session-Id` header is one of the names of that session."""
@@ -112,13 +124,12 @@ class UploadAdmission:
 
     def record(self, grant: handles.Grant, blob: str, file: StoredFile) -> StoredUpload:
         """Returns the record to be saved for a file that lies in `blob`, with a fresh upload id."""
-        session = self._sessions.by_sid(grant.sid)
         filename = safe_filename(file.filename, "upload")
         return StoredUpload(
             server=grant.server,
             sid=grant.sid,
             uid=self._context.mint(),
-            principal=grant.principal if session is None else session.principal,
+            principal=self.owner(grant),
             blob=blob,
             filename=filename,
             mime_type=mime_type_of(filename, file.head, file.mime_type),

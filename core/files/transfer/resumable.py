@@ -42,7 +42,7 @@ from ...wire.http.dates import format_date
 from ..store import handles
 from ..store.filenames import HEAD_BYTES
 from ..store.store import FileStore, Reservation
-from .admission import FULL, GONE, Permit, Refusal, UploadAdmission
+from .admission import FOREIGN, FULL, GONE, Permit, Refusal, UploadAdmission
 
 WAITING_MAX: Final = 4
 """Requests that may wait until an upload is free. A client has one; another may ask how far the upload is. At it: 423
@@ -225,12 +225,14 @@ class ResumableUploads(ChannelHandler):
             return Refusal(404, "not_found", "there is no such upload any more: it has expired, or was ended")
         if not self._admission.holds(upload.permit.grant):
             return GONE
+        if opening.principal is not None and opening.principal != self._admission.owner(upload.permit.grant):
+            return FOREIGN
         if opening.session is not None and not self._admission.names(opening.session, upload.sid):
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than that of the upload")
         return upload
 
     def _create(self, channel: ChannelId, opening: DraftOpening) -> None:
-        permit = self._admission.admit(opening.server, opening.query, opening.session)
+        permit = self._admission.admit(opening.server, opening.query, opening.session, opening.principal)
         refusal = permit if isinstance(permit, Refusal) else self._refusal_of(opening, permit.grant.sid)
         if refusal is not None:
             self._refuse(channel, refusal)

@@ -73,7 +73,7 @@ class FileTransfers(ChannelHandler):
 
     def open_upload(self, channel: ChannelId, opening: UploadOpening) -> None:
         """Checks the link, then orders the body to be received."""
-        found = self._admission.admit(opening.server, opening.query, opening.session)
+        found = self._admission.admit(opening.server, opening.query, opening.session, opening.principal)
         if isinstance(found, Permit):
             found = self._refusal_of(opening, found.grant.sid) or found
         if isinstance(found, Refusal):
@@ -218,7 +218,13 @@ class FileTransfers(ChannelHandler):
     def _serve(
         self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | StoredUpload | None
     ) -> None:
-        if record is None or record.server != opening.server or record.expires_at_unix < self._context.now_unix:
+        is_theirs = record is not None and opening.principal in (None, record.principal)
+        if (
+            record is None
+            or not is_theirs
+            or record.server != opening.server
+            or record.expires_at_unix < self._context.now_unix
+        ):
             self._answer(channel, Refusal(404, "not_found", "this file has expired"))
             return
         if self._context.is_open(channel):

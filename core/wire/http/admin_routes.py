@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from ...access.identity import Identity
 from ...base.errors import RemoteProtocolError
 from ..headers import Headers
 from .origin import is_loopback
@@ -84,12 +85,15 @@ USE: Final = frozenset({Page.TOOLS, Page.CALL})
 PROBED: Final = frozenset({Page.HEALTH, Page.READY})
 """Pages that answer whatever the `Host` header is: orchestrators and balancers ask by address, or with no name."""
 
-READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+READING: Final = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, 9.2.1). A request for a page by another one is a command."""
 COMMAND_HEADER: Final = b"x-requested-with"
 """The header, of any value, of a command without a JSON body and without a token. Web frameworks and proxies know the
 name for this use."""
 _OWN_SITES: Final = frozenset({b"none", b"same-origin"})
+
+ADMIN: Final = "admin"
+"""The group of the operators, who may see and use the pages of `MANAGEMENT`."""
 
 _FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 """Headers by which a proxy in front, perhaps on this machine, shows that it forwards requests of others."""
@@ -113,6 +117,7 @@ class Access(enum.Enum):
     GRANTED = "granted"
     HIDDEN = "hidden"  # respond as if the page did not exist
     DENIED = "denied"  # the token is missing or another
+    FORBIDDEN = "forbidden"  # the caller is known, and no operator
 
 
 def find_page(path: str) -> tuple[Page, str] | None:
@@ -144,6 +149,15 @@ def access(headers: Headers, host: str, management: Management | None, page: Pag
     digest = hashlib.sha256(token.strip()).digest()
     is_right = hmac.compare_digest(digest, token_sha256) and scheme.lower() == b"bearer"
     return Access.GRANTED if is_right else Access.DENIED
+
+
+def access_of(identity: Identity, management: Management | None, page: Page) -> Access:
+    """Decides whether a caller that the gate has identified may see a page."""
+    if page not in MANAGEMENT:
+        return Access.GRANTED
+    if management is None:
+        return Access.HIDDEN
+    return Access.GRANTED if ADMIN in identity.groups else Access.FORBIDDEN
 
 
 def check_command(headers: Headers, own_origins: Collection[str]) -> None:

@@ -14,6 +14,7 @@ from .routes import Refused, Surface
 
 _CODES: Final = {
     400: "bad_request",
+    401: "unauthorized",
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",

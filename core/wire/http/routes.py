@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from ...access.identity import ANONYMOUS, Identity
+from ...access.issuer_answers import Wanted
 from ...base.events import (
     DeleteOpening,
     DownloadOpening,
@@ -17,6 +19,7 @@ from ...base.events import (
     PostOpening,
     UploadOpening,
 )
+from ...base.plan import AccessRules
 from ..headers import Headers
 from ..websocket import Upgrade
 from .admin_routes import POSTED, Management, Page
@@ -74,6 +77,8 @@ class Surface(msgspec.Struct, frozen=True):
     """The largest file that is announced to clients; None: no limit is announced."""
     required: dict[str, tuple[str, ...]] = {}
     areas: frozenset[str] = AREAS
+    access: dict[str, AccessRules] = {}
+    """The access rules of servers. A server whose rule names groups does not exist for callers in none of them."""
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and the path that each stands for."""
 
@@ -82,9 +87,14 @@ McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | Messa
 
 
 class McpRoute(msgspec.Struct, frozen=True):
-    """A request to an MCP endpoint."""
+    """A request to an MCP endpoint.
+
+    Attributes:
+        identity: the caller, whose principal is in the opening.
+    """
 
     opening: McpOpening
+    identity: Identity = ANONYMOUS
 
     @property
     def is_posted(self) -> bool:
@@ -107,10 +117,11 @@ class DownloadRoute(msgspec.Struct, frozen=True):
 
 
 class SocketRoute(msgspec.Struct, frozen=True):
-    """A granted upgrade to a WebSocket."""
+    """A granted upgrade to a WebSocket. `identity` is as in `McpRoute`."""
 
     opening: PipeOpening
     upgrade: Upgrade
+    identity: Identity = ANONYMOUS
 
 
 class ForwardRoute(msgspec.Struct, frozen=True):
@@ -128,13 +139,16 @@ class PageRoute(msgspec.Struct, frozen=True):
     Attributes:
         id: the id in the path, of a server, a task or a file; "" if the path has none. The page responds with an
             error if nothing with that id exists.
-        knows_host: the `Host` header names this server. Only pages of `PROBED` answer other requests, with less.
+        shows_all: the `Host` header names this server, and the caller is let in. Only pages of `PROBED` answer other
+            requests, with less.
+        identity: the caller.
     """
 
     page: Page
     id: str = ""
     query: dict[str, str] = {}
-    knows_host: bool = True
+    shows_all: bool = True
+    identity: Identity = ANONYMOUS
 
     @property
     def is_posted(self) -> bool:
@@ -143,11 +157,23 @@ class PageRoute(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A response of the proxy itself: a refusal, or that of a page. `body` is JSON, text or empty, as `headers` say."""
+    """A response of the proxy itself: a refusal, or that of a page.
+
+    Attributes:
+        body: JSON, text or empty, as `headers` say.
+        denied: why the caller is not let in, for the audit log; "" if that is not the reason.
+    """
 
     status: int
     body: bytes
     headers: Headers
+    denied: str = ""
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """A request whose caller is not known before a request to an issuer is answered. It is routed again then."""
+
+    wanted: Wanted
 
 
 class NotAllowed(Exception):
@@ -159,4 +185,4 @@ class NotAllowed(Exception):
         self.allowed = allowed
 
 
-Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused
+Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused | Undecided

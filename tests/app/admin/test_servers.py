@@ -18,6 +18,7 @@ import pytest
 from http_caller import PATIENCE_S, Caller, requested
 from isthmus.app import gateway as gateway_module
 from isthmus.app.base.version import DESCRIPTION, VERSION
+from isthmus.app.config.access_settings import Auth
 from isthmus.app.config.plan import to_limits
 from isthmus.app.config.settings import Core, Filter, Management, Server, Sessions, Settings, Upstream
 from isthmus.app.gateway import Gateway, running
@@ -674,7 +675,8 @@ async def test_a_configured_token_is_required(path: str, caplog: pytest.LogCaptu
     ids=["switched off", "open to other machines", "behind another"],
 )
 async def test_without_a_token_the_pages_do_not_exist_for_remote_clients(core: Core) -> None:
-    async with running(Settings(core=core, servers=(child(),)), listen=True, is_lasting=False) as gateway:
+    settings = Settings(core=core, auth=Auth(anonymous="allow"), servers=(child(),))
+    async with running(settings, listen=True, is_lasting=False) as gateway:
         for method, path in (("GET", "/servers"), ("POST", "/servers/a/start"), ("GET", "/servers/a/start")):
             status, body = await fetch(gateway, method, path)
             assert (status, body) == (404, {**(await fetch(gateway, "GET", "/nothing"))[1], "detail": body["detail"]})

@@ -16,6 +16,7 @@ from isthmus.app import gateway as gateway_module
 from isthmus.app.admin.metrics import AGES_S, exposition
 from isthmus.app.admin.tasks import OVER, STATUSES
 from isthmus.app.base.version import VERSION
+from isthmus.app.config.access_settings import Auth
 from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
 from isthmus.app.gateway import Gateway, running
 from isthmus.core.status import Status
@@ -46,7 +47,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[TaskEngine]:
 @asynccontextmanager
 async def proxy(**core: Any) -> AsyncIterator[Gateway]:
     servers = tuple(Server(id=id, upstream=Upstream(command=TOOLBOX)) for id in ("a", "b"))
-    settings = Settings(core=Core(port=0, drain_seconds=5.0, **core), servers=servers)
+    auth = Auth(anonymous="allow")
+    settings = Settings(core=Core(port=0, drain_seconds=5.0, **core), auth=auth, servers=servers)
     with anyio.fail_after(4 * PATIENCE_S):
         async with running(settings, listen=True, is_lasting=False) as gateway:
             yield gateway

@@ -71,6 +71,9 @@ COMMANDS = (
     "restart",
     "tasks",
     "files",
+    "login",
+    "logout",
+    "auth",
     "conform",
     "replay",
     "vendor",
@@ -203,8 +206,9 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ((), "COMMAND"),
         (
             ("surf",),
-            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'conform', 'replay', 'vendor', 'check-driver', "
-            "'demo', 'schema'",
+            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'login', 'logout', 'auth', 'token', 'conform', 'replay', "
+            "'vendor', "
+            "'check-driver', 'demo', 'schema'",
         ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
@@ -981,7 +985,7 @@ def test_what_to_paste_names_the_program_in_full(program: str, monkeypatch: pyte
 def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
     known = {"host": "0.0.0.0", "port": 0, "public_base_url": "https://mcp.example/x"}
     path = configuration(tmp_path, [{"id": "a", "upstream": {"command": TOOLBOX}}], core=known)
-    with Run("serve", str(path)) as served:
+    with Run("serve", "--allow-anonymous", str(path)) as served:
         base_url = served.wait_line(r"^isthmus \S+ listens on (http://127\.0\.0\.1:\d+)$")[1]
         served.wait_line("^WARNING open to other machines, as 0.0.0.0, and nobody is asked who they are$")
         served.wait_line("^WARNING other machines may call: each request of a client without sessions gets a session")

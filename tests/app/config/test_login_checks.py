@@ -42,7 +42,7 @@ def test_the_settings_of_both_types() -> None:
 @pytest.mark.parametrize(
     ("auth", "upstream", "text"),
     [
-        ({"type": "other"}, {}, "upstream.auth.type: got \"other\", expected one of oauth, client_credentials"),
+        ({"type": "other"}, {}, 'upstream.auth.type: got "other", expected one of oauth, client_credentials'),
         ({}, {}, "upstream.auth.type"),
         ({"type": "oauth", "token": "x"}, {}, "upstream.auth.token"),
         ({"type": "oauth"}, {"url": None, "command": ["x"]}, "upstream.auth: got"),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from isthmus.core.base import effects, events, storage
 from isthmus.core.base.events import RawFile
+from isthmus.core.base.grants import NO_GRANTS
 from isthmus.core.base.storage import Halt
 
 USUAL: dict[tuple[str, str], Any] = {
@@ -26,6 +27,9 @@ USUAL: dict[tuple[str, str], Any] = {
 }
 
 
+EMPTY = ("", b"", (), None, False, 0, frozenset(), NO_GRANTS)
+
+
 def test_fields_that_are_left_out_have_their_defaults() -> None:
     found = {}
     kinds = {**vars(events), **vars(effects), **vars(storage)}
@@ -34,7 +38,16 @@ def test_fields_that_are_left_out_have_their_defaults() -> None:
             continue
         for each in msgspec.structs.fields(kind):
             assert each.default_factory is msgspec.NODEFAULT, "they are frozen, and so is what they hold"
-            if each.default is not msgspec.NODEFAULT and each.default not in ("", b"", (), None, False, 0):
+            if each.default is not msgspec.NODEFAULT and each.default not in (
+                "",
+                b"",
+                (),
+                None,
+                False,
+                0,
+                frozenset(),
+                NO_GRANTS,
+            ):
                 found[name, each.name] = each.default
     assert found == USUAL
 

@@ -315,7 +315,7 @@ def test_subscriptions_and_their_resources_are_bounded(down: str) -> None:
 def test_on_a_shared_server_a_resource_is_subscribed_until_the_last_session_unsubscribes() -> None:
     play, files, alice = meeting(sharing=Sharing.CONCURRENT)
     hers = subscribed(alice, files, A)
-    bob = play.client("bob", "http", era=Era.STATELESS, principal="bob")
+    bob = play.client("bob", "http", era=Era.STATELESS, able={"experimental": {"bob": {}}})
     his = listens(bob, resources(A))
     files.answers(files.is_asked(SUBSCRIBE, A))
     bob.is_granted(his, resources(A))

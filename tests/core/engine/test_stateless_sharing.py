@@ -110,7 +110,7 @@ def test_serial_sharing_gives_up_a_suspended_call_whose_client_does_not_come_bac
 def test_serial_sharing_goes_on_when_the_server_ends_a_suspended_call() -> None:
     """The answer is held for its client, and the next call goes on at once."""
     world, client = shared(Sharing.SERIAL)
-    other = modern(world, "s", principal="bob")
+    other = modern(world, "s", "pipe")
     received, _, state = suspended(world, client)
     waiting = other.call()
     respond(world, received)
@@ -124,7 +124,7 @@ def test_serial_sharing_goes_on_when_the_server_ends_a_suspended_call() -> None:
 def test_a_waiting_call_is_not_forgotten_with_the_suspended_one(how: str) -> None:
     """A call that waits for its turn can be cancelled, and outlives the loss of the process."""
     world, client = shared(Sharing.SERIAL)
-    other = modern(world, "s", "pipe", principal="bob")
+    other = modern(world, "s", "pipe")
     received, _, state = suspended(world, client)
     channel = other.call()
     if how == "cancels":
@@ -145,7 +145,7 @@ def test_a_waiting_call_is_not_forgotten_with_the_suspended_one(how: str) -> Non
 def test_a_question_that_may_belong_to_several_calls_is_refused() -> None:
     """The calls of two clients are open, one of them suspended. When one is left, the question goes to it."""
     world, client = shared(Sharing.CONCURRENT)
-    other = modern(world, "s", principal="bob")
+    other = modern(world, "s", "pipe")
     received, _, _ = suspended(world, client)
     channel = other.call()
     second = world.take_sent("tools/call")

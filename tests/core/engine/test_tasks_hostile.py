@@ -157,7 +157,7 @@ def test_a_pipe_is_owed_the_handle_of_a_task_whose_record_is_being_stored() -> N
 def shared() -> tuple[Driver, Client, Client]:
     """Returns two clients of one process, both ready."""
     world = driver(plan("pipe", sharing=Sharing.CONCURRENT))
-    ann, bob = (new_client(world, "pipe", "pipe", principal=name) for name in ("ann", "bob"))
+    ann, bob = (new_client(world, "pipe", "pipe") for _ in range(2))
     for client in (ann, bob):
         client.initialize('{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}')
     world.start_server(capabilities=LEGACY_ABLE)
@@ -211,7 +211,7 @@ def test_notifications_of_a_task_go_to_its_session_of_a_shared_process() -> None
 
 def test_a_call_without_its_session_is_cancelled_as_a_task() -> None:
     world = driver(plan("pipe", sharing=Sharing.CONCURRENT, era=Era.STATELESS))
-    ann, bob = (modern(world, "pipe", "pipe", principal=name, capabilities=KNOWS) for name in ("ann", "bob"))
+    ann, bob = (modern(world, "pipe", "pipe", capabilities=KNOWS) for _ in range(2))
     assert ann.pipe is not None
     ann.call("t")
     start_stateless_server(world, capabilities=MODERN_ABLE)

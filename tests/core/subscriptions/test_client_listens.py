@@ -284,9 +284,9 @@ def test_each_subscription_has_its_own_id_and_goes_on_when_another_ends() -> Non
 
 
 def together(*names: str) -> tuple[Driver, list[Modern]]:
-    """Returns clients of several principals with one process."""
+    """Returns clients with one process."""
     world = bridge(ServerPlan(id="s", kind=Kind.PIPE, era=Era.HANDSHAKE, sharing=Sharing.CONCURRENT))
-    clients = [modern(world, "s", principal=name) for name in names]
+    clients = [modern(world, "s", capabilities={"elicitation": {}, "experimental": {name: {}}}) for name in names]
     for number, one in enumerate(clients):
         one.request("server/discover")
         if number == 0:

@@ -153,6 +153,26 @@ async def test_a_stream_is_asked_for_again(is_lasting: bool) -> None:
     assert tokens_of(server.requests) == [[b"Bearer old"], [b"Bearer new"], [b"Bearer new"]]
 
 
+async def test_a_stream_that_is_refused_at_length_takes_one_place() -> None:
+    """The refusal ends before its body does, which is longer than what is kept of one."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            if authorizations(await peer.request()) == [b"Bearer new"]:
+                await peer.send(EVENTS_HEAD, event(b"{}"))
+                await peer.wait_gone()
+            await peer.send(refusal(body=b"x" * 100_000))
+
+    async with serving(script) as server, dialer() as dial:
+        dial.tokens = FakeTokens(b"Bearer old", b"Bearer new")
+        outlet = dial(server.endpoint, Listen("s"))
+        await dial.port.until_reports(1, 2)
+        assert dial.client.lasting == 1
+        outlet.close(Close(ChannelId(1)))
+        await dial.port.until_closed(1)
+        assert dial.client.lasting == 0
+
+
 async def test_a_post_whose_reply_is_a_stream_of_the_session() -> None:
     async def stream(peer: Peer, request: bytes) -> None:
         await peer.send(EVENTS_HEAD, event(b"{}"), LAST_CHUNK)

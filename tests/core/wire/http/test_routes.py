@@ -268,10 +268,10 @@ def test_probes_may_have_any_host_or_none(page: str, host: bytes | None) -> None
     headers = [] if host is None else [(b"host", host)]
     route = judge(Head("GET", f"/{page}", tuple(headers)), ONE)
     assert isinstance(route, PageRoute)
-    assert not route.knows_host
+    assert not route.shows_all
     known = judge(Head("GET", f"/{page}", ((b"host", b"localhost"),)), ONE)
     assert isinstance(known, PageRoute)
-    assert known.knows_host
+    assert known.shows_all
     for path, origin in (("/info", None), ("/mcp/files", None), (f"/{page}", (b"origin", b"http://evil.example"))):
         head = Head("GET", path, (*headers, *([] if origin is None else [origin])))
         assert status_of(judge(head, ONE)) == 403

@@ -1,0 +1,167 @@
+"""The gate: who a request is from, by its head. Nothing of a request is looked at before the gate has let it pass.
+
+The ways of identifying a caller stand beside each other, and the one whose form a request has decides about it. A token
+that one of them refuses is not shown to the next. The order is: a header of a proxy that is trusted, a bearer token,
+the user of a Unix socket, and nobody.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from .identity import ANONYMOUS, Identity, Peer
+from .issuer_answers import Refused, Unavailable, Waits
+from .issuers import Issuers
+from .static_tokens import StaticToken, StaticTokens
+
+UNIX: Final = "unix"
+"""Stands for the peers of Unix sockets among those of `TrustedProxy`."""
+NAME_MAX_BYTES: Final = 512
+"""The longest name of a user, and list of groups, in a proxy's header. At it: 401."""
+
+Headers = tuple[tuple[bytes, bytes], ...]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class TrustedProxy(msgspec.Struct, frozen=True):
+    """A proxy in front that has identified the caller, and says so in headers.
+
+    Attributes:
+        networks: the addresses of the proxies.
+        has_unix: peers of Unix sockets are proxies too.
+        user: the header with the user's name, in lower case.
+        groups: the header with the user's groups, separated by commas, in lower case; b"": none.
+    """
+
+    networks: tuple[Network, ...]
+    has_unix: bool
+    user: bytes
+    groups: bytes = b""
+
+
+class GateSettings(msgspec.Struct, frozen=True):
+    """The ways in which callers identify themselves.
+
+    Attributes:
+        unix_peers: a peer of a Unix socket is its user: the principal is `uid:` and the number.
+        allows_anonymous: callers without credentials are let in, as the anonymous principal "".
+    """
+
+    tokens: tuple[StaticToken, ...] = ()
+    unix_peers: bool = False
+    proxy: TrustedProxy | None = None
+    allows_anonymous: bool = False
+    lets_links_in: bool = True
+    """A signed link of an upload or download is enough: a request with one needs no other credential."""
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """The answer to a request that the gate does not let in.
+
+    Attributes:
+        status: 401, or 400 for headers of which nobody can say which one counts.
+        reason: what is wrong with the credentials, for people; "" if there are none.
+    """
+
+    reason: str = ""
+    status: int = 401
+
+
+Found = Identity | Denied | Unavailable | Waits
+"""The answers of the gate. `Unavailable`: nobody can say now. `Waits`: the driver sends a request and asks again, see
+`issuers`."""
+
+
+class Gate:
+    """Decides who a request is from.
+
+    Args:
+        issuers: recognises tokens of authorization servers; None: there are none.
+
+    Attributes:
+        lets_links_in: as in the settings.
+        issuers: as given.
+    """
+
+    def __init__(self, settings: GateSettings, issuers: Issuers | None = None) -> None:
+        self._settings = settings
+        self._tokens = StaticTokens(settings.tokens)
+        self.lets_links_in = settings.lets_links_in
+        self.issuers = issuers
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows when identities that were established before may no longer hold."""
+        return 0 if self.issuers is None else self.issuers.epoch
+
+    def identify(self, headers: Headers, peer: Peer, audiences: Collection[str], now: float) -> Found:
+        """Returns the identity of the caller, the refusal, or what has to be known first.
+
+        Args:
+            headers: names in lower case.
+            audiences: the URLs of the endpoint, one of which a token of an issuer must be for.
+            now: in Unix seconds.
+        """
+        settings = self._settings
+        if settings.proxy is not None:
+            found = _from_proxy(settings.proxy, headers, peer)
+            if found is not None:
+                return found
+        if self._tokens or self.issuers is not None:
+            lines = [value for name, value in headers if name == b"authorization"]
+            if len(lines) > 1:  # RFC 9110, 5.3: only lists may be sent in several lines
+                return Denied(f"got {len(lines)} headers Authorization, expected one", 400)
+            if lines:
+                return self._from_token(lines[0], audiences, now)
+        if settings.unix_peers and peer.uid is not None:
+            return Identity(f"uid:{peer.uid}", via="unix")
+        return ANONYMOUS if settings.allows_anonymous else Denied()
+
+    def _from_token(self, line: bytes, audiences: Collection[str], now: float) -> Found:
+        scheme, _, token = line.decode("latin-1").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return Denied("got an Authorization that is no Bearer token, expected Authorization: Bearer TOKEN")
+        found = self._tokens.find(token, now)
+        if isinstance(found, Identity):
+            return found
+        if found is None and self.issuers is not None and self.issuers.names(token):
+            answer = self.issuers.check(token, audiences, now)
+            return Denied(answer.reason) if isinstance(answer, Refused) else answer
+        return Denied(found or "it has the form of no token that is known here")
+
+
+def _from_proxy(proxy: TrustedProxy, headers: Headers, peer: Peer) -> Identity | Denied | None:
+    users = [value for name, value in headers if name == proxy.user]
+    groups = [value for name, value in headers if name == proxy.groups] if proxy.groups else []
+    if not users and not groups:
+        return None
+    shown = proxy.user.decode()
+    if not _is_trusted(proxy, peer):
+        return Denied(
+            f"got the header {shown} from {peer.host or 'a Unix socket'}, which is no proxy of auth.proxy.peers"
+        )
+    if len(users) != 1 or len(groups) > 1:
+        return Denied(f"got {len(users)} headers {shown} and {len(groups)} with groups, expected one each", 400)
+    name = users[0].decode("utf-8", "replace").strip()
+    if not name or any(len(value) > NAME_MAX_BYTES for value in (*users, *groups)) or not name.isprintable():
+        return Denied(f"got an unusable {shown}, expected the name of a user")
+    listed = groups[0].decode("utf-8", "replace") if groups else ""
+    found = frozenset(group.strip() for group in listed.split(",") if group.strip())
+    return Identity(f"proxy:{name}", groups=found, via="proxy")
+
+
+def _is_trusted(proxy: TrustedProxy, peer: Peer) -> bool:
+    if not peer.host:
+        return proxy.has_unix
+    try:
+        address = ipaddress.ip_address(peer.host.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address.version == network.version and address in network for network in proxy.networks)

@@ -1,0 +1,56 @@
+"""The identity of a caller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..base.grants import NO_GRANTS, Grants
+
+NOTHING: Final[frozenset[str]] = frozenset()
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """The caller of a request, and what it may ask for.
+
+    Attributes:
+        principal: the source and the name of the caller, such as `token:ci`, `uid:1000` or `jwt:<issuer>|<subject>`;
+            "" is anonymous. It owns sessions, files and tasks, so nothing that changes with a new token is part of it.
+        scopes: what the caller's token allows.
+        groups: the groups that the caller is in.
+        expires_at: Unix seconds until which the identity holds; None: it does not end by itself.
+        via: how it was established: `token`, `jwt`, `introspection`, `unix` or `proxy`; "" for anonymous.
+        client_id: the OAuth client that the token was issued to, for the audit log.
+        token_id: a hash of the token's id, for the audit log; never the token.
+    """
+
+    principal: str
+    scopes: frozenset[str] = NOTHING
+    groups: frozenset[str] = NOTHING
+    expires_at: float | None = None
+    via: str = ""
+    client_id: str = ""
+    token_id: str = ""
+
+    @property
+    def grants(self) -> Grants:
+        return Grants(self.scopes, self.groups) if self.scopes or self.groups else NO_GRANTS
+
+
+ANONYMOUS: Final = Identity("")
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """The program at the other end of a connection.
+
+    Attributes:
+        host: its IP address; "" if it has none, as on a Unix socket.
+        uid: its user id, as the operating system tells it of a Unix socket; None: not known.
+    """
+
+    host: str = ""
+    uid: int | None = None
+
+
+NOBODY: Final = Peer()

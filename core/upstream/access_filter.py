@@ -1,0 +1,170 @@
+"""Access rules: refuses requests that their caller may not make, and leaves out of lists what it must not see.
+
+The rules are those of the plan (`ServerPlan.access`), and the grants those in the opening of the channel on which a
+request came: another token of the same caller may have others. A name that cannot be read is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..access.challenges import bearer_challenge
+from ..access.metadata import metadata_url
+from ..access.policy import Verdict, verdict
+from ..base.errors import DENIED, INVALID_PARAMS, RemoteProtocolError
+from ..base.grants import NO_GRANTS, Grants
+from ..base.plan import ServerPlan
+from ..bridge.request_name import name_in, sole_member
+from ..jsonrpc.envelope import encode_error, text_of
+from ..jsonrpc.splice import elements, members, set_member, take
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeKey
+from ..state.interceptor import Interceptor
+from ..state.link import Link
+from ..state.session import Session
+from .filtering import LISTS, REFERENCES, USES, climbs, unknown
+
+FORBIDDEN: Final = 403
+
+
+class AccessFiltering(Interceptor):
+    """Applies the access rules of a server."""
+
+    name = "access"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lists: dict[tuple[str, ExchangeKey], Grants] = {}  # the grants of callers who wait for a list
+
+    def is_for(self, plan: ServerPlan) -> bool:
+        return plan.access is not None
+
+    def receive_request(self, link: Link, exchange: Exchange) -> bool:
+        session = link.session_of(exchange)
+        if session.is_own and not session.principal:
+            return False
+        grants = self._grants(exchange)
+        if exchange.method in LISTS:
+            self._lists[session.sid, exchange.key] = grants
+            return False
+        try:
+            found = judge(link.plan, exchange.method, exchange.params, grants)
+        except RemoteProtocolError as error:
+            link.router.finish(link, exchange, encode_error(exchange.id_raw, error.rpc_code, error.message))
+            return True
+        if found is None:
+            return False
+        kind, name, decision, scopes = found
+        if decision is Verdict.HIDDEN:
+            link.router.finish(link, exchange, unknown(exchange, kind, name))
+            return True
+        text = scope_text(name, scopes, grants)
+        url = metadata_url(self._context.plan.public_base_url or session.base_url, f"/mcp/{link.plan.id}")
+        if not self._context.plan.publishes_metadata:
+            url = ""
+        if exchange.reply.ends_channel and exchange.reply.gathered is None:
+            challenge = bearer_challenge(error="insufficient_scope", description=text, scopes=scopes, metadata_url=url)
+            exchange.reply.refuse(FORBIDDEN, challenge.decode())
+        data = {"httpStatus": FORBIDDEN, "scope": " ".join(sorted(scopes)), "outcome": "not_executed"}
+        data |= {"resource_metadata": url} if url else {}
+        exchange.mark_native()  # the error needs no translation to the client's era
+        link.router.finish(link, exchange, encode_error(exchange.id_raw, DENIED, text, data))
+        return True
+
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
+        grants = self._lists.get((exchange.sid, exchange.key))
+        listing = LISTS.get(exchange.method)
+        if listing is None or grants is None:
+            return result
+        assert link.plan.access is not None
+        array = take(result, members(result).get(listing.array))
+        if array is None:
+            return result
+        entries = [array[start:stop] for start, stop in elements(array)] if array.startswith(b"[") else []
+        names = [text_of(sole_member(entry, listing.key)) for entry in entries]
+        kept = [
+            entry
+            for entry, name in zip(entries, names, strict=True)
+            if name is not None and verdict(link.plan.access, listing.kind, name, grants)[0] is not Verdict.HIDDEN
+        ]
+        if len(kept) < len(entries) or not array.startswith(b"["):
+            result = set_member(result, listing.array, b"[" + b",".join(kept) + b"]")
+        if "cacheScope" in members(result):
+            # 2026-07-28 server/utilities/caching: what differs between callers is not for others.
+            result = set_member(result, "cacheScope", b'"private"')
+        return result
+
+    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
+        self._lists.pop((session.sid, exchange.key), None)
+
+    def _grants(self, exchange: Exchange) -> Grants:
+        opening = getattr(self._context.role_of(exchange.key.channel), "opening", None)
+        grants = getattr(opening, "grants", NO_GRANTS)
+        assert isinstance(grants, Grants)
+        return grants
+
+
+def judge(
+    plan: ServerPlan, method: str, params: bytes | None, grants: Grants
+) -> tuple[str, str, Verdict, frozenset[str]] | None:
+    """Returns what a request is about, its kind and name, whether its caller may make it, and the scopes that it needs;
+    None for a request that is allowed.
+
+    Raises:
+        RemoteProtocolError: what it is about cannot be read (INVALID_PARAMS).
+    """
+    rules = plan.access
+    if rules is None:
+        return None
+    if method == "subscriptions/listen":
+        uris = _listened(params)
+    else:
+        kind = (
+            USES[method][0] if method in USES else _kind_of_reference(params) if method == "completion/complete" else ""
+        )
+        name = name_in(method, params) if kind else None
+        if name is None:
+            return None
+        uris = [(kind, name)]
+    for kind, name in uris:
+        decision, scopes = verdict(rules, kind, name, grants)
+        if kind == "resources" and rules.resources and climbs(name):
+            decision = Verdict.HIDDEN
+        if decision is not Verdict.ALLOWED:
+            return kind, name, decision, scopes
+    return None
+
+
+def refuse_forbidden(plan: ServerPlan, method: str, params: bytes | None, grants: Grants) -> None:
+    """Refuses a request that continues an earlier one, if its caller may not make it (any more).
+
+    Raises:
+        RemoteProtocolError: the caller may not make it.
+    """
+    found = judge(plan, method, params, grants)
+    if found is not None:
+        _, name, decision, scopes = found
+        text = scope_text(name, scopes, grants) if decision is Verdict.NEEDS_SCOPES else f"{name[:100]} is unknown"
+        raise RemoteProtocolError(text, rpc_code=DENIED, http_status=FORBIDDEN)
+
+
+def scope_text(name: str, scopes: frozenset[str], grants: Grants) -> str:
+    """Returns what is wrong with the scopes of a caller, for people."""
+    has = " ".join(sorted(grants.scopes & scopes)) or "none of them"
+    return f"{name[:100]} wants the scope {' '.join(sorted(scopes))}; the token has {has}"
+
+
+def _kind_of_reference(params: bytes | None) -> str:
+    kind, _ = REFERENCES.get(text_of(sole_member(sole_member(params, "ref"), "type")) or "", ("prompts", ""))
+    return kind
+
+
+def _listened(params: bytes | None) -> list[tuple[str, str]]:
+    """Returns the resources that a subscription names."""
+    wanted = sole_member(sole_member(params, "notifications"), "resourceSubscriptions")
+    if wanted is None or not wanted.startswith(b"["):
+        return []
+    found = [text_of(wanted[start:stop]) for start, stop in elements(wanted)]
+    if None in found:
+        raise RemoteProtocolError("got a resource that is no text, expected a URI", rpc_code=INVALID_PARAMS)
+    return [("resources", uri) for uri in found if uri is not None]

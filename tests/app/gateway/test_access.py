@@ -1,0 +1,474 @@
+"""Tests of who may call: callers of a running gateway are recognised, kept apart, and refused."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from http_caller import PATIENCE_S, USUAL, Caller, Json, fetch, requested
+from isthmus.app.base.errors import StartError
+from isthmus.app.config.access_settings import Access, Auth, Issuer, Rule, Token, TrustedProxy
+from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
+from isthmus.app.gateway import Gateway, running
+
+pytestmark = pytest.mark.anyio
+
+PEERS = Path(__file__).parents[1] / "peers"
+ALICE, BOB, ROOT = "alice's token", "bob's token", "root's token"
+
+
+def token(name: str, text: str, *groups: str) -> Token:
+    return Token(name=name, sha256=hashlib.sha256(text.encode()).hexdigest(), groups=groups)
+
+
+TOKENS = (token("alice", ALICE), token("bob", BOB), token("root", ROOT, "admin"))
+
+
+def server(id: str = "a", peer: str = "toolbox.py", **rest: Any) -> Server:
+    return Server(id=id, upstream=Upstream(command=(sys.executable, str(PEERS / peer))), **rest)
+
+
+@asynccontextmanager
+async def gateway(*servers: Server, core: Core | None = None, **auth: Any) -> AsyncIterator[Gateway]:
+    settings = Settings(
+        core=core or Core(port=0, drain_seconds=5.0), auth=Auth(**(auth or {"tokens": TOKENS})), servers=servers
+    )
+    with anyio.fail_after(6 * PATIENCE_S):
+        async with running(settings, listen=True, is_lasting=False) as found:
+            yield found
+
+
+def shown(text: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {text}"}
+
+
+async def opened(gateway: Gateway, text: str, id: str = "a", **capabilities: Json) -> Caller:
+    caller = Caller(f"{gateway.base_url}/mcp/{id}", shown(text))
+    await caller.initialize(**capabilities)
+    return caller
+
+
+async def status_of(url: str, method: str = "POST", headers: dict[str, str] | None = None, body: bytes = b"{}") -> int:
+    async with requested(url, method, USUAL | (headers or {}), body) as response:
+        await response.body()
+        return response.status
+
+
+async def test_a_stranger_learns_nothing() -> None:
+    async with gateway(server()) as found:
+        for path, method in (("/mcp/a", "POST"), ("/mcp/zz", "POST"), ("/servers", "GET"), ("/nothing", "GET")):
+            async with requested(found.base_url + path, method, USUAL, b"{}") as response:
+                assert response.status == 401
+                assert response.headers["www-authenticate"] == 'Bearer realm="isthmus"'
+                assert b"/mcp/a" not in await response.body()
+        status, health = await fetch(f"{found.base_url}/healthz")
+        assert (status, health) == (200, {"status": "ok", "service": "isthmus"})
+        assert "version" in (await fetch(f"{found.base_url}/healthz", headers=shown(BOB)))[1]
+
+
+async def test_a_session_is_its_callers() -> None:
+    """Another caller gets a 404, as if it had ended."""
+    async with gateway(server()) as found:
+        alice = await opened(found, ALICE)
+        assert await alice.call("echo", text="x") == "toolbox says x"
+        assert alice.session is not None
+        taken = shown(BOB) | {"mcp-session-id": alice.session}
+        call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
+        for method, body in (("POST", call), ("GET", b""), ("DELETE", b"")):
+            assert await status_of(alice.url, method, taken, body) == 404
+        assert await alice.call("echo", text="y") == "toolbox says y", "nothing was ended"
+
+
+async def test_each_caller_has_a_process_of_a_shared_server() -> None:
+    async with gateway(server(share="concurrent")) as found:
+        callers = [await opened(found, text) for text in (ALICE, ALICE, BOB)]
+        pids = [json.loads(await caller.call("environment"))["pid"] for caller in callers]
+        assert pids[0] == pids[1] != pids[2]
+
+
+async def test_tools_over_plain_http_have_a_session_for_each_caller() -> None:
+    async with gateway(server()) as found:
+        url = f"{found.base_url}/mcp/a/tools/call"
+        pids = []
+        for text in (ALICE, ALICE, BOB):
+            body = json.dumps({"name": "environment", "arguments": {}}).encode()
+            async with requested(url, "POST", USUAL | shown(text), body) as response:
+                assert response.status == 200
+                pids.append(json.loads((await response.json())["content"][0]["text"])["pid"])
+        assert pids[0] == pids[1] != pids[2]
+        assert await status_of(url) == 401
+
+
+async def test_operators_are_in_the_group_admin() -> None:
+    core = Core(port=0, management=Management(token="the old way"))
+    async with gateway(server(), core=core, tokens=TOKENS) as found:
+        for text, status in ((ALICE, 403), (ROOT, 200), ("the old way", 200), ("none", 401)):
+            assert (await fetch(f"{found.base_url}/servers", headers=shown(text)))[0] == status
+
+
+@pytest.mark.parametrize("links", ["enough", "authenticated"])
+async def test_a_link_is_for_the_caller_that_got_it(links: str) -> None:
+    """A caller that shows no token has the link alone, where that is enough; another caller's token does not fit it."""
+    async with gateway(server(peer="filer.py", files="auto"), tokens=TOKENS, links=links) as found:
+        alice = await opened(found, ALICE)
+
+        async def link() -> str:
+            answer = await alice.request("tools/call", {"name": "a_get_upload_url", "arguments": {}})
+            url: str = answer["result"]["structuredContent"]["upload_url"]
+            return url
+
+        async def upload(url: str, text: str = "") -> int:
+            headers = (shown(text) if text else {}) | {"content-type": "text/plain", "x-filename": "a.txt"}
+            async with requested(url, "PUT", headers, b"hello") as response:
+                body = await response.body()
+                assert response.status != 200 or b"upload_handle" in body
+                return response.status
+
+        assert await upload(await link(), BOB) == 403
+        assert await upload(await link(), "none") == 401
+        assert await upload(await link(), ALICE) == 200
+        assert await upload(await link()) == (200 if links == "enough" else 401)
+
+        made = {"at": "made.txt", "text": "made", "say": "made.txt"}
+        answer = await alice.request("tools/call", {"name": "write", "arguments": made})
+        meta = answer["result"]["_meta"]["artifact"]
+        bob = await opened(found, BOB)
+        refused = await bob.request("resources/read", {"uri": meta["artifact_uri"]})
+        assert "error" in refused, "an artifact of another caller is unknown"
+        assert "result" in await alice.request("resources/read", {"uri": meta["artifact_uri"]})
+
+
+async def test_a_peer_of_a_unix_socket_is_its_user(tmp_path: Path) -> None:
+    """One that speaks as on stdio is a user, too. Without the setting, its process is turned away."""
+    for peers, is_let_in in ((True, True), (False, False)):
+        lines = tmp_path / f"lines-{peers}"
+        core = Core(port=None, unix_socket=str(tmp_path / f"http-{peers}"))
+        auth = {"tokens": TOKENS, "unix_peers": peers}
+        async with gateway(server(unix_socket=str(lines)), core=core, **auth):
+            async with await anyio.connect_unix(str(core.unix_socket)) as stream:
+                await stream.send(b"GET /mcp/a/tools HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert (await stream.receive()).startswith(b"HTTP/1.1 200 " if is_let_in else b"HTTP/1.1 401 ")
+            async with await anyio.connect_unix(str(lines)) as stream:
+                await stream.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+                gone = (anyio.EndOfStream, anyio.BrokenResourceError)
+                with contextlib.nullcontext() if is_let_in else pytest.raises(gone):
+                    assert b'"id":1' in await stream.receive()
+
+
+async def test_a_proxy_in_front_names_the_caller() -> None:
+    proxy = TrustedProxy(peers=("127.0.0.1",), user="X-User", groups="X-Groups")
+    async with gateway(server(), proxy=proxy) as found:
+        url = f"{found.base_url}/servers"
+        for headers, status in (
+            ({}, 401),
+            ({"x-user": "alice"}, 403),
+            ({"x-user": "alice", "x-groups": "robots, admin"}, 200),
+            ({"x-groups": "admin"}, 400),
+        ):
+            assert (await fetch(url, headers=headers))[0] == status
+        alice = Caller(f"{found.base_url}/mcp/a", {"x-user": "alice"})
+        await alice.initialize()
+        assert alice.session is not None
+        assert await status_of(alice.url, "DELETE", {"x-user": "bob", "mcp-session-id": alice.session}, b"") == 404
+
+
+@pytest.mark.parametrize("core", [Core(port=0, host="0.0.0.0"), Core(port=0, public_base_url="https://gate.example")])
+async def test_nothing_is_open_to_other_machines_before_it_is_said_who_may_call(core: Core) -> None:
+    settings = Settings(core=core, servers=(server(),))
+    with pytest.raises(StartError, match=r"open to other machines, and nothing says who may call: set auth\.tokens"):
+        async with running(settings, listen=True, is_lasting=False):
+            pass
+
+
+async def test_denials_are_in_the_audit_log_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    async with gateway(server()) as found:
+        assert await status_of(f"{found.base_url}/mcp/a?access_token=s3cret", headers=shown("s3cret too")) == 401
+        assert await status_of(f"{found.base_url}/mcp/a") == 401
+    lines = [record.getMessage() for record in caplog.records if record.name == "isthmus.audit"]
+    assert lines == [
+        "denied: POST /mcp/a from 127.0.0.1: it has the form of no token that is known here",
+        "denied: POST /mcp/a from 127.0.0.1: no credentials",
+    ]
+    assert "s3cret" not in caplog.text
+
+
+async def test_denials_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with gateway(server()) as found:
+        async with await anyio.connect_tcp("127.0.0.1", int(found.base_url.rpartition(":")[2])) as stream:
+            heads = b"GET /mcp/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            for _ in range(300):
+                await stream.send(heads)
+                data = b""
+                while b"expected the header Authorization" not in data:
+                    data += await stream.receive()
+    lines = [record.getMessage() for record in caplog.records if record.name == "isthmus.audit"]
+    assert len(lines) < 300
+    said = sum(1 for line in lines if line.endswith("no credentials"))
+    assert said <= 20 * len({record.created // 1 for record in caplog.records}) + 20
+
+
+# --- Issuers --------------------------------------------------------------------------------------------------------
+
+KEYS = {kid: ec.generate_private_key(ec.SECP256R1()) for kid in ("k1", "k2")}
+Answer = Callable[[str], Awaitable[None]]
+
+
+class FakeIssuer:
+    """An authorization server whose documents can be changed, held back, and counted."""
+
+    def __init__(self) -> None:
+        self.published = ["k1"]
+        self.is_up = True
+        self.asked: list[str] = []
+        self.url = ""
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        self.url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+        task_status.started()
+        await listener.serve(self._answer)
+
+    async def _answer(self, stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            path = (await stream.receive()).split(b" ")[1].decode()
+            self.asked.append(path)
+            document: Json = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+            if path == "/keys":
+                document = {"keys": [self._public(kid) for kid in self.published]}
+            body = json.dumps(document).encode()
+            status = b"200 OK" if self.is_up else b"503 Sorry"
+            head = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
+            await stream.send(head + body)
+
+    def _public(self, kid: str) -> Json:
+        found: Json = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEYS[kid].public_key()))
+        return found | {"kid": kid, "alg": "ES256", "use": "sig"}
+
+    def token(self, audience: str, sub: str = "alice", kid: str = "k1", lasts_s: float = 60, **claims: Any) -> str:
+        claims = {"iss": self.url, "sub": sub, "aud": audience, "exp": time.time() + lasts_s} | claims
+        return jwt.encode(claims, KEYS[kid], "ES256", {"kid": kid, "typ": "at+jwt"})
+
+
+@asynccontextmanager
+async def issuing(*servers: Server, **settings: Any) -> AsyncIterator[tuple[FakeIssuer, Gateway]]:
+    issuer = FakeIssuer()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(issuer.run)
+        async with gateway(*servers, issuers=(Issuer(url=issuer.url, **settings),)) as found:
+            yield issuer, found
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_token_of_an_issuer_names_its_caller_whatever_token_it_is() -> None:
+    """A refreshed, wider token is the same caller: the session goes on."""
+    async with issuing(server()) as (issuer, found):
+        audience = f"{found.base_url}/mcp/a"
+        alice = await opened(found, issuer.token(audience))
+        pid = json.loads(await alice.call("environment"))["pid"]
+        alice.headers |= shown(issuer.token(audience, scope="more", lasts_s=90))
+        assert json.loads(await alice.call("environment"))["pid"] == pid
+        alice.headers |= shown(issuer.token(audience, "bob"))
+        async with alice.post(id=9, method="ping") as response:
+            assert response.status == 404
+
+
+async def test_the_metadata_of_each_resource_name_itself() -> None:
+    """RFC 9728, 3.3. Web pages of any origin may read them."""
+    async with issuing(server(), server("b")) as (issuer, found):
+        base, known = found.base_url, "/.well-known/oauth-protected-resource"
+        for path in ("/mcp/a", "/sse/b", "/ws/a", ""):
+            async with requested(f"{base}{known}{path}", headers={"origin": "https://page.example"}) as response:
+                assert response.status == 200
+                assert response.headers["access-control-allow-origin"] == "*"
+                document = await response.json()
+            assert document["resource"] == base + path
+            assert document["authorization_servers"] == [issuer.url]
+        assert await status_of(f"{base}{known}/mcp/zz", "GET", body=b"") == 404
+        assert await status_of(f"{base}/mcp/a", headers={"origin": "https://page.example"}) == 403, "before it is asked"
+        for path, resource in (("/mcp/a/", "/mcp/a"), ("/messages/b", "/sse/b"), ("/servers", "")):
+            async with requested(base + path, "POST", USUAL, b"{}") as response:
+                assert response.status == 401
+                challenge = response.headers["www-authenticate"]
+            assert challenge == f'Bearer realm="isthmus", resource_metadata="{base}{known}{resource}"'
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"aud": "http://elsewhere/mcp"}, "expected"),
+        ({"exp": 1.0}, "expired"),
+        ({"iss": "http://localhost:1"}, ""),
+        ({"nbf": time.time() + 1000}, "clock"),
+    ],
+)
+async def test_a_token_that_does_not_fit_is_refused_and_told_why(claims: Json, reason: str) -> None:
+    async with issuing(server()) as (issuer, found):
+        text = issuer.token(f"{found.base_url}/mcp/a", **claims)
+        async with requested(f"{found.base_url}/mcp/a", "POST", USUAL | shown(text), b"{}") as response:
+            assert response.status == 401
+            assert 'error="invalid_token"' in response.headers["www-authenticate"]
+            assert reason in (await response.json())["error"]["message"]
+
+
+async def test_a_rotation_of_keys_costs_nobody_a_refusal() -> None:
+    async with issuing(server()) as (issuer, found):
+        audience = f"{found.base_url}/mcp/a"
+        alice = await opened(found, issuer.token(audience))
+        issuer.published = ["k1", "k2"]
+        alice.headers |= shown(issuer.token(audience, kid="k2"))
+        assert await alice.call("echo", text="x") == "toolbox says x"
+        assert issuer.asked.count("/keys") == 2
+        issuer.published = ["k2"]
+        assert await alice.call("echo", text="y") == "toolbox says y"
+
+
+async def test_an_issuer_that_does_not_answer_is_no_reason_to_throw_a_token_away() -> None:
+    """The status is 503: on a 401 clients throw their tokens away."""
+    async with issuing(server()) as (issuer, found):
+        issuer.is_up = False
+        token = issuer.token(f"{found.base_url}/mcp/a")
+        async with requested(f"{found.base_url}/mcp/a", "POST", USUAL | shown(token), b"{}") as response:
+            assert response.status == 503
+            assert int(response.headers["retry-after"]) > 0
+
+
+async def test_an_expired_token_ends_on_a_connection_that_is_kept() -> None:
+    """Requests whose heads repeat are not routed again, but their caller is still asked about."""
+    async with issuing(server()) as (issuer, found):
+        audience = f"{found.base_url}/mcp/a"
+        alice = await opened(found, issuer.token(audience))
+        lasts_s = 2 - 30  # the leeway is added
+        text = issuer.token(audience, lasts_s=lasts_s)
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        head = (
+            f"POST /mcp/a HTTP/1.1\r\nHost: {found.base_url.removeprefix('http://')}\r\n"
+            f"Authorization: Bearer {text}\r\n"
+            f"Mcp-Session-Id: {alice.session}\r\nAccept: application/json, text/event-stream\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        statuses = []
+        async with await anyio.connect_tcp("127.0.0.1", int(found.base_url.rpartition(":")[2])) as stream:
+            while not statuses or statuses[-1] == 200:
+                await stream.send(head.encode() + body)
+                data = b""
+                while b"\r\n\r\n" not in data:
+                    data += await stream.receive()
+                headers, _, rest = data.partition(b"\r\n\r\n")
+                length = int(headers.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                while len(rest) < length:
+                    rest += await stream.receive()
+                statuses.append(int(headers[9:12]))
+                await anyio.sleep(0.05)
+        assert statuses[0] == 200
+        assert statuses[-1] == 401
+
+
+# --- Roles ----------------------------------------------------------------------------------------------------------
+
+ROLES = (
+    Token(name="reader", sha256=hashlib.sha256(b"reader").hexdigest(), scopes=("read",)),
+    Token(name="writer", sha256=hashlib.sha256(b"writer").hexdigest(), scopes=("read", "write")),
+    Token(name="chief", sha256=hashlib.sha256(b"chief").hexdigest(), scopes=("read",), groups=("chiefs",)),
+)
+ACCESS = Access(
+    scope=("read",),
+    tools={"environment": Rule(scope=("write",)), "d*": Rule(groups=("chiefs",))},
+)
+
+
+def modern(method: str, **params: object) -> tuple[dict[str, str], bytes]:
+    """The headers and the body of a request of revision 2026-07-28."""
+    space = "io.modelcontextprotocol/"
+    meta = {f"{space}protocolVersion": "2026-07-28", f"{space}clientCapabilities": {}}
+    meta[f"{space}clientInfo"] = {"name": "caller", "version": "0"}
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    if "name" in params:
+        headers["mcp-name"] = str(params["name"])
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
+    return headers, json.dumps(request).encode()
+
+
+async def test_what_can_be_asked_for_is_shown_and_what_cannot_is_hidden() -> None:
+    """The lists are the same in a session and without one."""
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        for text, hidden in (("reader", {"die"}), ("writer", {"die"}), ("chief", set())):
+            caller = await opened(found, text)
+            answer = await caller.request("tools/list")
+            names = {tool["name"] for tool in answer["result"]["tools"]}
+            assert {"echo", "environment"} <= names
+            assert {"die"} - names == hidden
+            headers, body = modern("tools/list")
+            async with requested(caller.url, "POST", caller.headers | headers, body) as response:
+                [message] = [each async for each in response.messages()]
+            assert {tool["name"] for tool in message["result"]["tools"]} == names
+            assert message["result"].get("cacheScope", "private") == "private"
+
+
+async def test_a_tool_that_wants_a_scope_is_refused_with_all_of_them() -> None:
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        reader = await opened(found, "reader")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "environment"}}
+        for headers, body in (
+            ({"mcp-session-id": str(reader.session)}, json.dumps(call).encode()),
+            modern("tools/call", name="environment", arguments={}),
+        ):
+            async with requested(reader.url, "POST", reader.headers | headers, body) as response:
+                [message] = [each async for each in response.messages()]
+                assert response.status == 403
+                challenge = response.headers["www-authenticate"]
+            assert 'error="insufficient_scope"' in challenge
+            assert 'scope="read write"' in challenge
+            assert message["error"]["code"] == -31009
+            assert message["error"]["message"] == "environment wants the scope read write; the token has read"
+            assert message["error"]["data"]["scope"] == "read write"
+        writer = await opened(found, "writer")
+        assert "pid" in await writer.call("environment")
+
+
+async def test_a_tool_for_a_group_is_unknown_to_others() -> None:
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        reader, chief = await opened(found, "reader"), await opened(found, "chief")
+        answers = [await reader.request("tools/call", {"name": name}) for name in ("die", "dreams")]
+        assert answers[0]["error"]["code"] == -32602
+        assert json.dumps(answers[0]).replace("die", "dreams").replace('"id": 2', '"id": 3') == json.dumps(answers[1])
+        answer = await chief.request("tools/call", {"name": "die"})
+        assert "fell down the stairs" in json.dumps(answer), "it ran"
+
+
+async def test_the_scopes_and_groups_of_a_server_hold_at_every_way_to_it() -> None:
+    a = server(access=Access(scope=("write",)))
+    b = server("b", access=Access(groups=("chiefs",)))
+    async with gateway(a, b, tokens=ROLES) as found:
+        for path, method in (("/mcp/a", "POST"), ("/mcp/a/tools", "GET"), ("/sse/a", "GET"), ("/messages/a", "POST")):
+            url = found.base_url + path
+            async with requested(url, method, USUAL | shown("reader"), b"{}" if method == "POST" else b"") as response:
+                assert response.status == 403
+                assert 'scope="write"' in response.headers["www-authenticate"]
+        for path, method in (("/mcp/b", "POST"), ("/mcp/b/tools", "GET"), ("/sse/b", "GET"), ("/mcp/c", "POST")):
+            url = found.base_url + path
+            async with requested(url, method, USUAL | shown("reader"), b"{}" if method == "POST" else b"") as response:
+                assert response.status == 404
+                assert b"/mcp/b" not in (await response.body()).replace(path.encode(), b"")
+        await opened(found, "chief", "b")
+
+
+async def test_tools_over_plain_http_have_the_same_rules() -> None:
+    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
+        url = f"{found.base_url}/mcp/a/tools"
+        for text, sees, calls in (("reader", False, False), ("chief", True, False), ("writer", False, True)):
+            _, listed = await fetch(url, headers=shown(text))
+            assert ("die" in {tool["name"] for tool in listed["tools"]}) is sees
+            body = json.dumps({"name": "environment", "arguments": {}}).encode()
+            async with requested(f"{url}/call", "POST", USUAL | shown(text), body) as response:
+                assert (response.status == 200) is calls

@@ -1,0 +1,1 @@
+"""The cryptography that the checks of access need."""

@@ -1,0 +1,67 @@
+"""The requests to issuers that say who a caller is: keys, metadata and introspection."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from ...core.access.issuer_answers import Reply, Wanted
+from ...core.access.issuers import Issuers
+from ..web_fetch import FetchFailed, FetchSettings, fetch
+
+DUE_EVERY_S: Final = 30.0
+"""Seconds between looks at what is about to expire. It is renewed ahead of need, so that no caller waits for it."""
+
+
+class IssuerRequests:
+    """Sends the requests of `Issuers`. Callers whose requests are equal wait for the same response.
+
+    Args:
+        settings_of: returns the settings of requests to an issuer, by its URL.
+    """
+
+    def __init__(self, issuers: Issuers, settings_of: Callable[[str], FetchSettings]) -> None:
+        self._issuers = issuers
+        self._settings_of = settings_of
+        self._sent: dict[Wanted, anyio.Event] = {}
+        self._tasks: TaskGroup
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Sends requests until cancelled. They do not end with the callers that wait for them."""
+        async with anyio.create_task_group() as self._tasks:
+            task_status.started()
+            while True:
+                for wanted in self._issuers.due(time.time()):
+                    self._begin(wanted)
+                await anyio.sleep(DUE_EVERY_S)
+
+    async def wait(self, wanted: Wanted) -> None:
+        """Returns when the request is answered, or has failed."""
+        await self._begin(wanted).wait()
+
+    def _begin(self, wanted: Wanted) -> anyio.Event:
+        done = self._sent.get(wanted)
+        if done is None:
+            done = self._sent[wanted] = anyio.Event()
+            self._tasks.start_soon(self._send, wanted, done)
+        return done
+
+    async def _send(self, wanted: Wanted, done: anyio.Event) -> None:
+        settings = self._settings_of(wanted.issuer)
+        try:
+            pause_s = wanted.not_before - time.time()
+            if pause_s > 0:
+                await anyio.sleep(pause_s)
+            try:
+                fetched = await fetch(wanted.method, wanted.url, wanted.headers, wanted.body, settings=settings)
+            except FetchFailed as error:
+                self._issuers.failed(wanted, time.time(), str(error))
+            else:
+                self._issuers.fetched(wanted, Reply(fetched.status, fetched.headers, fetched.body), time.time())
+        finally:
+            del self._sent[wanted]
+            done.set()
