@@ -244,6 +244,7 @@ def _about(kind: Any) -> str:
 FIXED_THEMES: Final = {
     "Fixed: messages": ("core/jsonrpc", "core/bridge"),
     "Fixed: identity": ("core/access",),
+    "Fixed: logins": ("core/logins", "app/logins"),
     "Fixed: HTTP and other transports": ("core/wire", "transports"),
     "Fixed: sessions, questions, tasks": (
         "core/downstream",

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from isthmus.app.logins.callback import HEAD_MAX_BYTES, listening
+from isthmus.app.logins.callback import HEAD_MAX_BYTES, WAITING_MAX, listening
 from isthmus.core.logins.requests import LoginFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
@@ -57,6 +57,16 @@ async def test_another_visit_is_none(line: bytes) -> None:
 async def test_a_head_that_is_too_long_is_not_answered() -> None:
     async with listening(0) as callback:
         assert await visit(callback.port, b"GET /callback?" + b"a" * HEAD_MAX_BYTES) == b""
+
+
+async def test_so_many_visits_wait_to_be_judged() -> None:
+    async with listening(0) as callback:
+        for number in range(WAITING_MAX + 1):
+            page = await visit(callback.port, b"GET /callback?%d HTTP/1.1\r\n\r\n" % number)
+            assert page.startswith(b"HTTP/1.1 200 ")
+        assert [await callback.query() for _ in range(WAITING_MAX)] == [str(number) for number in range(WAITING_MAX)]
+        await visit(callback.port, b"GET /callback?later HTTP/1.1\r\n\r\n")
+        assert await callback.query() == "later"
 
 
 async def test_a_head_may_come_in_pieces_beside_another() -> None:

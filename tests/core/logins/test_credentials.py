@@ -10,6 +10,7 @@ import pytest
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.logins.credentials import (
     ATTEMPTS,
+    REJECTIONS_MAX,
     RETRY_AFTER_S,
     TRANSITIONS,
     Credential,
@@ -104,13 +105,18 @@ def test_a_401_for_an_older_token_renews_nothing() -> None:
 def test_a_server_that_takes_no_token_is_not_asked_for_ever() -> None:
     """The second of two tokens in a row that were never accepted is not renewed."""
     asked = credential()
-    asked.receive_rejected("access-1", NOW)
-    assert asked.ask(NOW) == Renew(RECORD)
-    asked.receive_renewed(SECOND)
-    asked.receive_rejected("access-2", NOW)
+    for number in range(REJECTIONS_MAX):
+        record = asked.record
+        assert record is not None
+        asked.receive_rejected(record.access_token, NOW)
+        assert asked.ask(NOW) == Renew(record)
+        asked.receive_renewed(msgspec.structs.replace(SECOND, access_token=f"token-{number}"))
+    last = asked.record
+    assert last is not None
+    asked.receive_rejected(last.access_token, NOW)
     assert asked.ask(NOW) == LogIn("the server does not take the token that the provider gave")
-    assert asked.record == SECOND
-    assert asked.ask(NOW + RETRY_AFTER_S) == Renew(SECOND)
+    assert asked.record == last
+    assert asked.ask(NOW + RETRY_AFTER_S) == Renew(last)
 
 
 def test_a_token_that_was_accepted_is_renewed_again() -> None:
