@@ -52,7 +52,7 @@ class World(NamedTuple):
         return done.stdout + done.stderr
 
     def counts(self) -> dict[str, int]:
-        """How often each grant was used at the provider, how many were refused, and how often a person logged in."""
+        """Returns the uses of each grant at the provider, those that were refused, and the logins of a person."""
         with urllib.request.urlopen(f"{self.issuer}/counts", timeout=TIMEOUT_S) as response:
             found: dict[str, int] = json.load(response)
         return found
@@ -185,7 +185,7 @@ def test_the_proxy_logs_in_as_itself(tmp_path: Path) -> None:
 
 
 def test_a_client_that_is_registered_by_hand(tmp_path: Path) -> None:
-    """Its secret stays in the configuration and its redirect URI is that of localhost."""
+    """The client has a secret in the configuration, and its redirect URI is that of localhost."""
     with world(tmp_path) as each:
         auth = {"type": "oauth", "client_id": "by-hand", "client_secret": "secret-by-hand-secret-by-hand-secret"}
         config = each.config(auth)

@@ -299,7 +299,7 @@ async def test_a_step_up_is_named_twice(provider: Provider, store: CredentialSto
 
 
 async def test_a_login_at_another_issuer_is_not_used(provider: Provider, store: CredentialStore) -> None:
-    """With `issuer` in the configuration, the records of others count for nothing, and stay."""
+    """The records of other issuers count for nothing if the configuration names one, and stay."""
     await keep(store, record_of(provider))
     upstream = Upstream(url=f"{provider.url}/mcp", auth=OAuth(issuer="https://new.example"))
     tokens = PersonTokens("notion", upstream, store, ("isthmus", "login", "notion"))
