@@ -67,7 +67,7 @@ async def records_of(store: CredentialStore, upstream: Upstream) -> list[Kept]:
         if kept.key.resource == resource and kept.key.client == client and not kept.key.principal
         if issuer in (None, kept.key.issuer)
     ]
-    return sorted(found, key=lambda kept: kept.record.issued_at, reverse=True)
+    return sorted(found, key=lambda kept: kept.record.logged_in_at, reverse=True)
 
 
 async def is_logged_in(store: CredentialStore, upstream: Upstream) -> bool:

@@ -41,8 +41,8 @@ from ...transports.base.tokens import LoginWanted
 from ..config.login_settings import ClientCredentials, OAuth
 from ..config.settings import Upstream
 from .flows import carry_out, fetch, fetch_settings_of
-from .records import login_settings_of, records_of
-from .store import CredentialStore, HeldRecord, LoginKey, StoreError
+from .records import client_of, key_of, login_settings_of, records_of
+from .store import CredentialStore, HeldRecord, StoreError
 
 _SCHEME: Final = b"Bearer "
 LISTED_AFTER_S: Final = 1.0
@@ -79,18 +79,25 @@ class _Tokens:
         return None if token is None else self._value(token, now)
 
     async def header(self) -> bytes | None:
-        is_loaded = False
+        is_loaded = is_renewed = False
         while True:
             now = self._clock()
-            answer = self._credential.ask(now)
+            record = self._credential.record
+            if is_renewed and record is not None and self._credential.state is CredentialState.FRESH:
+                # Taken though it may be about to expire again: it does not get better than this.
+                answer: Use | Renew | Wait | LogIn = Use(record.access_token)
+            else:
+                answer = self._credential.ask(now)
             if isinstance(answer, Use):
                 self._problem = None
                 return self._value(answer.access_token, now)
             if isinstance(answer, Wait):
                 await self._renewed.wait()
+                is_renewed = True
             elif isinstance(answer, Renew):
                 with anyio.CancelScope(shield=True):  # what was sent counts for all who wait
                     await self._renew_once(answer.seen)
+                is_renewed = True
             else:
                 if is_loaded:
                     self._problem = self._wanted(answer)
@@ -172,7 +179,8 @@ class PersonTokens(_Tokens):
         super().__init__(name, upstream, can_log_in=False, clock=clock)
         self._store = store
         self._command = command
-        self._key: LoginKey | None = None
+        # A record that could not be written, and the one that it replaces: the tokens of that one are used up.
+        self._unwritten: tuple[Record | None, Record] | None = None
         self._step_ups = StepUps()
         self._listed_at = -LISTED_AFTER_S
         self._listed = 0
@@ -190,12 +198,10 @@ class PersonTokens(_Tokens):
             self._store_problem = str(error)
             return
         usable = next((kept for kept in found if kept.record.access_token), None)
-        self._key = None if usable is None else usable.key
         self._credential.receive_record(None if usable is None else self._configured(usable.record))
 
     async def _renew(self, seen: Record) -> Record | None:
-        assert self._key is not None
-        async with self._store.lock(self._key) as held:
+        async with self._store.lock(key_of(seen, client_of(self._upstream.auth))) as held:
             flow = renew(seen, self._clock)
             reply: Fetched | FetchFailed | Record | None = None
             while True:
@@ -210,7 +216,7 @@ class PersonTokens(_Tokens):
                     reply = await self._read(held)
                 else:
                     reply = None
-                    await held.write(encode_record(asked.record))
+                    await self._write(held, asked.record)
 
     def _changed_at(self) -> int:
         try:
@@ -221,7 +227,23 @@ class PersonTokens(_Tokens):
     async def _read(self, held: HeldRecord) -> Record | None:
         data = await held.read()
         record = None if data is None else decode_record(data)
+        if self._unwritten is not None and record == self._unwritten[0]:
+            record = self._unwritten[1]
         return None if record is None else self._configured(record)
+
+    async def _write(self, held: HeldRecord, record: Record) -> None:
+        stored = None
+        try:
+            data = await held.read()
+            stored = None if data is None else decode_record(data)
+            await held.write(encode_record(record))
+            self._unwritten = None
+        except StoreError as error:
+            _log.error("%s: the login is renewed in this process only: %s", self._name, error)
+            if self._unwritten is None:
+                self._unwritten = stored, record
+            else:
+                self._unwritten = self._unwritten[0], record
 
     def _configured(self, record: Record) -> Record:
         """Returns the record with the secret that the configuration has now, if its client is registered by hand."""
@@ -269,7 +291,10 @@ class ClientTokens(_Tokens):
 
     async def _load(self) -> None:
         now = time.monotonic()
-        if self._credential.state is not CredentialState.NONE or now < self._tried_at + TRIED_AFTER_S:
+        if (
+            self._credential.state not in (CredentialState.NONE, CredentialState.LOST)
+            or now < self._tried_at + TRIED_AFTER_S
+        ):
             return
         self._tried_at = now
         try:

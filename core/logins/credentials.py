@@ -115,6 +115,7 @@ class Record(msgspec.Struct, frozen=True):
         resource: the `resource` parameter.
         requested: the scopes that were requested.
         granted: the scopes that the token has, as far as it is known.
+        logged_in_at: Unix seconds of the login; a refresh leaves it as it is.
         issued_at: Unix seconds; so is `expires_at`, None if it is not known.
     """
 
@@ -128,6 +129,7 @@ class Record(msgspec.Struct, frozen=True):
     refresh_token: str = ""
     issued_at: float = 0
     expires_at: float | None = None
+    logged_in_at: float = 0
 
     def __repr__(self) -> str:
         return f"Record({self.url!r} at {self.registration.issuer!r}, expires_at={self.expires_at!r}, …)"
@@ -161,7 +163,7 @@ class Record(msgspec.Struct, frozen=True):
 def record_of(login: Login, url: str, asked_at: float) -> Record:
     """Returns the record of a login at the MCP server `url`, given as its resource identifier."""
     empty = Record(login.registration, url, login.token_endpoint, login.resource, login.scope, login.scope)
-    return empty.with_tokens(login.tokens, asked_at)
+    return msgspec.structs.replace(empty.with_tokens(login.tokens, asked_at), logged_in_at=asked_at)
 
 
 def encode_record(record: Record) -> bytes:

@@ -317,6 +317,58 @@ async def test_a_store_that_cannot_be_used_says_why(provider: Provider, tmp_path
     assert f"chmod 700 {folder}" in wanted(tokens)[0]
 
 
+async def test_tokens_that_are_old_when_they_come_are_used(provider: Provider, store: CredentialStore) -> None:
+    """A lifetime of nothing must not become a loop of refreshes."""
+    await keep(store, stale(provider))
+    provider.answer = lambda form: (200, {**provider.granted(form)[1], "expires_in": 0})
+    tokens, found = tokens_of(provider, store), []
+
+    async def ask() -> None:
+        found.append(await tokens.header())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(ask)
+    assert found == [b"Bearer access-1"] * 3
+    assert len(provider.forms) == 1
+    assert await tokens.header() == b"Bearer access-2"
+
+
+async def test_the_latest_login_counts_and_not_the_latest_refresh(provider: Provider, store: CredentialStore) -> None:
+    """The server has a new authorization server, and a person has logged in there. The login at the old one is renewed
+    once more before the server rejects it."""
+    now = time.time()
+    await keep(store, record_of(provider, logged_in_at=now - 100, issued_at=now))
+    new = Registration("https://new.example", "client")
+    await keep(
+        store, record_of(provider, registration=new, logged_in_at=now - 10, issued_at=now - 10, access_token="new")
+    )
+    assert await tokens_of(provider, store).header() == b"Bearer new"
+    assert await kept(store, provider) is not None, "the login at the old one is untouched"
+
+
+async def test_a_login_that_cannot_be_written_goes_on_in_this_process(
+    provider: Provider, store: CredentialStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: the stored refresh token is used up, and must not be sent again."""
+    await keep(store, stale(provider))
+    provider.answer = lambda form: (200, {**provider.granted(form)[1], "expires_in": 0})
+    tokens = tokens_of(provider, store)
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(store, "write", fails)
+        assert await tokens.header() == b"Bearer access-1"
+        assert await tokens.header() == b"Bearer access-2"
+    assert await tokens.header() == b"Bearer access-3"
+    assert [form["refresh_token"] for form in provider.forms] == ["refresh-0", "refresh-1", "refresh-2"]
+    record = await kept(store, provider)
+    assert record is not None
+    assert record.refresh_token == "refresh-3"
+
+
 # --- The proxy's own login ------------------------------------------------------------------------------------------
 
 
