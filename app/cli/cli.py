@@ -460,7 +460,7 @@ def _no_command(command: list[str], name: str) -> None:
 def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
     try:
         return anyio.run(stoppable, work, if_stopped, **loop_of(os.environ))
-    except* (ConfigError, StartError, output.OutputClosed) as group:
+    except* (ConfigError, StartError, Failed, output.OutputClosed) as group:
         raise _first(group) from None
 
 

@@ -19,8 +19,10 @@ Work = Callable[[Stop], Awaitable[int]]
 
 
 def log_in(options: argparse.Namespace) -> Work:
-    """Raises:
-    ConfigError: options contradict each other, or there is no such server.
+    """Returns what logs a person in.
+
+    Raises:
+        ConfigError: options contradict each other, or there is no such server.
     """
     upstream, scope = _upstream(options.target), tuple(options.scope)
     if isinstance(upstream.auth, ClientCredentials):
@@ -47,8 +49,10 @@ def log_in(options: argparse.Namespace) -> Work:
 
 
 def log_out(options: argparse.Namespace) -> Work:
-    """Raises:
-    ConfigError: there is no such server.
+    """Returns what removes a login.
+
+    Raises:
+        ConfigError: there is no such server.
     """
     upstream = _upstream(options.target)
 
