@@ -99,10 +99,12 @@ def request_grant(
     raise LoginFailed(
         f"{seen}: {_ADVICE.get(code, 'try again later')}",
         is_refused=code == "invalid_grant",
-        is_unanswered=not code and (reply.status >= 500 or reply.status in (200, 429)),
+        is_unanswered=code in _PASSING or (not code and (reply.status >= 500 or reply.status in (200, 429))),
     )
 
 
+_PASSING: Final = ("server_error", "temporarily_unavailable")
+"""Codes of a provider that is out of order: they say nothing about the grant."""
 _ADVICE: Final = {
     "invalid_grant": "log in again",
     "invalid_client": "correct client_id and client_secret, or log in again for a new registration",

@@ -320,10 +320,50 @@ def test_corner_case_21_a_loser_removes_nothing_of_the_winner(written: Record | 
     assert (disk.stored, disk.written) == (written, [])
 
 
-@pytest.mark.parametrize("code", ["invalid_client", "unauthorized_client", "server_error"])
-def test_another_error_leaves_the_record(code: str) -> None:
-    disk = Disk(RECORD, json_reply({"error": code}, 400))
+@pytest.mark.parametrize(
+    ("code", "is_unanswered"),
+    [
+        ("invalid_client", False),
+        ("unauthorized_client", False),
+        ("server_error", True),
+        ("temporarily_unavailable", True),
+    ],
+)
+def test_another_error_leaves_the_record(code: str, is_unanswered: bool) -> None:
+    """A provider that is out of order is asked again later, and costs nobody a login."""
+    disk = Disk(RECORD, *[json_reply({"error": code}, 400)] * ATTEMPTS)
     with pytest.raises(LoginFailed) as failed:
         disk.run(renew(RECORD, clock))
-    assert not failed.value.is_refused
+    assert (failed.value.is_refused, failed.value.is_unanswered) == (False, is_unanswered)
     assert disk.written == []
+
+
+def test_a_fresh_token_is_told_without_a_step() -> None:
+    asked = credential()
+    assert asked.fresh(NOW) == "access-1"
+    assert asked.fresh(NOW + 3240) is None
+    assert asked.state is CredentialState.FRESH, "a query changes nothing"
+    assert credential(None).fresh(NOW) is None
+    assert credential(msgspec.structs.replace(RECORD, expires_at=None)).fresh(NOW + 10**9) == "access-1"
+
+
+def test_what_comes_of_a_token_that_is_not_known_changes_nothing() -> None:
+    asked = credential(None)
+    asked.receive_rejected("access-1", NOW)
+    asked.receive_accepted("access-1")
+    assert asked.state is CredentialState.NONE
+
+
+def test_a_renewal_that_finds_no_tokens_ends_the_login() -> None:
+    asked = credential()
+    asked.ask(NOW + 3300)
+    asked.receive_renewed(RECORD.without_tokens())
+    assert asked.ask(NOW) == LogIn()
+
+
+def test_a_token_without_an_expiry_is_used_while_it_cannot_be_renewed() -> None:
+    asked = credential(msgspec.structs.replace(ALONE, expires_at=None))
+    asked.receive_rejected("another", NOW)
+    assert asked.ask(NOW) == Use("access-1")
+    asked.receive_rejected("access-1", NOW)
+    assert isinstance(asked.ask(NOW), LogIn)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from isthmus.core.logins.challenges import BearerChallenge
-from isthmus.core.logins.login import QUERY_MAX_CHARS, RETURNS_MAX, LoginSettings
+from isthmus.core.logins.login import QUERY_MAX_CHARS, RETURNS_MAX, LoginSettings, log_in
 from isthmus.core.logins.registration import ClientSettings
 from isthmus.core.logins.requests import Fetched, FetchFailed, LoginFailed, Registration, Returned, Tokens
 from isthmus.core.logins.token_requests import KNOWN_ERRORS
@@ -278,6 +278,8 @@ def test_a_token_that_cannot_be_sent_is_none(changes: dict[str, Any], text: str)
         (json_reply({"error": "invalid_target"}, 400), "set resource: none", False, False),
         (json_reply({"error": "the-code"}, 400), "HTTP status 400", False, False),
         (Fetched(400, b"the-code"), "HTTP status 400", False, False),
+        (json_reply({"error": ["invalid_grant"]}, 400), "HTTP status 400", False, False),
+        (json_reply({"error": "server_error"}, 500), "server_error", False, True),
         (Fetched(503, b""), "HTTP status 503", False, True),
         (Fetched(429, b""), "HTTP status 429", False, True),
         (Fetched(200, b"the-code"), "HTTP status 200", False, True),
@@ -327,3 +329,18 @@ def test_a_double_parameter_with_the_right_state_is_not_used() -> None:
     world.log_in()
     assert len(world.pages) == 2
     assert world.form()["code"] == "the-code"
+
+
+@pytest.mark.parametrize(("is_asked", "has_metadata"), [(False, False), (True, False), (False, True)])
+def test_a_server_that_asks_for_no_login_gets_none(is_asked: bool, has_metadata: bool) -> None:
+    """The default endpoints of 2025-03-26 are a guess, for servers that ask for a login."""
+    world = World()
+    if not has_metadata:
+        world.answers.clear()
+    flow = log_in(LoginSettings(URL), BearerChallenge(), port=1, entropy=world.entropy, now=0, is_asked=is_asked)
+    if has_metadata:
+        world.run(flow)
+        return
+    with pytest.raises(LoginFailed, match="refused a registration" if is_asked else "asks for no login"):
+        world.run(flow)
+    assert any(each.method == "POST" for each in world.requests) is is_asked
