@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from .bulk import BulkEngine as BulkEngine
     from .client_exchange import ClientExchange as ClientExchange
     from .engine import Engine as Engine
+    from .line_channel import LineChannel as LineChannel
     from .server_exchange import ServerExchange as ServerExchange
+    from .server_exchange import Written as Written
     from .state.records import FileEnds as FileEnds
     from .state.records import FileStatus as FileStatus
     from .state.records import StoredArtifact as StoredArtifact
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from .wire.http.routes import Surface as Surface
     from .wire.ndjson import Line as Line
     from .wire.ndjson import LineReader as LineReader
+    from .wire.ndjson import Oversize as Oversize
     from .wire.ndjson import encode_line as encode_line
     from .wire.oversize import answer_for as answer_for
 
@@ -79,13 +82,14 @@ _NAMES: Final = {
     "bulk": "BulkEngine",
     "client_exchange": "ClientExchange",
     "engine": "Engine",
-    "server_exchange": "ServerExchange",
+    "line_channel": "LineChannel",
+    "server_exchange": "ServerExchange Written",
     "state.records": "FileEnds FileStatus StoredArtifact StoredTask StoredUpload TaskStatus",
     "status": "Command Status",
     "trace": "Difference Recorder replay",
     "wire.http.reply": "ReplyBody ReplyCut ReplyEnd ReplyHead",
     "wire.http.routes": "Head Surface",
-    "wire.ndjson": "Line LineReader encode_line",
+    "wire.ndjson": "Line LineReader Oversize encode_line",
     "wire.oversize": "answer_for",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

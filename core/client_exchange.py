@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .base.effects import Close, Delete, Dial, Effect, Listen, Pause, Post, Resume
+from .base.effects import Close, Delete, Dial, Effect, Listen, Pause, Post, Resume, check_channel
 from .base.errors import LocalProtocolError
 from .base.events import Cause, Connected, CookieChanges, End, Primed
 from .base.limits import Limits
-from .wire.headers import Headers
+from .wire.headers import Headers, check_form
 from .wire.http.coded_response import CodedReader, Reader
 from .wire.http.cookies import CookieStore, read_cookies
 from .wire.http.redirects import Redirect, judge_redirect
@@ -44,13 +44,19 @@ class ClientExchange:
 
     Args:
         url: that of the server.
-        headers: those that every request to this server has, such as credentials; names in lower case.
+        headers: those that every request to this server has, such as credentials: pairs of bytes, names in lower case.
         unix_at_zero: that of the engine; the lifetime of cookies needs the date.
 
     Attributes:
-        headers: the headers of the request, names in lower case, without `host` and `content-length`.
+        method: a text.
+        headers: the headers of the request: pairs of bytes, names in lower case, without `host` and `content-length`.
+        body: bytes; empty for a request without one.
         is_to_be_sent: the request is still to be sent, for the first time or to another URL.
         is_over: the end of the channel was reported.
+
+    Raises:
+        LocalProtocolError: the dial is of a two-way stream, the URL cannot be used, or a header is no pair of bytes in
+            lower case.
     """
 
     def __init__(
@@ -67,13 +73,17 @@ class ClientExchange:
         if not isinstance(target, Post | Listen | Delete):
             expected = "expected one of a Post, a Listen or a Delete"
             raise LocalProtocolError(f"got a dial of a {type(target).__name__}, {expected}")
+        check_form(headers)
         self.channel = dial.channel
         self._engine = engine
         self._target = target
         self._own = headers
         self._limits = limits
         self._unix_at_zero = unix_at_zero
-        self._address = parse_url(url)
+        try:
+            self._address = parse_url(url)
+        except ValueError as error:
+            raise LocalProtocolError(str(error)) from error
         self._path = self._address.target
         self._reader: Reader = ResponseReader(target, limits)
         self._redirects = 0
@@ -93,7 +103,12 @@ class ClientExchange:
 
     def receive_order(self, order: Effect) -> None:
         """Carries out an order of the engine for this channel. After a `Close` the driver ends the connection and calls
-        `receive_end`."""
+        `receive_end`.
+
+        Raises:
+            LocalProtocolError: the order is for another channel, or for none.
+        """
+        check_channel(order, self.channel)
         if isinstance(order, Pause):
             self.is_paused = True
         elif isinstance(order, Resume | Close):
@@ -101,11 +116,12 @@ class ClientExchange:
             self.is_over = self.is_over or isinstance(order, Close)
 
     def receive_head(self, status: int, headers: Headers, now: float) -> list[Effect]:
-        """Takes the head of the final response; names of `headers` in lower case.
+        """Takes the head of the final response: `headers` are pairs of bytes, names in lower case.
 
         Raises:
-            LocalProtocolError: the head of this response has come already.
+            LocalProtocolError: the head of this response has come already, or a header has another form.
         """
+        check_form(headers)
         if self.is_over:
             return []
         if not self.is_to_be_sent:
@@ -124,7 +140,13 @@ class ClientExchange:
         return self._report(self._reader.receive_head(status, headers), now)
 
     def receive_body(self, data: bytes, now: float) -> list[Effect]:
-        """Takes a piece of the body."""
+        """Takes a piece of the body. That of a redirect that is followed changes nothing.
+
+        Raises:
+            LocalProtocolError: no head has come.
+        """
+        if not self.is_over and self.is_to_be_sent and not self._redirects:
+            raise LocalProtocolError("got a piece of a body before the head, expected `receive_head`")
         if self.is_over or self.is_to_be_sent:
             return []
         effects = self._report(self._reader.receive_body(data), now)

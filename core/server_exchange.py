@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .base.effects import Close, Effect, Pass, Send, SendEvents
+import msgspec
+
+from .access.identity import Identity
+from .base.effects import Close, Effect, Pass, Send, SendEvents, check_channel
 from .base.errors import LocalProtocolError
 from .base.events import Cause, End, EventPipeOpening, GetOpening
+from .base.grants import NO_GRANTS, Grants
 from .base.limits import Limits
-from .wire.http.error_responses import is_mcp, not_found, refusal
+from .wire.headers import check_form
+from .wire.http.callers import of_caller
+from .wire.http.error_responses import not_found, refusal
 from .wire.http.reply import HttpReply, HttpReplyState, Out, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from .wire.http.routes import Head, McpRoute, Refused, Surface
 from .wire.http.server import judge, reply_to, shared_headers
@@ -30,18 +36,26 @@ whole: the driver closes the connection, so that the client sees that."""
 class ServerExchange:
     """One request to the paths `/mcp`, `/sse` and `/messages`, and its reply. Any other request gets a 404.
 
+    `/mcp/ID` is the endpoint of a server, and `/mcp` that of the only one. `Surface.areas` names what of it is served.
+
     A driver feeds the body (`receive_body`) while `wants_body`, and calls `begin`. From then on it gives the exchange
     each order for its `channel` (`receive_order`), writes what `take` returns and says so (`written`), until `is_over`.
     Then, or as soon as the client is gone, it calls `end`. What `begin`, `written` and `end` return are orders of the
-    engine for any channel, which the driver queues as it does those of the engine's own inputs.
+    engine for any channel, which the driver queues as it does those of the engine's own inputs. A request that is
+    refused goes the same way: nothing of its body is wanted, and `begin` and `end` return nothing.
 
     Args:
+        principal: the client, as the program around this one has authenticated it; "" is anonymous. A session is bound
+            to it. Anonymous clients of 2026-07-28 may share a session with a server (`Plan.affinity`).
         address: where the request came from, for limits by address; "" if all clients may share one.
+        grants: the client's scopes and groups, where the plan has access rules (`ServerPlan.access`).
 
     Attributes:
         channel: the number of its channel. The engine does not know it before `begin`.
-        is_over: the reply has ended. Nothing is left to be written once `take` is empty.
         route: what the request asks for. A driver with pages of its own may serve a route that is no `McpRoute` itself.
+
+    Raises:
+        LocalProtocolError: a header is no pair of bytes, or its name is not in lower case.
     """
 
     def __init__(
@@ -52,13 +66,19 @@ class ServerExchange:
         *,
         limits: Limits = _LIMITS,
         scheme: str = "http",
+        principal: str = "",
         address: str = "",
+        grants: Grants = NO_GRANTS,
     ) -> None:
+        check_form(head.headers)
+        if head.root.endswith("/"):
+            head = msgspec.structs.replace(head, root=head.root.rstrip("/"))
         self.channel = engine.new_channel()
         self.route = judge(head, surface, scheme=scheme, address=address)
+        if isinstance(self.route, McpRoute):
+            self.route = of_caller(self.route, Identity(principal, grants.scopes, grants.groups))
         self._engine = engine
         self._limits = limits
-        self._is_mcp = is_mcp(head.target)
         self._shared = shared_headers(head, surface)
         self._body = bytearray()
         self._has_body = isinstance(self.route, McpRoute)  # all of it is here once this is False
@@ -67,24 +87,39 @@ class ServerExchange:
         self._sent_bytes = 0  # of messages whose pieces `take` has returned, or will
         self._is_open = False
         self._is_written = False
-        self.is_over = False
+        self._is_ended = False  # no further part of the reply follows those in `_outs`
         if not isinstance(self.route, McpRoute):
-            self._refuse(self.route if isinstance(self.route, Refused) else not_found(head.target, surface))
+            self._refuse(
+                self.route
+                if isinstance(self.route, Refused)
+                else not_found(head.target.partition("?")[0].removeprefix(head.root), surface, head.root)
+            )
 
     @property
     def wants_body(self) -> bool:
         """True if the rest of the request's body is to be read."""
-        return self._has_body and not self.is_over
+        return self._has_body and not self._is_ended
+
+    @property
+    def is_over(self) -> bool:
+        """True if the reply has ended, and `take` has returned all of it."""
+        return self._is_ended and not self._outs
 
     def receive_body(self, data: bytes, *, is_last: bool) -> None:
-        """Takes a piece of the request's body. A body over `Limits.request_size_max_bytes` is refused (413)."""
-        if not self.wants_body:
+        """Takes a piece of the request's body. A body over `Limits.request_size_max_bytes` is refused (413).
+
+        Raises:
+            LocalProtocolError: the last piece has come already.
+        """
+        if self._is_ended:
             return
+        if not self._has_body:
+            raise LocalProtocolError("got a piece of a body after its last one, expected `begin`")
         self._has_body = not is_last
         limit = self._limits.request_size_max_bytes
         if len(self._body) + len(data) > limit:
             self._body.clear()
-            self._refuse(refusal(413, f"got over {limit} bytes, expected at most {limit}", is_mcp=self._is_mcp))
+            self._refuse(refusal(413, f"got over {limit} bytes, expected at most {limit}", is_mcp=True))
         else:
             self._body += data
 
@@ -94,7 +129,7 @@ class ServerExchange:
         Raises:
             LocalProtocolError: the body is not whole, or the exchange has begun.
         """
-        if self.is_over:
+        if self._is_ended:
             return []
         assert isinstance(self.route, McpRoute)
         if self._has_body or self._is_open:
@@ -113,9 +148,14 @@ class ServerExchange:
 
     def receive_order(self, order: Effect) -> None:
         """Turns an order of the engine for this channel into what is to be written. Orders after the end of the reply,
-        `Pause` and `Resume` change nothing."""
+        `Pause` and `Resume` change nothing.
+
+        Raises:
+            LocalProtocolError: the order is for another channel, or for none.
+        """
+        check_channel(order, self.channel)
         reply = self._reply
-        if reply is None or self.is_over:
+        if reply is None or self._is_ended:
             return
         if isinstance(order, Send):
             self._sent_bytes += len(order.message)
@@ -135,12 +175,13 @@ class ServerExchange:
             self._put(self._reply.keep_alive())
 
     def take(self) -> list[Written]:
-        """Removes and returns what is to be written."""
+        """Removes and returns what is to be written: a `ReplyHead`, a `ReplyBody` for each piece, and a `ReplyEnd`, or
+        a `ReplyCut` in its place if the reply stays incomplete."""
         outs, self._outs = self._outs, []
         return outs
 
     def written(self, now: float) -> list[Effect]:
-        """Reports that all that `take` has returned was written."""
+        """Reports that all that `take` has returned was written. A driver does so after each `take`."""
         if self._outs:
             return []
         self._is_written = self.is_over
@@ -150,15 +191,17 @@ class ServerExchange:
         return self._engine.receive_sent(self.channel, sent_bytes, now)
 
     def end(self, now: float) -> list[Effect]:
-        """Reports the end of the channel: that the reply was written in full, or that the client is gone."""
+        """Reports the end of the channel: that the reply was written in full, or that the client is gone. Before
+        `begin` there is none."""
         if not self._is_open:
             return []
         self._is_open = False
-        self.is_over = True
+        self._is_ended = True
+        self._outs.clear()
         return self._engine.receive_close(self.channel, Cause(End.DONE if self._is_written else End.GONE), now)
 
     def _refuse(self, refused: Refused) -> None:
-        self.is_over = True
+        self._is_ended = True
         length = (b"content-length", b"%d" % len(refused.body))
         headers = (
             refused.headers if any(name == length[0] for name, _ in refused.headers) else (*refused.headers, length)
@@ -175,4 +218,4 @@ class ServerExchange:
                 self._outs.append(ReplyHead(out.status, (*out.headers, *self._shared)))
             else:
                 self._outs.append(out)
-        self.is_over = self._reply is not None and self._reply.state is HttpReplyState.ENDED
+        self._is_ended = self._reply is not None and self._reply.state is HttpReplyState.ENDED

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 from isthmus.app.base.sizes import GIB, KIB, MIB
 from isthmus.app.commands.losses import LOSSES
+from isthmus.app.config.access_settings import Access, Introspection, Issuer, Rule, Token, TrustedProxy
 from isthmus.app.config.file_settings import (
     ArtifactProducerAdapter,
     Files,
@@ -71,13 +72,21 @@ MACHINES: Final = {
     "credential": "isthmus.core.logins.credentials",
 }
 
-SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts", "tasks")
+SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.management": Management,
+    "auth.tokens[]": Token,
+    "auth.issuers[]": Issuer,
+    "auth.issuers[].introspect": Introspection,
+    "auth.proxy": TrustedProxy,
     "servers[]": Server,
     "servers[].upstream": Upstream,
     "servers[].upstream.auth (type: oauth)": OAuth,
     "servers[].upstream.auth (type: client_credentials)": ClientCredentials,
+    "servers[].access": Access,
+    "servers[].access.tools.NAME": Rule,
+    "servers[].access.prompts.NAME": Rule,
+    "servers[].access.resources.NAME": Rule,
     "servers[].tools": Filter,
     "servers[].prompts": Filter,
     "servers[].resources": Filter,

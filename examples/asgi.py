@@ -16,7 +16,6 @@ from typing import Any
 
 from mcp_engine import (
     Allowed,
-    Close,
     Decide,
     Denied,
     Dial,
@@ -25,12 +24,10 @@ from mcp_engine import (
     Head,
     Kind,
     Limits,
-    Pause,
     Plan,
     ReplyBody,
     ReplyEnd,
     ReplyHead,
-    Resume,
     ServerExchange,
     ServerPlan,
     Surface,
@@ -38,31 +35,24 @@ from mcp_engine import (
 
 
 class Channel:
-    """A server, or one request of a client: the orders for it, in a queue that `Pause` keeps short."""
+    """A server, or one request of a client or to a server. `peer` takes the orders for it, which wake its tasks."""
 
-    def __init__(self) -> None:
-        self.orders: asyncio.Queue[Effect] = asyncio.Queue()
-        self.may_read = asyncio.Event()
-        self.may_read.set()
-        self.is_closed = asyncio.Event()
+    def __init__(self, peer: Any = None) -> None:
+        self.peer = peer
+        self.ordered = asyncio.Event()
         self.task: asyncio.Future[None] | None = None
 
-    def receive(self, order: Effect) -> None:
-        if isinstance(order, Pause):
-            self.may_read.clear()
-        elif isinstance(order, Resume):
-            self.may_read.set()
-        else:
-            self.orders.put_nowait(order)
-            if isinstance(order, Close):
-                self.is_closed.set()
+    async def until(self, is_true: Callable[[], object]) -> None:
+        while not is_true():
+            self.ordered.clear()
+            await self.ordered.wait()
 
 
 class Gateway:
     """The application: clients in front, and one server behind them.
 
     Args:
-        run: serves a dialled channel to its end.
+        run: gives a dialled channel its peer, and returns what serves it to its end.
         rule: decides about each request of a client; without it all are allowed.
     """
 
@@ -92,7 +82,8 @@ class Gateway:
                 answer = self.engine.receive_answer, order.ticket, self.rule(order)
                 asyncio.get_running_loop().call_soon(self.tell, *answer)
             elif (number := getattr(order, "channel", None)) in self.channels:
-                self.channels[number].receive(order)
+                self.channels[number].peer.receive_order(order)
+                self.channels[number].ordered.set()
         if self.alarm is not None:
             self.alarm.cancel()
         if (due := self.engine.next_timeout()) is not None:
@@ -123,7 +114,7 @@ class Gateway:
             if got["type"] == "http.disconnect":
                 return
             exchange.receive_body(got.get("body", b""), is_last=not got.get("more_body"))
-        self.channels[exchange.channel] = channel = Channel()
+        self.channels[exchange.channel] = channel = Channel(exchange)
         self.tell(exchange.begin)
         writing = asyncio.ensure_future(self.write(exchange, channel, send))
         leaving = asyncio.ensure_future(receive())  # nothing can come but that the client is gone
@@ -139,6 +130,7 @@ class Gateway:
 
     async def write(self, exchange: ServerExchange, channel: Channel, send: Any) -> None:
         while True:
+            channel.ordered.clear()
             async with asyncio.timeout(self.limits.write_timeout_s):
                 for out in exchange.take():
                     if isinstance(out, ReplyHead):
@@ -153,7 +145,7 @@ class Gateway:
             if exchange.is_over:
                 return
             try:
-                exchange.receive_order(await asyncio.wait_for(channel.orders.get(), self.limits.keep_alive_s))
+                await asyncio.wait_for(channel.ordered.wait(), self.limits.keep_alive_s)
             except TimeoutError:
                 exchange.keep_alive()
 

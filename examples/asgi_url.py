@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -15,22 +16,24 @@ HTTP = httpx.AsyncClient(
 )  # the engine gives up what takes too long
 
 
-async def ask(gateway: Any, dial: Dial, channel: Any) -> None:
-    """One request from its dial to its end, which is told."""
-    exchange = ClientExchange(
+def ask(gateway: Any, dial: Dial, channel: Any) -> Coroutine[Any, Any, None]:
+    channel.peer = ClientExchange(
         gateway.engine, dial, URL, headers=OWN, unix_at_zero=gateway.unix_at_zero, limits=gateway.limits
     )
+    return serve(gateway, channel, channel.peer)
+
+
+async def serve(gateway: Any, channel: Any, exchange: ClientExchange) -> None:
+    """One request from its dial to its end, which is told."""
     asking = asyncio.ensure_future(send(gateway, exchange, channel))
-    closing = asyncio.ensure_future(channel.is_closed.wait())
+    closing = asyncio.ensure_future(channel.until(lambda: exchange.is_over))
     await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)
     for task in (asking, closing):
         task.cancel()
     with suppress(asyncio.CancelledError):
         await asking
-    while not channel.orders.empty():
-        exchange.receive_order(channel.orders.get_nowait())  # a `Close`: nothing else is queued for a request
     gateway.tell(exchange.receive_end)
-    del gateway.channels[dial.channel]
+    del gateway.channels[exchange.channel]
 
 
 async def send(gateway: Any, exchange: ClientExchange, channel: Any) -> None:
@@ -44,7 +47,7 @@ async def send(gateway: Any, exchange: ClientExchange, channel: Any) -> None:
                 gateway.tell(exchange.receive_head, response.status_code, names)
                 async for data in response.aiter_raw():
                     gateway.tell(exchange.receive_body, data)
-                    await channel.may_read.wait()
+                    await channel.until(lambda: not exchange.is_paused)
                     if exchange.is_over or exchange.is_to_be_sent:
                         break
             finally:

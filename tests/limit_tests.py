@@ -389,6 +389,11 @@ LIMIT_TESTS: Final = {
     ),
     "core/wire/sse.py::LINES_MAX": "core/wire/test_sse.py::test_an_event_of_too_many_lines_is_dropped_and_skipped",
     "core/wire/sse.py::RETRY_MAX_MS": "core/wire/test_sse.py::test_retry_is_a_number_of_any_length",
+    "core/access/gate.py::PRINCIPALS_MAX": "core/access/test_gate.py::test_the_principal_seen_first_is_forgotten_first",
+    "transports/http_server/shared.py::DENIALS_MAX": "app/gateway/test_access.py::test_denials_do_not_fill_the_log",
+    "transports/http_server/shared.py::PATH_MAX_CHARS": (
+        "app/gateway/test_access.py::test_denials_are_in_the_audit_log_without_secrets"
+    ),
     "transports/http_server/framing.py::HELD_MAX_BYTES": (
         "transports/http_server/test_server.py::test_held_bytes_are_bounded"
     ),

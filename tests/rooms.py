@@ -111,6 +111,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/wire/http",
     ),
     "core": (
+        "core/access",
         "core/base",
         "core/downstream",
         "core/endpoints",
@@ -216,7 +217,9 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 ROOMS: Final[dict[str, tuple[str, ...]]] = {**CORE, **TRANSPORTS, **STORAGE, **APP}
 
 LOOSE: Final[dict[str, frozenset[str]]] = {
-    "core": frozenset({"bulk", "client_exchange", "engine", "features", "server_exchange", "status", "trace"}),
+    "core": frozenset(
+        {"bulk", "client_exchange", "engine", "features", "line_channel", "server_exchange", "status", "trace"}
+    ),
     "transports": frozenset({"memory", "web_fetch"}),
     "app": frozenset({"gateway", "main"}),
 }

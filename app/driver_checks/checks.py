@@ -41,6 +41,8 @@ class Check(NamedTuple):
         with tempfile.TemporaryDirectory(prefix="check") as folder:
             try:
                 self.play(Scene(start, Path(folder), timeout_s))
+            except TimeoutError as error:
+                raise CheckFailed(f"got nothing for {timeout_s:g} s, expected a response that is whole") from error
             except (OSError, http.client.HTTPException, ValueError) as error:
                 seen = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
                 raise CheckFailed(f"got {seen}, expected a response that is whole") from error

@@ -105,13 +105,23 @@ class HttpCall:
         if kind.startswith("text/event-stream"):
             for line in self.lines():
                 if line.startswith(b"data: {"):
-                    yield json.loads(line[6:])
+                    yield self._read(line[6:])
             self._connection.close()
             return
         body = self.response.read()
         self._connection.close()
         if body:
-            yield json.loads(body)
+            yield self._read(body)
+        elif self.response.status == 200:
+            raise CheckFailed("got status 200 with an empty body, expected a message: it was cut off, or never written")
+
+    def _read(self, text: bytes) -> dict[str, Any]:
+        try:
+            message: dict[str, Any] = json.loads(text)
+        except ValueError:
+            seen = f"status {self.response.status} with {text[:100]!r}"
+            raise CheckFailed(f"got {seen}, expected one JSON message") from None
+        return message
 
     def answer(self) -> dict[str, Any]:
         """Returns the last message of the response.

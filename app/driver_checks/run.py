@@ -28,7 +28,8 @@ class Outcome(NamedTuple):
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.verdict.value:8} {self.check.name}" + (f": {self.detail}" if self.detail else "")
+        line = f"{self.verdict.value:8} {self.check.name}" + (f": {self.detail}" if self.detail else "")
+        return f"{line}\n{'':9}{self.check.says}" if self.verdict is Verdict.BROKEN else line
 
 
 def run(start: Start, checks: Iterable[Check] = CHECKS, *, timeout_s: float = TIMEOUT_S) -> Iterator[Outcome]:

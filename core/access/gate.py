@@ -23,6 +23,10 @@ UNIX: Final = "unix"
 NAME_MAX_BYTES: Final = 512
 """The longest name of a user, and list of groups, in a proxy's header. At it: 401."""
 
+PRINCIPALS_MAX: Final = 10_000
+"""Principals of which it is remembered until when they were let in. At it: the oldest is forgotten, and the streams of
+that principal end with the tokens that they were opened with."""
+
 Headers = tuple[tuple[bytes, bytes], ...]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -92,20 +96,41 @@ class Gate:
         self._tokens = StaticTokens(settings.tokens)
         self.lets_links_in = settings.lets_links_in
         self.issuers = issuers
+        self._let_in: dict[str, float] = {}  # by principal: until when its tokens hold
 
     @property
     def epoch(self) -> int:
         """A number that grows when identities that were established before may no longer hold."""
         return 0 if self.issuers is None else self.issuers.epoch
 
+    def still_holds(self, identity: Identity, now: float) -> bool:
+        """True if a stream that a caller has opened may go on: a token of the caller that was seen holds."""
+        if identity.expires_at is None:
+            return True
+        return now < max(identity.expires_at, self._let_in.get(identity.principal, 0.0))
+
     def identify(self, headers: Headers, peer: Peer, audiences: Collection[str], now: float) -> Found:
         """Returns the identity of the caller, the refusal, or what has to be known first.
+
+        What was let in is remembered: it prolongs the caller's streams.
 
         Args:
             headers: names in lower case.
             audiences: the URLs of the endpoint, one of which a token of an issuer must be for.
             now: in Unix seconds.
         """
+        found = self._identify(headers, peer, audiences, now)
+        if isinstance(found, Identity) and found.expires_at is not None:
+            self._remember(found.principal, found.expires_at)
+        return found
+
+    def _remember(self, principal: str, expires_at: float) -> None:
+        latest = max(expires_at, self._let_in.pop(principal, 0.0))
+        if len(self._let_in) >= PRINCIPALS_MAX:
+            del self._let_in[next(iter(self._let_in))]
+        self._let_in[principal] = latest  # what was seen last stands last
+
+    def _identify(self, headers: Headers, peer: Peer, audiences: Collection[str], now: float) -> Found:
         settings = self._settings
         if settings.proxy is not None:
             found = _from_proxy(settings.proxy, headers, peer)

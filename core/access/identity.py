@@ -11,6 +11,10 @@ from ..base.grants import NO_GRANTS, Grants
 NOTHING: Final[frozenset[str]] = frozenset()
 
 
+INTROSPECTION: Final = "introspection"
+"""Says of an identity that the issuer was asked about the token."""
+
+
 class Identity(msgspec.Struct, frozen=True):
     """The caller of a request, and what it may ask for.
 

@@ -100,8 +100,7 @@ class IssuerDocuments:
     def want(self, now: float) -> DocumentWanted:
         """Returns the next request of the attempt that is under way, or the first one of a new attempt."""
         if self._current is None or self._current.not_before > now + REFETCH_PAUSE_S:  # the clock was set back
-            rest = self.rest_of_pause(now)
-            not_before = now + rest if rest else 0.0
+            not_before = self._ended_at + REFETCH_PAUSE_S if self.rest_of_pause(now) else 0.0
             self._problems, self._left = [], ()
             self._current = self._keys_wanted(not_before) if self._pinned else self._metadata_wanted(not_before)
         return self._current

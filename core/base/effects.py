@@ -1,6 +1,6 @@
 """The effects that the engine orders: messages to send, channels to open, pause, resume and close, and log notes.
 
-Each engine input returns a tuple of effects. The driver carries them out in that order. Orders for storage are in
+Each engine input returns a list of effects. The driver carries them out in that order. Orders for storage are in
 `storage`.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from .errors import LocalProtocolError
 from .events import Cookies, Headers
 from .ids import ChannelId
 
@@ -16,6 +17,19 @@ from .ids import ChannelId
 
 class Effect(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """An order to the driver."""
+
+
+def check_channel(order: Effect, channel: ChannelId) -> None:
+    """Checks that an order was given to the object of its channel.
+
+    Raises:
+        LocalProtocolError: it is for another channel, or for none.
+    """
+    if (seen := getattr(order, "channel", None)) != channel:
+        which = "no channel" if seen is None else f"channel {seen}"
+        raise LocalProtocolError(
+            f"got an order ({type(order).__name__}) for {which}, expected one for channel {channel}"
+        )
 
 
 class Send(Effect, frozen=True):
@@ -73,8 +87,8 @@ class Close(Effect, frozen=True):
     without events if its client accepts one. An event stream ends. A pipe is
     closed, a WebSocket with `code` (RFC 6455, 7.4.1). A child process is stopped. A request in progress to an upstream
     is abandoned. On downstream channels, everything sent before is still delivered, unless it `drops` what is unsent:
-    then the connection is cut, even in the middle of the last message. The driver reports nothing more about this
-    channel except `receive_close`. `reason` is one line for people.
+    then the connection is cut, even in the middle of the last message. The driver reports `receive_close` once it has
+    ended the channel. `reason` is one line for people.
     """
 
     channel: ChannelId

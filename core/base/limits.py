@@ -33,7 +33,14 @@ _NAMES_IN_TRACES: Final = {
 """Fields that have another name in traces of release 0.1.0."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=_NAMES_IN_TRACES):
+class Limits(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    repr_omit_defaults=True,  # help() shows the signatures of those that take them
+    rename=_NAMES_IN_TRACES,
+):
     """The bounds of one proxy. Sizes are in bytes and times in seconds; all other fields are counts. Reaching a limit
     is an ordinary outcome with its own error.
 

@@ -6,10 +6,10 @@ Every function raises `RemoteProtocolError` for a mistake of the client, with th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ..base.errors import RemoteProtocolError
+from ..base.errors import LocalProtocolError, RemoteProtocolError
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -34,6 +34,23 @@ _SINGLE: Final = {
     b"last-event-id": "Last-Event-ID",
 }
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+def check_form(headers: Iterable[object]) -> None:
+    """Checks headers that come from another library.
+
+    Raises:
+        LocalProtocolError: one is no pair of bytes, or its name is not in lower case. Values are not repeated.
+    """
+    for pair in headers:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise LocalProtocolError(f"got a header of type {type(pair).__name__}, expected a pair of bytes")
+        name, value = pair
+        if not (isinstance(name, bytes) and isinstance(value, bytes)):
+            seen = f"{name!r} with a value of type {type(value).__name__}"
+            raise LocalProtocolError(f"got the header {seen}, expected name and value as bytes: encode them")
+        if name != name.lower():
+            raise LocalProtocolError(f"got the header name {name!r}, expected it in lower case")
 
 
 def body_size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:

@@ -29,6 +29,7 @@ PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED_DATA: Final = 1003
 INVALID_DATA: Final = 1007
 TOO_BIG: Final = 1009
+POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011
 TRY_AGAIN_LATER: Final = 1013
 """The server is overloaded. Source: the IANA registry of WebSocket close codes."""

@@ -208,9 +208,41 @@ def test_what_was_accepted_is_over_at_its_head() -> None:
     assert exchange.receive_body(b"whatever", 0.0) == exchange.receive_end(0.0) == []
 
 
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ((("content-type", "application/json"),), "got the header 'content-type' with a value of type str, expected"),
+        (((b"Content-Type", b"application/json"),), "got the header name b'Content-Type', expected it in lower case"),
+        ({b"content-type": b"x"}, "got a header of type bytes, expected a pair of bytes"),
+    ],
+)
+def test_headers_in_another_form_are_errors_of_the_driver(headers: Any, words: str) -> None:
+    """The exchange is as it was before."""
+    house = House()
+    exchange = house.greet()
+    with pytest.raises(LocalProtocolError, match=words):
+        exchange.receive_head(200, headers, 0.0)
+    with pytest.raises(LocalProtocolError, match=words):
+        ClientExchange(house.engine, Dial(99, Post("server", b"{}")), URL, unix_at_zero=0.0, headers=headers)
+    house.answer(exchange, 200, JSON, (b"mcp-session-id", b"S1"), body=answer_to(exchange, RESULT))
+    assert house.heard[0]["result"]["serverInfo"]["name"] == "s"
+
+
+def test_an_order_for_another_channel_is_an_error_of_the_driver() -> None:
+    house = House()
+    exchange = house.greet()
+    with pytest.raises(LocalProtocolError, match=f"channel 99, expected one for channel {exchange.channel}"):
+        exchange.receive_order(Close(99))
+    assert not exchange.is_over
+
+
 def test_steps_out_of_order_are_errors_of_the_driver() -> None:
     house = House()
     exchange = house.greet()
+    with pytest.raises(LocalProtocolError, match="got a piece of a body before the head"):
+        exchange.receive_body(b"{}", 0.0)
+    with pytest.raises(LocalProtocolError, match="got a URL of another kind"):
+        ClientExchange(house.engine, Dial(99, Post("server", b"{}")), "host.example/mcp", unix_at_zero=0.0)
     house.tell(exchange.receive_head(200, [EVENTS], 0.0))
     with pytest.raises(LocalProtocolError, match="got a second head"):
         exchange.receive_head(200, [EVENTS], 0.0)

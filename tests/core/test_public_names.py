@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -11,15 +12,15 @@ from isthmus import core
 LIST = """
     Affinity Allocate Allocated Allowed Answer Append Appended ArtifactProducer AutoFiles BulkEngine Cause Cease
     ChannelId Checksum ClientExchange Close Collect Collected CollectedFile Command Connected CookieChanges Cookies
-    Deadline Decide Delete DeleteOpening Deliver Denied Dial Difference Discard DownloadOpening DraftOpening Effect
-    End Engine Entropy Era EventPipeOpening Eviction Fact Fetch Fetched FileEnds FileSource FileStatus Forget
-    ForgetAll GetOpening Halt Head Headers InlineSource Join Kind Limits Line LineReader Listen Load Loaded
+    Deadline Decide Delete DeleteOpening Deliver Denied Dial Difference Discard DownloadOpening DraftOpening Effect End
+    Engine Entropy Era EventPipeOpening Eviction Fact Fetch Fetched FileEnds FileSource FileStatus Forget ForgetAll
+    GetOpening Halt Head Headers InlineSource Join Kind Limits Line LineChannel LineReader Listen Load Loaded
     LocalProtocolError LocatorMode Materialize Materialized MessageOpening NameFilter Note Offer Opening OutputLocator
-    Pass Pause PipeOpening Plan Post PostOpening Primed Queued RawFile Receive Recorder RemoteProtocolError Remove
-    ReplyBody ReplyCut ReplyEnd ReplyHead Resume Save Saved SeenFile Send SendEvents Serve ServerExchange ServerPlan
-    SharedFolder Sharing Sighting Source Spawn Status StorageAnswer StorageFailed StorageOrder StoredArtifact
-    StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep Target TaskRules TaskStatus Ticket UploadConsumer
-    UploadManifest UploadOpening Verb answer_for encode_line replay
+    Oversize Pass Pause PipeOpening Plan Post PostOpening Primed Queued RawFile Receive Recorder RemoteProtocolError
+    Remove ReplyBody ReplyCut ReplyEnd ReplyHead Resume Save Saved SeenFile Send SendEvents Serve ServerExchange
+    ServerPlan SharedFolder Sharing Sighting Source Spawn Status StorageAnswer StorageFailed StorageOrder
+    StoredArtifact StoredFile StoredTask StoredUpload Surface Survey Surveyed Sweep Target TaskRules TaskStatus Ticket
+    UploadConsumer UploadManifest UploadOpening Verb Written answer_for encode_line replay
 """
 NAMES = LIST.split()
 
@@ -50,3 +51,10 @@ def test_modules_are_loaded_on_first_use() -> None:
 def test_another_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'isthmus\.core' has no attribute 'Engines'$"):
         core.Engines  # noqa: B018
+
+
+def test_the_signatures_that_take_limits_can_be_read() -> None:
+    """`help` shows them: the defaults of all limits would fill it."""
+    for offered in (core.Engine, core.ServerExchange, core.ClientExchange, core.LineChannel):
+        assert len(str(inspect.signature(offered))) < 400
+    assert repr(core.Limits(batch_max=3)) == "Limits(batch_max=3)"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from checked_engine import CheckedEngine
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core import Close, Connected, Dial, Effect, Kind, Limits, Plan, Send, ServerExchange, ServerPlan
+from isthmus.core import Close, Connected, Dial, Effect, Kind, Limits, Note, Plan, Send, ServerExchange, ServerPlan
 from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.wire.http.reply import ReplyBody, ReplyCut, ReplyEnd, ReplyHead
 from isthmus.core.wire.http.routes import Head, Surface
@@ -112,6 +113,26 @@ def test_a_post_is_answered_by_a_document(cut: int) -> None:
     assert house.engine.exchange_count == 0
 
 
+def test_a_reply_that_ends_while_parts_of_it_are_written_is_not_over() -> None:
+    """A driver that looks at `is_over` after each `written` writes the rest of it."""
+    house = House()
+    session = house.begin()
+    exchange = house.post(asked(2, "tools/list"), session)
+    channel, id = house.calls.pop()
+    progress = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
+    house.tell(house.engine.receive_message(channel, progress, 0.0))
+    exchange.keep_alive()
+    began = exchange.take()
+    effects: list[Effect] = []
+    house.answer(effects, channel, id, {"tools": []})
+    house.tell(effects)
+    house.tell(exchange.written(0.0))
+    assert began
+    assert not exchange.is_over
+    assert house.read(exchange)[3] == "whole"
+    assert exchange.is_over
+
+
 def test_a_client_that_leaves_before_all_was_written_is_gone() -> None:
     """A stateless request is cancelled so; in a session, the response is kept for a client that comes back."""
     house = House()
@@ -120,8 +141,9 @@ def test_a_client_that_leaves_before_all_was_written_is_gone() -> None:
     effects: list[Effect] = []
     house.answer(effects, *house.calls.pop(), {"tools": []})
     house.tell(effects)
-    assert exchange.is_over
+    assert not exchange.is_over
     assert exchange.take()
+    assert exchange.is_over
     house.tell(exchange.end(0.0))  # nothing says that it was written
     assert exchange.end(0.0) == []
 
@@ -170,11 +192,10 @@ def test_requests_that_are_refused_open_no_channel(
     house = House()
     exchange = house.exchange(method, path, *headers)
     assert not exchange.wants_body
-    assert exchange.is_over
     exchange.receive_body(b"dropped", is_last=False)
     assert exchange.begin(0.0) == []
     found, fields, body, end = house.read(exchange)
-    assert (found, end) == (status, "whole")
+    assert (found, end, exchange.is_over) == (status, "whole", True)
     assert fields.get(b"content-length", b"%d" % len(body)) == b"%d" % len(body)
     assert exchange.end(0.0) == []
     if status == 404:
@@ -205,7 +226,7 @@ def test_an_application_may_be_mounted(target: str) -> None:
     exchange.receive_body(asked(1, "initialize", **HELLO), is_last=True)
     house.tell(exchange.begin(0.0))
     assert house.read(exchange)[0] == 200
-    assert house.exchange("POST", "/toolsmcp", *POSTED, root="/tools").is_over
+    assert not house.exchange("POST", "/toolsmcp", *POSTED, root="/tools").wants_body
 
 
 def test_a_mounted_event_stream_names_the_mounted_path() -> None:
@@ -216,15 +237,97 @@ def test_a_mounted_event_stream_names_the_mounted_path() -> None:
     assert b"data: /tools/messages?sessionId=" in house.read(exchange)[2]
 
 
+def test_errors_of_a_mounted_application_have_the_paths_and_the_form_of_its_clients() -> None:
+    house = House(Limits(request_size_max_bytes=10))
+    missing = house.read(house.exchange("POST", "/tools/nothing?key=1", *POSTED, root="/tools/"))
+    wanted = "got path '/tools/nothing', expected one of /tools/mcp, /tools/sse, /tools/mcp/server, /tools/sse/server"
+    assert (missing[0], json.loads(missing[2])["detail"]) == (404, wanted)
+    for target in ("/tools/mcp/other", "/mcp/other"):
+        other = house.read(house.exchange("POST", target, *POSTED, root="/tools"))
+        assert "got path '/tools/mcp/other'" in json.loads(other[2])["error"]["message"]
+    page = house.exchange("GET", "/tools/healthz?key=1", HOST, root="/tools")
+    assert "got path '/tools/healthz'" in json.loads(house.read(page)[2])["detail"]
+    large = house.exchange("POST", "/tools/mcp", *POSTED, root="/tools")
+    large.receive_body(b"x" * 11, is_last=False)
+    status, _, body, _ = house.read(large)
+    assert (status, json.loads(body)["jsonrpc"]) == (413, "2.0")
+
+
+@pytest.mark.parametrize(("name", "status"), [("ann", 200), ("bob", 404), ("", 404)])
+def test_a_session_belongs_to_the_principal_that_the_driver_names(name: str, status: int) -> None:
+    house = House()
+    exchange = ServerExchange(house.engine, SURFACE, Head("POST", "/mcp", POSTED), principal="ann")
+    house.open[exchange.channel] = exchange
+    exchange.receive_body(asked(1, "initialize", **HELLO), is_last=True)
+    house.tell(exchange.begin(0.0))
+    session = (b"mcp-session-id", house.read(exchange)[1][b"mcp-session-id"])
+    other = ServerExchange(house.engine, SURFACE, Head("DELETE", "/mcp", (HOST, session)), principal=name)
+    house.open[other.channel] = other
+    other.receive_body(b"", is_last=True)
+    house.tell(other.begin(0.0))
+    found, _, body, _ = house.read(other)
+    assert found == status or (status, found, body) == (200, 204, b"")
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ((("host", "localhost"),), "got the header 'host' with a value of type str, expected name and value as bytes"),
+        (((b"host", "localhost"),), "got the header b'host' with a value of type str"),
+        (((b"Host", b"localhost"),), "got the header name b'Host', expected it in lower case"),
+        ({b"host": b"localhost"}, "got a header of type bytes, expected a pair of bytes"),
+    ],
+)
+def test_headers_in_another_form_are_errors_of_the_driver(headers: Any, words: str) -> None:
+    with pytest.raises(LocalProtocolError, match=words):
+        ServerExchange(House().engine, SURFACE, Head("POST", "/mcp", headers))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"servers": "server"}, "got the text 'server' as servers, expected several texts"),
+        ({"hosts": "localhost"}, "got the text 'localhost' as hosts"),
+        (
+            {"hosts": frozenset({"localhost:80"})},
+            "got the host 'localhost:80', expected it in lower case, without port",
+        ),
+        ({"hosts": frozenset({"Localhost"})}, "got the host 'Localhost'"),
+        ({"hosts": frozenset({"::1"})}, "got the host '::1'"),
+        (
+            {"areas": frozenset({"/mcp"})},
+            "got the area '/mcp', expected some of artifacts, mcp, messages, pages, sse, ",
+        ),
+    ],
+)
+def test_a_surface_in_another_form_is_an_error_of_the_driver(changed: dict[str, Any], words: str) -> None:
+    given = {"servers": ("server",), "hosts": frozenset({"localhost", "[::1]"}), "origins": frozenset()}
+    Surface(**given)
+    with pytest.raises(LocalProtocolError, match=re.escape(words)):
+        Surface(**given | changed)
+
+
+def test_an_order_for_another_channel_is_not_written_to_this_client() -> None:
+    house = House()
+    exchange = house.post(asked(1, "initialize", **HELLO))
+    seen = exchange.take()
+    for order, words in ((Send(99, b"{}", True), "for channel 99"), (Note("info", "hi"), "for no channel")):
+        with pytest.raises(LocalProtocolError, match=f"{words}, expected one for channel {exchange.channel}"):
+            exchange.receive_order(order)
+    assert seen
+    assert exchange.take() == []
+
+
 def test_steps_out_of_order_are_errors_of_the_driver() -> None:
     house = House()
     exchange = house.exchange("POST", "/mcp", *POSTED)
     with pytest.raises(LocalProtocolError, match="before the whole body"):
         exchange.begin(0.0)
     exchange.receive_body(asked(1, "initialize", **HELLO), is_last=True)
+    with pytest.raises(LocalProtocolError, match="got a piece of a body after its last one"):
+        exchange.receive_body(b"", is_last=True)
     house.tell(exchange.begin(0.0))
-    effects = exchange.begin(0.0) if exchange.is_over else None
-    assert effects == []
+    assert exchange.begin(0.0) == []  # the reply has ended
 
 
 @given(

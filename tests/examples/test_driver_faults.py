@@ -46,11 +46,13 @@ sys.path.insert(0, {str(ROOT / "examples")!r})
 engine.Limits = functools.partial(engine.Limits, **json.loads(sys.argv[2]))
 os.environ["MCP_COMMAND"] = sys.argv[1]
 
-import asgi, uvicorn
+import asgi
+import serve
+import uvicorn
 
 listener = socket.create_server(("127.0.0.1", 0))
 print(listener.getsockname()[1], flush=True)
-uvicorn.Server(uvicorn.Config(asgi.app, log_level="warning", timeout_graceful_shutdown=1)).run([listener])
+serve.Server(uvicorn.Config(asgi.app, log_level="warning", timeout_graceful_shutdown=1)).run([listener])
 """
 GATEWAY = """
 import json
@@ -78,7 +80,7 @@ def page(tmp_path: Path) -> Path:
     (tmp_path / "my_gateway.py").write_text(GATEWAY)
     (tmp_path / "my_http_gateway.py").write_text(HTTP_GATEWAY)
     text = (ROOT / "docs/vendoring.md").read_text(encoding="utf-8")
-    for name in ("my_driver.py", "my_http_driver.py", "test_my_driver.py"):
+    for name in ("my_driver.py", "my_http_driver.py", "serve.py", "test_my_driver.py"):
         (code,) = re.findall(rf"^```python {name}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         (tmp_path / name).write_text(code)
     return tmp_path
@@ -100,6 +102,17 @@ def test_the_page_s_command_checks_a_driver(page: Path) -> None:
 def test_the_page_s_command_checks_a_driver_for_http(page: Path) -> None:
     printed = run(page, *COMMAND, "my_http_driver:start", "byte_by_byte", "two_sessions")
     assert printed == "kept     byte_by_byte\nkept     two_sessions\n"
+
+
+def test_the_page_s_server_answers_open_calls_at_its_stop(page: Path) -> None:
+    name = "stop_with_an_open_call"
+    assert run(page, *COMMAND, "my_http_driver:start", name) == f"kept     {name}\n"
+    asgi = (page / "my_http_gateway.py").read_text()
+    (page / "my_http_gateway.py").write_text(asgi.replace("serve.Server", "uvicorn.Server"))
+    command = [sys.executable, "-m", *COMMAND, "my_http_driver:start", name]
+    done = subprocess.run(command, cwd=page, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    says = " " * 9 + BY_NAME[name].says
+    assert re.fullmatch(rf"broken   {name}: got .*, expected .*\n{says}\n", done.stdout), done.stdout
 
 
 def test_the_page_s_test_checks_a_driver(page: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
@@ -10,8 +11,11 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from ...core.access.issuer_answers import Reply, Wanted
+from ...core.access.issuer_documents import REFETCH_PAUSE_S
 from ...core.access.issuers import Issuers
 from ..web_fetch import FetchFailed, FetchSettings, fetch
+
+_log: Final = logging.getLogger("isthmus.access")
 
 DUE_EVERY_S: Final = 30.0
 """Seconds between looks at what is about to expire. It is renewed ahead of need, so that no caller waits for it."""
@@ -53,13 +57,17 @@ class IssuerRequests:
     async def _send(self, wanted: Wanted, done: anyio.Event) -> None:
         settings = self._settings_of(wanted.issuer)
         try:
-            pause_s = wanted.not_before - time.time()
+            pause_s = min(wanted.not_before - time.time(), REFETCH_PAUSE_S)  # less, should the clock be set back
             if pause_s > 0:
                 await anyio.sleep(pause_s)
             try:
                 fetched = await fetch(wanted.method, wanted.url, wanted.headers, wanted.body, settings=settings)
             except FetchFailed as error:
+                _log.warning("the issuer %s does not answer: %s", wanted.issuer, error)
                 self._issuers.failed(wanted, time.time(), str(error))
+            except Exception:  # a fault of ours must not end the requests of others
+                _log.exception("a request to the issuer %s failed", wanted.issuer)
+                self._issuers.failed(wanted, time.time(), "the request failed")
             else:
                 self._issuers.fetched(wanted, Reply(fetched.status, fetched.headers, fetched.body), time.time())
         finally:

@@ -13,15 +13,17 @@ Work that takes time (uploads, downloads, pages, WebSockets, forwarded requests)
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 from typing import Final
 
 import h11
 from anyio import CancelScope
 
-from ...core.access.identity import Peer
+from ...core.access.identity import Identity, Peer
 from ...core.access.issuers import CHECK_ROUNDS_MAX
 from ...core.base.budget import address_owner
+from ...core.base.effects import Close
 from ...core.base.events import Cause, DraftOpening, End, GetOpening, PostOpening, Verb
 from ...core.base.storage import Append, Serve
 from ...core.wire.http.error_responses import page_error, refusal, refusal_at
@@ -39,7 +41,7 @@ from ...core.wire.http.routes import (
     Undecided,
     UploadRoute,
 )
-from ...core.wire.http.server import reply_to
+from ...core.wire.http.server import lasts, reply_to
 from ...core.wire.http1.events import END, Data, RequestHead
 from ..base.traffic import Direction, Traffic, TransferKind
 from ..base.wire import Gone, Silent, Wire
@@ -66,6 +68,7 @@ class Connection:
         "_framing",
         "_is_lost",
         "_jobs",
+        "_lasting",
         "_limits",
         "_listening",
         "_peer",
@@ -87,6 +90,7 @@ class Connection:
         self._is_lost = False
         self._peer: Peer | None = None  # once the wire knows it
         self._address = ""  # the peer's, as `budget.address_owner` gives it
+        self._lasting: Identity | None = None  # the caller of the event stream that is open, if its identity ends
         self._admitted: RoutedHead | None = None
         self._decided: tuple[RequestHead, RoutedHead] | None = None  # a request whose caller is known at last
         self._repeated: RoutedHead | None = None  # the same, if the last request was a message that arrived in full
@@ -140,7 +144,16 @@ class Connection:
             self._writer.end_here()
 
     def keep_alive(self) -> None:
-        """Writes a comment on an open event stream that is silent. Called at intervals."""
+        """Writes a comment on an open event stream that is silent, or ends it if no token of its caller holds any more.
+        Called at intervals."""
+        lasting, exchange = self._lasting, self._writer.exchange
+        if lasting is not None and exchange is not None and exchange.channel is not None:
+            assert self._listening.gate is not None
+            if not self._listening.gate.still_holds(lasting, time.time()):
+                self._lasting = None
+                exchange.close(Close(exchange.channel))
+                self._settle()
+                return
         self._writer.keep_alive()
 
     def stop(self) -> None:
@@ -360,6 +373,8 @@ class Connection:
 
     def _report(self, route: McpRoute, body: bytes) -> None:
         opening = route.opening
+        if route.identity.expires_at is not None:
+            self._lasting = route.identity if lasts(opening) else None
         exchange = Exchange(self._writer, reply_to(opening))
         self._writer.exchange = exchange
         if isinstance(opening, PostOpening):
@@ -410,10 +425,15 @@ class Connection:
             self._limits,
             self._listening.bodies,
             stream,
+            holds=partial(self._holds, route.identity),
             greeting=greeting,
             received=received,
         )
         self._writer.end_here()
+
+    def _holds(self, identity: Identity) -> bool:
+        """True if the caller of a WebSocket may go on."""
+        return self._listening.gate is None or self._listening.gate.still_holds(identity, time.time())
 
     # --- Refusals ---------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from ...core.access.gate import Gate
-from ...core.access.identity import Peer
+from ...core.access.identity import INTROSPECTION, Peer
 from ...core.access.issuer_answers import Wanted
 from ...core.base.budget import Budget
 from ...core.base.limits import Limits
@@ -174,6 +174,8 @@ class ServerContext:
         now = 0.0 if self.gate is None else time.time()
         route = judge(judged, self.surface, scheme=self.scheme, address=address, gate=self.gate, peer=peer, now=now)
         may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
+        if isinstance(route, McpRoute) and route.identity.via == INTROSPECTION:
+            may_be_kept = False  # its issuer is asked again soon, and may have revoked the token
         if isinstance(route, Refused) and route.denied:
             self.denials.log(head.method, head.target, peer.host or "a Unix socket", route.denied)
         epoch = None if self.gate is None else self.gate.epoch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anyio.abc import ByteStream
 
 from ...core.base.budget import Budget, Share
@@ -19,10 +21,11 @@ class SocketClient(Socket):
 
     Args:
         bodies: the room for messages that are arriving.
+        holds: see `Socket`.
     """
 
-    def __init__(self, port: Port, limits: Limits, bodies: Budget) -> None:
-        super().__init__(port, limits, peer="the client", gone=End.GONE)
+    def __init__(self, port: Port, limits: Limits, bodies: Budget, holds: Callable[[], bool]) -> None:
+        super().__init__(port, limits, peer="the client", gone=End.GONE, holds=holds)
         self._bodies = bodies
 
     async def serve(self, route: SocketRoute, stream: ByteStream, greeting: bytes, received: bytes) -> None:

@@ -11,6 +11,7 @@ Source: RFC 6455, 5.5 and 7.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -21,7 +22,7 @@ from ...core.base.effects import Close, Send
 from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import KIB, Limits
-from ...core.wire.websocket import INTERNAL_ERROR, describe_close, end_of_part, truncate_reason
+from ...core.wire.websocket import INTERNAL_ERROR, POLICY_VIOLATION, describe_close, end_of_part, truncate_reason
 from ..base.dialer import LOST
 from ..base.gate import Gate
 from ..base.outbox import Outbox
@@ -48,16 +49,20 @@ class Socket:
     Args:
         peer: the name of the other end in messages: "the client", "the server".
         gone: the kind of end to report when the peer has gone away.
+        holds: whether the peer may still use the connection. It is asked at each interval of the pings.
     """
 
     _channel: ChannelId
 
-    def __init__(self, port: Port, limits: Limits, *, peer: str, gone: End) -> None:
+    def __init__(
+        self, port: Port, limits: Limits, *, peer: str, gone: End, holds: Callable[[], bool] = lambda: True
+    ) -> None:
         self._port = port
         self._limits = limits
         self._peer = peer
         self._gone = gone
         self._gate = Gate()
+        self._holds = holds
         self._frames: Frames
         self._outbox: Outbox | None = None  # set by `carry`
         self._queue: deque[tuple[bytes, bool]] = deque()  # messages, and whether the owner ordered them
@@ -242,6 +247,11 @@ class Socket:
         unanswered = 0
         while self._close is None:
             await anyio.sleep(self._limits.keep_alive_s)
+            if not self._holds():
+                text = "the token of the client has expired"
+                self._end(Cause(End.TIMED_OUT, text), POLICY_VIOLATION, text)
+                await self._finish_soon()
+                return
             if self._has_heard or not self._gate.is_open:  # while paused we do not read, so silence proves nothing
                 is_silent = not self._has_heard
                 self._has_heard = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anyio.abc import ByteStream
 
 from ...core.base.budget import Budget
@@ -19,6 +21,7 @@ async def serve_socket(
     *,
     greeting: bytes,
     received: bytes,
+    holds: Callable[[], bool],
 ) -> None:
     """Serves one client on `stream` until it leaves or the channel is closed. The stream stays open.
 
@@ -26,8 +29,9 @@ async def serve_socket(
         bodies: the room for messages that are arriving.
         greeting: the head of the response that grants the upgrade.
         received: bytes that were read behind the request.
+        holds: whether the client may still use the connection. It is asked at intervals.
     """
     # Imported late: wsproto loads slowly, and most gateways have no WebSockets.
     from .client_peer import SocketClient
 
-    await SocketClient(port, limits, bodies).serve(route, stream, greeting, received)
+    await SocketClient(port, limits, bodies, holds).serve(route, stream, greeting, received)

@@ -51,8 +51,8 @@ def is_mcp(path: str) -> bool:
     return path[1:].partition("/")[0] in ("mcp", "sse", "messages")
 
 
-def not_found(path: str, surface: Surface) -> Refused:
-    """Returns a 404 for `path` that names the paths that exist."""
+def not_found(path: str, surface: Surface, root: str = "") -> Refused:
+    """Returns a 404 for `path` below `root`, which names the paths that exist."""
     served = [area for area in ("mcp", "sse", "ws", "upload") if area in surface.areas]
     endpoints: list[str] = []
     if len(surface.servers) == 1:
@@ -61,7 +61,8 @@ def not_found(path: str, surface: Surface) -> Refused:
         endpoints += [f"/{area}/{server}" for area in served if area == "mcp" or server not in surface.transparent]
     if "pages" in surface.areas:
         endpoints.append("/healthz")
-    message = f"got path {path[:200]!r}, expected one of {', '.join(endpoints)}"
+    endpoints = [root + endpoint for endpoint in endpoints]
+    message = f"got path {(root + path)[:200]!r}, expected one of {', '.join(endpoints)}"
     found = find_page(path)
     if found is not None and found[0] in USE:
         return page_error(404, message)

@@ -8,6 +8,7 @@ import msgspec
 
 from ...access.identity import ANONYMOUS, Identity
 from ...access.issuer_answers import Wanted
+from ...base.errors import LocalProtocolError
 from ...base.events import (
     DeleteOpening,
     DownloadOpening,
@@ -32,6 +33,8 @@ class Head(msgspec.Struct, frozen=True):
     blanks.
 
     Attributes:
+        target: path and query (`raw_path` and `query_string` of ASGI).
+        headers: pairs of bytes.
         root: the path at which this application is mounted, without a slash at the end (`root_path` of ASGI,
             `SCRIPT_NAME` of WSGI). `target` may begin with it or not.
     """
@@ -51,8 +54,9 @@ class Surface(msgspec.Struct, frozen=True):
     """The servers and pages of an HTTP listener, and the names under which they may be reached.
 
     Attributes:
-        servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`.
-        hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller includes the loopback names.
+        servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`: `/mcp/ID`, and for a single one `/mcp`, too.
+        hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller includes the loopback names:
+            `localhost`, `127.0.0.1` and `[::1]`.
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: every well-formed Host is acceptable. Origins are checked all the same.
         public_origin: the origin of the URL that clients use, in lower case, if a reverse proxy in front has another.
@@ -60,7 +64,11 @@ class Surface(msgspec.Struct, frozen=True):
         management: the access rule of the admin pages; None: no access.
         passes: for each server, the request headers that are forwarded to it.
         required: for each server, the headers that every request for it must have.
-        areas: those of `AREAS` that are served. Paths in others do not exist.
+        areas: those of `AREAS` that are served: `mcp` (Streamable HTTP), `sse` and `messages` (HTTP+SSE), `ws`,
+            `upload`, `artifacts` and `pages`. Paths in others do not exist.
+
+    Raises:
+        LocalProtocolError: an area that there is not, a host with a port or in upper case, or a text in place of a set.
     """
 
     servers: tuple[str, ...]
@@ -81,6 +89,16 @@ class Surface(msgspec.Struct, frozen=True):
     """The access rules of servers. A server whose rule names groups does not exist for callers in none of them."""
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and the path that each stands for."""
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "hosts", "origins", "areas"):
+            if isinstance(found := getattr(self, name), str):
+                raise LocalProtocolError(f"got the text {found!r} as {name}, expected several texts")
+        if unknown := sorted(set(self.areas) - AREAS):
+            raise LocalProtocolError(f"got the area {unknown[0]!r}, expected some of {', '.join(sorted(AREAS))}")
+        for host in self.hosts:
+            if host != host.lower() or (":" in host and not host.endswith("]")):
+                raise LocalProtocolError(f"got the host {host!r}, expected it in lower case, without port, IPv6 in []")
 
 
 McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening

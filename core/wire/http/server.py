@@ -12,23 +12,18 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ...access.challenges import bearer_challenge
-from ...access.gate import Denied, Found, Gate
+from ...access.gate import Gate
 from ...access.identity import ANONYMOUS, NOBODY, Identity, Peer
-from ...access.issuer_answers import Unavailable, Waits
-from ...access.metadata import WELL_KNOWN, metadata_url, resource_metadata, resource_path, resource_paths
-from ...access.policy import all_scopes, may_see
+from ...access.metadata import WELL_KNOWN
 from ...base.errors import RemoteProtocolError
 from ...base.events import (
     DeleteOpening,
     DownloadOpening,
-    DraftOpening,
     EventPipeOpening,
     GetOpening,
     MessageOpening,
     PipeOpening,
     PostOpening,
-    UploadOpening,
 )
 from ...base.revisions import is_known_modern
 from ..headers import (
@@ -60,6 +55,7 @@ from .admin_routes import (
     find_page,
     is_of_another_site,
 )
+from .callers import Caller, by_link, metadata_at, of_caller, recognise
 from .error_responses import not_found, page_error, refusal, refusal_at
 from .header_forwarding import check_required, passed_headers
 from .mcp_headers import read_mirrored
@@ -79,7 +75,6 @@ from .routes import (
     Route,
     SocketRoute,
     Surface,
-    Undecided,
     UploadRoute,
 )
 from .upload import tus_headers, upload_route
@@ -133,33 +128,29 @@ def judge(
         is_probe = found is not None and found[0] in PROBED
         knows_host = not is_probe or is_expected(host_seen, surface.hosts, any_host=surface.any_host)
         host = check_host(host_seen, surface.hosts, any_host=surface.any_host) if knows_host else ""
+        base = f"{surface.public_origin or f'{scheme}://{host}'}{surface.prefix}{head.root}"
         if gate is not None and gate.issuers is not None and path.startswith(WELL_KNOWN):
-            return _metadata(head, path[len(WELL_KNOWN) :], surface, gate.issuers.urls, _base(surface, scheme, host))
+            return metadata_at(head, path[len(WELL_KNOWN) :], surface, gate.issuers.urls, base)
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
         area, *rest = path[1:].split("/")
         forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
-        identity: Identity | None = ANONYMOUS
         methods = METHODS.get(area) if forward is None else FORWARD_METHODS
         if forward is None and found is not None and found[0] in POSTED:
             methods = None  # no page of another origin may post here
         if methods and cors.is_preflight(head.method, head.headers):
             # A missing server is no reason to refuse: the request itself gets the 404, in a response the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
+        identity: Identity | None = ANONYMOUS
         if gate is not None:
-            base = _base(surface, scheme, host)
-            caller = _identify(head, area, gate, peer, _audiences(base, rest, surface, gate), now)
-            if isinstance(caller, Denied | Unavailable | Waits) and not is_probe:
-                return _not_let_in(caller, path, surface, gate, base)
-            identity = caller if isinstance(caller, Identity) else None
-            surface = _visible(surface, identity or ANONYMOUS)
+            caller = recognise(head, path, surface, gate, peer, base, now, is_probe=is_probe)
+            if not isinstance(caller, Caller):
+                return caller
+            identity, surface = caller
             forward = _forward_target(rest, surface) if area == "mcp" and surface.transparent else None
-            lacking = _lacking_scopes(rest, area, surface, identity or ANONYMOUS)
-            if lacking and not (identity is None and area in LINK_AREAS):
-                return _insufficient(path, lacking, identity or ANONYMOUS, surface, gate, base)
         if found is None and area not in surface.areas:
-            return not_found(path, surface)
+            return not_found(path, surface, head.root)
         if forward is not None:
             check_required(head.headers, surface.required.get(forward.server, ()))
             return _forward_route(head.method, forward, rest, query, host)
@@ -171,29 +162,29 @@ def judge(
         if area == "mcp":
             base_url = f"{scheme}://{host}"
             route = _mcp_route(head.method, rest, fields, surface, head.headers, base_url=base_url, address=address)
-            return _of(_with_headers(route, head.headers, surface), identity)
+            return of_caller(_with_headers(route, head.headers, surface), identity)
         if area == "sse":
             base_url = f"{scheme}://{host}"
             route = _event_pipe_route(head, rest, fields, surface, base_url=base_url, address=address)
-            return _of(_with_headers(route, head.headers, surface), identity)
+            return of_caller(_with_headers(route, head.headers, surface), identity)
         if area == "messages":
             route = _message_route(head.method, rest, query, fields, surface)
-            return _of(_with_headers(route, head.headers, surface), identity)
+            return of_caller(_with_headers(route, head.headers, surface), identity)
         if area == "ws":
             socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}", address=address)
-            return _of(_with_headers(socket, head.headers, surface), identity)
+            return of_caller(_with_headers(socket, head.headers, surface), identity)
         if area == "upload":
             server, fields_of = _server(rest[:1], surface), parse_query(query)
             upload = upload_route(head, server, rest[1:], fields_of, surface, base_url=f"{scheme}://{host}")
             if isinstance(upload, UploadRoute):
-                return UploadRoute(_by_link(upload.opening, gate, identity), upload.content_type)
-            return upload or not_found(path, surface)
+                return UploadRoute(by_link(upload.opening, gate, identity), upload.content_type)
+            return upload or not_found(path, surface, head.root)
         if area == "artifacts" and len(rest) == 4:
             download = _download_route(head.method, rest, query, surface)
-            return DownloadRoute(_by_link(download.opening, gate, identity), download.head_only)
-        return not_found(path, surface)
+            return DownloadRoute(by_link(download.opening, gate, identity), download.head_only)
+        return not_found(path, surface, head.root)
     except _NotFound:
-        return not_found(path, surface)
+        return not_found(path, surface, head.root)
     except NotAllowed as error:
         message = f"got method {error.method[:32]}, expected one of {', '.join(error.allowed)}"
         return refusal_at(path, 405, message, _allow(error.allowed))
@@ -215,6 +206,13 @@ def reply_to(opening: McpOpening) -> HttpReply:
     if isinstance(opening, GetOpening | EventPipeOpening):
         return HttpReply(accepts_json=False, is_stream=True)
     return HttpReply(accepts_events=False)
+
+
+def lasts(opening: McpOpening) -> bool:
+    """True if the response is an event stream without an end of its own: it is not a response to one request."""
+    if isinstance(opening, PostOpening):
+        return ("mcp-method", "subscriptions/listen") in opening.mirrored
+    return isinstance(opening, GetOpening | EventPipeOpening)
 
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
@@ -248,154 +246,6 @@ def _allow(methods: tuple[str, ...]) -> Headers:
 
 class _NotFound(Exception):
     pass
-
-
-R = TypeVar("R", McpRoute, SocketRoute)
-
-# --- Callers --------------------------------------------------------------------------------------------------------
-
-SERVER_AREAS: Final = frozenset({"mcp", "sse", "messages", "ws", "upload", "artifacts"})
-"""The areas whose paths name a server."""
-LINK_AREAS: Final = frozenset({"upload", "artifacts"})
-"""The areas of signed links. The link is a credential by itself: programs that move files have no other."""
-
-
-def _base(surface: Surface, scheme: str, host: str) -> str:
-    """Returns the base URL under which clients reach this listener, without a slash at the end."""
-    return f"{surface.public_origin or f'{scheme}://{host}'}{surface.prefix}"
-
-
-def _audiences(base: str, rest: list[str], surface: Surface, gate: Gate) -> tuple[str, ...]:
-    """Returns the URLs that a token for this request may be for: those of the server's endpoints, and the base URL."""
-    if gate.issuers is None:
-        return ()
-    server = _server_of(rest, surface)
-    paths = resource_paths(server, surface.servers) if server else []
-    return (base, *(base + path for path in paths))
-
-
-def _identify(head: Head, area: str, gate: Gate, peer: Peer, audiences: tuple[str, ...], now: float) -> Found | None:
-    """Returns the caller; None for a request with a link and without credentials, where the link is enough."""
-    found = gate.identify(head.headers, peer, audiences, now)
-    if area in LINK_AREAS and gate.lets_links_in and found in (Denied(), ANONYMOUS):
-        return None
-    return found
-
-
-def _not_let_in(
-    found: Denied | Unavailable | Waits, path: str, surface: Surface, gate: Gate, base: str
-) -> Refused | Undecided:
-    """Returns the refusal of a request that the gate does not let in, or what it waits for."""
-    if isinstance(found, Waits):
-        return Undecided(found.request)
-    if isinstance(found, Unavailable):
-        text = f"the caller cannot be recognised now: {found.reason or 'the issuer of the token does not answer'}"
-        return refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
-    url = "" if gate.issuers is None else _metadata_url(path, surface, base)
-    rules = surface.access.get(_server_of(path.split("/")[2:], surface))
-    return _denied(path, found, url, frozenset() if rules is None else frozenset(rules.server.scopes))
-
-
-def _visible(surface: Surface, identity: Identity) -> Surface:
-    """Returns the surface as it is for a caller: without the servers that are for groups that the caller is not in."""
-    hidden = {id for id, rules in surface.access.items() if not may_see(rules.server, identity.grants)}
-    if not hidden:
-        return surface
-    return msgspec.structs.replace(
-        surface,
-        servers=tuple(id for id in surface.servers if id not in hidden),
-        transparent={id: target for id, target in surface.transparent.items() if id not in hidden},
-    )
-
-
-def _server_of(rest: list[str], surface: Surface) -> str:
-    """Returns the id of the server in the rest of a path; "" if it names none."""
-    if rest and rest[0]:
-        return unquote(rest[0], errors="replace")
-    return surface.servers[0] if len(surface.servers) == 1 else ""
-
-
-def _lacking_scopes(rest: list[str], area: str, surface: Surface, identity: Identity) -> frozenset[str]:
-    """Returns the scopes that every request for a server needs, if the caller lacks one of them."""
-    rules = surface.access.get(_server_of(rest, surface)) if surface.access and area in SERVER_AREAS else None
-    scopes = frozenset() if rules is None else frozenset(rules.server.scopes)
-    return frozenset() if scopes <= identity.scopes else scopes
-
-
-def _insufficient(
-    path: str, scopes: frozenset[str], identity: Identity, surface: Surface, gate: Gate, base: str
-) -> Refused:
-    """Returns the refusal of a caller whose token lacks a scope, with all that it needs."""
-    has = " ".join(sorted(identity.scopes & scopes)) or "none of them"
-    text = f"this wants the scope {' '.join(sorted(scopes))}; the token has {has}"
-    url = "" if gate.issuers is None else _metadata_url(path, surface, base)
-    challenge = bearer_challenge(error="insufficient_scope", description=text, scopes=scopes, metadata_url=url)
-    refused = refusal_at(path, 403, text, ((b"www-authenticate", challenge),))
-    return msgspec.structs.replace(refused, denied=f"{identity.principal[:200] or 'anonymous'}: {text}")
-
-
-def _metadata_url(path: str, surface: Surface, base: str) -> str:
-    """Returns the address of the metadata of the resource that a path belongs to."""
-    return metadata_url(base, resource_path(path.replace("/messages", "/sse", 1), surface.servers) or "")
-
-
-def _metadata(head: Head, path: str, surface: Surface, issuers: tuple[str, ...], base: str) -> Refused:
-    """Answers a request for protected-resource metadata, which any web page may read.
-
-    Args:
-        path: the rest of the path: that of the resource, with or without the prefix of a reverse proxy in front.
-    """
-    anyone = ((b"access-control-allow-origin", b"*"),)
-    if head.method == "OPTIONS":
-        return Refused(204, b"", (*_allow(READING), *anyone, *cors.preflight_headers(head.headers, ("GET",))))
-    if head.method not in READING:
-        raise NotAllowed(head.method, READING)
-    resource = resource_path(path.removeprefix(surface.prefix), surface.servers)
-    if resource is None:
-        return refusal(404, f"got the path {path[:200]!r}, expected that of an endpoint", extra=anyone)
-    server = _server_of(resource.split("/")[2:], surface)
-    rules = [surface.access[server]] if server in surface.access else [] if server else list(surface.access.values())
-    body = resource_metadata(base + resource, issuers, frozenset().union(*map(all_scopes, rules)))
-    kept = (b"cache-control", b"max-age=300")
-    described = ((b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)))
-    return Refused(200, body, (*described, kept, *anyone))
-
-
-def _denied(path: str, denied: Denied, metadata_url: str, scopes: frozenset[str]) -> Refused:
-    """Returns the refusal of a request whose caller is not recognised."""
-    if denied.status == 400:
-        refused = refusal_at(path, 400, denied.reason)
-    elif not denied.reason:
-        wanted = "got no credentials, expected the header Authorization: Bearer TOKEN"
-        refused = refusal_at(
-            path, 401, wanted, ((b"www-authenticate", bearer_challenge(metadata_url=metadata_url, scopes=scopes)),)
-        )
-    else:
-        challenge = bearer_challenge(error="invalid_token", description=denied.reason, metadata_url=metadata_url)
-        text = f"the credentials are refused: {denied.reason}"
-        refused = refusal_at(path, 401, text, ((b"www-authenticate", challenge),))
-    return msgspec.structs.replace(refused, denied=denied.reason or "no credentials")
-
-
-def _of(route: R, identity: Identity | None) -> R:
-    """Returns the route with its caller."""
-    if identity is None or identity is ANONYMOUS:
-        return route
-    changes: dict[str, object] = {"principal": identity.principal}
-    if not isinstance(route.opening, GetOpening | DeleteOpening):
-        changes["grants"] = identity.grants
-    opening = msgspec.structs.replace(route.opening, **changes)
-    return msgspec.structs.replace(route, opening=opening, identity=identity)
-
-
-L = TypeVar("L", UploadOpening, DraftOpening, DownloadOpening, UploadOpening | DraftOpening)
-
-
-def _by_link(opening: L, gate: Gate | None, identity: Identity | None) -> L:
-    """Returns the opening of a request with a link, with its caller; without one if the link alone counts."""
-    if gate is None or identity is None:
-        return opening
-    return msgspec.structs.replace(opening, principal=identity.principal)
 
 
 # --- Routes ---------------------------------------------------------------------------------------------------------
@@ -453,6 +303,9 @@ def _mcp_route(
             address=address,
         )
     )
+
+
+R = TypeVar("R", McpRoute, SocketRoute)
 
 
 def _with_headers(route: R, headers: Headers, surface: Surface) -> R:

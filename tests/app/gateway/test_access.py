@@ -21,6 +21,7 @@ from isthmus.app.base.errors import StartError
 from isthmus.app.config.access_settings import Access, Auth, Issuer, Rule, Token, TrustedProxy
 from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
 from isthmus.app.gateway import Gateway, running
+from isthmus.transports.http_server.shared import DENIALS_MAX, PATH_MAX_CHARS
 
 pytestmark = pytest.mark.anyio
 
@@ -192,13 +193,16 @@ async def test_nothing_is_open_to_other_machines_before_it_is_said_who_may_call(
 
 
 async def test_denials_are_in_the_audit_log_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    long = f"/mcp/{'a' * PATH_MAX_CHARS}"
     async with gateway(server()) as found:
         assert await status_of(f"{found.base_url}/mcp/a?access_token=s3cret", headers=shown("s3cret too")) == 401
         assert await status_of(f"{found.base_url}/mcp/a") == 401
+        assert await status_of(found.base_url + long) == 401
     lines = [record.getMessage() for record in caplog.records if record.name == "isthmus.audit"]
     assert lines == [
         "denied: POST /mcp/a from 127.0.0.1: it has the form of no token that is known here",
         "denied: POST /mcp/a from 127.0.0.1: no credentials",
+        f"denied: POST {long[:PATH_MAX_CHARS]} from 127.0.0.1: no credentials",
     ]
     assert "s3cret" not in caplog.text
 
@@ -215,7 +219,7 @@ async def test_denials_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> 
     lines = [record.getMessage() for record in caplog.records if record.name == "isthmus.audit"]
     assert len(lines) < 300
     said = sum(1 for line in lines if line.endswith("no credentials"))
-    assert said <= 20 * len({record.created // 1 for record in caplog.records}) + 20
+    assert said <= DENIALS_MAX * (1 + len({record.created // 1 for record in caplog.records}))
 
 
 # --- Issuers --------------------------------------------------------------------------------------------------------
@@ -241,7 +245,10 @@ class FakeIssuer:
 
     async def _answer(self, stream: anyio.abc.ByteStream) -> None:
         async with stream:
-            path = (await stream.receive()).split(b" ")[1].decode()
+            try:
+                path = (await stream.receive()).split(b" ")[1].decode()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return  # a gateway that ends asks no more
             self.asked.append(path)
             document: Json = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
             if path == "/keys":
@@ -249,7 +256,8 @@ class FakeIssuer:
             body = json.dumps(document).encode()
             status = b"200 OK" if self.is_up else b"503 Sorry"
             head = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
-            await stream.send(head + body)
+            with contextlib.suppress(anyio.BrokenResourceError):
+                await stream.send(head + body)
 
     def _public(self, kid: str) -> Json:
         found: Json = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEYS[kid].public_key()))
@@ -261,11 +269,13 @@ class FakeIssuer:
 
 
 @asynccontextmanager
-async def issuing(*servers: Server, **settings: Any) -> AsyncIterator[tuple[FakeIssuer, Gateway]]:
+async def issuing(
+    *servers: Server, core: Core | None = None, **settings: Any
+) -> AsyncIterator[tuple[FakeIssuer, Gateway]]:
     issuer = FakeIssuer()
     async with anyio.create_task_group() as tasks:
         await tasks.start(issuer.run)
-        async with gateway(*servers, issuers=(Issuer(url=issuer.url, **settings),)) as found:
+        async with gateway(*servers, core=core, issuers=(Issuer(url=issuer.url, **settings),)) as found:
             yield issuer, found
         tasks.cancel_scope.cancel()
 
@@ -372,6 +382,52 @@ async def test_an_expired_token_ends_on_a_connection_that_is_kept() -> None:
                 await anyio.sleep(0.05)
         assert statuses[0] == 200
         assert statuses[-1] == 401
+
+
+async def test_open_streams_end_with_the_last_token_of_their_caller() -> None:
+    """A token that was seen later keeps a stream open. An ended stream names the event by which it is resumed."""
+    core = Core(port=0, drain_seconds=5.0, keep_alive_seconds=0.2)
+    async with issuing(server(), core=core) as (issuer, found):
+        audience = f"{found.base_url}/mcp/a"
+
+        def text(lasts_s: float, sub: str) -> str:
+            return issuer.token(audience, sub, lasts_s=lasts_s - 30)  # the leeway is added
+
+        short = await opened(found, issuer.token(audience, "alice"))
+        events = short.headers | {"accept": "text/event-stream", "mcp-session-id": str(short.session)}
+        async with requested(short.url, "GET", events | shown(text(2, "alice"))) as alice:
+            assert alice.status == 200, "she has shown a token that holds for longer"
+            bob = await opened(found, text(3, "bob"))
+            events = bob.headers | {"accept": "text/event-stream", "mcp-session-id": str(bob.session)}
+            async with requested(bob.url, "GET", events) as stream:
+                assert stream.status == 200
+                await stream.body()  # until it ends
+                assert await status_of(bob.url, "GET", events, b"") == 401
+            assert await short.call("echo", text="x") == "toolbox says x"
+            with anyio.move_on_after(1):
+                await alice.body()
+                raise AssertionError("her stream has ended")
+
+
+async def test_a_websocket_ends_with_the_last_token_of_its_caller() -> None:
+    """The code is 1008, for a violation of policy."""
+    core = Core(port=0, drain_seconds=5.0, keep_alive_seconds=0.2)
+    async with issuing(server(), core=core) as (issuer, found):
+        text = issuer.token(f"{found.base_url}/ws/a", lasts_s=2 - 30)
+        host = found.base_url.removeprefix("http://")
+        async with await anyio.connect_tcp("127.0.0.1", int(host.rpartition(":")[2])) as stream:
+            await stream.send(
+                f"GET /ws/a HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+                f"Authorization: Bearer {text}\r\n\r\n".encode()
+            )
+            data = await stream.receive()
+            assert data.startswith(b"HTTP/1.1 101 ")
+            with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while b"the token of the client has expired" not in data:
+                    data += await stream.receive()
+                    await stream.send(b"\x8a\x80\0\0\0\0")  # a pong, for a ping that may have come
+            assert (1008).to_bytes(2, "big") + b"the token of the client has expired" in data
 
 
 # --- Roles ----------------------------------------------------------------------------------------------------------

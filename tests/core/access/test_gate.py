@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.access.challenges import bearer_challenge
-from isthmus.core.access.gate import Denied, Gate, GateSettings, TrustedProxy
+from isthmus.core.access.gate import NAME_MAX_BYTES, Denied, Gate, GateSettings, TrustedProxy
 from isthmus.core.access.identity import ANONYMOUS, Identity, Peer
 from isthmus.core.access.static_tokens import StaticToken, digest_of, new_token
 
@@ -102,11 +102,14 @@ def test_a_header_of_a_stranger_is_refused(name: bytes, peer: Peer) -> None:
         (((b"x-groups", b"admin"),), 400),
         (((b"x-user", b""),), 401),
         (((b"x-user", b"a\x00b"),), 401),
-        (((b"x-user", b"a" * 513),), 401),
-        (((b"x-user", b"a"), (b"x-groups", b"a" * 513)), 401),
+        (((b"x-user", b"a" * (NAME_MAX_BYTES + 1)),), 401),
+        (((b"x-user", b"a"), (b"x-groups", b"a" * (NAME_MAX_BYTES + 1))), 401),
     ],
 )
 def test_an_unusable_header_of_a_proxy_is_refused(headers: Headers, status: int) -> None:
+    """Each is used at its largest size (`NAME_MAX_BYTES`), and no larger."""
+    largest = ((b"x-user", b"a" * NAME_MAX_BYTES), (b"x-groups", b"a" * NAME_MAX_BYTES))
+    assert isinstance(asked(largest, NEAR, proxy=PROXY), Identity)
     found = asked(headers, NEAR, proxy=PROXY, allows_anonymous=True)
     assert isinstance(found, Denied)
     assert found.status == status
@@ -131,3 +134,28 @@ def test_a_challenge_without_credentials_names_no_error() -> None:
     assert bearer_challenge(metadata_url="https://h/.well-known/x", scopes=["b", "a"]) == (
         b'Bearer realm="isthmus", resource_metadata="https://h/.well-known/x", scope="a b"'
     )
+
+
+def test_streams_go_on_while_a_token_of_their_caller_holds() -> None:
+    text = new_token(lambda size: b"y" * size)
+    tokens = (StaticToken("ci", digest_of(TEXT), expires_at=10.0), StaticToken("ci", digest_of(text), expires_at=20.0))
+    gate = Gate(GateSettings(tokens=tokens))
+    short = gate.identify(shown(TEXT), FAR, (), 0.0)
+    assert isinstance(short, Identity)
+    assert gate.still_holds(short, 9.0)
+    assert not gate.still_holds(short, 10.0)
+    gate.identify(shown(text), FAR, (), 0.0)
+    assert gate.still_holds(short, 19.0)
+    assert not gate.still_holds(short, 20.0)
+    assert gate.still_holds(ANONYMOUS, 1e9)
+
+
+def test_the_principal_seen_first_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams of that principal end with the tokens that they were opened with."""
+    monkeypatch.setattr("isthmus.core.access.gate.PRINCIPALS_MAX", 2)
+    texts = [new_token(lambda size, byte=byte: bytes([byte]) * size) for byte in range(6)]
+    tokens = [StaticToken(f"{i // 2}", digest_of(text), expires_at=10.0 + i % 2) for i, text in enumerate(texts)]
+    gate = Gate(GateSettings(tokens=tuple(tokens)))
+    seen = [gate.identify(shown(text), FAR, (), 0.0) for text in texts]
+    first = [each for each in seen[::2] if isinstance(each, Identity)]
+    assert [gate.still_holds(each, 10.5) for each in first] == [False, True, True]

@@ -197,6 +197,36 @@ def test_tokens_that_wait_for_unknown_keys_are_bounded() -> None:
     assert len({answer.request for answer in answers if isinstance(answer, Waits)}) == 1
 
 
+def test_tokens_wait_for_unknown_keys_again_after_an_attempt() -> None:
+    driver = settled()
+    driver.check(sign())
+    for round in "abc":
+        tokens = [sign(header={"kid": f"{round}{at}"}) for at in range(UNKNOWN_KEYS_MAX)]
+        answers = [driver.checks.check(token, AUDIENCES, driver.now + 1) for token in tokens]
+        assert all(isinstance(answer, Waits) for answer in answers)
+        driver.check(tokens[0])  # the others have left
+
+
+def test_two_requests_with_one_token_have_one_answer() -> None:
+    """The second one does not wait for an attempt of its own when the first has its answer."""
+    for is_up in (True, False):
+        driver = settled()
+        driver.check(sign())
+        driver.servers[ISSUER].is_up = is_up
+        token = sign(header={"kid": "k7"})
+        assert isinstance(driver.checks.check(token, AUDIENCES, driver.now), Waits)
+        answer = driver.check(token)
+        assert isinstance(answer, Refused if is_up else Unavailable)
+        assert driver.checks.check(token, AUDIENCES, driver.now) == answer
+
+
+def test_metadata_without_keys_say_what_is_missing() -> None:
+    driver = settled(change=lambda server: server.metadata.pop("jwks_uri"))
+    answer = driver.check(sign())
+    assert isinstance(answer, Unavailable)
+    assert answer.reason.endswith("/realms/a/.well-known/openid-configuration names no usable jwks_uri")
+
+
 def test_case_11_keys_that_were_never_read_are_no_fault_of_the_token() -> None:
     driver = settled()
     server = driver.servers[ISSUER]

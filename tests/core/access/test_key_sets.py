@@ -414,7 +414,7 @@ def test_an_unreadable_key_set_leaves_the_old_one(body: bytes) -> None:
     world.publish()
     world.arrive("key 0")
     world.finish()
-    later = NOW + 3600
+    later = NOW + 4000
     token = World(now=later)
     token.publish()
     fresh = token.arrive("key 0").token
@@ -425,6 +425,7 @@ def test_an_unreadable_key_set_leaves_the_old_one(body: bytes) -> None:
         world.issuers.fetched(answer.request, Reply(200, (), body_now), later)
         answer = world.issuers.check(fresh, AUDIENCES, later)
     assert isinstance(answer, Identity)
+    assert body_now == body
 
 
 @pytest.mark.parametrize(

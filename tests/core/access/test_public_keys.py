@@ -81,6 +81,12 @@ def test_an_unusable_key_is_left_out(case: str) -> None:
     assert [key.kid for key in read(UNUSABLE[case], RSA)] == ["RSA"]
 
 
+@pytest.mark.parametrize("exponent", ["Aw", "AQAB", "_" * 10 + "8"])
+@pytest.mark.parametrize("size", [256, 1024])
+def test_sizes_of_rsa_keys_in_use_are_accepted(exponent: str, size: int) -> None:
+    assert len(read({**RSA, "n": base64url(b"\xff" * size).decode(), "e": exponent})) == 1
+
+
 def test_private_members_are_not_kept() -> None:
     numbers = private_key("RSA").private_numbers()
     secret = base64url(numbers.d.to_bytes(256)).decode()
