@@ -37,6 +37,7 @@ from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.base.endpoint import Endpoint
+from ..transports.base.tokens import UpstreamTokens
 from ..transports.base.traffic import Counts
 from ..transports.http_server.server import HttpServer
 from ..transports.http_server.shared import Pages
@@ -122,6 +123,7 @@ async def running(
     trace_path: str | None = None,
     log_server: Callable[[str, str], None] | None = None,
     names: SettingNames = KEYS,
+    login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
 ) -> AsyncIterator[Gateway]:
     """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
@@ -131,6 +133,7 @@ async def running(
         trace_path: where to write a trace; None: nowhere.
         log_server: called with (server, line) for each line that a server process writes to stderr.
         names: the names of settings in messages.
+        login_command: returns the words of the command that logs in at a server, from its id.
 
     Raises:
         StartError: nothing says who may call, the port is taken, the storage is in use, or the trace cannot be written.
@@ -194,6 +197,7 @@ async def running(
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
             drive=drive_of(settings.core, os.environ),
+            tokens=_tokens(settings, login_command),
         )
         forwarder = _forwarder(settings, link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)
@@ -351,6 +355,18 @@ def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpo
         proxy=_proxy_of(server, upstream.url, names),
         names=names,
     )
+
+
+def _tokens(settings: Settings, login_command: Callable[[str], tuple[str, ...]]) -> dict[str, UpstreamTokens]:
+    """Returns the tokens of the servers that are logged in at."""
+    servers = [server for server in settings.servers if server.upstream.auth is not None]
+    if not servers:
+        return {}
+    from .logins.store import CredentialStore, default_folder  # late: few servers want a login
+    from .logins.tokens import tokens_of
+
+    store = CredentialStore(default_folder())
+    return {server.id: tokens_of(server.id, server.upstream, store, login_command(server.id)) for server in servers}
 
 
 def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:

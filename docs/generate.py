@@ -34,6 +34,7 @@ from isthmus.app.config.file_settings import (
     SharedFolder,
     UploadConsumerAdapter,
 )
+from isthmus.app.config.login_settings import ClientCredentials, OAuth
 from isthmus.app.config.plan import to_limits
 from isthmus.app.config.settings import (
     Filter,
@@ -68,6 +69,7 @@ MACHINES: Final = {
     "http_reply": "isthmus.core.wire.http.reply",
     "http_client": "isthmus.core.wire.http.response",
     "sse_client": "isthmus.core.wire.http.legacy_sse_client",
+    "credential": "isthmus.core.logins.credentials",
 }
 
 SECTIONS: Final = ("core", "auth", "storage", "sessions", "uploads", "artifacts", "tasks")
@@ -79,6 +81,8 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "auth.proxy": TrustedProxy,
     "servers[]": Server,
     "servers[].upstream": Upstream,
+    "servers[].upstream.auth (type: oauth)": OAuth,
+    "servers[].upstream.auth (type: client_credentials)": ClientCredentials,
     "servers[].access": Access,
     "servers[].access.tools.NAME": Rule,
     "servers[].access.prompts.NAME": Rule,
@@ -249,6 +253,7 @@ def _about(kind: Any) -> str:
 FIXED_THEMES: Final = {
     "Fixed: messages": ("core/jsonrpc", "core/bridge"),
     "Fixed: identity": ("core/access",),
+    "Fixed: logins": ("core/logins", "app/logins"),
     "Fixed: HTTP and other transports": ("core/wire", "transports"),
     "Fixed: sessions, questions, tasks": (
         "core/downstream",

@@ -462,6 +462,40 @@ LIMIT_TESTS: Final = {
     "core/files/calls/path_rewriter.py::WORK_MAX": (
         "core/files/calls/test_path_rewriter.py::test_the_work_on_one_result_is_bounded"
     ),
+    "core/logins/challenges.py::VALUE_MAX_CHARS": (
+        "core/logins/test_challenges.py::test_at_the_longest_value_nothing_is_read"
+    ),
+    "core/logins/challenges.py::PARAMETERS_MAX": (
+        "core/logins/test_challenges.py::test_at_the_most_parameters_nothing_is_read"
+    ),
+    "core/logins/metadata.py::ISSUERS_MAX": (
+        "core/logins/test_metadata.py::test_so_many_authorization_servers_and_scopes_are_read"
+    ),
+    "core/logins/metadata.py::SCOPES_MAX": (
+        "core/logins/test_metadata.py::test_so_many_authorization_servers_and_scopes_are_read"
+    ),
+    "core/logins/login.py::RETURNS_MAX": (
+        "core/logins/test_login.py::test_too_many_visits_with_another_state_end_the_login"
+    ),
+    "core/logins/login.py::QUERY_MAX_CHARS": (
+        "core/logins/test_login.py::test_a_query_that_is_too_long_counts_as_another_state"
+    ),
+    "core/logins/device.py::INTERVAL_MAX_S": "core/logins/test_device.py::test_the_pause_is_bounded",
+    "core/logins/device.py::EXPIRES_MAX_S": (
+        "core/logins/test_device.py::test_a_code_that_nobody_types_ends_the_login"
+    ),
+    "core/logins/credentials.py::REJECTIONS_MAX": (
+        "core/logins/test_credentials.py::test_a_server_that_takes_no_token_is_not_asked_for_ever"
+    ),
+    "core/logins/step_up.py::ATTEMPTS_MAX": "core/logins/test_step_up.py::test_an_operation_has_two_attempts",
+    "core/logins/step_up.py::OPERATIONS_MAX": (
+        "core/logins/test_step_up.py::test_at_the_most_operations_the_oldest_is_forgotten"
+    ),
+    "app/logins/callback.py::HEAD_MAX_BYTES": (
+        "app/logins/test_callback.py::test_a_head_that_is_too_long_is_not_answered"
+    ),
+    "app/logins/callback.py::WAITING_MAX": "app/logins/test_callback.py::test_so_many_visits_wait_to_be_judged",
+    "app/logins/store.py::KEPT_MAX": "app/logins/test_store.py::test_so_many_unreadable_records_are_kept",
     "core/access/gate.py::NAME_MAX_BYTES": ("core/access/test_gate.py::test_an_unusable_header_of_a_proxy_is_refused"),
     "core/access/json_web_tokens.py::TOKEN_MAX_CHARS": "core/access/test_json_web_tokens.py::test_a_token_is_bounded",
     "core/access/json_web_tokens.py::HEADER_MAX_BYTES": "core/access/test_json_web_tokens.py::test_a_header_is_bounded",

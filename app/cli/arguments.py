@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
 from ..admin.files import KINDS
@@ -36,6 +37,20 @@ def token_of(given: str | None) -> str | None:
     for problem in check_token(TOKEN_VARIABLE if given is None else "--token", token):
         raise ConfigError(f"{problem.key}: {problem.seen}, expected {problem.expected}")
     return token
+
+
+def config_path(given: str | None) -> Path:
+    """Returns the path of the configuration: `given`, or that of this folder.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if given is not None:
+        return Path(given)
+    for name in CONFIG_NAMES:
+        if os.path.exists(name):
+            return Path(name)
+    raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -210,6 +225,7 @@ def parser() -> argparse.ArgumentParser:
 
     verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
 
+    _add_logins(commands.add_parser, shared)
     _add_token(commands.add_parser, shared)
     _add_conform(commands.add_parser, shared)
     _add_replay(commands.add_parser, shared)
@@ -276,6 +292,36 @@ def _add_tasks(
         else:
             verb.add_argument("id", metavar="ID", help="the task's id, or at least its first 8 characters")
     return list(verbs.choices.values())
+
+
+def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    target = argparse.ArgumentParser(add_help=False)
+    target.add_argument(
+        "target", nargs="+", metavar="[CONFIG] ID | URL", help="a server of a configuration, or its URL"
+    )
+    about = "Log in at a server that wants a login, with a browser."
+    login = add(
+        "login",
+        parents=[shared, target],
+        help=_as_help(about),
+        usage="isthmus login [options] [CONFIG] ID | isthmus login [options] URL",
+        description=f"{about} The login is kept for every isthmus of this user, and renewed by itself.",
+        epilog="Example: isthmus login https://mcp.example.com/mcp",
+    )
+    login.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="a scope to request as well")
+    login.add_argument("--device", action="store_true", help="show a code to type on another device; open no browser")
+    login.add_argument(
+        "--paste", action="store_true", help="for a browser on another machine: paste the address where it ends here"
+    )
+    login.add_argument("--no-browser", action="store_true", help="print the page to open, and open none")
+    login.add_argument("--port", type=int, metavar="N", help="port of the redirect URI; default 33418, or a free one")
+    about = "Remove the login at a server."
+    usage = "isthmus logout [CONFIG] ID | isthmus logout URL"
+    add("logout", parents=[shared, target], help=_as_help(about), usage=usage, description=about)
+    about = "Show the logins that are kept, and never a token."
+    auth = add("auth", parents=[shared], help=_as_help(about), usage="isthmus auth ls [--json]", description=about)
+    auth.add_argument("verb", choices=("ls",), help="list them")
+    auth.add_argument("--json", action="store_true", help=AS_JSON)
 
 
 def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:

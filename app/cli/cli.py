@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import anyio
@@ -40,7 +39,7 @@ from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
 from ..runtime.signals import Stop, stoppable
 from . import wrap
-from .arguments import CONFIG_NAMES, parser, token_of, why_unknown
+from .arguments import config_path, parser, token_of, why_unknown
 from .targets import address_of, target_of
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -90,9 +89,18 @@ def _run_command(argv: Sequence[str] | None) -> int:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
-    settings = _answered(load(_config_path(options.config)), options)
+    settings = _answered(load(config_path(options.config)), options)
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    work = partial(_serve_http, settings, options.trace, is_lasting=True, is_logged=True, is_quiet=options.quiet_start)
+    given = () if options.config is None else (options.config,)
+    work = partial(
+        _serve_http,
+        settings,
+        options.trace,
+        is_lasting=True,
+        is_logged=True,
+        is_quiet=options.quiet_start,
+        login_command=lambda id: ("isthmus", "login", *given, id),
+    )
     return _run(work, if_stopped=DONE)
 
 
@@ -181,8 +189,13 @@ async def _serve_http(
     is_quiet: bool,
     token: str = "",
     names: SettingNames = KEYS,
+    login_command: Callable[[str], tuple[str, ...]] | None = None,
 ) -> int:
-    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace, names=names) as service:
+    if login_command is None:
+        settings, login_command = await wrap.with_login(settings)
+    async with running(
+        settings, listen=True, is_lasting=is_lasting, trace_path=trace, names=names, login_command=login_command
+    ) as service:
         if is_quiet:
             reports = [
                 ServerReport(id=server.id, is_unasked=True, is_transparent=not server.inspect)
@@ -200,7 +213,15 @@ async def _serve_http(
 
 
 async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
-    async with running(settings, listen=False, is_lasting=is_lasting, trace_path=trace, names=OPTIONS) as service:
+    settings, login_command = await wrap.with_login(settings)
+    async with running(
+        settings,
+        listen=False,
+        is_lasting=is_lasting,
+        trace_path=trace,
+        names=OPTIONS,
+        login_command=login_command,
+    ) as service:
         collect_rarely()
         is_stopping = anyio.Event()
         stop.order = is_stopping.set
@@ -298,7 +319,7 @@ async def _say_waiting(service: Gateway, reports: dict[str, ServerReport]) -> No
 
 def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
-    path = _config_path(options.config)
+    path = config_path(options.config)
     settings = load(path)
     output.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
     return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
@@ -384,6 +405,27 @@ def _ask_running(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if answer(options) else FAILED
 
 
+def _login(options: argparse.Namespace, command: list[str]) -> int:
+    from . import login  # late: no other command needs it
+
+    _no_command(command, "login")
+    return _run(login.log_in(options), if_stopped=FAILED)
+
+
+def _logout(options: argparse.Namespace, command: list[str]) -> int:
+    from . import login  # late: no other command needs it
+
+    _no_command(command, "logout")
+    return _run(login.log_out(options), if_stopped=FAILED)
+
+
+def _auth(options: argparse.Namespace, command: list[str]) -> int:
+    from . import login  # late: no other command needs it
+
+    _no_command(command, "auth")
+    return _run(login.list_logins(options), if_stopped=FAILED)
+
+
 _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "serve": _serve,
     "wrap": _wrap,
@@ -401,19 +443,13 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "check-driver": _check_driver,
     "demo": _demo,
     "schema": _schema,
+    "login": _login,
+    "logout": _logout,
+    "auth": _auth,
 }
 
 
 # --- Arguments ------------------------------------------------------------------------------------------------------
-
-
-def _config_path(given: str | None) -> Path:
-    if given is not None:
-        return Path(given)
-    for name in CONFIG_NAMES:
-        if os.path.exists(name):
-            return Path(name)
-    raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
 
 
 def _no_command(command: list[str], name: str) -> None:
@@ -424,7 +460,7 @@ def _no_command(command: list[str], name: str) -> None:
 def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
     try:
         return anyio.run(stoppable, work, if_stopped, **loop_of(os.environ))
-    except* (ConfigError, StartError, output.OutputClosed) as group:
+    except* (ConfigError, StartError, Failed, output.OutputClosed) as group:
         raise _first(group) from None
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ..base import logs
 from ..config.load import ConfigError
+from ..config.login_settings import OAuth
 from ..config.settings import Core, Filter, Server, ServerTasks, Settings, Storage, Upstream
 from ..config.value_checks import check_selection
 
@@ -66,6 +67,30 @@ def to_settings(
     )
     storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
     return Settings(core=core, storage=storage, servers=(server,))
+
+
+async def with_login(settings: Settings) -> tuple[Settings, Callable[[str], tuple[str, ...]]]:
+    """Returns the settings with the login that a person has made at the URL, if there is one, and what makes one.
+
+    Headers of the options take precedence over a login.
+    """
+    server = settings.servers[0]
+    upstream = server.upstream
+    url = upstream.url or ""
+    sets = [*upstream.headers, *(sent for _, sent in upstream.passes)]
+    is_open = server.inspect and not any(name.lower() == "authorization" for name in sets)
+    if url.startswith(("http", "sse+", "ws")) and is_open:
+        from ..logins.records import is_logged_in  # late: a command has no login
+        from ..logins.store import CredentialStore, StoreError, default_folder
+
+        folder = default_folder()
+        try:
+            if os.path.isdir(folder) and await is_logged_in(CredentialStore(folder), upstream):
+                upstream = msgspec.structs.replace(upstream, auth=OAuth())
+                server = msgspec.structs.replace(server, upstream=upstream)
+        except StoreError as error:
+            logs.say(f"the logins cannot be used: {error}")
+    return msgspec.structs.replace(settings, servers=(server,)), lambda _: ("isthmus", "login", url)
 
 
 def _artifact_roots(options: argparse.Namespace) -> tuple[str, ...]:

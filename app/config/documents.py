@@ -23,7 +23,7 @@ _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
 _SECRET: Final = re.compile(
-    r"\.(env|(static_|pass_)?headers)\.|\.(token|password|signing_secret|proxy)$|\.request_state_keys\b"
+    r"\.(env|(static_|pass_)?headers)\.|\.(token|password|(signing|client)_secret|proxy|auth)$|\.request_state_keys\b"
 )
 FORMATS: Final = ("yaml", "toml", "json")
 

@@ -15,6 +15,7 @@ from ...core.base.name_filter import NameFilter
 from ..base.sizes import GIB, MIB
 from .access_settings import Access, Auth
 from .file_settings import Adapter, Files, SharedFolder
+from .login_settings import Login
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
@@ -258,6 +259,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "ALL_PROXY and NO_PROXY of the environment decide."
         ),
     ] = None
+    auth: Annotated[Login | None, about("How to log in at the URL. null: what headers and pass_headers say.")] = None
 
     @property
     def passes(self) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ from ...core.wire.http.header_forwarding import may_pass
 from ...transports.base.endpoint import Endpoint, is_websocket
 from .addresses import SCHEMES, scheme_of, settle, unix_path
 from .documents import Problem
+from .login_checks import check_auth
 from .settings import McpServer, Upstream
 from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url
 
@@ -24,6 +25,7 @@ _SERVER_SCHEMES: Final = ("http", "https", "ws", "wss")
 
 
 def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -> Iterator[Problem]:
+    yield from check_auth(key, upstream, is_inspected=is_inspected)
     if upstream.command is None and upstream.url is None:
         yield Problem(key, "one of command and url", "neither command nor url")
     elif upstream.command is not None and upstream.url is not None:

@@ -18,7 +18,7 @@ class SettingNames(msgspec.Struct, frozen=True):
         proxy: the proxy that a server is reached through.
     """
 
-    headers: str = "upstream.headers, or come from clients with upstream.pass_headers"
+    headers: str = "upstream.headers or upstream.auth, or come from clients with upstream.pass_headers"
     share: str = "`share: concurrent` or `share: serial` for it"
     storage: str = "storage.root"
     ca_file: str = "upstream.ca_file"
@@ -28,7 +28,7 @@ class SettingNames(msgspec.Struct, frozen=True):
 KEYS: Final = SettingNames()
 """The names in a configuration file."""
 OPTIONS: Final = SettingNames(
-    headers="--header 'NAME: VALUE', or come from clients with --pass-header",
+    headers="--header 'NAME: VALUE', or with `isthmus login URL` before, or come from clients with --pass-header",
     share="--share concurrent or --share serial",
     storage="--storage",
     ca_file="--ca-file",

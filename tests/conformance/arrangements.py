@@ -94,6 +94,19 @@ def client_arrangements(suite: Suite) -> dict[str, Arrangement]:
     }
 
 
+def login_arrangements(suite: Suite) -> dict[str, Arrangement]:
+    """Returns the arrangements with the suite as a server that wants a login. Isthmus logs in, in place of a client."""
+
+    @contextlib.contextmanager
+    def arrange(folder: Path) -> Iterator[Sequence[str | Path]]:
+        era = "stateless" if suite is MODERN else "handshake"
+        words = [sys.executable, str(HERE / "logged_in.py"), str(folder), era]
+        yield ["client", "--timeout", str(CLIENT_TIMEOUT_MS), "--command", shlex.join(words)]
+
+    return {LOGGED_IN: arrange}
+
+
+LOGGED_IN: Final = "isthmus logs in"
 FOLDER: Final = Path("FOLDER")
 """The placeholder in a command for the folder of a cell's logs."""
 

@@ -19,7 +19,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from arrangements import DIRECT, Arrangement, client_arrangements, reference_server, server_arrangements
+from arrangements import (
+    DIRECT,
+    Arrangement,
+    client_arrangements,
+    login_arrangements,
+    reference_server,
+    server_arrangements,
+)
 from differences import HURRIED, NOT_YET, UNCHECKED, UNTRANSLATABLE, reason
 from suites import LEGACY, LEGACY_TASKS, MODERN, MODERN_TASKS, Cell, Suite, install, rig, run_scenario, say, scenarios
 
@@ -29,6 +36,9 @@ LAST: Final = rig.REAL / "conformance" / "last"
 
 NEEDS_OAUTH: Final = "auth/"
 """The beginning of the names of scenarios about a client's authorization."""
+
+NOT_OURS: Final = ("auth/cross-app-access-complete-flow",)
+"""Scenarios about logins that Isthmus does not make."""
 
 Row = dict[str, Cell]
 
@@ -173,16 +183,18 @@ def run_chosen(chosen: Mapping[tuple[str, str], Sequence[str]], options: argpars
     with contextlib.ExitStack() as stack:
         urls = {suite.name: stack.enter_context(reference_server(suite, LAST / suite.server.name)) for suite in PEERS}
         for (of_suite, mode), every in chosen.items():
-            names = [name for name in every if not name.startswith(NEEDS_OAUTH)]
-            names = [name for name in names if options.scenario is None or name in options.scenario]
             suite = SUITES[of_suite]
+            wanted = [name for name in every if options.scenario is None or name in options.scenario]
+            logins = [name for name in wanted if name.startswith(NEEDS_OAUTH) and name not in NOT_OURS]
+            others = [name for name in wanted if not name.startswith(NEEDS_OAUTH)]
             all_of = server_arrangements(suite, urls) if mode == "server" else client_arrangements(suite)
-            wanted = tuple(options.column or ("",))
-            arrangements = {title: one for title, one in all_of.items() if title.startswith(wanted)}
-            if names and arrangements:
-                table = run_table(suite, mode, names, arrangements, options.jobs)
-                print(table, end="\n\n")
-                yield table
+            for names, arrangements in ((others, all_of), (logins, login_arrangements(suite))):
+                titles = tuple(options.column or ("",))
+                chosen_ones = {title: one for title, one in arrangements.items() if title.startswith(titles)}
+                if names and chosen_ones:
+                    table = run_table(suite, mode, names, chosen_ones, options.jobs)
+                    print(table, end="\n\n")
+                    yield table
 
 
 def summary(tables: Sequence[Table]) -> int:

@@ -178,7 +178,7 @@ def run_scenario(suite: Suite, name: str, arguments: Sequence[str | Path], folde
     finally:
         process.clean_up()
         (folder / "suite.txt").write_text("\n".join([*process.lines, process.stderr]), encoding="utf-8")
-    checks = [check for path in folder.glob("*/checks.json") for check in json.loads(path.read_text(encoding="utf-8"))]
+    checks = [check for path in folder.rglob("checks.json") for check in json.loads(path.read_text(encoding="utf-8"))]
     wrong = [check for check in checks if check["status"] in ("FAILURE", "WARNING")]
     right = [check for check in checks if check["status"] == "SUCCESS"]
     complaints += [" ".join(_complaint(check).split()) for check in wrong]

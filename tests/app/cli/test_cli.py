@@ -71,6 +71,9 @@ COMMANDS = (
     "restart",
     "tasks",
     "files",
+    "login",
+    "logout",
+    "auth",
     "conform",
     "replay",
     "vendor",
@@ -203,8 +206,8 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ((), "COMMAND"),
         (
             ("surf",),
-            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'token', 'conform', 'replay', 'vendor', "
-            "'check-driver', 'demo', 'schema'",
+            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'login', 'logout', 'auth', 'token', 'conform', "
+            "'replay', 'vendor', 'check-driver', 'demo', 'schema'",
         ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),

@@ -1,0 +1,89 @@
+"""`isthmus login`, `logout` and `auth`: from their options to what they do."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+
+from ...core.logins.challenges import split_scope
+from ...core.logins.metadata import is_requestable
+from ..commands import logins
+from ..config.load import ConfigError, load
+from ..config.login_checks import http_url
+from ..config.login_settings import ClientCredentials
+from ..config.settings import Upstream
+from ..runtime.signals import Stop
+from .arguments import config_path
+
+Work = Callable[[Stop], Awaitable[int]]
+
+
+def log_in(options: argparse.Namespace) -> Work:
+    """Returns what logs a person in.
+
+    Raises:
+        ConfigError: options contradict each other, or there is no such server.
+    """
+    upstream, scope = _upstream(options.target), tuple(options.scope)
+    if isinstance(upstream.auth, ClientCredentials):
+        raise ConfigError("got a server with auth.type client_credentials, which needs no login of a person")
+    if any(split_scope(each) != (each,) for each in scope):
+        raise ConfigError("got --scope with other text, expected one scope; for more, write it again")
+    if options.device and (options.paste or options.port is not None):
+        raise ConfigError("got --device with --paste or --port, expected it alone: it opens no page")
+    if options.port is not None and not 1 <= options.port <= 65535:
+        raise ConfigError(f"got --port {options.port}, expected 1 to 65535")
+    how = logins.How(
+        scope=scope,
+        port=options.port,
+        opens=not options.no_browser,
+        pastes=options.paste,
+        is_device=options.device,
+    )
+
+    async def work(stop: Stop) -> int:
+        await logins.log_in_at(upstream, how)
+        return 0
+
+    return work
+
+
+def log_out(options: argparse.Namespace) -> Work:
+    """Returns what removes a login.
+
+    Raises:
+        ConfigError: there is no such server.
+    """
+    upstream = _upstream(options.target)
+
+    async def work(stop: Stop) -> int:
+        await logins.log_out_at(upstream)
+        return 0
+
+    return work
+
+
+def list_logins(options: argparse.Namespace) -> Work:
+    async def work(stop: Stop) -> int:
+        await logins.list_logins(as_json=options.json)
+        return 0
+
+    return work
+
+
+def _upstream(target: list[str]) -> Upstream:
+    """Returns the server that is meant: a URL, the id of one in the configuration of this folder, or CONFIG and ID."""
+    if len(target) > 2:
+        raise ConfigError(f"got {len(target)} words, expected [CONFIG] ID, or a URL")
+    if len(target) == 1 and "://" in target[0]:
+        if not is_requestable(http_url(target[0])):
+            raise ConfigError("got a URL of another kind, expected https://, or http:// on this machine")
+        return Upstream(url=target[0])
+    path = config_path(target[0] if len(target) == 2 else None)
+    servers = {server.id: server for server in load(path).servers}
+    found = servers.get(target[-1])
+    if found is None:
+        raise ConfigError(f"{path} has no server {target[-1]}, expected one of {', '.join(servers)}")
+    if found.upstream.url is None or found.upstream.url.startswith("unix:"):
+        raise ConfigError(f"{target[-1]} has no http or ws URL: there is no login at a command")
+    return found.upstream

@@ -1,0 +1,57 @@
+"""Checks of `upstream.auth`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ...core.logins.challenges import split_scope
+from ...core.logins.metadata import is_issuer, is_requestable
+from .documents import Problem
+from .login_settings import ClientCredentials
+from .settings import Upstream
+from .value_checks import check_path
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+_AUTHORIZATION: Final = "authorization"
+
+
+def http_url(url: str) -> str:
+    """Returns the URL of a server as an http or https one, without a fragment: its resource has that form."""
+    return re.sub(
+        r"(?i)\A(?:sse\+|ws(?=s?:))", lambda found: "http" if found[0].lower() == "ws" else "", url
+    ).partition("#")[0]
+
+
+def check_auth(key: str, upstream: Upstream, *, is_inspected: bool) -> Iterator[Problem]:
+    """Checks the login at a server that has one."""
+    auth, at = upstream.auth, f"{key}.auth"
+    if auth is None:
+        return
+    if upstream.url is None or upstream.url.startswith("unix:"):
+        yield Problem(at, "auth beside an http or ws URL only: a command has its credentials in env")
+        return
+    if not is_inspected:
+        yield Problem(at, "auth without inspect: false, which hands requests on as they are")
+    if not is_requestable(http_url(upstream.url)):
+        yield Problem(f"{key}.url", "https:// beside auth, as others on the way would see the tokens")
+    if any(name.lower() == _AUTHORIZATION for name in upstream.headers):
+        yield Problem(f"{key}.headers.Authorization", "no Authorization beside auth, which sets it")
+    if any(sent.lower() == _AUTHORIZATION for _, sent in upstream.passes):
+        yield Problem(f"{key}.pass_headers", "no Authorization beside auth, which sets it")
+    if any(split_scope(scope) != (scope,) for scope in auth.scope):
+        yield Problem(f"{at}.scope", "a list of scopes, each without spaces and quotation marks")
+    if auth.issuer is not None and not is_issuer(auth.issuer):
+        yield Problem(f"{at}.issuer", "the https:// URL of an authorization server, without query")
+    if auth.resource not in ("auto", "none") and ":" not in auth.resource:
+        yield Problem(f"{at}.resource", "auto, none or a URI")
+    if isinstance(auth, ClientCredentials):
+        if (auth.client_secret is None) == (auth.private_key is None):
+            yield Problem(at, "one of client_secret and private_key", "neither or both")
+        if auth.algorithm not in ALGORITHMS:
+            yield Problem(f"{at}.algorithm", f"one of {', '.join(ALGORITHMS)}")
+        if auth.private_key is not None:
+            yield from check_path(f"{at}.private_key", auth.private_key)
+    elif auth.client_secret is not None and not auth.client_id:
+        yield Problem(f"{at}.client_secret", "client_secret beside client_id only")

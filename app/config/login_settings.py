@@ -1,0 +1,61 @@
+"""The shape of `upstream.auth`: how the proxy logs in at a server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Struct
+
+from .value_types import Texts, about
+
+_SCOPE = "Scopes to request in any case. Those that the server asks for come on top; without any, those that it lists."
+_RESOURCE = (
+    "The resource parameter (RFC 8707): auto is the server's identifier, none sends none, as Entra ID wants it; "
+    "or a URI."
+)
+_ISSUER = "The authorization server. Null: the one that the server's metadata names."
+
+
+class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="oauth"):
+    """A login of a person, made with `isthmus login ID`. All clients use it."""
+
+    client_id: Annotated[
+        str | None,
+        about(
+            "The client that is registered at the authorization server by hand, or the URL of a client id metadata "
+            "document. null: isthmus registers itself."
+        ),
+    ] = None
+    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}.")] = None
+    scope: Annotated[Texts, about(_SCOPE)] = ()
+    resource: Annotated[str, about(_RESOURCE)] = "auto"
+    issuer: Annotated[str | None, about(_ISSUER)] = None
+    redirect_host: Annotated[
+        Literal["127.0.0.1", "localhost"] | None,
+        about(
+            "The host of the redirect URI, http://HOST:PORT/callback. null: localhost for a client that is registered "
+            "by hand, else 127.0.0.1."
+        ),
+    ] = None
+
+    def __repr__(self) -> str:
+        return f"OAuth(client_id={self.client_id!r}, scope={self.scope!r}, …)"
+
+
+class ClientCredentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="client_credentials"):
+    """A login of the proxy itself, without a person."""
+
+    client_id: Annotated[str, about("The client that is registered at the authorization server.")]
+    client_secret: Annotated[str | None, about("Its secret, better as ${NAME}. Either this or private_key.")] = None
+    private_key: Annotated[str | None, about("Path of its private key, as PEM. Either this or client_secret.")] = None
+    algorithm: Annotated[str, about("What the key signs with: RS, PS or ES with 256, 384 or 512, or EdDSA.")] = "ES256"
+    scope: Annotated[Texts, about(_SCOPE)] = ()
+    resource: Annotated[str, about(_RESOURCE)] = "auto"
+    issuer: Annotated[str | None, about(_ISSUER)] = None
+
+    def __repr__(self) -> str:
+        return f"ClientCredentials(client_id={self.client_id!r}, scope={self.scope!r}, …)"
+
+
+# In an annotation of its own, so that a union with None keeps it in one piece.
+Login = Annotated[OAuth | ClientCredentials, about("A login at a server.")]

@@ -1,0 +1,373 @@
+"""The tokens of one server, for the requests that are sent to it: `UpstreamTokens` of the transports.
+
+`PersonTokens` are those of a login that a person made: they are in the store, which other processes use as well.
+`ClientTokens` are those of the proxy itself: each process gets its own, and forgets them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import time
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+
+from ...core.logins.challenges import BearerChallenge, find_bearer
+from ...core.logins.credentials import (
+    RETRY_AFTER_S,
+    Credential,
+    CredentialState,
+    LogIn,
+    Read,
+    Record,
+    Renew,
+    Use,
+    Wait,
+    decode_record,
+    encode_record,
+    record_of,
+    renew,
+)
+from ...core.logins.grants import log_in_client
+from ...core.logins.metadata import resource_of
+from ...core.logins.requests import Fetch, Fetched, FetchFailed, LoginFailed
+from ...core.logins.step_up import StepUps
+from ...core.logins.token_requests import Sign
+from ...transports.base.tokens import LoginWanted
+from ..config.login_settings import ClientCredentials, OAuth
+from ..config.settings import Upstream
+from .flows import carry_out, fetch, fetch_settings_of
+from .records import client_of, key_of, login_settings_of, records_of
+from .store import CredentialStore, HeldRecord, StoreError
+
+_SCHEME: Final = b"Bearer "
+LISTED_AFTER_S: Final = 1.0
+"""Seconds for which a listing of the store counts that has not changed since, as far as the time of its folder says."""
+TRIED_AFTER_S: Final = 5.0
+"""Seconds after which a login of the proxy itself that failed is tried again, if a request wants it."""
+ACCEPTED_AFTER_S: Final = 5.0
+"""Seconds after which a token that is in use counts as accepted: a refusal comes sooner."""
+
+_log = logging.getLogger("isthmus.logins")
+
+
+class _Tokens:
+    """The tokens of one server.
+
+    Args:
+        name: the id of the server, for people.
+    """
+
+    def __init__(self, name: str, upstream: Upstream, *, can_log_in: bool, clock: Callable[[], float]) -> None:
+        self._name = name
+        self._upstream = upstream
+        self._fetch_settings = fetch_settings_of(upstream)
+        self._credential = Credential(can_log_in=can_log_in)
+        self._clock = clock
+        self._renewed = anyio.Event()
+        self._loading = anyio.Lock()
+        self._used_since: tuple[str, float] = ("", 0.0)
+        self._problem: LoginWanted | None = None
+
+    def current(self) -> bytes | None:
+        now = self._clock()
+        token = self._credential.fresh(now)
+        return None if token is None else self._value(token, now)
+
+    async def header(self) -> bytes | None:
+        is_loaded = is_renewed = False
+        while True:
+            now = self._clock()
+            record = self._credential.record
+            if is_renewed and record is not None and self._credential.state is CredentialState.FRESH:
+                # Taken though it may be about to expire again: it does not get better than this.
+                answer: Use | Renew | Wait | LogIn = Use(record.access_token)
+            else:
+                answer = self._credential.ask(now)
+            if isinstance(answer, Use):
+                self._problem = None
+                return self._value(answer.access_token, now)
+            if isinstance(answer, Wait):
+                await self._renewed.wait()
+                is_renewed = True
+            elif isinstance(answer, Renew):
+                with anyio.CancelScope(shield=True):  # what was sent counts for all who wait
+                    await self._renew_once(answer.seen)
+                is_renewed = True
+            else:
+                if is_loaded:
+                    self._problem = self._wanted(answer)
+                    return None
+                is_loaded = True
+                with anyio.CancelScope(shield=True):
+                    async with self._loading:
+                        await self._load()
+
+    async def refused(self, value: bytes, challenge: str, status: int) -> bool:
+        token, now = value.removeprefix(_SCHEME).decode("latin-1"), self._clock()
+        bearer = find_bearer([challenge]) or BearerChallenge()
+        if status != 401:
+            return await self._step_up(token, status, bearer)
+        if self._used_since[0] == token and now - self._used_since[1] >= ACCEPTED_AFTER_S:
+            self._credential.receive_accepted(token)
+        self._credential.receive_rejected(token, now)
+        found = await self.header()
+        return found not in (None, value)
+
+    def login_wanted(self) -> LoginWanted | None:
+        return self._problem
+
+    def _value(self, token: str, now: float) -> bytes:
+        if self._used_since[0] != token:
+            self._used_since = (token, now)
+        return _SCHEME + token.encode("latin-1")
+
+    async def _renew_once(self, seen: Record) -> None:
+        credential = self._credential
+        try:
+            credential.receive_renewed(await self._renew(seen))
+            _log.info("%s: the login is renewed", self._name)
+        except LoginFailed as error:
+            _log.warning("%s: %s", self._name, error)
+            if error.is_refused:
+                at = time.strftime("%H:%M", time.localtime(self._clock()))
+                credential.receive_refused(f"the login was taken back (invalid_grant, {at})")
+            else:
+                credential.receive_failed(str(error), self._clock() + RETRY_AFTER_S if error.is_unanswered else None)
+        except StoreError as error:
+            _log.warning("%s: %s", self._name, error)
+            credential.receive_failed(str(error), self._clock() + RETRY_AFTER_S)
+        finally:
+            if credential.state is CredentialState.REFRESHING:
+                credential.receive_failed("an internal error", self._clock() + RETRY_AFTER_S)
+            self._renewed.set()
+            self._renewed = anyio.Event()
+
+    async def _renew(self, seen: Record) -> Record | None:
+        raise NotImplementedError
+
+    async def _load(self) -> None:
+        raise NotImplementedError
+
+    async def _step_up(self, token: str, status: int, challenge: BearerChallenge) -> bool:
+        raise NotImplementedError
+
+    def _wanted(self, answer: LogIn) -> LoginWanted:
+        raise NotImplementedError
+
+
+class PersonTokens(_Tokens):
+    """The tokens of a login that a person made with `isthmus login`.
+
+    Args:
+        command: the words of the command that logs in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        upstream: Upstream,
+        store: CredentialStore,
+        command: tuple[str, ...],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name, upstream, can_log_in=False, clock=clock)
+        self._store = store
+        self._command = command
+        # A record that could not be written, and the one that it replaces: the tokens of that one are used up.
+        self._unwritten: tuple[Record | None, Record] | None = None
+        self._step_ups = StepUps()
+        self._listed_at = -LISTED_AFTER_S
+        self._listed = 0
+        self._store_problem = ""
+
+    async def _load(self) -> None:
+        now, changed_at = time.monotonic(), self._changed_at()
+        if now - self._listed_at < LISTED_AFTER_S and changed_at == self._listed:
+            return
+        self._listed_at, self._listed = now, changed_at
+        self._store_problem = ""
+        try:
+            found = await records_of(self._store, self._upstream)
+        except StoreError as error:
+            self._store_problem = str(error)
+            return
+        usable = next((kept for kept in found if kept.record.access_token), None)
+        self._credential.receive_record(None if usable is None else self._configured(usable.record))
+
+    async def _renew(self, seen: Record) -> Record | None:
+        async with self._store.lock(key_of(seen, client_of(self._upstream.auth))) as held:
+            flow = renew(seen, self._clock)
+            reply: Fetched | FetchFailed | Record | None = None
+            while True:
+                try:
+                    asked = flow.send(reply)
+                except StopIteration as end:
+                    found: Record | None = end.value
+                    return found
+                if isinstance(asked, Fetch):
+                    reply = await fetch(asked, self._fetch_settings)
+                elif isinstance(asked, Read):
+                    reply = await self._read(held)
+                else:
+                    reply = None
+                    await self._write(held, asked.record)
+
+    def _changed_at(self) -> int:
+        try:
+            return os.stat(self._store.folder).st_mtime_ns
+        except OSError:
+            return 0
+
+    async def _read(self, held: HeldRecord) -> Record | None:
+        data = await held.read()
+        record = None if data is None else decode_record(data)
+        if self._unwritten is not None and record == self._unwritten[0]:
+            record = self._unwritten[1]
+        return None if record is None else self._configured(record)
+
+    async def _write(self, held: HeldRecord, record: Record) -> None:
+        stored = None
+        try:
+            data = await held.read()
+            stored = None if data is None else decode_record(data)
+            await held.write(encode_record(record))
+            self._unwritten = None
+        except StoreError as error:
+            _log.error("%s: the login is renewed in this process only: %s", self._name, error)
+            if self._unwritten is None:
+                self._unwritten = stored, record
+            else:
+                self._unwritten = self._unwritten[0], record
+
+    def _configured(self, record: Record) -> Record:
+        """Returns the record with the secret that the configuration has now, if its client is registered by hand."""
+        auth, registration = self._upstream.auth, record.registration
+        if auth is None or not auth.client_secret or auth.client_id != registration.client_id:
+            return record
+        secret = msgspec.structs.replace(registration, client_secret=auth.client_secret)
+        return msgspec.structs.replace(record, registration=secret)
+
+    async def _step_up(self, token: str, status: int, challenge: BearerChallenge) -> bool:
+        """A browser is never opened here: the request goes on if a person has logged in with more scopes meanwhile."""
+        await self._load()
+        record = self._credential.record
+        if record is not None and record.access_token != token:
+            return await self.header() is not None
+        self._problem = None
+        wanted = challenge.scope or ()
+        if record is not None and not set(wanted) <= set(record.granted):
+            scope = self._step_ups.begin(self._name, " ".join(wanted), status, challenge, record.requested)
+            if scope is not None:
+                self._problem = self._ask_for(f"needs the scope {' '.join(wanted)}", scope)
+        return False
+
+    def _wanted(self, answer: LogIn) -> LoginWanted:
+        seen = self._store_problem or answer.reason
+        return self._ask_for(f"wants you to log in{f' ({seen})' if seen else ''}", ())
+
+    def _ask_for(self, seen: str, scope: tuple[str, ...]) -> LoginWanted:
+        words = [*self._command, *(word for each in scope for word in ("--scope", each))]
+        command = shlex.join(words)
+        login = msgspec.json.encode({"command": command, **({"scope": list(scope)} if scope else {})})
+        return LoginWanted(f"{self._name} {seen}: {command}", login)
+
+
+class ClientTokens(_Tokens):
+    """The tokens that the proxy gets as itself, with the secret or the key of its client."""
+
+    def __init__(self, name: str, upstream: Upstream, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(name, upstream, can_log_in=True, clock=clock)
+        self._challenge = BearerChallenge()
+        self._earlier: tuple[str, ...] = ()
+        self._step_ups = StepUps()
+        self._reason = ""
+        self._tried_at = -TRIED_AFTER_S
+
+    async def _load(self) -> None:
+        now = time.monotonic()
+        if (
+            self._credential.state not in (CredentialState.NONE, CredentialState.LOST)
+            or now < self._tried_at + TRIED_AFTER_S
+        ):
+            return
+        self._tried_at = now
+        try:
+            self._credential.receive_record(await self._log_in())
+        except LoginFailed as error:
+            _log.warning("%s: %s", self._name, error)
+            self._reason = str(error)
+
+    async def _renew(self, seen: Record) -> Record | None:
+        return await self._log_in()
+
+    async def _log_in(self) -> Record:
+        auth, now = self._upstream.auth, self._clock()
+        assert isinstance(auth, ClientCredentials)
+        settings = login_settings_of(self._upstream)
+        flow = log_in_client(
+            settings, self._challenge, entropy=os.urandom, now=now, sign=await signer_of(auth), earlier=self._earlier
+        )
+        login = await carry_out(flow, self._fetch_settings)
+        self._earlier = login.scope
+        return record_of(login, resource_of(settings.url), now)
+
+    async def refused(self, value: bytes, challenge: str, status: int) -> bool:
+        self._challenge = find_bearer([challenge]) or self._challenge
+        return await super().refused(value, challenge, status)
+
+    async def _step_up(self, token: str, status: int, challenge: BearerChallenge) -> bool:
+        operation = " ".join(challenge.scope or ())
+        scope = self._step_ups.begin(self._name, operation, status, challenge, self._earlier)
+        if scope is None:
+            self._problem = None
+            return False
+        self._earlier = scope
+        try:
+            with anyio.CancelScope(shield=True):
+                found = await self._log_in()
+        except LoginFailed as error:
+            self._problem = self._wanted(LogIn(str(error)))
+            return False
+        self._credential.receive_record(found)
+        return found.access_token != token
+
+    def _wanted(self, answer: LogIn) -> LoginWanted:
+        text = f"{self._name}: {answer.reason or self._reason or 'there is no token'}"
+        return LoginWanted(text, msgspec.json.encode({"server": self._name}))
+
+
+async def signer_of(auth: ClientCredentials) -> Sign | None:
+    """Returns a function that signs with the private key of a client; None if it has none.
+
+    Raises:
+        LoginFailed: the key cannot be used.
+    """
+    path = auth.private_key
+    if path is None:
+        return None
+    import jwt  # late: only these logins need it
+
+    try:
+        pem = await anyio.Path(path).read_bytes()
+        algorithm = jwt.get_algorithm_by_name(auth.algorithm)
+        key = algorithm.prepare_key(pem)
+    except OSError as error:
+        raise LoginFailed(f"cannot read private_key {path}: {error.strerror or error}") from None
+    except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError):
+        raise LoginFailed(f"private_key {path} is no PEM of a private key for {auth.algorithm}") from None
+    return lambda claims: jwt.encode(dict(claims), key, algorithm=auth.algorithm)
+
+
+def tokens_of(
+    name: str, upstream: Upstream, store: CredentialStore, command: tuple[str, ...]
+) -> PersonTokens | ClientTokens:
+    """Returns the tokens of a server that has `auth`. `command`: the words of the command that logs in there."""
+    if isinstance(upstream.auth, OAuth):
+        return PersonTokens(name, upstream, store, command)
+    return ClientTokens(name, upstream)

@@ -1,0 +1,244 @@
+"""Logins at a FastMCP server that takes tokens of npm oidc-provider: each part is software of others but isthmus."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from rig import CLIENTS, ISTHMUS, PEERS, PYTHON_2, REAL, Process, launched, require, run_client, serve, stdio_wrap, wrap
+
+pytestmark = pytest.mark.real
+
+PROVIDER: Final = REAL / "idp/node_modules"
+BROWSER: Final = shlex.join([sys.executable, str(CLIENTS / "browser.py"), "%s"])
+TIMEOUT_S: Final = 60.0
+
+
+class World(NamedTuple):
+    """A provider, a server that takes its tokens, and an empty store of logins."""
+
+    issuer: str
+    url: str
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"XDG_STATE_HOME": str(self.folder / "state"), "BROWSER": BROWSER}
+
+    def run(self, *arguments: str | Path, code: int = 0, stdin: str = "") -> str:
+        """Runs a command of isthmus to its end. Returns what it printed, on stdout and stderr."""
+        done = subprocess.run(
+            [ISTHMUS, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **self.env},
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def counts(self) -> dict[str, int]:
+        """Returns the uses of each grant at the provider, those that were refused, and the logins of a person."""
+        with urllib.request.urlopen(f"{self.issuer}/counts", timeout=TIMEOUT_S) as response:
+            found: dict[str, int] = json.load(response)
+        return found
+
+    def config(self, auth: dict[str, Any]) -> Path:
+        path = self.folder / "isthmus.json"
+        server = {"id": "guarded", "upstream": {"url": self.url, "auth": auth}}
+        settings = {"core": {"port": 0}, "storage": {"root": str(self.folder / "data")}, "servers": [server]}
+        path.write_text(json.dumps(settings), encoding="utf-8")
+        return path
+
+
+@contextlib.contextmanager
+def world(folder: Path, *, lifetime_s: int = 300) -> Iterator[World]:
+    provider = ["node", PEERS / "identity_provider.mjs", require(PROVIDER)]
+    with launched(provider, folder=folder, env={"AT_TTL": str(lifetime_s)}, code=None) as process:
+        issuer = process.wait_line(r"listening on (\S+)")[1]
+        server = [require(PYTHON_2), PEERS / "guarded_tools.py", issuer]
+        with launched(server, folder=folder, code=None) as guarded:
+            yield World(issuer, guarded.wait_line(r"listening on (\S+)")[1], folder)
+
+
+STEPS: Final = [{"op": "call", "name": "who", "arguments": {}}]
+
+
+def who(target: str | list[str], folder: Path) -> dict[str, Any]:
+    """Calls the server's tool with the official client. Returns the result, or the error."""
+    events = run_client("python-1", target, [{"capabilities": "none", "steps": STEPS}], folder=folder)
+    (step,) = [event for event in events if event["kind"] == "step"]
+    return dict(step)
+
+
+def text_of(step: dict[str, Any]) -> str:
+    text: str = step["result"]["content"][0]["text"]
+    return text
+
+
+def test_a_person_logs_in_once_for_every_isthmus(tmp_path: Path) -> None:
+    """`login`, then `wrap` in both transports and `serve`, with one login of the person; `logout` ends it."""
+    with world(tmp_path) as each:
+        said = each.run("login", each.url)
+        assert f"logged in at {each.issuer} for {each.url}: renewed by itself, scopes mcp:read" in said
+        with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        with serve(each.config({"type": "oauth"}), folder=tmp_path, env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        assert f"{each.url}  at {each.issuer}  scopes mcp:read  renewed by itself" in each.run("auth", "ls")
+        assert each.counts()["logins"] == 1
+        assert each.run("logout", each.url) == f"logged out at {each.issuer} for {each.url}\n"
+        assert each.run("auth", "ls") == "nobody is logged in\n"
+        assert "nobody is logged in" in each.run("logout", each.url, code=1)
+
+
+def test_the_error_of_a_call_says_how_to_log_in(tmp_path: Path) -> None:
+    """A call without a login is refused with the command that helps, and passes once that has run. No probe opens a
+    browser: the person logs in as often as the command runs."""
+    with world(tmp_path) as each:
+        config = each.config({"type": "oauth"})
+        with serve(config, folder=tmp_path, env=each.env) as proxy:
+            error = _refusal(proxy.url)
+            command = f"isthmus login {config} guarded"
+            assert error["code"] == -31004
+            assert error["message"].endswith(f"guarded wants you to log in: {command}")
+            assert error["data"]["login"] == {"command": command}
+            assert each.counts()["logins"] == 0
+            each.run(*shlex.split(command)[1:])
+            assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+            assert each.counts()["logins"] == 1
+
+
+def _refusal(url: str) -> dict[str, Any]:
+    """Returns the error with which a handshake is refused."""
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "person", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(url, json.dumps(message).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            body = response.read()
+    except urllib.error.HTTPError as error:
+        body = error.read()
+    text = next((line[5:] for line in body.decode().splitlines() if line.startswith("data:")), body.decode())
+    found: dict[str, Any] = json.loads(text)["error"]
+    return found
+
+
+def test_corner_case_21_three_processes_share_a_login(tmp_path: Path) -> None:
+    """Tokens of four seconds, three processes, one store: the provider, which revokes a login whose refresh token comes
+    twice, refuses none, and nobody logs in again."""
+    with world(tmp_path, lifetime_s=4) as each, contextlib.ExitStack() as stack:
+        each.run("login", each.url)
+        command = stdio_wrap(each.url)
+        processes = [
+            stack.enter_context(launched(command, folder=tmp_path, env=each.env, has_stdin=True)) for _ in range(3)
+        ]
+        for process in processes:
+            about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "p", "version": "1"}}
+            _send(process, "initialize", 0, about)
+            process.wait_line(r'"id":0,"result"')
+            process.write_line('{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        number = 0
+        while each.counts().get("refresh_token", 0) < 5:
+            number += 1
+            for process in processes:
+                _send(process, "tools/call", number, {"name": "who", "arguments": {}})
+            for process in processes:
+                assert "alice mcp:read" in process.wait_line(rf'"id":{number},.*').string
+        counts = each.counts()
+        for process in processes:
+            process.close_stdin()
+            assert process.wait_exit() == 0
+    assert (counts["logins"], counts["refused"]) == (1, 0)
+
+
+def _send(process: Process, method: str, number: int, params: dict[str, Any]) -> None:
+    process.write_line(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+
+
+def test_the_proxy_logs_in_as_itself(tmp_path: Path) -> None:
+    with world(tmp_path) as each:
+        auth = {
+            "type": "client_credentials",
+            "client_id": "service",
+            "client_secret": "secret-of-the-service-secret-of-the-service",
+        }
+        with serve(each.config(auth), folder=tmp_path, env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "service mcp:read"
+        assert each.counts() == {"logins": 0, "refused": 0, "client_credentials": 1}
+        assert not (tmp_path / "state").exists()
+
+
+def test_a_client_that_is_registered_by_hand(tmp_path: Path) -> None:
+    """The client has a secret in the configuration, and its redirect URI is that of localhost."""
+    with world(tmp_path) as each:
+        auth = {"type": "oauth", "client_id": "by-hand", "client_secret": "secret-by-hand-secret-by-hand-secret"}
+        config = each.config(auth)
+        assert "logged in" in each.run("login", config, "guarded")
+        with serve(config, folder=tmp_path, env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+
+
+def test_a_browser_on_another_machine(tmp_path: Path) -> None:
+    """`--paste`: the page at which the browser ends is not there, and its address is pasted."""
+    with world(tmp_path) as each:
+        with launched(
+            [ISTHMUS, "login", "--paste", each.url], folder=tmp_path, env=each.env, has_stdin=True
+        ) as process:
+            page = process.wait_line(r"^(http\S+/auth\?\S+)")[1]
+            process.wait_line("then paste here")
+            process.write_line(_end_of(page))
+            process.wait_line("logged in at")
+            assert process.wait_exit() == 0
+        assert each.counts()["logins"] == 1
+
+
+class _Stops(urllib.request.HTTPRedirectHandler):
+    """Follows redirects up to the redirect URI, which another machine does not reach."""
+
+    def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
+        url = arguments[-1]
+        return None if urllib.parse.urlsplit(url).path == "/callback" else super().redirect_request(*arguments)
+
+
+def _end_of(page: str) -> str:
+    cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies, _Stops)
+    with pytest.raises(urllib.error.HTTPError) as ended:
+        opener.open(page, timeout=TIMEOUT_S)
+    location: str = ended.value.headers["location"]
+    return location
+
+
+def test_nothing_secret_is_printed_or_readable(tmp_path: Path) -> None:
+    """Tokens are in no log and in no file as they are, at the most talkative level."""
+    with world(tmp_path) as each:
+        said = each.run("--log-level", "debug", "login", each.url)
+        with wrap(each.url, folder=tmp_path, options=["--log-level", "debug"], env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+            said += proxy.banner + proxy.stderr
+        said += each.run("auth", "ls", "--json")
+        files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+        assert any(path.suffix == ".credential" for path in files)
+        for path in files:
+            assert path.stat().st_mode & 0o077 == 0
+            said += path.read_bytes().decode("latin-1")
+        # Each of the provider's tokens is a JWT, or 43 characters of base64url behind no name.
+        assert "eyJ" not in said
+        assert "refresh_token" not in said
+        assert "Bearer ey" not in said
