@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from .documents import Problem
+from ..base.problem import Problem
 from .file_checks import check_files
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
 from .upstream_checks import check_mcp_server, check_upstream, check_usable

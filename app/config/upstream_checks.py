@@ -9,7 +9,7 @@ from ...core.wire.http.egress import NONE, parse_proxy
 from ...core.wire.http.header_forwarding import may_pass
 from ...transports.base.endpoint import Endpoint, is_websocket
 from .addresses import SCHEMES, scheme_of, settle, unix_path
-from .documents import Problem
+from ..base.problem import Problem
 from .settings import McpServer, Upstream
 from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url
 
