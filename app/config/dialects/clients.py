@@ -22,6 +22,7 @@ class Client(NamedTuple):
         has_bare_variables: `$NAME` is a variable, beside `${NAME}`.
         has_braces: `{env:NAME}` and `{file:PATH}` stand for a variable and for the text of a file.
         has_templates: `{{NAME}}` stands for something that only the client knows, and is refused.
+        changes_tools: what it says of a tool changes what models see of it.
         url_is_sse: a `url` without a type is that of an HTTP+SSE server.
         variables: the variables beside `${NAME}` and `${NAME:-default}`, for the page.
         note: what else is particular, for the page.
@@ -37,6 +38,7 @@ class Client(NamedTuple):
     has_bare_variables: bool = False
     has_braces: bool = False
     has_templates: bool = False
+    changes_tools: bool = False
     url_is_sse: bool = False
     variables: str = ""
     note: str = ""
@@ -211,6 +213,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         "FastMCP",
         server_keys=("keep_alive", "include_tags", "exclude_tags", "sse_read_timeout", "transport"),
         timeout="ms",
+        changes_tools=True,
         note="`auth` is a token. Tools that are changed, tags and `auth: oauth` are refused.",
     ),
     Client("MetaMCP", server_keys=("bearerToken",), texts=r"^(STDIO|SSE|STREAMABLE_HTTP)$", timeout="ms"),

@@ -44,6 +44,7 @@ class Meaning(enum.Enum):
     START_MS = "start timeout, ms"
     NESTED = "nested"
     IMAGE = "image"
+    AUTH = "auth"
     SIGN_IN = "sign-in"
     REFUSED = "refused"
     CLIENT = "client"
@@ -82,7 +83,8 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     Key(("env_http_headers",), Meaning.HEADER_VARIABLES, "Headers, each with the name of the variable that has it."),
     Key(("bearerToken", "bearer_token", "apiKey"), Meaning.TOKEN, "Sent as `Authorization: Bearer`."),
-    Key(("bearer_token_env_var",), Meaning.TOKEN_VARIABLE, "The variable with the token for `Authorization: Bearer`."),
+    Key(("auth",), Meaning.AUTH, "A text is a token, too; oauth is refused. It is warned that a mapping is not used.")
+    ,Key(("bearer_token_env_var",), Meaning.TOKEN_VARIABLE, "The variable with the token for `Authorization: Bearer`."),
     Key(("client_header_forwarding",), Meaning.PASS_HEADERS, "`pass_headers`, of its `whitelist` less its `blacklist`."),
     Key(("proxy",), Meaning.PROXY, "The proxy to the URL."),
     Key(("caBundlePath",), Meaning.CA_FILE, "`ca_file`."),
@@ -112,7 +114,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(("options", "requestOptions", "remote"), Meaning.NESTED, "Its keys are read as if they stood beside it."),
     Key(("image",), Meaning.IMAGE, "The server is left out: containers are not started."),
     Key(
-        ("oauth", "requiresOAuth", "oauth_tokens"),
+        ("oauth", "requiresOAuth", "oauth_tokens", "authProviderType"),
         Meaning.SIGN_IN,
         f'a token in "headers", for Isthmus does not sign in; or {_SWITCH_OFF}',
     ),
