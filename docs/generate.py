@@ -38,7 +38,6 @@ from isthmus.app.config.settings import (
     Filter,
     Forwarding,
     Management,
-    McpServer,
     Server,
     ServerTasks,
     Settings,
@@ -84,7 +83,6 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].shared[]": SharedFolder,
     "servers[].tasks": ServerTasks,
     "servers[].forwarding": Forwarding,
-    "mcpServers.NAME": McpServer,
 }
 
 

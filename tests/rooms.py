@@ -141,7 +141,8 @@ STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}
 
 APP: Final[dict[str, tuple[str, ...]]] = {
     "app/base": (),
-    "app/config": ("app/base",),
+    "app/config/dialects": ("app/base",),
+    "app/config": ("app/base", "app/config/dialects"),
     "app/disk": (),
     "app/runtime": ("app/base", "app/config", "app/disk"),
     "app/admin": ("app/config", "app/runtime"),
@@ -176,6 +177,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/base",
         "app/commands",
         "app/config",
+        "app/config/dialects",
         "app/conform",
         "app/driver_checks",
         "app/gateway.py",

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import anyio
@@ -24,7 +23,7 @@ from ..base.errors import Failed, StartError
 from ..base.version import VERSION
 from ..commands import banner
 from ..commands.check_adapters import awaits_clients, misfits, names_tools
-from ..config.load import ConfigError, load, schema
+from ..config.load import ConfigError, schema
 from ..config.plan import era_of
 from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
@@ -34,8 +33,8 @@ from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
 from ..runtime.signals import Stop, stoppable
-from . import wrap
-from .arguments import CONFIG_NAMES, parser, token_of, why_unknown
+from . import config_files, wrap
+from .arguments import parser, token_of, why_unknown
 from .targets import address_of, target_of
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -85,7 +84,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
-    settings = load(_config_path(options.config))
+    settings = config_files.open_given(options).settings()
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     work = partial(_serve_http, settings, options.trace, is_lasting=True, is_logged=True, is_quiet=options.quiet_start)
     return _run(work, if_stopped=DONE)
@@ -263,9 +262,14 @@ async def _say_waiting(service: Gateway, reports: dict[str, ServerReport]) -> No
 
 def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
-    path = _config_path(options.config)
-    settings = load(path)
-    output.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    source = config_files.open_given(options)
+    output.say(
+        f"{source.path}: {f'taken for a file of {source.title}' if source.title else 'a configuration of Isthmus'}"
+    )
+    settings = source.settings()
+    for note in source.notes:
+        output.say(f"  {note}")
+    output.say(f"{source.path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
     return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
 
 
@@ -285,6 +289,14 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
         output.say("what becomes of each thing that is not carried as it is: docs/eras.md")
     output.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
+
+
+def _convert(options: argparse.Namespace, command: list[str]) -> int:
+    from .convert import convert  # late: only this command writes YAML
+
+    _no_command(command, "convert")
+    convert(options)
+    return DONE
 
 
 def _demo(options: argparse.Namespace, command: list[str]) -> int:
@@ -342,6 +354,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "serve": _serve,
     "wrap": _wrap,
     "check": _check,
+    "convert": _convert,
     "ps": _ask_running,
     "start": _ask_running,
     "stop": _ask_running,
@@ -358,15 +371,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
 
 
 # --- Arguments ------------------------------------------------------------------------------------------------------
-
-
-def _config_path(given: str | None) -> Path:
-    if given is not None:
-        return Path(given)
-    for name in CONFIG_NAMES:
-        if os.path.exists(name):
-            return Path(name)
-    raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
 
 
 def _no_command(command: list[str], name: str) -> None:

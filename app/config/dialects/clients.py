@@ -74,6 +74,11 @@ CLIENTS: Final[tuple[Client, ...]] = (
         note="Each value of the document has a `command` or a `url`.",
     ),
     Client(
+        "mcpo",
+        server_keys=("client_header_forwarding",),
+        note="The `whitelist` of `client_header_forwarding` is `pass_headers`.",
+    ),
+    Client(
         "VS Code",
         places=("servers", "mcp.servers"),
         files=(".vscode/mcp.json", ".vscode/settings.json"),
@@ -195,11 +200,6 @@ CLIENTS: Final[tuple[Client, ...]] = (
         timeout="ms",
         has_templates=True,
         note="`{{…}}` is refused by name: it stands for the user of LibreChat.",
-    ),
-    Client(
-        "mcpo",
-        server_keys=("client_header_forwarding",),
-        note="The `whitelist` of `client_header_forwarding` is `pass_headers`.",
     ),
     Client(
         "TBXark's mcp-proxy",

@@ -89,16 +89,12 @@ class _Conversion:
         self._origins: dict[str, str] = {}
         inputs = read_inputs(document, surroundings.inputs, self._findings)
         variables = Variables(self._client, recognized.workspace, inputs, surroundings)
-        self._upstreams = UpstreamReader(
-            self._client, recognized.workspace, variables, surroundings, self._findings
-        )
+        self._upstreams = UpstreamReader(self._client, recognized.workspace, variables, surroundings, self._findings)
 
     def run(self) -> Converted:
         findings = self._findings
         entries = list(self._entries())
-        particulars = read_particulars(
-            self._client.title, self._document, [entry.name for entry in entries], findings
-        )
+        particulars = read_particulars(self._client.title, self._document, [entry.name for entry in entries], findings)
         made = self._own_part(particulars)
         own_servers = made.pop("servers", [])
         servers: list[object] = [*own_servers] if isinstance(own_servers, list) else []
@@ -130,7 +126,7 @@ class _Conversion:
                         self._findings.refuse_type(key, "a mapping of keys to values", value)
                     continue
                 is_listed = place.kind.endswith("[]")
-                entry = Entry(name, key, value, self._client, self._findings, is_listed=is_listed)
+                entry = Entry(name, key, value, self._client, is_listed=is_listed)
                 reason = self._why_left_out(entry, value)
                 if reason and not entry.is_off:
                     self._findings.warnings.append(f"{key} is left out: {reason}")
@@ -142,7 +138,7 @@ class _Conversion:
         return name.startswith(_COMMENT) or place.kind == "mcp"
 
     def _why_left_out(self, entry: Entry, value: Mapping[object, object]) -> str:
-        if entry.all(Meaning.IMAGE) and not entry.has_way:
+        if entry.all(Meaning.IMAGE) and not entry.all(Meaning.URL):
             return "it is an image; isthmus wrap -- docker run -i --rm IMAGE serves one"
         types = [plain(member.value) for member in entry.all(Meaning.TYPE) if isinstance(member.value, str)]
         if any(type in _APP_TYPES for type in types):
@@ -153,6 +149,8 @@ class _Conversion:
 
     def _add(self, servers: list[object], entry: Entry, id: str, particulars: Particulars) -> None:
         before = len(self._findings.problems)
+        self._findings.problems += entry.findings.problems
+        self._findings.ignored += entry.findings.ignored
         upstream, origins = self._upstreams.read(entry)
         server: dict[str, object] = {"id": id, "upstream": upstream}
         hidden = particulars.hidden.get(entry.name)

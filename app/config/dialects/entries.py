@@ -11,6 +11,7 @@ from .keys import Meaning, key_of, nearest, plain
 
 _TIMES: Final = {"startup": Meaning.START_MS, "request": Meaning.CALL_MS}
 _TRUE_FALSE: Final = {"true": True, "false": False}
+_VAGUE_TYPES: Final = ("remote", "server")
 _NO_SIGN_IN: Final = ("dynamic_discovery",)
 
 
@@ -28,23 +29,28 @@ class Entry:
         name: what the file calls it.
         key: its dotted key.
         is_listed: it stands in a list, so its name is one of its keys.
+
+    Attributes:
+        findings: the faults of its keys. They matter only if the server runs.
     """
 
     def __init__(
-        self, name: str, key: str, value: Mapping[object, object], client: Client, findings: Findings, *, is_listed: bool
+        self,
+        name: str,
+        key: str,
+        value: Mapping[object, object],
+        client: Client,
+        findings: Findings,
+        *,
+        is_listed: bool,
     ) -> None:
         self.name = name
         self.key = key
         self.members: dict[Meaning, list[Member]] = {}
-        self.ignored: list[str] = []
-        self.is_off = False
-        own = Findings()
-        self._sort(key, value, client, own, {"name", "id"} if is_listed else set())
-        self.is_off = any(self._flag(member, own) is True for member in self.all(Meaning.OFF))
-        self.is_off |= any(self._flag(member, own) is False for member in self.all(Meaning.ON))
-        if not self.is_off:  # faults of a server that does not run are no faults
-            findings.problems += own.problems
-            findings.ignored += own.ignored
+        self.findings = Findings()
+        self._sort(key, value, client, self.findings, {"name", "id"} if is_listed else set())
+        self.is_off = any([self._flag(member, self.findings) is True for member in self.all(Meaning.OFF)])
+        self.is_off |= any([self._flag(member, self.findings) is False for member in self.all(Meaning.ON)])
 
     def all(self, meaning: Meaning) -> list[Member]:
         return self.members.get(meaning, [])
@@ -52,6 +58,8 @@ class Entry:
     def one(self, meaning: Meaning, findings: Findings) -> Member | None:
         """Returns the key with this meaning, if there is one. Several have to agree."""
         found = self.all(meaning)
+        if meaning is Meaning.TYPE and len(found) > 1:  # of a kind of entry and of its transport, the second says more
+            found = [member for member in found if member.value not in _VAGUE_TYPES] or found
         for other in found[1:]:
             if other.value != found[0].value:
                 findings.refuse(other.key, f"the value of {found[0].key}, or one of the two keys", "got another value")

@@ -66,9 +66,7 @@ def _places(document: Mapping[object, object]) -> Iterator[Place]:
             yield _place(name, "mcp_servers" if name == "mcp_servers" else "mcpServers", value)
         elif kind == "contextservers":
             yield _place(name, "context_servers", value)
-        elif kind == "servers" and isinstance(value, dict):
-            yield _place(name, "servers", value)
-        elif kind == "servers" and isinstance(value, list) and value and all(map(_is_of_catalog, value)):
+        elif kind == "servers" and (isinstance(value, dict) or _is_catalog(value)):
             yield _place(name, "servers", value)
         elif kind == "registry" and isinstance(value, dict):
             yield _place(name, "registry", value)
@@ -89,7 +87,9 @@ def _place(key: str, kind: str, value: object) -> Place:
         named = ((one.get("name", one.get("id")) if isinstance(one, dict) else None) for one in value)
         names = (name if isinstance(name, str) else f"server-{i + 1}" for i, name in enumerate(named))
         return Place(
-            key, f"{kind}[]", tuple((name, f"{key}[{i}]", one) for i, (name, one) in enumerate(zip(names, value)))
+            key,
+            f"{kind}[]",
+            tuple((name, f"{key}[{i}]", one) for i, (name, one) in enumerate(zip(names, value, strict=True))),
         )
     return Place(key, kind, (("", key, value),))
 
@@ -110,9 +110,16 @@ def _has_way(value: Mapping[object, object]) -> bool:
     return any(row is not None and row.meaning in _WAYS for row in rows)
 
 
-def _is_of_catalog(value: object) -> bool:
-    """True for an entry of a Docker catalog that is a list. Ours has `upstream`."""
-    return isinstance(value, dict) and "upstream" not in value and not value.keys().isdisjoint(("image", "remote"))
+def _is_catalog(value: object) -> bool:
+    """True for a Docker catalog that is a list. The entries of ours have `upstream`."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(one, dict) and "upstream" not in one and not one.keys().isdisjoint(("image", "remote"))
+            for one in value
+        )
+    )
 
 
 def _score(client: Client, document: Mapping[object, object], places: tuple[Place, ...], path: str) -> int:

@@ -42,6 +42,6 @@ class Surroundings:
     path: str
     environ: Mapping[str, str]
     inputs: Mapping[str, str] = field(default_factory=dict)
-    ask: Callable[[Input], str] | None = None
+    ask: Callable[[Input], str | None] | None = None
     read_text: Callable[[str], str] = _no_file
     leaves_inputs_open: bool = False

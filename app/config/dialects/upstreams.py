@@ -29,6 +29,7 @@ TRANSPORTS: Final[dict[str, str]] = {
     "ws": "websocket",
     "websocket": "websocket",
     "remote": "auto",
+    "server": "auto",
     "auto": "auto",
 }
 """Words for transports, as `keys.plain` has them, and ours."""
@@ -151,7 +152,9 @@ class UpstreamReader:
 
     def _path(self, path: str) -> str:
         """Returns a path from the workspace. One that begins with a variable or `~` stays as it is."""
-        return path if path.startswith(("$", "~")) else posixpath.normpath(posixpath.join(escape(self._workspace), path))
+        return (
+            path if path.startswith(("$", "~")) else posixpath.normpath(posixpath.join(escape(self._workspace), path))
+        )
 
     def _process(self, entry: Entry, origins: dict[str, str]) -> dict[str, object]:
         env: dict[str, str] = {}
@@ -309,7 +312,7 @@ class UpstreamReader:
                 self._findings.warnings.append(f"{member.key} is not used: Isthmus does not sign in, so write a header")
             return
         if meaning is Meaning.AUTH and member.value == "oauth":
-            right = "a token, for Isthmus does not sign in; or \"disabled\": true, which leaves the server out"
+            right = 'a token, for Isthmus does not sign in; or "disabled": true, which leaves the server out'
             self._findings.refuse(member.key, right, "got oauth")
             return
         value = member.value

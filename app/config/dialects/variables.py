@@ -1,8 +1,8 @@
 """Rewrites the variables in texts of clients as those of our own form.
 
-`${env:TOKEN}` becomes `${TOKEN}`, which the reader of our form replaces, and any `$` that means itself becomes `$$`. So a
-converted file holds no secret that the file did not hold, and what is not set is found in one place only. Nothing that
-looks like a variable stays: what is not known is an error.
+`${env:TOKEN}` becomes `${TOKEN}`, which the reader of our form replaces, and any `$` that means itself becomes `$$`.
+So a converted file holds no secret that the file did not hold, and what is not set is found in one place only. Nothing
+that looks like a variable stays: what is not known is an error.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PARTS: Final = re.compile(
       | (?P<dollar>\$)""",
     re.VERBOSE,
 )
-_INSIDE: Final = re.compile(rf"(?:env[:.]|secrets\.)?(?P<name>[^:]+?)(?P<default>:-.*)?", re.DOTALL)
+_INSIDE: Final = re.compile(r"(?:env[:.]|secrets\.)?(?P<name>[^:]+?)(?P<default>:-.*)?", re.DOTALL)
 _KNOWN: Final = (
-    "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:ID}, ${workspaceFolder}, ${userHome} or ${file:PATH}, with $${ for "
-    "a literal ${"
+    "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:ID}, ${workspaceFolder}, ${userHome} or ${file:PATH}, with $${ "
+    "for a literal ${"
 )
 
 
@@ -65,9 +65,7 @@ class Variables:
         inputs: the inputs of the file, by id.
     """
 
-    def __init__(
-        self, client: Client, workspace: str, inputs: Mapping[str, Input], surroundings: Surroundings
-    ) -> None:
+    def __init__(self, client: Client, workspace: str, inputs: Mapping[str, Input], surroundings: Surroundings) -> None:
         self._client = client
         self._inputs = inputs
         self._surroundings = surroundings
