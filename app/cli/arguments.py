@@ -215,7 +215,7 @@ def parser() -> argparse.ArgumentParser:
     convert.add_argument(
         "--output",
         metavar="FILE",
-        help="write to FILE, in YAML or, if it ends in .json, in JSON; default: YAML on stdout",
+        help="write to FILE, as JSON if it ends in .json, else as YAML; default: stdout",
     )
     convert.add_argument("--force", action="store_true", help="replace a file that is there")
     running = argparse.ArgumentParser(add_help=False)

@@ -40,7 +40,6 @@ class Entry:
         key: str,
         value: Mapping[object, object],
         client: Client,
-        findings: Findings,
         *,
         is_listed: bool,
     ) -> None:
@@ -49,8 +48,8 @@ class Entry:
         self.members: dict[Meaning, list[Member]] = {}
         self.findings = Findings()
         self._sort(key, value, client, self.findings, {"name", "id"} if is_listed else set())
-        self.is_off = any([self._flag(member, self.findings) is True for member in self.all(Meaning.OFF)])
-        self.is_off |= any([self._flag(member, self.findings) is False for member in self.all(Meaning.ON)])
+        self.is_off = any(self._flag(member, self.findings) is True for member in self.all(Meaning.OFF))
+        self.is_off |= any(self._flag(member, self.findings) is False for member in self.all(Meaning.ON))
 
     def all(self, meaning: Meaning) -> list[Member]:
         return self.members.get(meaning, [])

@@ -9,11 +9,12 @@ from .findings import Findings
 from .surroundings import Input
 
 
-def read_inputs(document: Mapping[object, object], given: Mapping[str, str], findings: Findings) -> dict[str, Input]:
+def read_inputs(document: Mapping[str, object], given: Mapping[str, str], findings: Findings) -> dict[str, Input]:
     """Returns the inputs that the document describes, at its top or under `mcp`. Values for others are refused."""
     found: dict[str, Input] = {}
     mcp = document.get("mcp")
-    for key, value in (("inputs", document.get("inputs")), ("mcp.inputs", mcp.get("inputs") if _is(mcp) else None)):
+    inner = mcp.get("inputs") if isinstance(mcp, dict) else None
+    for key, value in (("inputs", document.get("inputs")), ("mcp.inputs", inner)):
         if isinstance(value, list):
             found |= {one.id: one for one in _listed(key, value, findings)}
         elif value is not None:
@@ -24,10 +25,6 @@ def read_inputs(document: Mapping[object, object], given: Mapping[str, str], fin
             known = f"{near[0]} (the nearest input)" if near else f"one of {', '.join(found)}" if found else "none"
             findings.refuse("--input", f"{known}, as the file describes them", f"got a value for {id!r}")
     return found
-
-
-def _is(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _listed(key: str, entries: list[object], findings: Findings) -> Iterator[Input]:

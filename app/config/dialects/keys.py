@@ -86,7 +86,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         ("auth",),
         Meaning.AUTH,
-        "A text is a token, too; oauth is refused. A mapping is not used, and a warning says so.",
+        "A text is a token, too; oauth is refused. A mapping is not used, as a warning says.",
     ),
     Key(("bearer_token_env_var",), Meaning.TOKEN_VARIABLE, "The variable with the token for `Authorization: Bearer`."),
     Key(("client_header_forwarding",), Meaning.PASS_HEADERS, "`pass_headers`: its `whitelist` less its `blacklist`."),

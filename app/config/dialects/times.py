@@ -19,7 +19,7 @@ _NANOSECONDS_MIN: Final = 1_000_000
 
 
 def read_times(entry: Entry, client: Client, findings: Findings) -> tuple[dict[str, object], dict[str, str]]:
-    """Returns the time limits of our form, and the keys of the file that they come from. Of several the shortest holds."""
+    """Returns the time limits of our form, the shortest of each kind, and the keys of the file they come from."""
     found: dict[str, list[tuple[float, str]]] = {"call_timeout_seconds": [], "start_timeout_seconds": [], "total": []}
     units = {
         Meaning.CALL_S: ("call_timeout_seconds", "s"),

@@ -220,8 +220,9 @@ class UpstreamReader:
     def _env_names(self, member: Member, origins: dict[str, str]) -> dict[str, str]:
         """Returns the variables that are handed on. One that is not set is left out, as the client leaves it out."""
         names = member.value if isinstance(member.value, list) else None
-        plain_names = [one.get("name") if isinstance(one, dict) else one for one in names or ()]
-        if names is None or not all(isinstance(name, str) for name in plain_names):
+        given = [one.get("name") if isinstance(one, dict) else one for one in names or ()]
+        plain_names = [name for name in given if isinstance(name, str)]
+        if names is None or len(plain_names) < len(given):
             self._findings.refuse_type(member.key, "a list of names of variables", member.value)
             return {}
         env: dict[str, str] = {}
