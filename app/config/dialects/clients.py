@@ -131,7 +131,6 @@ CLIENTS: Final[tuple[Client, ...]] = (
         "GitHub Copilot CLI",
         files=("mcp-config.json",),
         texts=r"^local$",
-        server_keys=("tools",),
         timeout="ms",
     ),
     Client(
@@ -168,7 +167,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     ),
     Client(
         "OpenClaw",
-        places=("mcp.servers", "mcpServers"),
+        places=("mcp.servers",),
         files=(".openclaw/openclaw.json",),
         top_keys=("agents", "channels", "gateway"),
         server_keys=("toolFilter", "connectionTimeoutMs", "requestTimeoutMs", "transport"),

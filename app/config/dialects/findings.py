@@ -12,7 +12,7 @@ _SHOWN_MAX: Final = 12
 
 @dataclass
 class Findings:
-    """What a conversion found.
+    """The findings of one conversion.
 
     Attributes:
         problems: the faults, with the keys of the file.

@@ -179,6 +179,8 @@ def plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
+_BY_SPELLING: Final[dict[str, Key]] = {name: row for row in KEYS for name in row.names}
+"""The keys as they are written. `sse_read_timeout` and `sseReadTimeout` are in different units."""
 _BY_NAME: Final[dict[str, Key]] = {plain(name): row for row in KEYS for name in row.names}
 _MEANT: Final[dict[str, str]] = {
     plain(name): name for row in KEYS if row.meaning is not Meaning.CLIENT for name in row.names
@@ -188,7 +190,7 @@ _NEARLY: Final = 0.85
 
 def key_of(name: str) -> Key | None:
     """Returns the row of a key; None if it is not in the table."""
-    return _BY_NAME.get(plain(name))
+    return _BY_SPELLING.get(name) or _BY_NAME.get(plain(name))
 
 
 def nearest(name: str) -> str | None:

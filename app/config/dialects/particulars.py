@@ -16,7 +16,7 @@ _PATH: Final = re.compile(r"[A-Za-z0-9._~-]+")
 
 
 class Particulars:
-    """What a document says beside its servers.
+    """The settings of a document beside its servers.
 
     Attributes:
         core: settings of `core` that follow from it, under those of our own.

@@ -16,7 +16,7 @@ _CHANGES: Final = ("name", "title", "description", "arguments", "tags", "meta", 
 
 
 class _Selection:
-    """Which names are seen: those of `include`, if it is not None, less those of `exclude`."""
+    """A selection of names: those of `include`, if it is not None, less those of `exclude`."""
 
     def __init__(self) -> None:
         self.include: list[str] | None = None

@@ -28,7 +28,7 @@ def _no_file(path: str) -> str:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a file refers to beyond itself.
+    """The surroundings of one file.
 
     Args:
         path: the absolute path of the file.

@@ -145,7 +145,7 @@ class Variables:
         path = path.strip()
         if path.startswith("~/"):
             path = posixpath.join(self._surroundings.environ.get("HOME", "/"), path[2:])
-        path = posixpath.join(posixpath.dirname(self._surroundings.path), path)
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(self._surroundings.path), path))
         try:
             return escape(self._surroundings.read_text(path).strip())
         except OSError as error:

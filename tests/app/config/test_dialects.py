@@ -49,7 +49,7 @@ def refusal(document: object, path: str = "/w/servers.json", **more: Any) -> str
 
 
 def sheet(server: Server) -> Json:
-    """What a server is, in one mapping, without what is as always."""
+    """A server as one mapping, without the values that are the default."""
     up = server.upstream
     full = {
         "command": list(up.command or ()),
@@ -166,7 +166,8 @@ READ: list[tuple[str, str, object, Json]] = [
         "/w/config.toml",
         '[mcp_servers.a]\nurl = "http://h/mcp"\nbearer_token_env_var = "KEY"\nhttp_headers = {"X-R" = "eu"}\n'
         'env_http_headers = {"X-K" = "ZONE"}\nenabled_tools = ["t"]\nstartup_timeout_sec = 20\ntool_timeout_sec = 4.5\n'
-        '[mcp_servers.b]\ncommand = "clock"\nargs = ["-v"]\nenv_vars = ["KEY", "UNSET"]\n[mcp_servers.c]\nenabled = false\n',
+        '[mcp_servers.b]\ncommand = "clock"\nargs = ["-v"]\nenv_vars = ["KEY", "UNSET"]\n'
+        "[mcp_servers.c]\nenabled = false\n",
         {
             "a": {
                 "url": URL,
@@ -402,7 +403,7 @@ def test_what_is_the_clients_own_is_one_warning(caplog: pytest.LogCaptureFixture
     logging.getLogger("isthmus").propagate = True
     servers(of(CLOCK | {"autoApprove": [], "icon": "x", "wholly": "other"}, theme="dark"))
     assert [record.getMessage() for record in caplog.records] == [
-        "for the client, and ignored here: mcpServers.a.autoApprove, mcpServers.a.icon, mcpServers.a.wholly, theme"
+        "for the client, and ignored here: theme, mcpServers.a.autoApprove, mcpServers.a.icon, mcpServers.a.wholly"
     ]
 
 
@@ -414,7 +415,7 @@ def test_names_become_legal_ids() -> None:
     assert "'My Files (home)' has the id My-Files-home-2" in opened.notes
 
 
-# --- Inputs -------------------------------------------------------------------------------------------------------------
+# --- Inputs ---------------------------------------------------------------------------------------------------------
 
 ASKED = {"id": "my-token", "type": "promptString", "description": "Token of the demo", "password": True}
 WITH_INPUT = {"inputs": [ASKED], "servers": {"a": {"command": "x", "env": {"T": "${input:my-token}"}}}}
@@ -449,7 +450,7 @@ def test_inputs_that_do_not_exist_are_refused() -> None:
     assert "expected one of one, two" in refusal(document, inputs={"c": "three"})
 
 
-# --- Properties ---------------------------------------------------------------------------------------------------------
+# --- Properties -----------------------------------------------------------------------------------------------------
 
 CLIENT_KEYS = [
     name for row in KEYS if row.meaning is Meaning.CLIENT for name in row.names if name not in ("name", "id")
@@ -522,7 +523,7 @@ PLACEHOLDERS = st.one_of(
 
 @given(text=PLACEHOLDERS, client=st.sampled_from(CLIENTS))
 def test_no_unresolved_placeholder_reaches_a_server(text: str, client: Any) -> None:
-    """What looks like a variable is replaced or an error, whoever's file it is; `$${` alone is a literal `${`."""
+    """A text like a variable is replaced or an error, whoever's file it is; `$${` alone is a literal `${`."""
     key = next((top for top in client.top_keys), "theme")
     for entry in (
         {"command": "x", "args": [text]},
@@ -539,12 +540,21 @@ def test_no_unresolved_placeholder_reaches_a_server(text: str, client: Any) -> N
         assert not any("${" in one for one in seen) or "$${" in text
 
 
-@given(name=st.text(alphabet=st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=20))
-def test_a_key_is_known_near_to_one_or_the_clients_own(name: str) -> None:
-    assert key_of(name) is None or nearest(name) is None or key_of(name) is not None
+@pytest.mark.parametrize(
+    ("written", "meant"), [("comand", "command"), ("enviroment", "environment"), ("headres", "headers")]
+)
+def test_a_key_that_is_nearly_one_names_it(written: str, meant: str) -> None:
+    assert key_of(written) is None
+    assert nearest(written) == meant
 
 
-# --- Conversion ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["colour", "x-team", "serverName", "args_help"])
+def test_other_keys_are_the_clients_own(name: str) -> None:
+    assert key_of(name) is None
+    assert nearest(name) is None
+
+
+# --- Conversion -----------------------------------------------------------------------------------------------------
 
 
 def plan(settings: Settings) -> object:
