@@ -26,6 +26,8 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 from isthmus.app.base.sizes import GIB, KIB, MIB
 from isthmus.app.commands.losses import LOSSES
+from isthmus.app.config.dialects.clients import CLIENTS
+from isthmus.app.config.dialects.keys import KEYS, Meaning
 from isthmus.app.config.file_settings import (
     ArtifactProducerAdapter,
     Files,
@@ -98,6 +100,8 @@ def pages() -> dict[Path, str]:
         "limits": _limits(),
         "losses": _losses(),
         "rules": _rules(),
+        "clients": _clients(),
+        "client keys": _client_keys(),
         "ways": _ways(),
         "interceptors": _interceptors(),
         **{f"machine {name}": _machine(module) for name, module in MACHINES.items()},
@@ -115,6 +119,41 @@ def pages() -> dict[Path, str]:
             made[page] = filled
     made[DOCS / "architecture.svg"] = _picture()
     return made
+
+
+_UNITS_OF_TIMEOUT: Final = {
+    "s": "seconds",
+    "ms": "milliseconds",
+    "start": "milliseconds, of the start",
+    "": "by its size",
+}
+
+
+def _clients() -> str:
+    heads = ["Client", "Where its servers stand", "`timeout`", "More variables", "Particulars"]
+    rows = [
+        [
+            client.title,
+            ", ".join(f"`{place}`" if place else "the document" for place in client.places),
+            _UNITS_OF_TIMEOUT[client.timeout],
+            client.variables,
+            client.note,
+        ]
+        for client in CLIENTS
+    ]
+    return _table(heads, rows)
+
+
+def _client_keys() -> str:
+    refused = (Meaning.REFUSED, Meaning.SIGN_IN)
+    rows = [
+        [
+            ", ".join(f"`{name}`" for name in row.names),
+            f"*refused*: write {row.about}" if row.meaning in refused else row.about,
+        ]
+        for row in KEYS
+    ]
+    return _table(["Key", "What becomes of it"], rows)
 
 
 def _ways() -> str:
