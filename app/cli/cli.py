@@ -263,9 +263,8 @@ async def _say_waiting(service: Gateway, reports: dict[str, ServerReport]) -> No
 def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
     source = config_files.open_given(options)
-    output.say(
-        f"{source.path}: {f'taken for a file of {source.title}' if source.title else 'a configuration of Isthmus'}"
-    )
+    if source.title:
+        output.say(f"{source.path}: taken for a file of {source.title}")
     settings = source.settings()
     for note in source.notes:
         output.say(f"  {note}")

@@ -26,7 +26,8 @@ def open_given(options: argparse.Namespace) -> Source:
         path = next((name for name in CONFIG_NAMES if os.path.exists(name)), None)
         if path is None:
             raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
-        logs.say(f"no configuration given: {path} is taken")
+        if options.command != "check":  # which names the file anyway
+            logs.say(f"no configuration given: {path} is taken")
     return open_source(path, _given_inputs(options.input), _ask if _has_terminal() else None)
 
 
