@@ -27,6 +27,8 @@ import msgspec
 from isthmus.app.base.sizes import GIB, KIB, MIB
 from isthmus.app.commands.losses import LOSSES
 from isthmus.app.config.access_settings import Access, Introspection, Issuer, Rule, Token, TrustedProxy
+from isthmus.app.config.dialects.clients import CLIENTS
+from isthmus.app.config.dialects.keys import KEYS, Meaning
 from isthmus.app.config.file_settings import (
     ArtifactProducerAdapter,
     Files,
@@ -40,7 +42,6 @@ from isthmus.app.config.settings import (
     Filter,
     Forwarding,
     Management,
-    McpServer,
     Server,
     ServerTasks,
     Settings,
@@ -97,7 +98,6 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].shared[]": SharedFolder,
     "servers[].tasks": ServerTasks,
     "servers[].forwarding": Forwarding,
-    "mcpServers.NAME": McpServer,
 }
 
 
@@ -113,6 +113,8 @@ def pages() -> dict[Path, str]:
         "limits": _limits(),
         "losses": _losses(),
         "rules": _rules(),
+        "clients": _clients(),
+        "client keys": _client_keys(),
         "ways": _ways(),
         "interceptors": _interceptors(),
         **{f"machine {name}": _machine(module) for name, module in MACHINES.items()},
@@ -130,6 +132,41 @@ def pages() -> dict[Path, str]:
             made[page] = filled
     made[DOCS / "architecture.svg"] = _picture()
     return made
+
+
+_UNITS_OF_TIMEOUT: Final = {
+    "s": "seconds",
+    "ms": "milliseconds",
+    "start": "milliseconds, of the start",
+    "": "by its size",
+}
+
+
+def _clients() -> str:
+    heads = ["Client", "Where its servers stand", "`timeout`", "More variables", "Particulars"]
+    rows = [
+        [
+            client.title,
+            ", ".join(f"`{place}`" if place else "the document" for place in client.places),
+            _UNITS_OF_TIMEOUT[client.timeout],
+            client.variables,
+            client.note,
+        ]
+        for client in CLIENTS
+    ]
+    return _table(heads, rows)
+
+
+def _client_keys() -> str:
+    refused = (Meaning.REFUSED, Meaning.SIGN_IN)
+    rows = [
+        [
+            ", ".join(f"`{name}`" for name in row.names),
+            f"*refused*: write {row.about}" if row.meaning in refused else row.about,
+        ]
+        for row in KEYS
+    ]
+    return _table(["Key", "What becomes of it"], rows)
 
 
 def _ways() -> str:

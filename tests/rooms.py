@@ -153,7 +153,8 @@ STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}
 
 APP: Final[dict[str, tuple[str, ...]]] = {
     "app/base": (),
-    "app/config": ("app/base",),
+    "app/config/dialects": ("app/base",),
+    "app/config": ("app/base", "app/config/dialects"),
     "app/logins": ("app/config",),
     "app/disk": (),
     "app/runtime": ("app/base", "app/config", "app/disk"),
@@ -197,6 +198,7 @@ APP: Final[dict[str, tuple[str, ...]]] = {
         "app/base",
         "app/commands",
         "app/config",
+        "app/config/dialects",
         "app/conform",
         "app/driver_checks",
         "app/gateway.py",

@@ -119,7 +119,7 @@ generate = load_generator()
 def test_generated_parts_are_as_generated() -> None:
     """`make docs` would change nothing."""
     made = generate.pages()
-    pages = {"architecture.md", "configuration.md", "eras.md", "limits.md", "machines.md", "proof.md"}
+    pages = {"architecture.md", "clients.md", "configuration.md", "eras.md", "limits.md", "machines.md", "proof.md"}
     assert {page.name for page in made} == {*pages, "architecture.svg"}
     for page, text in made.items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name} is out of date: run `make docs`"

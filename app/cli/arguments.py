@@ -19,7 +19,11 @@ from ..config.settings import Core
 from ..config.value_checks import check_token
 from .targets import DEFAULT_LISTEN, how_to_wrap
 
-CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
+CONFIG_NAMES = (
+    *("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json"),
+    *(".mcp.json", "mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"),
+)
+"""Files that are looked for in the current folder: ours, then those of MCP clients."""
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 T = TypeVar("T")
 ENV_HELP: Final = "environment of the command; ${NAME} is replaced as in a configuration"
@@ -87,10 +91,22 @@ def parser() -> argparse.ArgumentParser:
         help="let callers in who are not recognised, from other machines too",
     )
 
-    config_help = f"YAML, TOML or JSON; default: the first of {', '.join(CONFIG_NAMES)} in this folder"
+    config_help = (
+        "YAML, TOML or JSON, in our form or in that of an MCP client; default: the first of "
+        f"{', '.join(CONFIG_NAMES)} in this folder"
+    )
+    inputs = argparse.ArgumentParser(add_help=False)
+    inputs.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="ID=VALUE",
+        help="value of an input that the file of a client asks for; default: the environment variable of that name, "
+        "or what is entered on the terminal",
+    )
     serve = commands.add_parser(
         "serve",
-        parents=[shared, trace, quiet, open_access],
+        parents=[shared, trace, quiet, open_access, inputs],
         help="run the gateway of a configuration file",
         description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP.",
     )
@@ -205,11 +221,26 @@ def parser() -> argparse.ArgumentParser:
     check_about = "Validate a configuration, ask every upstream, say what is wired."
     check = commands.add_parser(
         "check",
-        parents=[shared],
+        parents=[shared, inputs],
         help=_as_help(check_about),
         description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    convert_about = "Write the configuration of an MCP client in our form."
+    convert = commands.add_parser(
+        "convert",
+        parents=[shared, inputs],
+        help=_as_help(convert_about),
+        description=f"{convert_about} Variables stay variables; an input without a value becomes one. What an envFile "
+        "holds is written out.",
+    )
+    convert.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    convert.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write to FILE, as JSON if it ends in .json, else as YAML; default: stdout",
+    )
+    convert.add_argument("--force", action="store_true", help="replace a file that is there")
     running = argparse.ArgumentParser(add_help=False)
     _add_running(running)
     ps_about = "Show how the servers of a running isthmus fare."

@@ -28,7 +28,7 @@ from ..commands import banner
 from ..commands.check_adapters import awaits_clients, misfits, names_tools
 from ..config.access import who_may
 from ..config.access_settings import Token
-from ..config.load import ConfigError, load, schema
+from ..config.load import ConfigError, schema
 from ..config.plan import era_of
 from ..config.settings import Core, Management, Server, Settings
 from ..config.value_checks import check_host, check_origin
@@ -38,8 +38,8 @@ from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
 from ..runtime.signals import Stop, stoppable
-from . import wrap
-from .arguments import config_path, parser, token_of, why_unknown
+from . import config_files, wrap
+from .arguments import parser, token_of, why_unknown
 from .targets import address_of, target_of
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -89,7 +89,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
-    settings = _answered(load(config_path(options.config)), options)
+    settings = _answered(config_files.open_given(options).settings(), options)
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     given = () if options.config is None else (options.config,)
     work = partial(
@@ -319,9 +319,13 @@ async def _say_waiting(service: Gateway, reports: dict[str, ServerReport]) -> No
 
 def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
-    path = config_path(options.config)
-    settings = load(path)
-    output.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    source = config_files.open_given(options)
+    if source.title:
+        output.say(f"{source.path}: taken for a file of {source.title}")
+    settings = source.settings()
+    for note in source.notes:
+        output.say(f"  {note}")
+    output.say(f"{source.path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
     return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
 
 
@@ -344,6 +348,14 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
         output.say("what becomes of each thing that is not carried as it is: docs/eras.md")
     output.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
+
+
+def _convert(options: argparse.Namespace, command: list[str]) -> int:
+    from .convert import convert  # late: only this command writes YAML
+
+    _no_command(command, "convert")
+    convert(options)
+    return DONE
 
 
 def _demo(options: argparse.Namespace, command: list[str]) -> int:
@@ -430,6 +442,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "serve": _serve,
     "wrap": _wrap,
     "check": _check,
+    "convert": _convert,
     "ps": _ask_running,
     "start": _ask_running,
     "stop": _ask_running,

@@ -9,8 +9,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final
 
 from ...core.access.issuer_settings import ALGORITHMS
+from ..base.problem import Problem
 from .access_settings import Auth, Issuer
-from .documents import Problem
 from .value_checks import check_header_name, check_url
 
 UNIX: Final = "unix"

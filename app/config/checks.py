@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 
 from ...core.wire.http.header_forwarding import AUTHORIZATION
+from ..base.problem import Problem
 from .access_checks import check_auth
 from .access_settings import Access
-from .documents import Problem
 from .file_checks import check_files
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
-from .upstream_checks import check_mcp_server, check_upstream, check_usable
+from .upstream_checks import check_upstream, check_usable
 from .value_checks import (
     HEADER_NAME,
     check_further_path,
@@ -30,7 +30,7 @@ from .value_types import ID_PATTERN
 
 
 def check(settings: Settings, is_sound: Callable[[str], bool]) -> list[Problem]:
-    """Returns all problems of `settings` as they were read, before `mcp_servers` become `servers`.
+    """Returns all problems of `settings` as they were read.
 
     Args:
         is_sound: true if the value at a dotted key was read without a problem. Other values are not checked.
@@ -50,11 +50,8 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
             yield from check_secret(f"sessions.request_state_keys[{i}]", secret)
     if is_sound("tasks"):
         yield from _tasks(settings.tasks)
-    if is_sound("servers") and is_sound("mcpServers") and not settings.servers:
-        if not settings.mcp_servers:
-            yield Problem("servers", "at least one server", "no server here or in mcpServers")
-        elif all(entry.disabled for entry in settings.mcp_servers.values()):
-            yield Problem("mcpServers", "at least one server that is to run", "every server is disabled")
+    if is_sound("servers") and not settings.servers:
+        yield Problem("servers", "at least one server", "no server here or in mcpServers")
     seen: dict[str, str] = {}
     paths: dict[str, str] = {}
     for i, server in enumerate(settings.servers or ()):
@@ -73,10 +70,6 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
                 yield Problem(key, "scope and groups alone: with inspect: false nobody looks into what passes")
     if is_sound("auth") and settings.auth.reads_tokens:
         yield from _passed_tokens(settings, is_sound)
-    for name, entry in (settings.mcp_servers or {}).items():
-        yield from _id(f"mcpServers.{name}", name, seen)
-        if is_sound(f"mcpServers.{name}"):
-            yield from check_mcp_server(f"mcpServers.{name}", entry)
 
 
 def _passed_tokens(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Problem]:

@@ -12,11 +12,13 @@ import json
 import re
 import types
 from collections.abc import Collection, Mapping
-from typing import Annotated, Final, Literal, NamedTuple, NoReturn, Union, get_args, get_origin
+from typing import Annotated, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from ..base.problem import Problem
 from ..base.sizes import parse_size
+from .jsonc import read_json
 
 _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
@@ -26,14 +28,6 @@ _SECRET: Final = re.compile(
     r"\.(env|(static_|pass_)?headers)\.|\.(token|password|(signing|client)_secret|proxy|auth)$|\.request_state_keys\b"
 )
 FORMATS: Final = ("yaml", "toml", "json")
-
-
-class Problem(NamedTuple):
-    """One fault: the dotted key, what was expected, and what was seen ("": show the value in the document)."""
-
-    key: str
-    expected: str
-    seen: str = ""
 
 
 class MalformedDocument(Exception):
@@ -56,24 +50,11 @@ def parse(text: str, format: str) -> object:
             import tomllib
 
             return tomllib.loads(text)
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        return read_json(text)
     except ValueError as error:
         raise MalformedDocument(str(error)) from error
     except RecursionError as error:
         raise MalformedDocument("nested too deeply") from error
-
-
-def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    mapping: dict[str, object] = {}
-    for key, value in pairs:
-        if key in mapping:
-            raise ValueError(f"key {key!r} appears twice in one object")
-        mapping[key] = value
-    return mapping
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 _DOLLAR = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
@@ -98,6 +79,8 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
             raise ValueError("${NAME} or ${NAME:-default}, with $${ for a literal ${")
         value = environ.get(inside["name"])
         if inside["default"] is not None:
+            if "${" in inside["default"]:
+                raise ValueError("a default without a variable in it")
             return value or inside["default"][2:].replace("$$", "$")
         if value is None:
             name = inside["name"]

@@ -9,7 +9,7 @@ from typing import Final
 
 from ...core.base.name_filter import NameFilter
 from ...core.base.plan import Deliver, LocatorMode
-from .documents import Problem
+from ..base.problem import Problem
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, SharedFolder, UploadConsumerAdapter
 from .settings import Server
 from .value_checks import check_dotted, check_dotted_items, check_path, check_regex, usable_part

@@ -6,7 +6,8 @@ import inspect
 import logging
 import os
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,16 +16,27 @@ import msgspec
 from . import remote_mcp_adapter
 from .addresses import settle
 from .checks import check
+from .dialects.conversion import Converted, convert
+from .dialects.keys import KEYS
+from .dialects.recognition import Recognized, recognize
+from .dialects.surroundings import Input, Surroundings
 from .documents import MalformedDocument, Reader, parse
 from .remote_mcp_adapter_schema import AdapterFile
 from .rusted_tools import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
-from .settings import CLIENT_KEYS, McpServer, Server, Settings
-from .upstream_checks import upstream_of
+from .settings import Server, Settings
 from .value_types import REFERENCE
 
 _log = logging.getLogger("isthmus.config")
 
-_ENDINGS: Final = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
+_ENDINGS: Final = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".jsonc": "json"}
+_OWN_KEYS: Final = {
+    entry.encode_name: tuple(one.encode_name for one in msgspec.structs.fields(entry.type))
+    if isinstance(entry.type, type) and issubclass(entry.type, msgspec.Struct)
+    else ()
+    for entry in msgspec.structs.fields(Settings)
+}
+"""The top-level keys of our form, each with the keys that it may have."""
+MCP_SERVERS: Final = "Servers, by name, in the form that MCP clients use."
 _PLACEHOLDERS: Final = ("{ws}", "{in}", "{out}", "{tmp}")
 
 
@@ -41,25 +53,12 @@ class ConfigError(Exception):
 
 
 def load(path: str | Path) -> Settings:
-    """Returns the settings in the file `path`, which ends in .yaml, .yml, .toml or .json.
+    """Returns the settings in the file `path`, which ends in .yaml, .yml, .toml, .json or .jsonc.
 
     Raises:
         ConfigError: the file cannot be read, or its content cannot be used.
     """
-    path = Path(path)
-    format = _ENDINGS.get(path.suffix.lower())
-    if format is None:
-        raise ConfigError(f"{path}: got the ending {path.suffix!r}, expected one of {', '.join(_ENDINGS)}")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: got byte {error.start} that is not UTF-8, expected UTF-8 text") from error
-    try:
-        return loads(text, format, str(path.absolute().parent), os.environ)
-    except ConfigError as error:
-        raise ConfigError("\n".join(f"{path}: {line}" for line in error.message.splitlines())) from error
+    return open_source(path).settings()
 
 
 def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> Settings:
@@ -74,15 +73,153 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
         ConfigError: the content cannot be used; the lines of the message name no file.
     """
     assert posixpath.isabs(base_dir)
+    return Source(text, format, Surroundings(posixpath.join(base_dir, "configuration"), environ)).settings()
+
+
+def open_source(
+    path: str | Path, inputs: Mapping[str, str] | None = None, ask: Callable[[Input], str | None] | None = None
+) -> Source:
+    """Reads and parses the file `path`, and recognizes whose form it has.
+
+    Args:
+        inputs: values of the inputs that a file of VS Code asks for.
+        ask: asks a person for those that are missing; None: there is nobody to ask.
+
+    Raises:
+        ConfigError: the file cannot be read, or it is not valid in its format.
+    """
+    path = Path(path)
+    format = _ENDINGS.get(path.suffix.lower())
+    if format is None:
+        raise ConfigError(f"{path}: got the ending {path.suffix!r}, expected one of {', '.join(_ENDINGS)}")
     try:
-        document = parse(text, format)
-    except MalformedDocument as error:
-        raise ConfigError(f"not {format.upper()}: {error}".replace("\n", " ")) from error
-    if format == "toml" and is_endpoints_file(document):
-        return _settle(_endpoints(document, environ), base_dir)
-    if remote_mcp_adapter.is_adapter_file(document):
-        return _settle(_adapter(document, environ), base_dir)
-    reader = Reader(environ, {McpServer: CLIENT_KEYS})
+        text = _read_text(str(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: got byte {error.start} that is not UTF-8, expected UTF-8 text") from error
+    surroundings = Surroundings(str(path.absolute()), os.environ, inputs or {}, ask, _read_text)
+    return Source(text, format, surroundings, str(path))
+
+
+def _read_text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8-sig")
+
+
+class Source:
+    """A configuration that was parsed, and not yet turned into settings.
+
+    Args:
+        format: yaml, toml or json.
+        path: the file, as errors name it; empty: they name none.
+
+    Attributes:
+        title: whose form it has; empty: our own.
+        notes: after `settings` or `converted`, what was decided about a file of a client, a line each.
+
+    Raises:
+        ConfigError: the text is not valid in this format.
+    """
+
+    def __init__(self, text: str, format: str, surroundings: Surroundings, path: str = "") -> None:
+        self._surroundings = surroundings
+        self.path = path
+        self.notes: list[str] = []
+        try:
+            self._document = parse(text, format)
+        except MalformedDocument as error:
+            raise self._error([f"not {format.upper()}: {error}"]) from error
+        self._is_endpoints = format == "toml" and is_endpoints_file(self._document)
+        self._recognized = None if self._is_endpoints else self._recognize()
+        self._is_adapter = self._recognized is None and remote_mcp_adapter.is_adapter_file(self._document)
+        self.title = (
+            "rusted-tools"
+            if self._is_endpoints
+            else "remote-mcp-adapter"
+            if self._is_adapter
+            else ""
+            if self._recognized is None
+            else self._recognized.client.title
+        )
+
+    def settings(self) -> Settings:
+        """Returns the settings.
+
+        Raises:
+            ConfigError: the content cannot be used.
+        """
+        base_dir, environ = posixpath.dirname(self._surroundings.path), self._surroundings.environ
+        try:
+            if self._is_endpoints:
+                return _settle(_endpoints(self._document, environ), base_dir)
+            if self._is_adapter:
+                return _settle(_adapter(self._document, environ), base_dir)
+            if self._recognized is not None:
+                return _settle(self._of_client(self._surroundings), base_dir)
+            if self._surroundings.inputs:
+                raise ConfigError("got --input, expected it for a file with inputs, as VS Code has them")
+            return _settle(_own(self._document, environ), base_dir)
+        except ConfigError as error:
+            raise self._error(error.message.splitlines()) from error
+
+    def converted(self) -> object:
+        """Returns the document in our own form.
+
+        Raises:
+            ConfigError: it cannot be converted.
+        """
+        if self._is_endpoints or self._is_adapter:
+            raise self._error([f"got a file of {self.title}, which is read as it is; expected one of an MCP client"])
+        if self._recognized is None:
+            return self._document
+        converted = self._convert(replace(self._surroundings, leaves_inputs_open=True))
+        if converted.problems:
+            reader = Reader(self._surroundings.environ)
+            raise self._error([reader.render(problem) for problem in converted.problems])
+        self._tell(converted)
+        return converted.document
+
+    def _recognize(self) -> Recognized | None:
+        servers = self._document.get("servers") if isinstance(self._document, dict) else None
+        if isinstance(servers, list) and any(isinstance(one, dict) and "mount_path" in one for one in servers):
+            return None  # of remote-mcp-adapter
+        return recognize(self._document, self._surroundings.path, _OWN_KEYS)
+
+    def _convert(self, surroundings: Surroundings) -> Converted:
+        assert self._recognized is not None and isinstance(self._document, dict)
+        return convert(self._document, self._recognized, surroundings, _OWN_KEYS)
+
+    def _of_client(self, surroundings: Surroundings) -> Settings:
+        converted = self._convert(surroundings)
+        reader = Reader(surroundings.environ)
+        settings = reader.read(converted.document, Settings)
+        found = list(reader.problems)
+        if isinstance(settings, Settings):
+            found += check(settings, reader.is_sound)
+        if converted.problems:  # servers with a fault are left out, so there may be none
+            found = [problem for problem in found if problem.key != "servers"]
+        problems = [*converted.problems, *found]
+        if problems:
+            raise ConfigError(
+                "\n".join(converted.to_their_keys(reader.render(one)).replace("\n", " ") for one in problems)
+            )
+        assert isinstance(settings, Settings)
+        self._tell(converted)
+        return settings
+
+    def _tell(self, converted: Converted) -> None:
+        self.notes = converted.notes
+        for line in converted.warnings:
+            _log.warning("%s", line)
+
+    def _error(self, lines: list[str]) -> ConfigError:
+        prefix = f"{self.path}: " if self.path else ""
+        return ConfigError("\n".join(prefix + line.replace("\n", " ") for line in lines))
+
+
+def _own(document: object, environ: Mapping[str, str]) -> Settings:
+    """Returns the settings in a configuration of our own form."""
+    reader = Reader(environ)
     settings = reader.read(document, Settings)
     problems = reader.problems
     if isinstance(settings, Settings):
@@ -90,9 +227,7 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
     if problems:
         raise ConfigError("\n".join(reader.render(problem).replace("\n", " ") for problem in problems))
     assert isinstance(settings, Settings)
-    for key in reader.passed_over:
-        _log.warning("%s is for clients, and is ignored", key)
-    return _settle(settings, base_dir)
+    return settings
 
 
 def _endpoints(document: object, environ: Mapping[str, str]) -> Settings:
@@ -132,7 +267,7 @@ def _adapter(document: object, environ: Mapping[str, str]) -> Settings:
 
 
 def _settle(settings: Settings, base_dir: str) -> Settings:
-    """Normalizes settings: all servers in one list, absolute paths, no trailing slash, no transport in URLs."""
+    """Normalizes settings: absolute paths, no trailing slash, no transport in URLs."""
 
     def absolute(path: str) -> str:
         return posixpath.normpath(posixpath.join(base_dir, path))
@@ -163,8 +298,6 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             unix_socket=server.unix_socket and absolute(server.unix_socket),
         )
 
-    entries = settings.mcp_servers.items()
-    more = (Server(id=name, upstream=upstream_of(entry)) for name, entry in entries if not entry.disabled)
     base_url = settings.core.public_base_url
     return msgspec.structs.replace(
         settings,
@@ -174,8 +307,7 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             unix_socket=settings.core.unix_socket and absolute(settings.core.unix_socket),
         ),
         storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
-        servers=tuple(map(settled, (*settings.servers, *more))),
-        mcp_servers={},
+        servers=tuple(map(settled, settings.servers)),
     )
 
 
@@ -183,8 +315,14 @@ def schema() -> dict[str, Any]:
     """Returns the JSON Schema (2020-12) of a configuration file, in which variables and byte sizes are text."""
     made = msgspec.json.schema(Settings)
     _loosen(made)
-    for key in CLIENT_KEYS:
-        made["$defs"]["McpServer"]["properties"][key] = {"description": "For clients; ignored here."}
+    made["$defs"]["Settings"]["properties"]["mcpServers"] = {
+        "description": MCP_SERVERS,
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "properties": {row.names[0]: {"description": row.about} for row in KEYS},
+        },
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Isthmus configuration",

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...core.logins.challenges import split_scope
 from ...core.logins.metadata import is_issuer, is_requestable
-from .documents import Problem
+from ..base.problem import Problem
 from .login_settings import ClientCredentials
 from .settings import Upstream
 from .value_checks import check_path

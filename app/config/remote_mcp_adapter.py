@@ -16,9 +16,9 @@ from ...core.files.calls.offers import helper_name
 from ...core.wire.http.admin_routes import find_page
 from ...core.wire.http.header_forwarding import may_pass
 from ...core.wire.http.origin import is_loopback
+from ..base.problem import Problem
 from . import remote_mcp_adapter_schema as theirs
 from .addresses import host_of
-from .documents import Problem
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
 from .settings import Artifacts, Core, Filter, Server, Sessions, Settings, Storage, Uploads, Upstream
 from .value_checks import usable_part

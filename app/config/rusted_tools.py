@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from .documents import Problem
+from ..base.problem import Problem
 from .settings import Core, Filter, Server, Settings, Upstream
 from .value_types import Port, Texts
 

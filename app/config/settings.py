@@ -7,7 +7,7 @@ the mappings of names to text.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -469,26 +469,6 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (self.shared,) if isinstance(self.shared, SharedFolder) else self.shared
 
 
-class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One server as MCP clients write it. What is for them, such as autoApprove, is ignored with a warning."""
-
-    type: Annotated[str | None, about("stdio, http, sse or websocket; only sse is needed.")] = None
-    command: Annotated[str | None, about("The program. One with a slash in it starts from the file's folder.")] = None
-    args: Annotated[Texts, about("Its arguments.")] = ()
-    env: Annotated[dict[str, str], about("Its environment variables.")] = {}
-    cwd: Annotated[str | None, about("Its working directory.")] = None
-    url: Annotated[str | None, about("Where the server listens, http(s):// or ws(s)://.")] = None
-    headers: Annotated[dict[str, str], about("Headers of every request to the URL.")] = {}
-    disabled: Annotated[bool, about("Leave this server out.")] = False
-
-    def __repr__(self) -> str:
-        return _without_secrets(self)
-
-
-CLIENT_KEYS: Final = ("alwaysAllow", "autoApprove", "description", "timeout", "trust")
-"""Keys that MCP clients put into an `McpServer` for their own use."""
-
-
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A configuration of Isthmus."""
 
@@ -500,11 +480,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     artifacts: Artifacts = Artifacts()
     tasks: Tasks = Tasks()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()
-    mcp_servers: Annotated[
-        dict[str, Annotated[McpServer, Meta(extra_json_schema=_ONE_OF)]],
-        about("More servers, by name, in the form that MCP clients use."),
-    ] = field(default_factory=dict, name="mcpServers")
-    """Empty after `load`, which moves them to `servers`."""
     schema_url: Annotated[
         str | None, about("Where an editor finds the JSON Schema of this file. Isthmus does not look there.")
     ] = field(default=None, name="$schema")

@@ -7,16 +7,14 @@ from typing import Final
 
 from ...core.wire.http.egress import NONE, parse_proxy
 from ...core.wire.http.header_forwarding import may_pass
-from ...transports.base.endpoint import Endpoint, is_websocket
+from ...transports.base.endpoint import Endpoint
+from ..base.problem import Problem
 from .addresses import SCHEMES, scheme_of, settle, unix_path
-from .documents import Problem
 from .login_checks import check_auth
-from .settings import McpServer, Upstream
+from .settings import Upstream
 from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url
 
-_HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
 _SSE_SCHEMES: Final = ("sse+http", "sse+https")
-_SOCKET_TYPES: Final = ("websocket", "ws")
 _ANY_URL: Final = (
     "an http://, https://, sse+http://, sse+https://, ws:// or wss:// URL with a host, "
     "or unix:/// and the path of a socket"
@@ -133,34 +131,3 @@ def check_pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield Problem(where, f"a header of its own ({owners[sent.lower()]} sets this one)", f"got {sent}")
         read.add(name.lower())
         owners.setdefault(sent.lower(), where)
-
-
-def check_mcp_server(key: str, entry: McpServer) -> Iterator[Problem]:
-    if entry.type in _HTTP_TYPES and entry.url is not None and scheme_of(entry.url) in _SSE_SCHEMES:
-        yield Problem(f"{key}.type", "sse beside an sse+http:// or sse+https:// URL")
-    elif entry.type is not None:
-        yield from _type(f"{key}.type", entry.type, entry)
-    if entry.args and entry.command is None:
-        yield Problem(f"{key}.args", "args beside a command only")
-    yield from check_upstream(key, upstream_of(entry))
-
-
-def _type(key: str, type: str, entry: McpServer) -> Iterator[Problem]:
-    if type not in ("stdio", "sse", *_HTTP_TYPES, *_SOCKET_TYPES):
-        yield Problem(key, "stdio, http, sse or websocket")
-    elif (type == "stdio") != (entry.command is not None):
-        yield Problem(key, "stdio beside a command, http, sse or websocket beside a url")
-    elif entry.url is not None and type != "sse" and (type in _SOCKET_TYPES) != is_websocket(entry.url):
-        yield Problem(key, "http beside an http:// or https:// URL, websocket beside a ws:// or wss:// URL")
-
-
-def upstream_of(entry: McpServer) -> Upstream:
-    """Converts an entry of `mcpServers` to the form of `servers[].upstream`."""
-    return Upstream(
-        command=None if entry.command is None else (entry.command, *entry.args),
-        env=entry.env,
-        cwd=entry.cwd,
-        url=entry.url,
-        transport="sse" if entry.type == "sse" and entry.command is None else None,
-        headers=entry.headers,
-    )

@@ -12,7 +12,7 @@ import msgspec
 from ...core.base.name_filter import NameFilter
 from ...core.base.regex import RegexError, compile_regex
 from ...core.bridge.request_state import KEY_MIN_BYTES
-from .documents import Problem
+from ..base.problem import Problem
 
 UNIX_PATH_MAX_BYTES: Final = 103
 """Longest path of a Unix socket on every system: the smallest limit is 104 bytes, with a NUL at the end."""

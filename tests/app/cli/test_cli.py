@@ -289,8 +289,16 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--listen", "stdio", "--allow-host", "h", "--", "cmd"), "got --allow-host or --allow-origin with"),
         (("wrap", "--allow-origin", "a.test", "--", "cmd"), "got --allow-origin 'a.test', expected the origin of web"),
         (("wrap", "--allow-host", "http://a.test", "--", "cmd"), "got --allow-host 'http://a.test', expected a name"),
-        (("serve",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
-        (("check",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
+        (
+            ("serve",),
+            "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, "
+            "mcp.json, .vscode/mcp.json, .cursor/mcp.json is in this folder",
+        ),
+        (
+            ("check",),
+            "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json, .mcp.json, "
+            "mcp.json, .vscode/mcp.json, .cursor/mcp.json is in this folder",
+        ),
         (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
         (("serve", "isthmus.ini"), "isthmus.ini: got the ending '.ini', expected one of .yaml, .yml, .toml, .json"),
         (("serve", "--", "cmd"), "got a command after --, which `isthmus serve` does not take"),

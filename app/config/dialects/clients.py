@@ -1,0 +1,236 @@
+"""The clients and gateways whose files are read: where their servers stand, and how a file is recognized.
+
+A table only. `recognition` reads it, and the page of the configuration is made from it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Client(NamedTuple):
+    """One row of the table: the dialect of a client.
+
+    Attributes:
+        title: the name of the client.
+        places: where the servers stand; "" means that the document is the map of servers.
+        files: ends of paths. The folders in it stand in the workspace; those without one say nothing about it.
+        top_keys: keys beside those of the servers that only this client writes.
+        server_keys: keys of a server that only this client writes.
+        texts: a regular expression for texts in a server that only this client writes.
+        timeout: unit of the key `timeout`; "": not known, so its size decides.
+        has_bare_variables: `$NAME` is a variable, beside `${NAME}`.
+        has_braces: `{env:NAME}` and `{file:PATH}` stand for a variable and for the text of a file.
+        has_templates: `{{NAME}}` stands for something that only the client knows, and is refused.
+        changes_tools: what it says of a tool changes what models see of it.
+        url_is_sse: a `url` without a type is that of an HTTP+SSE server.
+        variables: the variables beside `${NAME}` and `${NAME:-default}`, for the page.
+        note: what else is particular, for the page.
+    """
+
+    title: str
+    places: tuple[str, ...] = ("mcpServers",)
+    files: tuple[str, ...] = ()
+    top_keys: tuple[str, ...] = ()
+    server_keys: tuple[str, ...] = ()
+    texts: str = ""
+    timeout: str = ""
+    has_bare_variables: bool = False
+    has_braces: bool = False
+    has_templates: bool = False
+    changes_tools: bool = False
+    url_is_sse: bool = False
+    variables: str = ""
+    note: str = ""
+
+
+_NOBODY_ASKED: Final = "it is warned that nobody is asked who they are"
+
+CLIENTS: Final[tuple[Client, ...]] = (
+    Client(
+        "an MCP client",
+        note="What no other row recognizes. A `timeout` up to 3600 is taken for seconds, else for milliseconds.",
+    ),
+    Client(
+        "Claude Desktop",
+        files=("claude_desktop_config.json",),
+        top_keys=("preferences", "globalShortcut", "isUsingBuiltInNodeForMcp", "coworkScheduledTasksEnabled"),
+        timeout="ms",
+    ),
+    Client(
+        "Claude Code",
+        files=(".mcp.json", ".claude.json", ".claude-plugin/plugin.json"),
+        server_keys=("alwaysLoad", "headersHelper"),
+        texts=r"\$\{CLAUDE_",
+        timeout="ms",
+        variables="`${CLAUDE_PROJECT_DIR}`, `${CLAUDE_PLUGIN_ROOT}`",
+        note="A variable that is not set is an error; Claude Code itself hands on the text `${NAME}`.",
+    ),
+    Client(
+        "a plugin",
+        places=("",),
+        timeout="ms",
+        variables="`${CLAUDE_PROJECT_DIR}`, `${CLAUDE_PLUGIN_ROOT}`",
+        note="Each value of the document has a `command` or a `url`.",
+    ),
+    Client(
+        "mcpo",
+        server_keys=("client_header_forwarding",),
+        note="The `whitelist` of `client_header_forwarding` is `pass_headers`.",
+    ),
+    Client(
+        "VS Code",
+        places=("servers", "mcp.servers"),
+        files=(".vscode/mcp.json", ".vscode/settings.json"),
+        top_keys=("inputs",),
+        server_keys=("dev",),
+        texts=r"\$\{input:",
+        timeout="ms",
+        variables="`${env:NAME}`, `${input:ID}`, `${workspaceFolder}`, `${userHome}`, `${pathSeparator}`",
+        note="`inputs` are asked for, or given with `--input`.",
+    ),
+    Client(
+        "Cursor",
+        files=(".cursor/mcp.json",),
+        server_keys=("auth",),
+        texts=r"\$\{(env:|workspaceFolder|userHome)",
+        timeout="ms",
+        variables="`${env:NAME}`, `${workspaceFolder}`, `${userHome}`, `${pathSeparator}`",
+        note="It is warned that `auth` is not used: Isthmus does not sign in.",
+    ),
+    Client(
+        "Windsurf",
+        files=("mcp_config.json", ".codeium/windsurf/mcp_config.json"),
+        server_keys=("serverUrl",),
+        texts=r"\$\{file:",
+        variables="`${env:NAME}`, `${file:PATH}`",
+    ),
+    Client(
+        "Cline",
+        files=("cline_mcp_settings.json",),
+        server_keys=("autoApprove", "transportType"),
+        texts=r"^streamableHttp$",
+        timeout="s",
+    ),
+    Client(
+        "Roo Code",
+        files=(".roo/mcp.json", "mcp_settings.json"),
+        server_keys=("alwaysAllow", "watchPaths"),
+        timeout="s",
+        variables="`${env:NAME}`, `${workspaceFolder}`",
+    ),
+    Client(
+        "Kiro",
+        files=(".kiro/settings/mcp.json",),
+        top_keys=("powers",),
+        server_keys=("autoApprove", "disabledTools"),
+        has_bare_variables=True,
+        variables="`$NAME`",
+    ),
+    Client(
+        "GitHub Copilot CLI",
+        files=("mcp-config.json",),
+        texts=r"^local$",
+        timeout="ms",
+    ),
+    Client(
+        "Gemini CLI",
+        files=(".gemini/settings.json", ".qwen/settings.json", "gemini-extension.json"),
+        top_keys=("security", "ui", "mcp", "selectedAuthType", "contextFileName", "general", "theme"),
+        server_keys=("httpUrl", "trust", "includeTools", "excludeTools", "authProviderType"),
+        timeout="ms",
+        has_bare_variables=True,
+        url_is_sse=True,
+        variables="`$NAME`",
+        note="`httpUrl` is Streamable HTTP, `url` HTTP+SSE. `mcp.allowed` and `mcp.excluded` say which servers run.",
+    ),
+    Client(
+        "Codex",
+        places=("mcp_servers",),
+        files=(".codex/config.toml",),
+        top_keys=("model", "approval_policy", "sandbox_mode", "features", "profiles"),
+        server_keys=("startup_timeout_sec", "tool_timeout_sec", "bearer_token_env_var", "env_vars"),
+        timeout="s",
+        note="Variables are named in `env_vars`, `bearer_token_env_var` and `env_http_headers`.",
+    ),
+    Client(
+        "opencode",
+        places=("mcp", "mcp.servers"),
+        files=("opencode.json", "opencode.jsonc", ".opencode/opencode.json"),
+        top_keys=("agent", "provider", "model", "instructions", "plugin"),
+        server_keys=("environment",),
+        texts=r"\{(env|file):|^local$|^remote$",
+        timeout="start",
+        has_braces=True,
+        variables="`{env:NAME}`, `{file:PATH}`",
+        note="A `timeout` is that of the start; a mapping has `startup` and `request`. `tools` switches tools off.",
+    ),
+    Client(
+        "OpenClaw",
+        places=("mcp.servers",),
+        files=(".openclaw/openclaw.json",),
+        top_keys=("agents", "channels", "gateway"),
+        server_keys=("toolFilter", "connectionTimeoutMs", "requestTimeoutMs", "transport"),
+        timeout="ms",
+    ),
+    Client(
+        "Zed",
+        places=("context_servers",),
+        files=(".zed/settings.json", "zed/settings.json"),
+        note="A server of an extension is left out, and a warning names it.",
+    ),
+    Client(
+        "Continue",
+        places=("mcpServers", "mcpServers[]"),
+        files=(".continue/config.yaml", ".continue/mcpServers/*.yaml"),
+        top_keys=("models", "rules", "schema", "context"),
+        server_keys=("connectionTimeout", "requestOptions"),
+        texts=r"\$\{\{",
+        timeout="ms",
+        variables="`${{ secrets.NAME }}`",
+        note="A list, each with its `name`.",
+    ),
+    Client(
+        "LibreChat",
+        files=("librechat.yaml", "librechat.yml"),
+        top_keys=("mcpSettings", "endpoints", "interface", "fileConfig", "registration", "cache"),
+        server_keys=("initTimeout", "customUserVars", "serverInstructions", "chatMenu", "requiresOAuth", "iconPath"),
+        texts=r"\{\{LIBRECHAT_",
+        timeout="ms",
+        has_templates=True,
+        note="`{{…}}` is refused by name: it stands for the user of LibreChat.",
+    ),
+    Client(
+        "TBXark's mcp-proxy",
+        top_keys=("mcpProxy",),
+        server_keys=("options", "transportType"),
+        timeout="s",
+        note="The port of `mcpProxy.addr` is `core.port`, and `/NAME/mcp` stays a path. `authTokens`: it listens on "
+        f"loopback, and {_NOBODY_ASKED}.",
+    ),
+    Client(
+        "FastMCP",
+        server_keys=("keep_alive", "include_tags", "exclude_tags", "sse_read_timeout", "transport"),
+        timeout="ms",
+        changes_tools=True,
+        note="`auth` is a token. Tools that are changed, tags and `auth: oauth` are refused.",
+    ),
+    Client("MetaMCP", server_keys=("bearerToken",), texts=r"^(STDIO|SSE|STREAMABLE_HTTP)$", timeout="ms"),
+    Client(
+        "MCPHub",
+        top_keys=("users", "systemConfig", "groups", "bearerKeys"),
+        server_keys=("owner",),
+        timeout="ms",
+        has_bare_variables=True,
+        variables="`$NAME`",
+        note=f"Servers only. With `users`, {_NOBODY_ASKED}.",
+    ),
+    Client(
+        "a Docker catalog",
+        places=("registry", "servers[]"),
+        top_keys=("displayName",),
+        has_templates=True,
+        note="Entries with `remote` or `sseEndpoint`. One with an `image` is left out, and a warning names it.",
+    ),
+)
+"""The dialects. Where two recognize a file equally well, the earlier row has it."""
