@@ -448,7 +448,8 @@ class World(RuleBasedStateMachine):
         if (self.clients.index(client), victim.id) in self.orphaned:
             return  # an abandoned request has that id too: which of them is meant is the engine's guess
         same = [(c, o) for c, o in mine if o.id == victim.id and type(o.id) is type(victim.id)]
-        if any(c in self.ended for c, _ in same):
+        is_loading = any(isinstance(order, Load) for order in self.orders)
+        if any(c in self.ended or (c in self.streamed and is_loading) for c, _ in same):
             return  # it may have its answer, which the client has not seen
         if len(same) == 1:
             if channel in self.streamed:
@@ -828,3 +829,24 @@ class World(RuleBasedStateMachine):
 
 TestWorld = World.TestCase
 TestWorld.settings = settings(max_examples=120, stateful_step_count=60, deadline=None, report_multiple_bugs=False)
+
+
+def test_cancel_of_a_request_whose_answer_is_being_replayed() -> None:
+    """A cancellation that comes after the answer is ignored: the client that came back still gets the answer, once."""
+    world = World()
+    world.begin(seed=0, first=[("pipe", False)])
+    for _ in range(3):
+        world.report_progress()
+    while world.orders:
+        world.store(False)
+    world.hang_up()
+    (line,) = world.lines.values()
+    world.resume(line, next(iter(line.places)))
+    assert any(isinstance(order, Load) for order in world.orders)
+    world.die()
+    world.cancel()
+    assert "1:0" not in world.answered
+    while world.orders:
+        world.store(False)
+    assert "1:0" in world.answered
+    world.teardown()
