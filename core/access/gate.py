@@ -181,7 +181,7 @@ def _from_proxy(proxy: TrustedProxy, headers: Headers, peer: Peer) -> Identity |
 
 
 def _is_trusted(proxy: TrustedProxy, peer: Peer) -> bool:
-    if not peer.host:
+    if peer.is_unix:
         return proxy.has_unix
     try:
         address = ipaddress.ip_address(peer.host.partition("%")[0])

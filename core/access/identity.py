@@ -49,12 +49,14 @@ class Peer(msgspec.Struct, frozen=True):
     """The program at the other end of a connection.
 
     Attributes:
-        host: its IP address; "" if it has none, as on a Unix socket.
+        host: its IP address; "" if it has none, as on a Unix socket, or is gone.
         uid: its user id, as the operating system tells it of a Unix socket; None: not known.
+        is_unix: it has connected to a Unix socket.
     """
 
     host: str = ""
     uid: int | None = None
+    is_unix: bool = False
 
 
 NOBODY: Final = Peer()

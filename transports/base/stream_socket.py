@@ -3,11 +3,14 @@ fail."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
-from typing import Final
+from typing import Final, TypeGuard
 
 from anyio.abc import ByteStream, SocketAttribute
+
+from ...core.access.identity import Peer
 
 _CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid
 _CLOSED: Final = (AttributeError, ValueError)  # which of them depends on whether the socket was looked at before
@@ -20,17 +23,20 @@ def socket_of(stream: ByteStream) -> socket.socket | None:
         return None
 
 
-def peer_uid_of(raw: socket.socket) -> int | None:
-    """Returns the user id of the process at the other end of a Unix socket, as it was when it connected; None for any
-    other socket, and on systems that do not tell."""
+def is_unix(raw: socket.socket | None) -> TypeGuard[socket.socket]:
+    """True for a Unix socket."""
+    return raw is not None and raw.family == socket.AF_UNIX
+
+
+def peer_of(raw: socket.socket) -> Peer:
+    """Returns the peer of a Unix socket, with the user id that its process had when it connected, where the system
+    tells that."""
     option = getattr(socket, "SO_PEERCRED", None)
-    if option is None or raw.family != socket.AF_UNIX:
-        return None
-    try:
-        _, uid, _ = _CREDENTIALS.unpack(raw.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
-    except OSError:
-        return None
-    return int(uid)
+    uid: int | None = None
+    if option is not None:
+        with contextlib.suppress(OSError):
+            _, uid, _ = _CREDENTIALS.unpack(raw.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    return Peer(uid=uid, is_unix=True)
 
 
 def peer_host_of(stream: ByteStream) -> str:

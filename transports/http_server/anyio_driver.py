@@ -16,7 +16,7 @@ from ...core.access.identity import Peer
 from ..base.abort import cut
 from ..base.clock import loop_clock
 from ..base.outbox import Outbox
-from ..base.stream_socket import peer_host_of, peer_uid_of, socket_of
+from ..base.stream_socket import is_unix, peer_host_of, peer_of, socket_of
 from ..base.wire import LINGER_S, Silent
 from .connection import Connection
 from .shared import ServerContext
@@ -105,7 +105,7 @@ class StreamWire:
     @property
     def peer(self) -> Peer:
         raw = socket_of(self._stream)
-        return Peer(peer_host_of(self._stream), None if raw is None else peer_uid_of(raw))
+        return peer_of(raw) if is_unix(raw) else Peer(peer_host_of(self._stream))
 
     # --- Tasks ------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from anyio.abc import ByteStream, TaskGroup
 from ...core.access.identity import Peer
 from ...core.base.limits import KIB
 from ..base.abort import cut
-from ..base.stream_socket import peer_uid_of
+from ..base.stream_socket import is_unix, peer_of
 from ..base.transport_stream import TransportStream
 from .connection import Connection
 from .framing import FOREVER
@@ -216,7 +216,7 @@ class HttpProtocol(asyncio.Protocol):
         if isinstance(address, tuple):
             return Peer(address[0])
         raw = self._transport.get_extra_info("socket")
-        return Peer("", None if raw is None else peer_uid_of(raw))
+        return peer_of(raw) if is_unix(raw) else Peer()
 
     # --- Time -------------------------------------------------------------------------------------------------------
 

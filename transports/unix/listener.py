@@ -21,12 +21,12 @@ import msgspec
 from anyio.abc import SocketListener, TaskGroup, TaskStatus
 
 from ...core.access.gate import Gate
-from ...core.access.identity import Identity, Peer
+from ...core.access.identity import Identity
 from ...core.base.events import PipeOpening
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
 from ..base.port import Port
-from ..base.stream_socket import peer_uid_of
+from ..base.stream_socket import peer_of
 from ..stdio.client import at_once, serve_pipe
 
 BACKLOG = 128
@@ -185,11 +185,11 @@ class LineListener:
         """Returns the opening of a client's channel; None if the gate does not let the client in."""
         if self._gate is None:
             return self._opening
-        uid = peer_uid_of(connection)
-        found = self._gate.identify((), Peer(uid=uid), (), time.time())
+        peer = peer_of(connection)
+        found = self._gate.identify((), peer, (), time.time())
         if isinstance(found, Identity):
             return msgspec.structs.replace(self._opening, principal=found.principal)
-        user = "a user that the system does not tell" if uid is None else f"user {uid}"
+        user = "a user that the system does not tell" if peer.uid is None else f"user {peer.uid}"
         self._log(f"turned away a process of {user}: set auth.unix_peers to let users of this machine in")
         return None
 

@@ -131,6 +131,8 @@ def judge(
         base = f"{surface.public_origin or f'{scheme}://{host}'}{surface.prefix}{head.root}"
         if gate is not None and gate.issuers is not None and path.startswith(WELL_KNOWN):
             return metadata_at(head, path[len(WELL_KNOWN) :], surface, gate.issuers.urls, base)
+        if gate is not None and path.startswith("/.well-known/"):
+            return refusal(404, f"got the path {path[:200]!r}, and there is nothing of that name")
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))

@@ -15,7 +15,7 @@ from isthmus.core.access.static_tokens import StaticToken, digest_of, new_token
 TEXT = new_token(lambda size: bytes(size))
 TOKENS = (StaticToken("ci", digest_of(TEXT)), StaticToken("old", digest_of("a secret of another form")))
 PROXY = TrustedProxy((ip_network("10.0.0.0/8"), ip_network("fd00::/8")), True, b"x-user", b"x-groups")
-NEAR, FAR, SOCKET = Peer("10.1.2.3"), Peer("203.0.113.9"), Peer("", 1000)
+NEAR, FAR, SOCKET = Peer("10.1.2.3"), Peer("203.0.113.9"), Peer("", 1000, is_unix=True)
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -87,8 +87,9 @@ def test_a_trusted_proxy_names_the_caller(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("name", [b"x-user", b"x-groups"])
-@pytest.mark.parametrize("peer", [FAR, Peer("::1"), Peer("no address")])
+@pytest.mark.parametrize("peer", [FAR, Peer("::1"), Peer("no address"), Peer()])
 def test_a_header_of_a_stranger_is_refused(name: bytes, peer: Peer) -> None:
+    """A peer whose address is not known, as one that has hung up, is a stranger too."""
     found = asked(((name, b"alice"),), peer, proxy=PROXY, allows_anonymous=True)
     assert isinstance(found, Denied)
     assert (found.status, "auth.proxy.peers" in found.reason) == (401, True)

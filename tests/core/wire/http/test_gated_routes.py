@@ -173,3 +173,14 @@ def test_probes_show_all_to_those_who_are_let_in() -> None:
         route = routed("GET", "/healthz", token=token)
         assert isinstance(route, PageRoute)
         assert route.shows_all is shows_all
+
+
+@pytest.mark.parametrize(
+    "name", ["oauth-protected-resource/mcp/a", "oauth-authorization-server", "openid-configuration"]
+)
+def test_clients_that_look_for_an_issuer_find_that_there_is_none(name: str) -> None:
+    """Nobody is asked who they are there, and no name of a server is told."""
+    refused = routed("GET", f"/.well-known/{name}")
+    assert isinstance(refused, Refused)
+    assert refused.status == 404
+    assert b"/mcp/b" not in refused.body
