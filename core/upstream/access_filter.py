@@ -16,13 +16,13 @@ from ..base.grants import NO_GRANTS, Grants
 from ..base.plan import ServerPlan
 from ..bridge.request_name import name_in, sole_member
 from ..jsonrpc.envelope import encode_error, text_of
-from ..jsonrpc.splice import elements, members, set_member, take
+from ..jsonrpc.splice import elements, members, set_member
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.interceptor import Interceptor
 from ..state.link import Link
 from ..state.session import Session
-from .filtering import LISTS, REFERENCES, USES, climbs, unknown
+from .filtering import LISTS, REFERENCES, USES, climbs, unknown, with_entries
 
 FORBIDDEN: Final = 403
 
@@ -76,19 +76,13 @@ class AccessFiltering(Interceptor):
         listing = LISTS.get(exchange.method)
         if listing is None or grants is None:
             return result
-        assert link.plan.access is not None
-        array = take(result, members(result).get(listing.array))
-        if array is None:
-            return result
-        entries = [array[start:stop] for start, stop in elements(array)] if array.startswith(b"[") else []
-        names = [text_of(sole_member(entry, listing.key)) for entry in entries]
-        kept = [
-            entry
-            for entry, name in zip(entries, names, strict=True)
-            if name is not None and verdict(link.plan.access, listing.kind, name, grants)[0] is not Verdict.HIDDEN
-        ]
-        if len(kept) < len(entries) or not array.startswith(b"["):
-            result = set_member(result, listing.array, b"[" + b",".join(kept) + b"]")
+        rules = link.plan.access
+        assert rules is not None
+
+        def is_shown(name: str) -> bool:
+            return verdict(rules, listing.kind, name, grants)[0] is not Verdict.HIDDEN
+
+        result = with_entries(result, listing, is_shown)
         if "cacheScope" in members(result):
             # 2026-07-28 server/utilities/caching: what differs between callers is not for others.
             result = set_member(result, "cacheScope", b'"private"')

@@ -11,6 +11,7 @@ of requests that are allowed are not looked into, so a link or an embedded resou
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -104,16 +105,21 @@ def shown(link: Link, exchange: Exchange, result: bytes) -> bytes:
     listing = LISTS.get(exchange.method)
     if listing is None or not _filter_of(link.plan, listing.kind) or link.session_of(exchange).sees_hidden:
         return result
+    return with_entries(result, listing, lambda name: _admits(link.plan, listing.kind, name))
+
+
+def with_entries(result: bytes, listing: Listing, admits: Callable[[str], bool]) -> bytes:
+    """Returns a list with those of its entries whose names can be read and are admitted. Kept entries keep their bytes.
+
+    Raises:
+        RemoteProtocolError: the list cannot be read.
+    """
     array = take(result, members(result).get(listing.array))
     if array is None:
         return result
     entries = [array[start:stop] for start, stop in elements(array)] if array.startswith(b"[") else []
     names = [text_of(sole_member(entry, listing.key)) for entry in entries]
-    kept = [
-        entry
-        for entry, name in zip(entries, names, strict=True)
-        if name is not None and _admits(link.plan, listing.kind, name)
-    ]
+    kept = [entry for entry, name in zip(entries, names, strict=True) if name is not None and admits(name)]
     if kept == entries and array.startswith(b"["):
         return result
     return set_member(result, listing.array, b"[" + b",".join(kept) + b"]")
