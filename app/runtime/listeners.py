@@ -22,7 +22,7 @@ from ...transports.unix.listener import LineListener, http_listener
 from ..base.errors import StartError
 from ..config.access import to_rules
 from ..config.addresses import host_of, is_for_this_machine
-from ..config.settings import Core, Settings
+from ..config.settings import Settings
 from .hub import Hub
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -129,7 +129,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         any_host=core.any_host,
         public_origin=_origin_of(core.public_base_url) if core.public_base_url else "",
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
-        management=_management(core),
+        management=_management(settings),
         transparent=dict(transparent or {}),
         upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
@@ -145,10 +145,13 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{host_of(parts.hostname or '')}{port}"
 
 
-def _management(core: Core) -> Management | None:
-    """Returns the rules of operator pages, or None. Without a token, only a listener for this machine offers them."""
+def _management(settings: Settings) -> Management | None:
+    """Returns the rules of operator pages, or None. Without a token, only a listener for this machine offers them, or
+    one whose callers are recognised."""
+    core = settings.core
     if not core.management.enabled:
         return None
     if core.management.token is not None:
         return Management.with_token(core.management.token)
-    return Management() if is_for_this_machine(core) else None
+    is_local = is_for_this_machine(core)
+    return Management(is_local=is_local) if is_local or settings.auth.recognises else None

@@ -104,9 +104,11 @@ class Management(msgspec.Struct, frozen=True):
 
     Attributes:
         token_sha256: the SHA-256 of the token that operators send; None: no token, and access from this machine only.
+        is_local: only this machine reaches the listener, so that a caller who is not recognised may be let in.
     """
 
     token_sha256: bytes | None = None
+    is_local: bool = True
 
     @classmethod
     def with_token(cls, token: str) -> Management:
@@ -143,7 +145,8 @@ def access(headers: Headers, host: str, management: Management | None, page: Pag
         return Access.HIDDEN
     if token_sha256 is None:
         is_forwarded = any(name in _FORWARDED for name, _ in headers)
-        return Access.GRANTED if is_loopback(host) and not is_forwarded else Access.HIDDEN
+        is_near = management.is_local and is_loopback(host) and not is_forwarded
+        return Access.GRANTED if is_near else Access.HIDDEN
     lines = [value for name, value in headers if name == b"authorization"]
     scheme, _, token = lines[0].partition(b" ") if len(lines) == 1 else (b"", b"", b"")
     digest = hashlib.sha256(token.strip()).digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from isthmus.core.access.gate import Gate, GateSettings
 from isthmus.core.access.identity import Identity
@@ -149,6 +150,15 @@ def test_anonymous_callers_have_the_pages_of_this_machine_as_without_a_gate() ->
     assert route.opening.principal == ""
 
 
+def test_an_anonymous_caller_of_a_listener_that_is_open_to_others_is_no_operator() -> None:
+    """Its Host header says nothing about where it is."""
+    surface = msgspec.structs.replace(SURFACE, management=Management(is_local=False))
+    head = Head("GET", "/servers", ((b"host", b"localhost"),))
+    route = judge(head, surface, gate=gate(allows_anonymous=True), now=50.0)
+    assert isinstance(route, Refused)
+    assert route.status == 404
+
+
 def test_a_preflight_is_free_and_a_foreign_page_is_refused_before_it_is_asked() -> None:
     asks = (b"access-control-request-method", b"POST")
     preflight = routed("OPTIONS", "/mcp/a", (b"origin", b"http://localhost"), asks)
@@ -179,7 +189,7 @@ def test_probes_show_all_to_those_who_are_let_in() -> None:
     "name", ["oauth-protected-resource/mcp/a", "oauth-authorization-server", "openid-configuration"]
 )
 def test_clients_that_look_for_an_issuer_find_that_there_is_none(name: str) -> None:
-    """Nobody is asked who they are there, and no name of a server is told."""
+    """No credentials are asked for there, and no name of a server is told."""
     refused = routed("GET", f"/.well-known/{name}")
     assert isinstance(refused, Refused)
     assert refused.status == 404
