@@ -34,6 +34,7 @@ SAME = {
     "capability-undeclared": "input-request-undeclared",
     "input-request-undeclared": "capability-undeclared",
     "result-kind-missing": "meta-missing",  # a result without an era is passed on as one of the handshake era
+    "progress-late": "response-shape",  # a call that is answered unreadably is over, and its progress is passed on
     "stream-ended-early": "not-json",  # a large answer is passed on unread
 }
 """Maps a rule that a peer has broken to the rule that the proxy breaks in another era, by passing the fault on."""

@@ -59,7 +59,9 @@ class Owed:
         lost: called if no answer can come any more.
         lasts: True if no answer needs to come.
         asked_at: its number among the requests of all clients.
-        progress: the last value that was reported. `progress_before`: the last one in earlier rounds of the call.
+        progress: the largest value that was reported. `progress_before`: that of earlier rounds of the call.
+        reported: the values that were reported, by the channel that brought them. Two channels have no common order:
+            progress that comes after an answer may overtake what is resumed.
     """
 
     settle: Callable[[Owed, dict[str, Any]], None] | None = None
@@ -69,6 +71,7 @@ class Owed:
 
     def __init__(self, channel: Channel, text: str | None, params: dict[str, Any]) -> None:
         self.channel, self.text, self.params = channel, text, params
+        self.reported: dict[Channel, list[float]] = {}
 
     @property
     def token(self) -> int | None:
@@ -255,7 +258,7 @@ class Client:
                 elif "id" in one:
                     self._take_question(one)
                 elif one["method"] == "notifications/progress":
-                    self._take_progress(one["params"])
+                    self._take_progress(channel, one["params"])
                 elif self.subscriptions is not None:
                     self.subscriptions.receive(channel, one)
 
@@ -304,14 +307,18 @@ class Client:
         else:
             self._judge(owed, frame["result"])
 
-    def _take_progress(self, params: dict[str, Any]) -> None:
+    def _take_progress(self, channel: Channel, params: dict[str, Any]) -> None:
         token = params["progressToken"]
         owed = next((owed for owed in (*self.owed.values(), *self.unwanted.values()) if owed.token == token), None)
-        is_again = owed is not None and params["progress"] <= owed.progress
+        value, is_again = params["progress"], False
+        if owed is not None:
+            before = owed.reported.setdefault(channel, [])
+            is_again = any(value in values for values in owed.reported.values()) or value <= max(before, default=0)
+            before.append(value)
         if is_again and "untidy" not in self.network.manners_of(self.server):
             raise Wrong(f"{self.mark} was told of progress again: {params}")
         if owed is not None:
-            owed.progress = max(owed.progress, params["progress"])
+            owed.progress = max(owed.progress, value)
             self.outcomes["progress"] += 1
         elif token not in self.settled and token != GARBAGE_TOKEN:
             raise Wrong(f"{self.mark} wants to hear of no such progress: {params}")
