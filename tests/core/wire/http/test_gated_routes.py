@@ -151,7 +151,7 @@ def test_anonymous_callers_have_the_pages_of_this_machine_as_without_a_gate() ->
 
 
 def test_an_anonymous_caller_of_a_listener_that_is_open_to_others_is_no_operator() -> None:
-    """Its Host header says nothing about where it is."""
+    """The Host header of such a caller says nothing about where it is."""
     surface = msgspec.structs.replace(SURFACE, management=Management(is_local=False))
     head = Head("GET", "/servers", ((b"host", b"localhost"),))
     route = judge(head, surface, gate=gate(allows_anonymous=True), now=50.0)
