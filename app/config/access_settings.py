@@ -26,7 +26,7 @@ class TrustedProxy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Texts,
         Meta(
             min_length=1,
-            description="Addresses or networks of the proxy, or unix: whoever connects to core.unix_socket. The header "
+            description="Addresses or networks of the proxy, or unix: all clients of core.unix_socket. The header "
             "is refused from everybody else.",
         ),
     ]
@@ -99,7 +99,7 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokens: Annotated[tuple[Token, ...], about("Static tokens.")] = ()
     issuers: Annotated[tuple[Issuer, ...], about("Authorization servers whose tokens are accepted.")] = ()
     unix_peers: Annotated[
-        bool, about("Whoever connects to a Unix socket is recognised as the user of its process: uid:NUMBER.")
+        bool, about("A client of a Unix socket is recognised as the user of its process: uid:NUMBER.")
     ] = False
     proxy: Annotated[TrustedProxy | None, about("A proxy in front that identifies callers.")] = None
     links: Annotated[

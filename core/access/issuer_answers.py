@@ -14,7 +14,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 class DocumentWanted(msgspec.Struct, frozen=True):
     """A document of an issuer that is to be requested.
 
-    Equal values are one request: whoever waits for it joins the one that is under way.
+    Equal values are one request: later callers wait for the one that is under way.
 
     Attributes:
         issuer: its URL in the settings.

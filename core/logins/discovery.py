@@ -150,7 +150,7 @@ def _find_resource(
 def _find_legacy(url: str) -> Generator[Fetch, Fetched | FetchFailed, AuthorizationServer]:
     """Returns the authorization server at the origin of the server.
 
-    The issuer is a guess of ours, so another one of the same origin is the same: whoever has one has the other.
+    The issuer is a guess, so another one of the same origin counts as the same: one party controls both.
     """
     origin = origin_of(url)
     for where in issuer_metadata_urls(origin):

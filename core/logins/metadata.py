@@ -1,6 +1,6 @@
 """Reads metadata of protected resources and of authorization servers, and says where they are found.
 
-Whoever writes such a document names URLs that are requested next, so each is judged here: https, or http on loopback.
+A document of another party names URLs that are requested next. Each must be https, or http on loopback.
 Its address is judged by the driver, when it connects.
 
 Source: RFC 9728, 2 and 3; RFC 8414, 2 and 3; OpenID Connect Discovery 1.0, 3 and 4.

@@ -59,9 +59,9 @@ class AccessFiltering(Interceptor):
             link.router.finish(link, exchange, unknown(exchange, kind, name))
             return True
         text = scope_text(name, scopes, grants)
-        url = metadata_url(self._context.plan.public_base_url or session.base_url, f"/mcp/{link.plan.id}")
-        if not self._context.plan.publishes_metadata:
-            url = ""
+        plan, url = self._context.plan, ""
+        if plan.publishes_metadata:
+            url = metadata_url(plan.public_base_url or session.base_url, f"/mcp/{link.plan.id}")
         if exchange.reply.ends_channel and exchange.reply.gathered is None:
             challenge = bearer_challenge(error="insufficient_scope", description=text, scopes=scopes, metadata_url=url)
             exchange.reply.refuse(FORBIDDEN, challenge.decode())

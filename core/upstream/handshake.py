@@ -76,7 +76,7 @@ class Handshaker:
         """Begins a handshake for a link that is needed, unless one is under way or the link must pause."""
         if link.upstream.state is not UpstreamSessionState.IDLE:
             return
-        # Whoever logs in does so elsewhere. Without a login nothing is sent, so there is nobody to be spared.
+        # A person logs in elsewhere. Nothing is sent without a login, so a pause would spare no server.
         pause = 0.0 if link.handshake.wants_login else link.pause_left(self._context.now)
         if pause > 0:
             link.router.give_up(link, f"{link.upstream.failure}; it is tried again in {pause:.1f} s at the earliest")

@@ -53,9 +53,11 @@ def recognise(
     if isinstance(found, Denied | Unavailable | Waits) and not is_probe:
         return _not_let_in(found, path, surface, gate, base)
     identity = found if isinstance(found, Identity) else None
+    if identity is None and area in LINK_AREAS:
+        return Caller(None, surface)  # the link was given to a caller who may use the server
     surface = _visible(surface, identity or ANONYMOUS)
     lacking = _lacking_scopes(rest, area, surface, identity or ANONYMOUS)
-    if lacking and not (identity is None and area in LINK_AREAS):
+    if lacking:
         return _insufficient(path, lacking, identity or ANONYMOUS, surface, gate, base)
     return Caller(identity, surface)
 

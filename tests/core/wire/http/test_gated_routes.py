@@ -7,6 +7,7 @@ import pytest
 from isthmus.core.access.gate import Gate, GateSettings
 from isthmus.core.access.identity import Identity
 from isthmus.core.access.static_tokens import StaticToken, digest_of, new_token
+from isthmus.core.base.plan import AccessRule, AccessRules
 from isthmus.core.wire.http.admin_routes import EACH, MANAGEMENT, PATHS, POSTED, PROBED, Management, Page
 from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
 from isthmus.core.wire.http.routes import (
@@ -194,3 +195,16 @@ def test_clients_that_look_for_an_issuer_find_that_there_is_none(name: str) -> N
     assert isinstance(refused, Refused)
     assert refused.status == 404
     assert b"/mcp/b" not in refused.body
+
+
+@pytest.mark.parametrize("rule", [AccessRule(groups=("chiefs",)), AccessRule(scopes=("write",))])
+def test_a_link_is_enough_for_a_server_with_access_rules(rule: AccessRule) -> None:
+    """The caller that got the link may use the server. A caller that shows a token must be allowed to."""
+    surface = msgspec.structs.replace(SURFACE, access={"a": AccessRules(rule)})
+    for target, kind in (("/upload/a", UploadRoute), ("/artifacts/a/s/i/f", DownloadRoute)):
+        method = "PUT" if kind is UploadRoute else "GET"
+        assert isinstance(judge(Head(method, target, ((b"host", b"localhost"),)), surface, gate=gate(), now=50.0), kind)
+        shown = ((b"host", b"localhost"), (b"authorization", f"Bearer {BOB}".encode()))
+        refused = judge(Head(method, target, shown), surface, gate=gate(), now=50.0)
+        assert isinstance(refused, Refused)
+        assert refused.status in (403, 404)
