@@ -44,7 +44,7 @@ from ...core.wire.http.response import ENDED_ORDERLY
 from ...transports.base.clock import loop_clock
 from ...transports.base.driver import DRIVE, Drive
 from ...transports.base.port import FileOutlet, Outlet, ReplyOutlet
-from ...transports.base.tokens import UpstreamTokens
+from ...transports.base.tokens import TokensOf
 from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer
 from ...transports.stdio.server_process import Child
@@ -67,7 +67,7 @@ class Hub:
         log_server: called as (server, line) with each line that a child writes to stderr, and with other notes about a
             server.
         drive: the way in which all transports move their bytes.
-        tokens: the tokens for servers that want them, by id.
+        tokens: the tokens for servers that want them, by id and principal.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Hub:
         *,
         log_server: Callable[[str, str], None],
         drive: Drive = DRIVE,
-        tokens: Mapping[str, UpstreamTokens] = MappingProxyType({}),
+        tokens: Mapping[str, TokensOf] = MappingProxyType({}),
     ) -> None:
         self.drive = drive
         self._tokens = tokens

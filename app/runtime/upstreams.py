@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ...core.base.budget import Budget, Share
-from ...core.base.effects import Join, Spawn, Target
+from ...core.base.effects import Delete, Join, Listen, Post, Spawn, Target
 from ...core.base.events import Cause, End
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
@@ -19,7 +19,7 @@ from ...core.base.plan import ServerPlan
 from ...transports.base.dialer import Dialer
 from ...transports.base.endpoint import Endpoint, is_websocket
 from ...transports.base.port import Outlet, Port
-from ...transports.base.tokens import UpstreamTokens
+from ...transports.base.tokens import TokensOf, UpstreamTokens
 from ...transports.http_client.client import HttpClient
 from ...transports.memory import MemoryServer, MemoryUpstream
 from ...transports.sse.client import SseUpstream
@@ -46,7 +46,7 @@ class Upstreams:
         log_server: called with (server, line) for each line that a child process writes to stderr, and for other
             messages about a server.
         protocols: as in `transports.base.driver`.
-        tokens: the tokens for servers that want them, by id.
+        tokens: the tokens for servers that want them, by id and principal.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Upstreams:
         *,
         log_server: Callable[[str, str], None],
         protocols: bool | None = None,
-        tokens: Mapping[str, UpstreamTokens] = MappingProxyType({}),
+        tokens: Mapping[str, TokensOf] = MappingProxyType({}),
     ) -> None:
         self._protocols = protocols
         self._tokens = tokens
@@ -93,8 +93,11 @@ class Upstreams:
             joined = self._join(upstream, target, channel)
             return joined, joined.run
         assert isinstance(upstream, Endpoint)
-        tokens = self._tokens.get(target.server)
-        return self._client.dial(upstream, target, channel, self._port, tokens=tokens), None
+        return self._client.dial(upstream, target, channel, self._port, tokens=self._tokens_for(target)), None
+
+    def _tokens_for(self, target: Join | Post | Listen | Delete) -> UpstreamTokens | None:
+        tokens_of = self._tokens.get(target.server)
+        return None if tokens_of is None else tokens_of(target.principal)
 
     def _spawn(
         self, spec: ChildSpec, target: Spawn, channel: ChannelId
@@ -126,7 +129,7 @@ class Upstreams:
         self, endpoint: Endpoint | UnixAddress, target: Join, channel: ChannelId
     ) -> SocketServer | SseUpstream | UnixServer:
         """Returns a two-way connection: Unix socket, WebSocket, or HTTP+SSE for an http URL."""
-        log, tokens = partial(self._log_server, target.server), self._tokens.get(target.server)
+        log, tokens = partial(self._log_server, target.server), self._tokens_for(target)
         share = Share(self._replies, target.server)
         if isinstance(endpoint, UnixAddress):
             return UnixServer(

@@ -112,6 +112,8 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
     server: str
     headers: Headers = ()
+    principal: str = ""
+    """Whose login the server is shown; "": the proxy's own, or none."""
 
 
 class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -132,6 +134,8 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     (2026-07-28)."""
     is_lasting: bool = False
     """True for a subscription, whose event stream stays open until one side ends it."""
+    principal: str = ""
+    """Whose login the server is shown; "": the proxy's own, or none."""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -148,6 +152,8 @@ class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     cookies: Cookies = ()
     is_of_call: bool = False
     """True if the stream carries the rest of one request's reply, which has an end."""
+    principal: str = ""
+    """Whose login the server is shown; "": the proxy's own, or none."""
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -158,6 +164,8 @@ class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     revision: str | None = None
     headers: Headers = ()
     cookies: Cookies = ()
+    principal: str = ""
+    """Whose login the server is shown; "": the proxy's own, or none."""
 
 
 Target = Spawn | Join | Post | Listen | Delete

@@ -245,6 +245,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     passes_authorization: bool = False
     """Pass a client's `Authorization` header on to the server: the server authenticates the client, and the client sees
     its challenges."""
+    logs_in_callers: bool = False
+    """Each principal has a login of its own at the server, which the driver knows (`Post.principal`)."""
     tools: NameFilter = NameFilter()
     """The tools that clients see, by name."""
     prompts: NameFilter = NameFilter()
@@ -275,6 +277,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.sharing is not Sharing.NONE and (self.kind is Kind.HTTP or self.has_files):
             raise ValueError(f"server {self.id} cannot be shared: it speaks Streamable HTTP, or has adapters")
+        if self.logs_in_callers and self.sharing is not Sharing.NONE and self.shares_with_everyone:
+            raise ValueError(f"server {self.id} has a login for each caller, and one connection for all of them")
 
     @property
     def upload_scheme(self) -> str:

@@ -6,6 +6,8 @@ by responses, a client without by retries. Where both sides use the same form, n
 
 from __future__ import annotations
 
+import msgspec
+
 from ..base.errors import URL_REQUIRED, RemoteProtocolError
 from ..base.methods import MAY_ASK
 from ..bridge import errors
@@ -80,6 +82,22 @@ class Questions(Feature, Interceptor):
         if asker is None or (asker.round is None and session.is_stateless):
             return False
         self._rounds.receive_answer(link, question.number, asker, answer)
+        return True
+
+    def receive_login(self, link: Link, exchange: Exchange, page: bytes) -> bool:
+        session = link.session_of(exchange)
+        if exchange.task is not None:
+            return False
+        if session.is_stateless:
+            return self.url_elicitation.receive_login(session, exchange, page)
+        if not session.opens_pages:
+            return False
+        error = {
+            "code": URL_REQUIRED,
+            "message": envelope.text_of(envelope.member_of(page, "message")),
+            "data": {"elicitations": [msgspec.Raw(page)]},
+        }
+        link.router.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, msgspec.json.encode(error)))
         return True
 
     # --- Down -------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import msgspec
 
 from ..base.errors import INPUT_REFUSED, MISSING_CAPABILITY, RemoteProtocolError
 from ..bridge import input_requests
+from ..base.methods import MAY_ASK
 from ..bridge.capabilities import missing
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
@@ -72,20 +73,42 @@ class UrlElicitation:
             self._wait(session, exchange)
             return True
         exchange.step(ExchangeInput.REPLY)
-        exchange.mark_native()
         lacking = missing(request.capabilities, "elicitation/create", pages[0])
         if lacking is not None:
+            exchange.mark_native()
             data = {"requiredCapabilities": msgspec.Raw(lacking)}
             text = "the server wants its user to visit a page, and the client cannot be asked for that"
             self._responder.answer(
                 session, exchange, envelope.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data)
             )
             return True
+        self._ask(session, exchange, entries, visits)
+        return True
+
+    def receive_login(self, session: Session, exchange: Exchange, page: bytes) -> bool:
+        """Asks the client to open the page where its user logs in. False if the client cannot be asked for that."""
+        request = exchange.request
+        if (
+            request is None
+            or exchange.method not in MAY_ASK
+            or missing(request.capabilities, "elicitation/create", page) is not None
+        ):
+            return False
+        visit = _visit(page)
+        if visit in exchange.visited:
+            self._wait(session, exchange)
+        else:
+            self._ask(session, exchange, {"r1": input_requests.embed("elicitation/create", page)}, {"r1": visit})
+        return True
+
+    def _ask(
+        self, session: Session, exchange: Exchange, entries: Mapping[str, bytes], visits: Mapping[str, str]
+    ) -> None:
+        exchange.mark_native()
         state = self._call_state.state(session, exchange, ClaimsKind.URL, questions=visits)
         self._responder.answer(
             session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
         )
-        return True
 
     def resume(self, session: Session, exchange: Exchange, claims: Claims, responses: Mapping[str, bytes]) -> None:
         """Handles a retry: sends the call to the server again if the client accepted every page, else ends it."""
@@ -104,7 +127,8 @@ class UrlElicitation:
     def _wait(self, session: Session, exchange: Exchange) -> None:
         """Waits until the user has visited the pages, all of which the client accepted before. A call waits once only:
         if the server refuses it again, the client is asked again."""
-        exchange.requeue()
+        if exchange.state is ExchangeState.SENT:
+            exchange.requeue()
         open_visits = set(exchange.visited.difference(self._done.get(session.sid, ())))
         exchange.receive_visits(frozenset())
         self._waiting[session.sid, exchange.key] = session, exchange, open_visits

@@ -26,7 +26,6 @@ from ..base.log_levels import LEVELS
 from ..base.methods import LISTEN
 from ..base.revisions import features_of
 from ..bridge import errors, request_meta, results
-from ..bridge.capabilities import declared
 from ..bridge.results import is_older
 from ..jsonrpc import envelope
 from ..jsonrpc.envelope import Frame
@@ -247,7 +246,7 @@ class EraAdapter(Interceptor):
         if session.is_stateless:
             exchange.mark_native()
             return False
-        if code == URL_REQUIRED and _opens_pages(session):
+        if code == URL_REQUIRED and session.opens_pages:
             return False
         result = errors.to_tool_result(exchange.method, error)
         if result is None:
@@ -278,7 +277,7 @@ class EraAdapter(Interceptor):
         session = link.session_of(exchange)
         if not link.is_stateless or session.is_stateless:
             return error
-        if envelope.error_code(error) == URL_REQUIRED and _opens_pages(session):
+        if envelope.error_code(error) == URL_REQUIRED and session.opens_pages:
             return error
         return errors.to_legacy(exchange.method, exchange.params, error)
 
@@ -358,8 +357,3 @@ class EraAdapter(Interceptor):
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         link.router.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
-
-
-def _opens_pages(session: Session) -> bool:
-    """True if the client knows the error -32042, which no server of 2026-07-28 may send. Some do."""
-    return session.features.url_elicitation and declared(session.client.capabilities, "elicitation", "url")

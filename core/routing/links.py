@@ -103,7 +103,7 @@ class Links:
             text = f"initialize: {error.message}"
             self._sessions.refuse_session(session, msgspec.json.encode({"code": error.rpc_code, "message": text}))
             return
-        link = self._new(session.sid, plan, session.workspace, initialize)
+        link = self._new(session.sid, plan, session.workspace, initialize, session.principal)
         self._add(link, session)
         self._handshaker.dial(link)
 
@@ -119,7 +119,7 @@ class Links:
             return
         if plan.owns_roots:
             initialize = with_roots(initialize)
-        self._add(self._new(session.sid, plan, session.workspace, initialize), session)
+        self._add(self._new(session.sid, plan, session.workspace, initialize, session.principal), session)
 
     def _join(self, session: Session, plan: ServerPlan, member: Member) -> Link:
         link = self._shared_link(plan, principal=session.principal)
@@ -145,7 +145,7 @@ class Links:
         if link is None:
             id, workspace = self._context.mint(), self._context.mint()
             initialize = shared_initialize_params(self._context.plan.name, self._context.plan.version)
-            link = self._new(id, plan, workspace, initialize, shared_process=SharedProcess(principal))
+            link = self._new(id, plan, workspace, initialize, principal, shared_process=SharedProcess(principal))
             self._shared[plan.id, principal] = self.links[id] = link
         return link
 
@@ -155,6 +155,7 @@ class Links:
         plan: ServerPlan,
         workspace: str,
         initialize: bytes,
+        principal: str,
         *,
         shared_process: SharedProcess | None = None,
         is_lent: bool = False,
@@ -169,6 +170,7 @@ class Links:
             interceptors=self._interceptors[plan.id],
             shared_process=shared_process,
             is_lent=is_lent,
+            logs_in_as=principal if plan.logs_in_callers else "",
         )
 
     def _add(self, link: Link, session: Session) -> None:
@@ -189,7 +191,9 @@ class Links:
         link = next((link for link in lent if link.upstream.session == upstream), None)
         if link is None:
             initialize = own.upstream.initialize
-            link = self._new(self._context.mint(), own.plan, session.workspace, initialize, is_lent=True)
+            link = self._new(
+                self._context.mint(), own.plan, session.workspace, initialize, session.principal, is_lent=True
+            )
             link.attach(session)
             self.links[link.id] = link
             self._handshaker.go_on(link, upstream, revision)
@@ -273,7 +277,7 @@ class Links:
         ones."""
         plan, health = self._context.servers[id], self._handshaker.health[id]
         health.receive_order(is_stopped=False)
-        if plan.sharing is not Sharing.NONE:
+        if plan.sharing is not Sharing.NONE and not plan.logs_in_callers:
             link = self._shared_link(plan, principal="")
             if link.upstream.state is UpstreamSessionState.IDLE:
                 self._handshaker.dial(link)

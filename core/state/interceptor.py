@@ -64,6 +64,15 @@ class Interceptor:
         request."""
         raise NotImplementedError
 
+    def receive_login(self, link: Link, exchange: Exchange, page: bytes) -> bool:
+        """Handles a request that was not sent because its caller has to log in at the server first. True if the client
+        is asked to here.
+
+        Args:
+            page: the params of an `elicitation/create` in URL mode.
+        """
+        raise NotImplementedError
+
     # --- Down ---------------------------------------------------------------------------------------------------
 
     def receive_response(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
@@ -169,6 +178,7 @@ class Interceptors:
         self.prepare = self._up(Interceptor.prepare)
         self.receive_sent = self._up(Interceptor.receive_sent)
         self.receive_client_answer = self._down(Interceptor.receive_client_answer)
+        self.receive_login = self._up(Interceptor.receive_login)
         self.receive_response = self._down(Interceptor.receive_response)
         self.receive_result = self._down(Interceptor.receive_result)
         self.receive_error = self._down(Interceptor.receive_error)

@@ -140,6 +140,7 @@ class Link:
         "last_id",
         "leaving",
         "level",
+        "logs_in_as",
         "open_notifications",
         "orphans",
         "parting",
@@ -172,11 +173,13 @@ class Link:
         interceptors: Interceptors,
         shared_process: SharedProcess | None = None,
         is_lent: bool = False,
+        logs_in_as: str = "",
     ) -> None:
         # Identity
         self.id = id  # unique among all links; that of a link of one session is the session's public name
         self.plan = plan
         self.has_files = plan.has_files  # the file plane handles its messages
+        self.logs_in_as = logs_in_as  # the principal whose login the server is shown; "": the proxy's own, or none
         self.sessions: dict[str, Session] = {}  # the sessions whose requests it carries, by their public names
         self.workspace = workspace  # the name of the folders that its process gets
         self.is_furnished = False  # files may lie in the workspace, or be on their way there, before the process starts

@@ -28,6 +28,7 @@ from ..base.ids import ChannelId
 from ..base.limits import Limits
 from ..base.revisions import Features, features_of
 from ..base.state_machine import Machine, Symbol
+from ..bridge.capabilities import declared
 from ..bridge.request_meta import RequestMeta
 from ..jsonrpc.envelope import IdKey
 from .answered_tokens import AnsweredToken, remembered
@@ -348,6 +349,11 @@ class Session(Machine[SessionState, SessionInput]):
     def introduce(self, client: RequestMeta) -> None:
         """Takes the client's description of itself."""
         self.client = client
+
+    @property
+    def opens_pages(self) -> bool:
+        """True if the client knows the error -32042, which no server of 2026-07-28 may send. Some do."""
+        return self.features.url_elicitation and declared(self.client.capabilities, "elicitation", "url")
 
     def end_opening(self, features: Features | None) -> Exchange:
         """Ends the handshake. Returns its exchange.

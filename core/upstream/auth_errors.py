@@ -17,6 +17,7 @@ import msgspec
 from ..base.errors import UPSTREAM_UNAVAILABLE
 from ..base.events import Cause, End
 from ..base.plan import ServerPlan
+from ..jsonrpc import envelope
 from ..state.exchange import Exchange
 from ..state.link import Link
 from ..wire.http.failure import UNAUTHORIZED, error_in, login_error_in
@@ -53,6 +54,16 @@ def handshake_error_of(link: Link, cause: Cause) -> bytes | None:
     """
     link.handshake.receive_denial(cause if is_denied(cause) else None)
     return error_of(link, None if link.is_shared else link.session.opener, cause)
+
+
+def login_page_of(cause: Cause) -> bytes | None:
+    """Returns the params of an `elicitation/create` in URL mode, for a refusal that a login at a page would end; None
+    for any other. Source: 2025-11-25 client/elicitation, "URL Mode Elicitation Requests"."""
+    url = envelope.text_of(envelope.member_of(cause.login, "url")) if cause.login else None
+    if url is None:
+        return None
+    id = envelope.text_of(envelope.member_of(cause.login, "elicitationId"))
+    return msgspec.json.encode({"mode": "url", "elicitationId": id or url, "url": url, "message": cause.detail})
 
 
 def _own_error(plan: ServerPlan, cause: Cause, *, is_clients: bool = False) -> bytes:

@@ -83,4 +83,4 @@ class Dialer:
     def join(self, link: Link, *, is_repeated: bool = False) -> None:
         """Connects to the server's two-way stream."""
         role = DuplexRole(link, is_process=False, is_repeated=is_repeated)
-        link.connect(self._context.dial(role, Join(link.plan.id, link.headers)))
+        link.connect(self._context.dial(role, Join(link.plan.id, link.headers, principal=link.logs_in_as)))

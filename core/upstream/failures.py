@@ -31,7 +31,7 @@ from ..state.session import PendingQuestion, Session
 from ..state.upstream_channels import DeleteRole, UpstreamPostRole, UpstreamStreamRole
 from ..state.upstream_session import UpstreamSessionState
 from ..wire.http.failure import NOT_FOUND, describe, error_in, may_have_run
-from .auth_errors import error_of, is_denied
+from .auth_errors import error_of, is_denied, login_page_of
 from .handshake import Handshaker
 from .resumption import Resumption
 from .writer import UpstreamWriter
@@ -186,7 +186,14 @@ class Failures:
         upstream = link.upstream
         if link.is_pipe or upstream.session is None or link.is_left or link.is_lent:
             return False
-        target = Delete(link.plan.id, upstream.session, upstream.agreed_revision, link.headers, link.cookies.pairs)
+        target = Delete(
+            link.plan.id,
+            upstream.session,
+            upstream.agreed_revision,
+            link.headers,
+            link.cookies.pairs,
+            principal=link.logs_in_as,
+        )
         if link.parting:
             self._postponed_deletes[link.id] = target  # cancellations must reach the session before its end
             return False
@@ -291,14 +298,21 @@ class Failures:
         ):
             exchange.requeue(may_have_run=not is_unsent)
             link.enqueue(exchange)
-        elif error is not None:
+        elif error is not None and not self._asks_for_login(link, exchange, cause):
             self._refuse(link, exchange, error)
+        elif error is not None:
+            pass
         elif not exchange.may_have_run and (
             is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status))
         ):
             self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {describe(cause)}", cause)
         else:
             self._fail_unknown(link, exchange, describe(cause), cause)
+
+    def _asks_for_login(self, link: Link, exchange: Exchange, cause: Cause) -> bool:
+        """True if the client is asked to open a page where the caller logs in, instead of getting an error."""
+        page = login_page_of(cause)
+        return page is not None and any(ask(link, exchange, page) for ask in link.interceptors.receive_login)
 
     def give_up(self, link: Link, reason: str) -> None:
         """Fails all that waits for a server that cannot be had: its handshakes, else its queued requests."""
@@ -316,7 +330,8 @@ class Failures:
             if isinstance(entry, Exchange) and entry.may_have_run:
                 self._fail_unknown(link, entry, reason)
             elif isinstance(entry, Exchange) and is_denied(link.handshake.denial):
-                self._refuse(link, entry, error_of(link, entry, link.handshake.denial))
+                if not self._asks_for_login(link, entry, link.handshake.denial):
+                    self._refuse(link, entry, error_of(link, entry, link.handshake.denial))
             elif isinstance(entry, Exchange) and refusal is not None:
                 over[entry.sid] = link.session_of(entry)
                 self._refuse_as_forgotten(link, entry, refusal)

@@ -436,6 +436,7 @@ class Handshaker:
             headers=link.headers,
             last_event_id=link.get_stream.last_event_id or None,
             cookies=link.cookies.pairs,
+            principal=link.logs_in_as,
         )
         role = UpstreamStreamRole(link, self._context.now, is_repeated=is_repeated)
         link.get_stream.open(self._context.dial(role, target))

@@ -85,6 +85,7 @@ class Resumption:
             last_event_id=role.last_event_id,
             cookies=link.cookies.pairs,
             is_of_call=True,
+            principal=link.logs_in_as,
         )
         channel = self._context.dial(role, target)
         exchange.receive_resumed(channel)

@@ -200,6 +200,7 @@ class UpstreamWriter:
             cookies=link.cookies.pairs,
             mirrored=mirrored,
             is_lasting=is_lasting,
+            principal=link.logs_in_as,
         )
         channel = self._context.dial(role, target)
         link.open_post(channel, is_notification=is_notification)

@@ -27,6 +27,7 @@ from isthmus.core import (
     Delete,
     Denied,
     Dial,
+    Target,
     Effect,
     End,
     Join,
@@ -89,6 +90,7 @@ class Dialogue:
         self.unexpected: list[Came] = []
         self.undecided: list[Decide] = []
         self.owners: dict[ChannelId, Peer] = {}
+        self.dialled: list[Target] = []  # all targets, until a story clears the list
         self.silent: set[ChannelId] = set()
         self.slow: set[ChannelId] = set()  # their ends are not reported by themselves
         self.over: set[ChannelId] = set()
@@ -179,6 +181,7 @@ class Dialogue:
         return []
 
     def _dial(self, order: Dial) -> list[Effect]:
+        self.dialled.append(order.target)
         target, channel = order.target, order.channel
         peer = next(each for each in self.servers if each.name == target.server)
         self.owners[channel] = peer

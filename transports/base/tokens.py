@@ -6,6 +6,7 @@ another token now. Source: 2026-07-28 basic/authorization, "Token Requirements",
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -58,6 +59,10 @@ class UpstreamTokens(Protocol):
 
     def login_wanted(self) -> LoginWanted | None:
         """Returns the error for a request that has no token, or was refused for good; None: the usual one."""
+
+
+TokensOf = Callable[[str], UpstreamTokens]
+"""Returns the tokens for one server, by the principal whose login it is: "" for that of the proxy itself."""
 
 
 class Authorization:
