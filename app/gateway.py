@@ -30,14 +30,13 @@ from ..core.bulk import BulkEngine
 from ..core.downstream import event_store
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.egress import NONE, Proxy, proxy_for
-from ..core.wire.http.error_responses import page_answer
+from ..core.wire.http.error_responses import page_answer, page_error
 from ..core.wire.http.routes import PageRoute, Refused
 from ..core.wire.http.url import parse_url
 from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.base.endpoint import Endpoint
-from ..transports.base.tokens import UpstreamTokens
 from ..transports.base.traffic import Counts
 from ..transports.http_server.server import HttpServer
 from ..transports.http_server.shared import Pages
@@ -71,6 +70,8 @@ from .runtime.trace_file import Trace, open_trace
 
 if TYPE_CHECKING:
     from ..transports.web_fetch import FetchSettings
+    from .logins.connect_pages import ConnectPages
+    from .logins.setup import Logins
 
 T = TypeVar("T")
 KEY_BYTES = 32
@@ -189,6 +190,7 @@ async def running(
             names=names,
         )
         stderr: dict[str, list[str]] = {}
+        logins = _logins(settings, login_command, link_key)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, restored, trace),
             plan,
@@ -197,7 +199,7 @@ async def running(
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
             drive=drive_of(settings.core, os.environ),
-            tokens=_tokens(settings, login_command),
+            tokens={} if logins is None else logins.tokens,
         )
         forwarder = _forwarder(settings, link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)
@@ -219,7 +221,8 @@ async def running(
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets)
                     traffic = Counts()
-                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, traffic)
+                    connect = None if logins is None else logins.pages
+                    files, pages = BlobFiles(blobs), _pages(gateway, own_sessions, traffic, connect)
                     http = HttpServer(
                         surface,
                         hub,
@@ -357,16 +360,13 @@ def upstream_of(server: Server, names: SettingNames = KEYS) -> ChildSpec | Endpo
     )
 
 
-def _tokens(settings: Settings, login_command: Callable[[str], tuple[str, ...]]) -> dict[str, UpstreamTokens]:
-    """Returns the tokens of the servers that are logged in at."""
-    servers = [server for server in settings.servers if server.upstream.auth is not None]
-    if not servers:
-        return {}
-    from .logins.store import CredentialStore, default_folder  # late: few servers want a login
-    from .logins.tokens import tokens_of
+def _logins(settings: Settings, login_command: Callable[[str], tuple[str, ...]], key: bytes) -> Logins | None:
+    """Returns the logins at servers; None if no server wants one."""
+    if all(server.upstream.auth is None for server in settings.servers):
+        return None
+    from .logins.setup import set_up  # late: few servers want a login
 
-    store = CredentialStore(default_folder())
-    return {server.id: tokens_of(server.id, server.upstream, store, login_command(server.id)) for server in servers}
+    return set_up(settings, login_command, key)
 
 
 def _proxy_of(server: Server, url: str, names: SettingNames) -> Proxy | None:
@@ -399,7 +399,7 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits, names: Setti
 # --- Pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Pages:
+def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts, connect: ConnectPages | None) -> Pages:
     hub, counts = gateway.hub, gateway.tool_counts
     servers = ServerPages(hub, own_sessions, gateway.limits, gateway.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in gateway.settings.servers}
@@ -442,6 +442,10 @@ def _pages(gateway: Gateway, own_sessions: OwnSessions, traffic: Counts) -> Page
                 return files.content(route.id)
             case Page.DELETE:
                 return files.delete(route.id)
+            case Page.CONNECT | Page.CONNECTED:
+                if connect is None:
+                    return page_error(404, "got a page of logins, and no server here has one for each caller")
+                return await connect.answer(route)
             case Page.METRICS:
                 metrics = await to_thread.run_sync(_load_metrics)
                 counted = metrics.exposition(

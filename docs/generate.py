@@ -26,7 +26,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 from isthmus.app.base.sizes import GIB, KIB, MIB
 from isthmus.app.commands.losses import LOSSES
-from isthmus.app.config.access_settings import Access, Introspection, Issuer, Rule, Token, TrustedProxy
+from isthmus.app.config.access_settings import Access, Introspection, Issuer, IssuerClient, Rule, Token, TrustedProxy
 from isthmus.app.config.dialects.clients import CLIENTS
 from isthmus.app.config.dialects.keys import KEYS, Meaning
 from isthmus.app.config.file_settings import (
@@ -79,6 +79,7 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "auth.tokens[]": Token,
     "auth.issuers[]": Issuer,
     "auth.issuers[].introspect": Introspection,
+    "auth.issuers[].client": IssuerClient,
     "auth.proxy": TrustedProxy,
     "servers[]": Server,
     "servers[].upstream": Upstream,

@@ -20,6 +20,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/wire/http1": ("core/wire",),
     "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
     "core/logins": ("core/base", "core/wire/http"),
+    "core/connect": ("core/access", "core/logins"),
     "core/bridge": ("core/base", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),

@@ -346,9 +346,12 @@ def _add_logins(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
     )
     login.add_argument("--no-browser", action="store_true", help="print the page to open, and open none")
     login.add_argument("--port", type=int, metavar="N", help="port of the redirect URI; default 33418, or a free one")
+    caller = "the caller of a gateway whose login it is, such as token:alice"
+    login.add_argument("--as", dest="caller", default="", metavar="CALLER", help=caller)
     about = "Remove the login at a server."
     usage = "isthmus logout [CONFIG] ID | isthmus logout URL"
-    add("logout", parents=[shared, target], help=_as_help(about), usage=usage, description=about)
+    logout = add("logout", parents=[shared, target], help=_as_help(about), usage=usage, description=about)
+    logout.add_argument("--as", dest="caller", default="", metavar="CALLER", help=caller)
     about = "Show the logins that are kept, and never a token."
     auth = add("auth", parents=[shared], help=_as_help(about), usage="isthmus auth ls [--json]", description=about)
     auth.add_argument("verb", choices=("ls",), help="list them")

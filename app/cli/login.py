@@ -9,7 +9,7 @@ from ...core.logins.challenges import split_scope
 from ...core.logins.metadata import is_requestable
 from ..commands import logins
 from ..config.load import ConfigError, load
-from ..config.login_checks import http_url
+from ..config.login_checks import http_url, logs_in_callers
 from ..config.login_settings import ClientCredentials
 from ..config.settings import Upstream
 from ..runtime.signals import Stop
@@ -24,7 +24,7 @@ def log_in(options: argparse.Namespace) -> Work:
     Raises:
         ConfigError: options contradict each other, or there is no such server.
     """
-    upstream, scope = _upstream(options.target), tuple(options.scope)
+    upstream, scope = _upstream(options.target, options.caller), tuple(options.scope)
     if isinstance(upstream.auth, ClientCredentials):
         raise ConfigError("got a server with auth.type client_credentials, which needs no login of a person")
     if any(split_scope(each) != (each,) for each in scope):
@@ -39,6 +39,7 @@ def log_in(options: argparse.Namespace) -> Work:
         opens=not options.no_browser,
         pastes=options.paste,
         is_device=options.device,
+        principal=options.caller,
     )
 
     async def work(stop: Stop) -> int:
@@ -54,10 +55,10 @@ def log_out(options: argparse.Namespace) -> Work:
     Raises:
         ConfigError: there is no such server.
     """
-    upstream = _upstream(options.target)
+    upstream = _upstream(options.target, options.caller)
 
     async def work(stop: Stop) -> int:
-        await logins.log_out_at(upstream)
+        await logins.log_out_at(upstream, options.caller)
         return 0
 
     return work
@@ -71,13 +72,19 @@ def list_logins(options: argparse.Namespace) -> Work:
     return work
 
 
-def _upstream(target: list[str]) -> Upstream:
-    """Returns the server that is meant: a URL, the id of one in the configuration of this folder, or CONFIG and ID."""
+def _upstream(target: list[str], caller: str) -> Upstream:
+    """Returns the server that is meant: a URL, the id of one in the configuration of this folder, or CONFIG and ID.
+
+    Args:
+        caller: the caller whose login it is; "": everyone's.
+    """
     if len(target) > 2:
         raise ConfigError(f"got {len(target)} words, expected [CONFIG] ID, or a URL")
     if len(target) == 1 and "://" in target[0]:
         if not is_requestable(http_url(target[0])):
             raise ConfigError("got a URL of another kind, expected https://, or http:// on this machine")
+        if caller:
+            raise ConfigError("got --as with a URL, expected the id of a server with auth.login_for: caller")
         return Upstream(url=target[0])
     path = config_path(target[0] if len(target) == 2 else None)
     servers = {server.id: server for server in load(path).servers}
@@ -86,4 +93,10 @@ def _upstream(target: list[str]) -> Upstream:
         raise ConfigError(f"{path} has no server {target[-1]}, expected one of {', '.join(servers)}")
     if found.upstream.url is None or found.upstream.url.startswith("unix:"):
         raise ConfigError(f"{target[-1]} has no http or ws URL: there is no login at a command")
+    if logs_in_callers(found.upstream) != bool(caller):
+        raise ConfigError(
+            f"{target[-1]} has one login for everyone, expected no --as"
+            if caller
+            else f"{target[-1]} has a login for each caller, expected --as CALLER, such as --as token:alice"
+        )
     return found.upstream

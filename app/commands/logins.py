@@ -18,11 +18,10 @@ import anyio.to_thread
 import msgspec
 
 from ...core.logins.challenges import BearerChallenge, find_bearer
-from ...core.logins.credentials import encode_record, record_of
 from ...core.logins.device import log_in_device
 from ...core.logins.login import log_in
-from ...core.logins.metadata import origin_of, resource_of
-from ...core.logins.requests import Browse, Login, LoginFailed, Returned, ShowCode
+from ...core.logins.metadata import origin_of
+from ...core.logins.requests import Browse, LoginFailed, Returned, ShowCode
 from ...transports import web_fetch
 from ...transports.web_fetch import FetchFailed, FetchSettings
 from ..base import logs, output
@@ -31,7 +30,7 @@ from ..config.login_checks import http_url
 from ..config.settings import Upstream
 from ..logins import callback
 from ..logins.flows import carry_out, fetch_settings_of
-from ..logins.records import client_of, key_of, known_registrations, login_settings_of, read_all, records_of
+from ..logins.records import client_of, keep, known_registrations, login_settings_of, read_all, records_of
 from ..logins.store import CredentialStore, StoreError, default_folder
 
 PORT: Final = 33418
@@ -56,6 +55,8 @@ class How(msgspec.Struct, frozen=True):
     opens: bool = True
     pastes: bool = False
     is_device: bool = False
+    principal: str = ""
+    """The caller whose login it is; "": it is for everyone."""
 
 
 async def log_in_at(upstream: Upstream, how: How) -> None:
@@ -77,8 +78,8 @@ async def log_in_at(upstream: Upstream, how: How) -> None:
 async def _log_in(upstream: Upstream, how: How, store: CredentialStore) -> None:
     fetch_settings = fetch_settings_of(upstream)
     # A store that cannot be used is told of before anybody logs in, not after.
-    earlier = await records_of(store, upstream)
-    known = await known_registrations(store, upstream)
+    earlier = await records_of(store, upstream, how.principal)
+    known = await known_registrations(store, upstream, how.principal)
     settings = login_settings_of(upstream, earlier[0].key.issuer if earlier and client_of(upstream.auth) else "")
     settings = msgspec.structs.replace(settings, scope=tuple(dict.fromkeys((*settings.scope, *how.scope))))
     scope = earlier[0].record.requested if earlier and how.scope else ()
@@ -109,18 +110,11 @@ async def _log_in(upstream: Upstream, how: How, store: CredentialStore) -> None:
                 fetch_settings,
                 browse=browse,
             )
-    await _keep(store, login, settings.url, client_of(upstream.auth))
-
-
-async def _keep(store: CredentialStore, login: Login, url: str, client: str) -> None:
-    now = time.time()
-    record = record_of(login, resource_of(url), now)
-    key = key_of(record, client)
-    async with store.lock(key) as held:
-        await held.write(encode_record(record))
+    key, record = await keep(store, upstream, login, how.principal, time.time())
     scopes = f", scopes {' '.join(record.granted)}" if record.granted else ""
     lasts = "renewed by itself" if record.refresh_token else f"until {_time(record.expires_at)}"
-    output.say(f"logged in at {key.issuer} for {key.resource}: {lasts}{scopes}")
+    whose = f" as {how.principal}" if how.principal else ""
+    output.say(f"logged in at {key.issuer} for {key.resource}{whose}: {lasts}{scopes}")
 
 
 async def _probe(upstream: Upstream, settings: FetchSettings) -> tuple[BearerChallenge, bool]:
@@ -179,15 +173,18 @@ async def _show(code: ShowCode) -> None:
         output.say(f"or open {code.complete_url}")
 
 
-async def log_out_at(upstream: Upstream) -> None:
+async def log_out_at(upstream: Upstream, principal: str = "") -> None:
     """Removes the logins at a server from the store, also those that other processes use.
+
+    Args:
+        principal: the caller whose logins they are; "": those for everyone.
 
     Raises:
         Failed: there is none.
     """
     store = CredentialStore(default_folder())
     try:
-        found = [kept for kept in await records_of(store, upstream) if kept.record.access_token]
+        found = [kept for kept in await records_of(store, upstream, principal) if kept.record.access_token]
         for kept in found:
             async with store.lock(kept.key) as held:
                 data = await held.read()
@@ -197,7 +194,9 @@ async def log_out_at(upstream: Upstream) -> None:
         raise Failed(str(error)) from None
     if not found:
         assert upstream.url is not None
-        raise Failed(f"nobody is logged in at {origin_of(http_url(upstream.url))}")
+        who = principal or "nobody"
+        seen = "is not logged in" if principal else "is logged in"
+        raise Failed(f"{who} {seen} at {origin_of(http_url(upstream.url))}")
 
 
 async def list_logins(*, as_json: bool) -> None:
@@ -218,6 +217,7 @@ async def list_logins(*, as_json: bool) -> None:
             "resource": kept.key.resource,
             "issuer": kept.key.issuer,
             "client_id": kept.record.registration.client_id,
+            "caller": kept.key.principal,
             "scopes": list(kept.record.granted),
             "expires": _time(kept.record.expires_at),
             "is_renewed": bool(kept.record.refresh_token),
@@ -231,7 +231,8 @@ async def list_logins(*, as_json: bool) -> None:
     for row in rows:
         renewed = "renewed by itself" if row["is_renewed"] else f"until {row['expires']}"
         scopes = " ".join(map(str, row["scopes"])) if isinstance(row["scopes"], list) and row["scopes"] else "-"
-        output.say(f"{row['resource']}  at {row['issuer']}  scopes {scopes}  {renewed}")
+        whose = f"  as {row['caller']}" if row["caller"] else ""
+        output.say(f"{row['resource']}  at {row['issuer']}{whose}  scopes {scopes}  {renewed}")
     if not rows:
         output.say("nobody is logged in")
 

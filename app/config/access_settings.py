@@ -70,6 +70,17 @@ class Introspection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"Introspection(client_id={self.client_id!r}, client_secret='…', url={self.url!r})"
 
 
+class IssuerClient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The client that this gateway is at the issuer, to learn who sits at a browser (OpenID Connect). Its redirect URI
+    is core.public_base_url and /connect."""
+
+    client_id: Annotated[str, Meta(min_length=1, description="The name of this gateway at the issuer.")]
+    client_secret: Annotated[str | None, about("Its secret there, better as ${NAME}.")] = None
+
+    def __repr__(self) -> str:
+        return f"IssuerClient(client_id={self.client_id!r}, …)"
+
+
 class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An authorization server whose tokens are accepted. Needs the extra isthmus[auth]."""
 
@@ -83,6 +94,10 @@ class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     jwks_url: Annotated[str | None, about("Where its keys are; null: where its metadata say.")] = None
     introspect: Annotated[Introspection | None, about("Ask it about tokens that are no JWTs.")] = None
+    client: Annotated[
+        IssuerClient | None,
+        about("Log browsers in, at the page where callers log in at servers with auth.login_for: caller."),
+    ] = None
     ca_file: Annotated[str | None, about("Certificates to trust in place of the system's, as PEM.")] = None
 
 

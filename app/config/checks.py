@@ -10,6 +10,7 @@ from ..base.problem import Problem
 from .access_checks import check_auth
 from .access_settings import Access
 from .file_checks import check_files
+from .login_checks import check_callers
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
 from .upstream_checks import check_upstream, check_usable
 from .value_checks import (
@@ -68,6 +69,13 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
                 yield Problem(key, "a way to recognise callers (auth.tokens, auth.issuers or auth.proxy) beside it")
             if server.access.has_names and not server.inspect and is_sound(f"servers[{i}].inspect"):
                 yield Problem(key, "scope and groups alone: with inspect: false nobody looks into what passes")
+        if server and is_sound("auth") and is_sound(f"servers[{i}].upstream"):
+            yield from check_callers(f"servers[{i}]", server, settings.auth)
+    if is_sound("auth") and is_sound("core") and settings.core.public_base_url is None:
+        for i, issuer in enumerate(settings.auth.issuers if is_sound("auth.issuers") else ()):
+            if issuer.client is not None:
+                right = "core.public_base_url beside it: browsers come back to that, and /connect"
+                yield Problem(f"auth.issuers[{i}].client", right)
     if is_sound("auth") and settings.auth.reads_tokens:
         yield from _passed_tokens(settings, is_sound)
 

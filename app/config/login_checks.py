@@ -9,8 +9,9 @@ from typing import Final
 from ...core.logins.challenges import split_scope
 from ...core.logins.metadata import is_issuer, is_requestable
 from ..base.problem import Problem
-from .login_settings import ClientCredentials
-from .settings import Upstream
+from .access_settings import Auth
+from .login_settings import ClientCredentials, OAuth
+from .settings import Server, Upstream
 from .value_checks import check_path
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -55,3 +56,21 @@ def check_auth(key: str, upstream: Upstream, *, is_inspected: bool) -> Iterator[
             yield from check_path(f"{at}.private_key", auth.private_key)
     elif auth.client_secret is not None and not auth.client_id:
         yield Problem(f"{at}.client_secret", "client_secret beside client_id only")
+
+
+def logs_in_callers(upstream: Upstream) -> bool:
+    """True if each caller has a login of its own at the server."""
+    return isinstance(upstream.auth, OAuth) and upstream.auth.login_for == "caller"
+
+
+def check_callers(key: str, server: Server, auth: Auth) -> Iterator[Problem]:
+    """Checks that a server with a login for each caller has callers that are told apart."""
+    if not logs_in_callers(server.upstream):
+        return
+    at = f"{key}.upstream.auth.login_for"
+    if not auth.recognises:
+        yield Problem(at, "caller beside auth.tokens, auth.issuers or auth.proxy only: else all callers are the same")
+    elif auth.anonymous == "allow":
+        yield Problem(at, "caller beside auth.anonymous: deny only, since callers without a name have no login")
+    if server.share_with == "everyone":
+        yield Problem(f"{key}.share_with", "caller beside auth.login_for: caller, as one connection has one login")

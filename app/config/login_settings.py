@@ -17,8 +17,15 @@ _ISSUER = "The authorization server. Null: the one that the server's metadata na
 
 
 class OAuth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="oauth"):
-    """A login of a person, made with `isthmus login ID`. All clients use it."""
+    """A login of a person: of one for all callers, made with `isthmus login ID`, or of each caller."""
 
+    login_for: Annotated[
+        Literal["everyone", "caller"],
+        about(
+            "everyone: one login serves all callers. caller: each has its own, made at the page to which its client is "
+            "sent, or with `isthmus login --as CALLER ID`."
+        ),
+    ] = "everyone"
     client_id: Annotated[
         str | None,
         about(

@@ -29,6 +29,7 @@ from ...core.wire.http.reverse_proxy_target import ForwardTarget
 from .access import to_rules
 from .addresses import is_for_this_machine, settle
 from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
+from .login_checks import logs_in_callers
 from .settings import Server, ServerTasks, Settings, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -166,6 +167,7 @@ def _server_plan(server: Server, retries: int, names: SettingNames) -> ServerPla
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
         sharing=Sharing(server.share),
         shares_with_everyone=server.share_with == "everyone",
+        logs_in_callers=logs_in_callers(server.upstream),
         may_fall_back=_kind(server.upstream) is Kind.HTTP and server.upstream.transport in (None, "auto"),
         spares=server.warm,
         idle_stop_s=server.idle_stop_seconds,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ...core.logins.credentials import Record, decode_record
+from ...core.logins.credentials import Record, decode_record, encode_record, record_of
 from ...core.logins.login import LoginSettings
 from ...core.logins.metadata import resource_of
 from ...core.logins.registration import ClientSettings
-from ...core.logins.requests import Registration
+from ...core.logins.requests import Login, Registration
 from ..config.login_checks import http_url
 from ..config.login_settings import ClientCredentials, OAuth
 from ..config.settings import Upstream
@@ -48,12 +48,15 @@ def client_of(auth: OAuth | ClientCredentials | None) -> str:
     return "" if auth is None else auth.client_id or ""
 
 
-def key_of(record: Record, client: str) -> LoginKey:
-    return LoginKey(record.registration.issuer, client, record.url)
+def key_of(record: Record, client: str, principal: str = "") -> LoginKey:
+    return LoginKey(record.registration.issuer, client, record.url, principal)
 
 
-async def records_of(store: CredentialStore, upstream: Upstream) -> list[Kept]:
+async def records_of(store: CredentialStore, upstream: Upstream, principal: str = "") -> list[Kept]:
     """Returns the records of a server and its client, the latest login first.
+
+    Args:
+        principal: the caller whose logins they are; "": those for everyone.
 
     Raises:
         StoreError: the store cannot be used.
@@ -64,7 +67,7 @@ async def records_of(store: CredentialStore, upstream: Upstream) -> list[Kept]:
     found = [
         kept
         for kept in read_all(await store.records())
-        if kept.key.resource == resource and kept.key.client == client and not kept.key.principal
+        if kept.key.resource == resource and kept.key.client == client and kept.key.principal == principal
         if issuer in (None, kept.key.issuer)
     ]
     return sorted(found, key=lambda kept: kept.record.logged_in_at, reverse=True)
@@ -89,14 +92,36 @@ def read_all(listed: list[ListedRecord]) -> list[Kept]:
     return found
 
 
-async def known_registrations(store: CredentialStore, upstream: Upstream) -> dict[str, Registration]:
+async def keep(
+    store: CredentialStore, upstream: Upstream, login: Login, principal: str, now: float
+) -> tuple[LoginKey, Record]:
+    """Puts a login into the store.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    assert upstream.url is not None
+    record = record_of(login, resource_of(http_url(upstream.url)), now)
+    key = key_of(record, client_of(upstream.auth), principal)
+    async with store.lock(key) as held:
+        await held.write(encode_record(record))
+    return key, record
+
+
+async def known_registrations(
+    store: CredentialStore, upstream: Upstream, principal: str = "", *, redirect: str = ""
+) -> dict[str, Registration]:
     """Returns the registrations that earlier logins made, by issuer: those for this server first.
 
     A registration is of an authorization server, so one that was made for another server there counts as well.
+
+    Args:
+        redirect: the redirect URI that it has to have; "": any.
     """
-    own = await records_of(store, upstream)
+    own = await records_of(store, upstream, principal)
     others = [kept for kept in read_all(await store.records()) if kept.key.client == client_of(upstream.auth)]
     found: dict[str, Registration] = {}
     for kept in (*own, *others):
-        found.setdefault(kept.key.issuer, kept.record.registration)
+        if redirect in ("", kept.record.registration.redirect):
+            found.setdefault(kept.key.issuer, kept.record.registration)
     return found

@@ -37,7 +37,7 @@ from ...core.logins.metadata import resource_of
 from ...core.logins.requests import Fetch, Fetched, FetchFailed, LoginFailed
 from ...core.logins.step_up import StepUps
 from ...core.logins.token_requests import Sign
-from ...transports.base.tokens import LoginWanted
+from ...transports.base.tokens import LoginWanted, UpstreamTokens
 from ..config.login_settings import ClientCredentials, OAuth
 from ..config.settings import Upstream
 from .flows import carry_out, fetch, fetch_settings_of
@@ -160,11 +160,27 @@ class _Tokens:
         raise NotImplementedError
 
 
+Ask = Callable[[str, tuple[str, ...]], LoginWanted]
+"""Returns how a person is told to log in, from what was seen and the scopes to ask for."""
+
+
+def ask_for_command(name: str, command: tuple[str, ...]) -> Ask:
+    """Tells a person to run a command. `command`: its words, without scopes."""
+
+    def ask(seen: str, scope: tuple[str, ...]) -> LoginWanted:
+        text = shlex.join([*command, *(word for each in scope for word in ("--scope", each))])
+        login = msgspec.json.encode({"command": text, **({"scope": list(scope)} if scope else {})})
+        return LoginWanted(f"{name} {seen}: {text}", login)
+
+    return ask
+
+
 class PersonTokens(_Tokens):
-    """The tokens of a login that a person made with `isthmus login`.
+    """The tokens of a login that a person made.
 
     Args:
-        command: the words of the command that logs in.
+        ask: says how a person logs in.
+        principal: the caller whose login it is; "": one for everyone.
     """
 
     def __init__(
@@ -172,13 +188,15 @@ class PersonTokens(_Tokens):
         name: str,
         upstream: Upstream,
         store: CredentialStore,
-        command: tuple[str, ...],
+        ask: Ask,
+        principal: str = "",
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name, upstream, can_log_in=False, clock=clock)
         self._store = store
-        self._command = command
+        self._ask = ask
+        self._principal = principal
         # A record that could not be written, and the one that it replaces: the tokens of that one are used up.
         self._unwritten: tuple[Record | None, Record] | None = None
         self._step_ups = StepUps()
@@ -193,7 +211,7 @@ class PersonTokens(_Tokens):
         self._listed_at, self._listed = now, changed_at
         self._store_problem = ""
         try:
-            found = await records_of(self._store, self._upstream)
+            found = await records_of(self._store, self._upstream, self._principal)
         except StoreError as error:
             self._store_problem = str(error)
             return
@@ -201,7 +219,7 @@ class PersonTokens(_Tokens):
         self._credential.receive_record(None if usable is None else self._configured(usable.record))
 
     async def _renew(self, seen: Record) -> Record | None:
-        async with self._store.lock(key_of(seen, client_of(self._upstream.auth))) as held:
+        async with self._store.lock(key_of(seen, client_of(self._upstream.auth), self._principal)) as held:
             flow = renew(seen, self._clock)
             reply: Fetched | FetchFailed | Record | None = None
             while True:
@@ -264,18 +282,12 @@ class PersonTokens(_Tokens):
         if record is not None and not set(wanted) <= set(record.granted):
             scope = self._step_ups.begin(self._name, " ".join(wanted), status, challenge, record.requested)
             if scope is not None:
-                self._problem = self._ask_for(f"needs the scope {' '.join(wanted)}", scope)
+                self._problem = self._ask(f"needs the scope {' '.join(wanted)}", scope)
         return False
 
     def _wanted(self, answer: LogIn) -> LoginWanted:
         seen = self._store_problem or answer.reason
-        return self._ask_for(f"wants you to log in{f' ({seen})' if seen else ''}", ())
-
-    def _ask_for(self, seen: str, scope: tuple[str, ...]) -> LoginWanted:
-        words = [*self._command, *(word for each in scope for word in ("--scope", each))]
-        command = shlex.join(words)
-        login = msgspec.json.encode({"command": command, **({"scope": list(scope)} if scope else {})})
-        return LoginWanted(f"{self._name} {seen}: {command}", login)
+        return self._ask(f"wants you to log in{f' ({seen})' if seen else ''}", ())
 
 
 class ClientTokens(_Tokens):
@@ -364,10 +376,8 @@ async def signer_of(auth: ClientCredentials) -> Sign | None:
     return lambda claims: jwt.encode(dict(claims), key, algorithm=auth.algorithm)
 
 
-def tokens_of(
-    name: str, upstream: Upstream, store: CredentialStore, command: tuple[str, ...]
-) -> PersonTokens | ClientTokens:
-    """Returns the tokens of a server that has `auth`. `command`: the words of the command that logs in there."""
+def tokens_of(name: str, upstream: Upstream, store: CredentialStore, command: tuple[str, ...]) -> UpstreamTokens:
+    """Returns the tokens of a server with one login. `command`: the words of the command that logs in there."""
     if isinstance(upstream.auth, OAuth):
-        return PersonTokens(name, upstream, store, command)
+        return PersonTokens(name, upstream, store, ask_for_command(name, command))
     return ClientTokens(name, upstream)

@@ -113,7 +113,7 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     server: str
     headers: Headers = ()
     principal: str = ""
-    """Whose login the server is shown; "": the proxy's own, or none."""
+    """The principal whose login the request is sent with; "": the proxy's own, or none."""
 
 
 class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -135,7 +135,7 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     is_lasting: bool = False
     """True for a subscription, whose event stream stays open until one side ends it."""
     principal: str = ""
-    """Whose login the server is shown; "": the proxy's own, or none."""
+    """The principal whose login the request is sent with; "": the proxy's own, or none."""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -153,7 +153,7 @@ class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     is_of_call: bool = False
     """True if the stream carries the rest of one request's reply, which has an end."""
     principal: str = ""
-    """Whose login the server is shown; "": the proxy's own, or none."""
+    """The principal whose login the request is sent with; "": the proxy's own, or none."""
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -165,7 +165,7 @@ class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     headers: Headers = ()
     cookies: Cookies = ()
     principal: str = ""
-    """Whose login the server is shown; "": the proxy's own, or none."""
+    """The principal whose login the request is sent with; "": the proxy's own, or none."""
 
 
 Target = Spawn | Join | Post | Listen | Delete

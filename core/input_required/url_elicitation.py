@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from ..base.errors import INPUT_REFUSED, MISSING_CAPABILITY, RemoteProtocolError
-from ..bridge import input_requests
 from ..base.methods import MAY_ASK
+from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of

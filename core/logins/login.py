@@ -89,6 +89,29 @@ def log_in(
     scope = select_scope(settings.scope, challenge, found, earlier)
     redirect = settings.client.redirect(port)
     registration = yield from find_registration(server, settings.client, redirect, known, scope, now)
+    grant = yield from request_code(server, registration, redirect, entropy, scope=scope, resource=found.resource)
+    tokens = yield from request_tokens(server.token_endpoint, registration, grant, resource=found.resource)
+    return Login(registration, server.token_endpoint, found.resource, scope, tokens)
+
+
+def request_code(
+    server: AuthorizationServer,
+    registration: Registration,
+    redirect: str,
+    entropy: Entropy,
+    *,
+    scope: tuple[str, ...],
+    resource: str = "",
+    extra: Mapping[str, str] = {},
+) -> Generator[Browse, Fetched | FetchFailed | Returned, dict[str, str]]:
+    """Sends a browser to the authorization endpoint. Returns the grant for the token endpoint.
+
+    Args:
+        extra: further parameters of the request.
+
+    Raises:
+        LoginFailed: there is no code.
+    """
     state, verifier = to_text(entropy(RANDOM_BYTES)), to_text(entropy(RANDOM_BYTES))
     asked = {
         "response_type": "code",
@@ -98,19 +121,13 @@ def log_in(
         "code_challenge": to_text(hashlib.sha256(verifier.encode()).digest()),
         "code_challenge_method": "S256",
         **({"scope": " ".join(scope)} if scope else {}),
-        **({"resource": found.resource} if found.resource else {}),
+        **({"resource": resource} if resource else {}),
+        **extra,
     }
     endpoint = server.authorization_endpoint
     url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
     code = yield from _await_code(server, Browse(url, redirect), state)
-    grant = {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": redirect,
-        "code_verifier": verifier,
-    }
-    tokens = yield from request_tokens(server.token_endpoint, registration, grant, resource=found.resource)
-    return Login(registration, server.token_endpoint, found.resource, scope, tokens)
+    return {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
 
 
 def find_login(

@@ -33,12 +33,14 @@ class ClientSettings(msgspec.Struct, frozen=True):
         client_secret: "" if the client has none.
         client_issuer: the authorization server of a registration by hand; "": the first one that the server named.
         redirect_host: the host of the redirect URI; "": `IPV4`, and `NAME` for a registration by hand.
+        redirect_uri: the redirect URI itself, where it is a page of a gateway; "": it is on this machine.
     """
 
     client_id: str = ""
     client_secret: str = ""
     client_issuer: str = ""
     redirect_host: str = ""
+    redirect_uri: str = ""
 
     def __repr__(self) -> str:
         return f"ClientSettings({self.client_id!r}, …)"
@@ -50,6 +52,8 @@ class ClientSettings(msgspec.Struct, frozen=True):
 
     def redirect(self, port: int | None) -> str:
         """Returns the redirect URI. Providers compare its host as text. Which one they take differs."""
+        if self.redirect_uri:
+            return self.redirect_uri
         is_by_hand = bool(self.client_id) and not self.is_document
         host = self.redirect_host or (NAME if is_by_hand else IPV4)
         return f"http://{host}{'' if port is None else f':{port}'}/callback"
@@ -118,7 +122,8 @@ def _register(server: AuthorizationServer, redirect: str, scope: tuple[str, ...]
         "grant_types": [grant, "refresh_token"],
         "response_types": ["code"] if grant == "authorization_code" else [],
         "token_endpoint_auth_method": _wanted_method(server),
-        "application_type": "native",
+        # OpenID Connect Dynamic Client Registration 1.0, 2: native clients have redirect URIs on loopback.
+        "application_type": "native" if redirect.startswith("http://") else "web",
     }
     if scope:
         wanted["scope"] = " ".join(scope)

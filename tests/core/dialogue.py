@@ -27,7 +27,6 @@ from isthmus.core import (
     Delete,
     Denied,
     Dial,
-    Target,
     Effect,
     End,
     Join,
@@ -43,6 +42,7 @@ from isthmus.core import (
     Send,
     ServerPlan,
     Spawn,
+    Target,
 )
 
 DONE: Final = Cause(End.DONE)

@@ -45,6 +45,8 @@ class Page(enum.Enum):
     CONTENT = "content"  # of a file
     DELETE = "delete"  # a file
     METRICS = "metrics"  # metrics for Prometheus
+    CONNECT = "connect"  # where a caller logs in at a server, with a browser
+    CONNECTED = "connected"  # where that browser comes back to
 
 
 EACH: Final = "*"
@@ -68,6 +70,8 @@ PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("files", EACH): Page.FILE,
     ("files", EACH, "content"): Page.CONTENT,
     ("metrics",): Page.METRICS,
+    ("connect",): Page.CONNECTED,
+    ("connect", EACH): Page.CONNECT,
     ("mcp", EACH, "tools"): Page.TOOLS,
     ("mcp", EACH, "tools", "call"): Page.CALL,
 }
@@ -84,6 +88,9 @@ USE: Final = frozenset({Page.TOOLS, Page.CALL})
 
 PROBED: Final = frozenset({Page.HEALTH, Page.READY})
 """Pages that answer whatever the `Host` header is: orchestrators and balancers ask by address, or with no name."""
+
+BROWSED: Final = frozenset({Page.CONNECT, Page.CONNECTED})
+"""Pages for the browser of a person, which has no token: the link that leads there says whom it is for."""
 
 READING: Final = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, 9.2.1). A request for a page by another one is a command."""

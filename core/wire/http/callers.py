@@ -39,18 +39,18 @@ class Caller(NamedTuple):
 
 
 def recognise(
-    head: Head, path: str, surface: Surface, gate: Gate, peer: Peer, base: str, now: float, *, is_probe: bool
+    head: Head, path: str, surface: Surface, gate: Gate, peer: Peer, base: str, now: float, *, is_open: bool
 ) -> Caller | Refused | Undecided:
     """Returns the caller of a request, or the response to one that is not let in.
 
     Args:
         path: of the request, below the prefix of this application.
         base: the base URL under which clients reach this listener, without a slash at the end.
-        is_probe: the request is answered in any case.
+        is_open: the request is answered in any case.
     """
     area, *rest = path[1:].split("/")
     found = _identify(head, area, gate, peer, _audiences(base, rest, surface, gate), now)
-    if isinstance(found, Denied | Unavailable | Waits) and not is_probe:
+    if isinstance(found, Denied | Unavailable | Waits) and not is_open:
         return _not_let_in(found, path, surface, gate, base)
     identity = found if isinstance(found, Identity) else None
     if identity is None and area in LINK_AREAS:

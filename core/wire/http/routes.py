@@ -160,6 +160,7 @@ class PageRoute(msgspec.Struct, frozen=True):
         shows_all: the `Host` header names this server, and the caller is let in. Only pages of `PROBED` answer other
             requests, with less.
         identity: the caller.
+        cookie: the header `Cookie` of a request for a page of `BROWSED`.
     """
 
     page: Page
@@ -167,6 +168,7 @@ class PageRoute(msgspec.Struct, frozen=True):
     query: dict[str, str] = {}
     shows_all: bool = True
     identity: Identity = ANONYMOUS
+    cookie: str = ""
 
     @property
     def is_posted(self) -> bool:

@@ -41,6 +41,7 @@ from ..websocket import UpgradeRefused, accept_upgrade
 from . import cors
 from .admin_routes import (
     ADMIN,
+    BROWSED,
     DELETED,
     MANAGEMENT,
     POSTED,
@@ -146,7 +147,8 @@ def judge(
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
         identity: Identity | None = ANONYMOUS
         if gate is not None:
-            caller = recognise(head, path, surface, gate, peer, base, now, is_probe=is_probe)
+            is_open = is_probe or (found is not None and found[0] in BROWSED and head.method in READING)
+            caller = recognise(head, path, surface, gate, peer, base, now, is_open=is_open)
             if not isinstance(caller, Caller):
                 return caller
             identity, surface = caller
@@ -386,8 +388,17 @@ def _page_route(
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
     return PageRoute(
-        page, server, parse_query(query), shows_all=bool(host) and identity is not None, identity=identity or ANONYMOUS
+        page,
+        server,
+        parse_query(query),
+        shows_all=bool(host) and identity is not None,
+        identity=identity or ANONYMOUS,
+        cookie=_cookies(head.headers) if page in BROWSED else "",
     )
+
+
+def _cookies(headers: Headers) -> str:
+    return "; ".join(value.decode("latin-1") for name, value in headers if name == b"cookie")
 
 
 def _event_pipe_route(

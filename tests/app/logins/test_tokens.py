@@ -18,7 +18,7 @@ from isthmus.app.config.login_settings import ClientCredentials, OAuth
 from isthmus.app.config.settings import Upstream
 from isthmus.app.logins.records import key_of
 from isthmus.app.logins.store import CredentialStore
-from isthmus.app.logins.tokens import ClientTokens, PersonTokens
+from isthmus.app.logins.tokens import ClientTokens, PersonTokens, ask_for_command
 from isthmus.core.logins.credentials import Record, decode_record, encode_record
 from isthmus.core.logins.requests import Registration
 
@@ -145,7 +145,7 @@ async def kept(store: CredentialStore, provider: Provider) -> Record | None:
 
 def tokens_of(provider: Provider, store: CredentialStore) -> PersonTokens:
     upstream = Upstream(url=f"{provider.url}/mcp", auth=OAuth())
-    return PersonTokens("notion", upstream, store, ("isthmus", "login", "notion"))
+    return PersonTokens("notion", upstream, store, ask_for_command("notion", ("isthmus", "login", "notion")))
 
 
 def wanted(tokens: PersonTokens | ClientTokens) -> tuple[str, dict[str, Any]]:
@@ -302,7 +302,7 @@ async def test_a_login_at_another_issuer_is_not_used(provider: Provider, store: 
     """The records of other issuers count for nothing if the configuration names one, and stay."""
     await keep(store, record_of(provider))
     upstream = Upstream(url=f"{provider.url}/mcp", auth=OAuth(issuer="https://new.example"))
-    tokens = PersonTokens("notion", upstream, store, ("isthmus", "login", "notion"))
+    tokens = PersonTokens("notion", upstream, store, ask_for_command("notion", ("isthmus", "login", "notion")))
     assert await tokens.header() is None
     assert await kept(store, provider) is not None
 

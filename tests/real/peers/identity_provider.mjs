@@ -1,7 +1,8 @@
 // node identity_provider.mjs NODE_MODULES: npm oidc-provider on a free port of 127.0.0.1, with a person who always agrees.
 //
-// AT_TTL is the lifetime of its access tokens in seconds. `POST /counts` tells how often each grant was used, and how
-// many people logged in.
+// AT_TTL is the lifetime of its access tokens in seconds, GATEWAY the URL of a gateway that logs browsers in here. A
+// request with the header X-Person is of that person, others are of alice. `POST /counts` tells how often each grant was
+// used, and how many people logged in.
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -35,6 +36,16 @@ const provider = new Provider(issuer, {
       redirect_uris: ['http://localhost/callback'],
       response_types: ['code'],
     },
+    ...(process.env.GATEWAY
+      ? [{
+          client_id: 'gateway',
+          client_secret: 'secret-of-the-gateway-secret-of-the-gateway',
+          application_type: 'native',
+          grant_types: ['authorization_code'],
+          redirect_uris: [`${process.env.GATEWAY}/connect`],
+          response_types: ['code'],
+        }]
+      : []),
   ],
   cookies: { keys: ['of a test'] },
   scopes: ['openid', 'offline_access', ...SCOPES.split(' ')],
@@ -75,7 +86,7 @@ provider.use(async (context, next) => {
   let result = {};
   if (prompt.name === 'login') {
     counts.logins += 1;
-    result = { login: { accountId: 'alice' } };
+    result = { login: { accountId: context.get('x-person') || 'alice' } };
   } else {
     const grant = grantId ? await provider.Grant.find(grantId) : new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
     const { missingOIDCScope, missingOIDCClaims, missingResourceScopes } = prompt.details;

@@ -6,7 +6,17 @@ import itertools
 import json
 
 import pytest
-from isthmus.core.wire.http.admin_routes import DELETED, MANAGEMENT, PATHS, POSTED, USE, Management, Page, find_page
+from isthmus.core.wire.http.admin_routes import (
+    BROWSED,
+    DELETED,
+    MANAGEMENT,
+    PATHS,
+    POSTED,
+    USE,
+    Management,
+    Page,
+    find_page,
+)
 from isthmus.core.wire.http.error_responses import not_found
 from isthmus.core.wire.http.origin import is_loopback
 from isthmus.core.wire.http.routes import Head, McpRoute, PageRoute, Refused, Route, Surface
@@ -83,7 +93,8 @@ def test_the_method_and_the_group_of_each_page() -> None:
     assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call"}
     assert {page.value: other.value for page, other in DELETED.items()} == {"file": "delete"}
     assert {page.value for page in USE} == {"tools", "call"}
-    everybodys = {page.value for page in Page} - {page.value for page in MANAGEMENT | USE}
+    assert {page.value for page in BROWSED} == {"connect", "connected"}
+    everybodys = {page.value for page in Page} - {page.value for page in MANAGEMENT | USE | BROWSED}
     assert everybodys == {"health", "ready", "info"}
 
 
