@@ -21,6 +21,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/wire/http": ("core/access", "core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
     "core/logins": ("core/base", "core/wire/http"),
     "core/bridge": ("core/base", "core/jsonrpc"),
+    "core/profiles": ("core/base", "core/bridge", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
     "core/upstream": (
