@@ -1,8 +1,8 @@
 """Names and URIs in the messages of one server, rewritten where the schema of the message has one, and nowhere else.
 
-`LISTINGS`, `RESULTS` and `MESSAGES` say where: a path of members, and what is at its end. The places of all revisions are in one table, as no place of one means something else in another. Text, arguments,
-structured content and `_meta` are not looked into, but for the URI of a tool's user interface. What is not rewritten
-keeps its bytes.
+`LISTINGS`, `RESULTS` and `MESSAGES` say where: a path of members, and what is at its end. The places of all revisions
+are in one table, as no place of one means something else in another. Text, arguments, structured content and `_meta`
+are not looked into, but for the URI of a tool's user interface. What is not rewritten keeps its bytes.
 
 What cannot be read keeps its bytes, too: a good result is never lost over a rewriting. An entry of a list is left out
 instead, as it would show a raw name; so is the second of two with one name. A request is refused.
