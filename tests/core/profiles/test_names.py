@@ -20,8 +20,7 @@ from isthmus.core.profiles.names import (
     Shortened,
     Unknown,
 )
-
-from ..profile_worlds import NAMES, OWN, World, plain_texts, raw_names, world, worlds
+from profile_worlds import NAMES, OWN, World, plain_texts, raw_names, world, worlds
 
 DIGEST = r"-[0-9a-f]{6}"
 kinds = st.sampled_from(get_args(Kind))
