@@ -22,6 +22,7 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/logins": ("core/base", "core/wire/http"),
     "core/connect": ("core/access", "core/logins"),
     "core/bridge": ("core/base", "core/jsonrpc"),
+    "core/profiles": ("core/base", "core/bridge", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
     "core/upstream": (

@@ -1,0 +1,143 @@
+"""Any message of a server or a client: names and URIs in it are mapped there and back, and nothing else changes.
+
+The first byte says which message the rest is: a list, another result, a message of a server, or a request of a client.
+Accepted outcomes: `RemoteProtocolError`, for lists and requests; the very same bytes; or JSON of the same shape, to an
+independent reader, in which only strings differ. Of a server's message each of those is read back as what it was, with
+its server; of a client's request there is one, and it is what its server has. A list has its entries in order, some
+left out, each with the id of the server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.profiles.aliases import Aliases
+from isthmus.core.profiles.names import Names, Route, Shortened
+from isthmus.core.profiles.rewriting import LISTINGS, MESSAGES, NAMING, RESULTS, SERVER, Rewriter, Snapshot
+from isthmus.core.profiles.uris import Uris
+
+ALIASES = Aliases({"alpha": "a", "files": ""})
+NAMES = Names(ALIASES, {("alpha", "tools"): {"old": "new"}}, own=("search_tools",), longest=32)
+URIS = Uris(ALIASES)
+REWRITER = Rewriter(NAMES, URIS)
+
+
+class Number(str):
+    """A number as it was written."""
+
+
+def parse(data: bytes) -> Any:
+    return json.loads(data.decode(), parse_int=Number, parse_float=Number, parse_constant=Number)
+
+
+def changes(before: Any, after: Any) -> Iterator[tuple[str, str]]:
+    """Yields the strings that differ between two values of the same shape."""
+    assert type(before) is type(after)
+    if isinstance(before, dict):
+        assert list(before) == list(after)
+        before, after = list(before.values()), list(after.values())
+    if isinstance(before, list):
+        assert len(before) == len(after)
+        for one, other in zip(before, after, strict=True):
+            yield from changes(one, other)
+    elif type(before) is str and before != after:
+        yield before, after
+    else:
+        assert before == after
+
+
+def check_back(server: str, method: str, raw: str, exposed: str) -> None:
+    """Checks that what clients see is read as what the server said."""
+    kind = {"tools/list": "tools", "prompts/list": "prompts"}.get(method)
+    if URIS.route(exposed) == Route(server, raw):
+        return
+    assert kind == "tools" or kind == "prompts"
+    found = NAMES.route(kind, exposed)
+    if isinstance(found, Shortened):
+        assert NAMES.catalogue(server, kind, [raw]) == {exposed: raw}
+    else:
+        assert found == Route(server, raw)
+
+
+def exposed(server: str, method: str, raw: str) -> str:
+    match method:
+        case "tools/list":
+            return NAMES.expose(server, "tools", raw)
+        case "prompts/list":
+            return NAMES.expose(server, "prompts", raw)
+        case "resources/list":
+            return URIS.expose(server, raw)
+    return URIS.expose_template(server, raw)
+
+
+def check_list(server: str, method: str, data: bytes) -> None:
+    after = REWRITER.result(server, method, data)
+    if after is data:
+        return
+    array, key = LISTINGS[method].array, LISTINGS[method].name.path[0]
+    old, new = parse(data), parse(after)
+    entries, seen = iter(old.pop(array)), set()
+    for entry in new.pop(array):
+        assert entry[key] not in seen
+        seen.add(entry[key])
+        for source in entries:
+            if (
+                isinstance(source, dict)
+                and type(source.get(key)) is str
+                and exposed(server, method, source[key]) == entry[key]
+            ):
+                break
+        else:
+            raise AssertionError("an entry that the server does not have")
+        if isinstance(entry["_meta"], dict):
+            assert entry["_meta"].pop(SERVER) == server
+            if not isinstance(source.get("_meta"), dict):
+                assert entry.pop("_meta") == {}
+                source.pop("_meta", None)
+            else:
+                source["_meta"].pop(SERVER, None)
+        for raw, shown in changes(source, entry):
+            check_back(server, method, raw, shown)
+    assert list(changes(old, new)) == []
+
+
+def check_result(server: str, method: str, data: bytes) -> None:
+    check_same(server, method, data, REWRITER.result(server, method, data))
+
+
+def check_message(server: str, method: str, data: bytes) -> None:
+    check_same(server, method, data, REWRITER.message(server, method, data))
+
+
+def check_same(server: str, method: str, before: bytes, after: bytes) -> None:
+    if after is not before:
+        for raw, shown in changes(parse(before), parse(after)):
+            check_back(server, method, raw, shown)
+
+
+def check_request(server: str, method: str, data: bytes) -> None:
+    names = NAMES.catalogue(server, "tools", ("x" * 99, "read file"))
+    found = REWRITER.address(method, data, {server: Snapshot(names, {}, {"memo:x"})})
+    if found is not None:
+        assert [new for _, new in changes(parse(data), parse(found.params))] in ([], [found.raw])
+
+
+CHECKS = (
+    *((check_list, method) for method in LISTINGS),
+    *((check_result, method) for method in RESULTS),
+    *((check_message, method) for method in MESSAGES),
+    *((check_request, method) for method in sorted(NAMING)),
+)
+
+
+def test_one_input(data: bytes) -> None:
+    check, method = CHECKS[(data[0] if data else 0) % len(CHECKS)]
+    server = ("alpha", "files")[len(data) % 2]
+    try:
+        check(server, method, data[1:].decode(errors="replace").encode())
+    except RemoteProtocolError as error:
+        assert check in (check_list, check_request)
+        assert error.message
