@@ -68,8 +68,8 @@ _NAMES: Final = {
     "base.limits": "Limits",
     "base.name_filter": "NameFilter",
     "base.plan": (
-        "Affinity ArtifactProducer AutoFiles Deliver Eviction Kind LocatorMode Offer OutputLocator Plan ServerPlan "
-        "SharedFolder Sharing TaskRules UploadConsumer"
+        "Affinity ArtifactProducer AutoFiles Deliver Eviction Kind LocatorMode Offer OutputLocator Plan Profile "
+        "ProfileServer ServerPlan SharedFolder Sharing TaskRules UploadConsumer"
     ),
     "base.revisions": "Era",
     "base.storage": (

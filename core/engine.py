@@ -33,10 +33,12 @@ from .endpoints.exhausted import end_exhausted
 from .endpoints.fast_path import ANSWERING_ROLES
 from .features import features_of, plan_for
 from .jsonrpc import envelope
+from .profiles.router import profile_routers, timers_of
 from .routing.router import UPSTREAM_ROLES, Router
 from .state.context import ChannelRole, Context
 from .state.exchange import ExchangeKey
 from .state.feature import ChannelHandler, OpeningHandler, TimerHandler
+from .state.ports import SessionRouter
 from .state.session import Session
 from .state.storage_orders import StorageOrders
 from .state.upstream_channels import DeleteRole, UpstreamPostRole
@@ -99,8 +101,13 @@ class Engine:
         )
         self._tasks, self._files, self._features = features.tasks, features.files, features.present
         self._router = router = Router(context, downstream, upstream, subscriptions, self._features)
+        routers = profile_routers(context, downstream, router)
+
+        def router_of(endpoint: str) -> SessionRouter:
+            return routers.get(endpoint, router)
+
         self._endpoints = endpoints = Endpoints(
-            context, downstream, upstream, subscriptions, router, features.questions
+            context, downstream, upstream, subscriptions, router, router_of, features.questions
         )
         sessions = downstream.sessions
         self._openings: Mapping[type, OpeningHandler] = {
@@ -122,6 +129,7 @@ class Engine:
             "commit": lambda _: downstream.streams.handle_commit(),
             **router.timers,
             **endpoints.timers,
+            **timers_of(routers),
             **{purpose: handle for feature in self._features for purpose, handle in feature.timers.items()},
         }
 

@@ -38,6 +38,7 @@ from isthmus.app.config.file_settings import (
 )
 from isthmus.app.config.login_settings import ClientCredentials, OAuth
 from isthmus.app.config.plan import to_limits
+from isthmus.app.config.profile_settings import Profile, ProfileServer
 from isthmus.app.config.settings import (
     Filter,
     Forwarding,
@@ -80,6 +81,8 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "auth.issuers[]": Issuer,
     "auth.issuers[].introspect": Introspection,
     "auth.issuers[].client": IssuerClient,
+    "profiles[]": Profile,
+    "profiles[].servers[]": ProfileServer,
     "auth.proxy": TrustedProxy,
     "servers[]": Server,
     "servers[].upstream": Upstream,

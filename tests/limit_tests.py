@@ -495,6 +495,10 @@ LIMIT_TESTS: Final = {
         "app/logins/test_callback.py::test_a_head_that_is_too_long_is_not_answered"
     ),
     "app/logins/callback.py::WAITING_MAX": "app/logins/test_callback.py::test_so_many_visits_wait_to_be_judged",
+    "core/profiles/lists.py::PAGES_MAX": "core/profiles/test_lists.py::test_pages_of_a_server_are_bounded",
+    "core/profiles/lists.py::LIST_MAX_BYTES": "core/profiles/test_lists.py::test_bytes_of_a_server_are_bounded",
+    "core/profiles/lists.py::PAGE_MAX_BYTES": "core/profiles/test_lists.py::test_clients_get_large_lists_in_pages",
+    "core/profiles/lists.py::KINDS_MAX": "core/profiles/test_lists.py::test_kinds_of_clients_are_bounded",
     "app/logins/callers.py::CALLERS_MAX": "app/logins/test_connect_pages.py::test_callers_are_bounded",
     "app/logins/connect_pages.py::VISITS_MAX": "app/logins/test_connect_pages.py::test_visits_are_bounded",
     "app/logins/store.py::KEPT_MAX": "app/logins/test_store.py::test_so_many_unreadable_records_are_kept",

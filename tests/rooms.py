@@ -22,7 +22,6 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
     "core/logins": ("core/base", "core/wire/http"),
     "core/connect": ("core/access", "core/logins"),
     "core/bridge": ("core/base", "core/jsonrpc"),
-    "core/profiles": ("core/base", "core/bridge", "core/jsonrpc"),
     "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
     "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
     "core/upstream": (
@@ -87,6 +86,14 @@ CORE: Final[dict[str, tuple[str, ...]]] = {
         "core/jsonrpc",
         "core/state",
         "core/upstream",
+    ),
+    "core/profiles": (
+        "core/access",
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/jsonrpc",
+        "core/state",
     ),
     "core/routing": (
         "core/base",

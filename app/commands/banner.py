@@ -16,6 +16,7 @@ from ..base.output import plain_json, short
 from ..base.version import VERSION
 from ..config.addresses import SCHEMES, host_of, scheme_of
 from ..config.documents import without_credentials
+from ..config.profile_checks import servers_of
 from ..config.settings import Server, Settings, Transport
 from ..gateway import Gateway
 from ..runtime.probe import ServerReport
@@ -68,6 +69,9 @@ def listening(service: Gateway, reports: list[ServerReport], *, is_wrapped: bool
         if is_wrapped and (unused := off(server, report)):
             lines.append(f"    off     {', '.join(unused)}")
         lines.append("")
+    for profile in settings.profiles if places else ():
+        names = ", ".join(shown.id for shown in servers_of(profile))
+        lines += [f"  {profile.id}", f"    profile {names}", f"    at      {service.base_url}/mcp/{profile.id}", ""]
     bases = {server.id: _base_for(server, core.public_base_url or service.base_url) for server in settings.servers}
     urls = {id: f"{bases[id]}/mcp{suffix}" for id, suffix in suffixes.items()}
     asks = settings.auth.tokens and settings.auth.anonymous != "allow"

@@ -11,6 +11,7 @@ from .access_checks import check_auth
 from .access_settings import Access
 from .file_checks import check_files
 from .login_checks import check_callers
+from .profile_checks import check_profiles
 from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
 from .upstream_checks import check_upstream, check_usable
 from .value_checks import (
@@ -71,6 +72,8 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
                 yield Problem(key, "scope and groups alone: with inspect: false nobody looks into what passes")
         if server and is_sound("auth") and is_sound(f"servers[{i}].upstream"):
             yield from check_callers(f"servers[{i}]", server, settings.auth)
+    if is_sound("profiles"):
+        yield from check_profiles(settings, is_sound)
     if is_sound("auth") and is_sound("core") and settings.core.public_base_url is None:
         for i, issuer in enumerate(settings.auth.issuers if is_sound("auth.issuers") else ()):
             if issuer.client is not None:

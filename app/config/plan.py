@@ -15,6 +15,8 @@ from ...core.base.plan import (
     Offer,
     OutputLocator,
     Plan,
+    Profile,
+    ProfileServer,
     ServerPlan,
     SharedFolder,
     Sharing,
@@ -26,10 +28,12 @@ from ...core.base.setting_names import KEYS, SettingNames
 from ...core.wire.http.header_forwarding import AUTHORIZATION
 from ...core.wire.http.reverse_proxy import HeaderRules
 from ...core.wire.http.reverse_proxy_target import ForwardTarget
+from . import profile_settings
 from .access import to_rules
 from .addresses import is_for_this_machine, settle
 from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .login_checks import logs_in_callers
+from .profile_checks import servers_of
 from .settings import Server, ServerTasks, Settings, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -62,6 +66,7 @@ def to_plan(
     retries = settings.sessions.upstream_session_termination_retries
     return Plan(
         servers=tuple(_server_plan(server, retries, names) for server in settings.servers if server.inspect),
+        profiles=tuple(map(_profile, settings.profiles)),
         workspaces_path=workspaces_path,
         tmp_prefix=tmp_prefix,
         public_base_url=settings.core.public_base_url or "",
@@ -80,6 +85,11 @@ def to_plan(
         affinity=affinity_of(settings),
         state_keys=given_keys or ((state_key,) if state_key else ()),
     )
+
+
+def _profile(profile: profile_settings.Profile) -> Profile:
+    servers = tuple(ProfileServer(shown.id, shown.alias) for shown in servers_of(profile))
+    return Profile(profile.id, servers, list_wait_s=profile.list_wait_seconds)
 
 
 def affinity_of(settings: Settings) -> Affinity:

@@ -16,6 +16,7 @@ from ..base.sizes import GIB, MIB
 from .access_settings import Access, Auth
 from .file_settings import Adapter, Files, SharedFolder
 from .login_settings import Login
+from .profile_settings import Profile
 from .value_types import Count, Id, Port, Seconds, Size, Texts, about
 
 
@@ -480,6 +481,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     artifacts: Artifacts = Artifacts()
     tasks: Tasks = Tasks()
     servers: Annotated[tuple[Server, ...], about("The servers.")] = ()
+    profiles: Annotated[tuple[Profile, ...], about("Endpoints that show several servers each.")] = ()
     schema_url: Annotated[
         str | None, about("Where an editor finds the JSON Schema of this file. Isthmus does not look there.")
     ] = field(default=None, name="$schema")

@@ -124,6 +124,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         aliases |= {f"{core.further_upload_path}/{server.id}": f"/upload/{server.id}" for server in settings.servers}
     return Surface(
         servers=tuple(server.id for server in settings.servers),
+        profiles=tuple(profile.id for profile in settings.profiles),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
         any_host=core.any_host,

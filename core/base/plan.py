@@ -304,6 +304,24 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.has_files and not self.forwards_roots
 
 
+class ProfileServer(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """A server of a profile. `alias`: what stands before its names; None: made of its id; "": nothing."""
+
+    id: str
+    alias: str | None = None
+
+
+class Profile(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """One endpoint that shows several servers. Its id is that of an endpoint, as the id of a server is."""
+
+    id: str
+    servers: tuple[ProfileServer, ...]
+    longest_name: Annotated[int, msgspec.Meta(ge=32)] = 50
+    """The most characters of a name: model APIs take 64, and clients put a prefix of their own in front."""
+    list_wait_s: Seconds = 3.0
+    """Seconds that a list waits for servers of which nothing is known yet."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of the whole proxy.
 
@@ -315,6 +333,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     servers: tuple[ServerPlan, ...]
+    profiles: tuple[Profile, ...] = ()
+    """Endpoints that show several of the servers each."""
     workspaces_path: str = "/nonexistent"
     tmp_prefix: str = ""
     public_base_url: str = ""

@@ -169,7 +169,7 @@ class Sessions:
         accepted."""
         if frame.method is not None and frame.id_raw is not None:
             if session.state is SessionState.INITIALIZED:
-                self._confirm(session)  # `notifications/initialized` may be late or lost: a request counts as it
+                self.confirm(session)  # `notifications/initialized` may be late or lost: a request counts as it
             id_key = envelope.id_key(frame.id_raw)
             assert id_key is not None
             return Exchange(
@@ -223,7 +223,7 @@ class Sessions:
     def _receive_notification(self, session: Session, frame: Frame, headers: Headers) -> None:
         assert frame.method is not None
         if frame.method == "notifications/initialized":
-            self._confirm(session)
+            self.confirm(session)
         elif frame.method == "notifications/cancelled":
             self._receive_cancel(session, frame.params, headers)
         else:
@@ -294,8 +294,8 @@ class Sessions:
         name is a capability that cannot be guessed: it is derived from the affinity and a key of the proxy. A session
         of a pipe, or of one request, gets a random name.
         """
-        plan = self._context.plan
-        if affinity.is_for_one or affinity.group or not self._context.servers[affinity.server].has_files:
+        plan, server = self._context.plan, self._context.servers.get(affinity.server)
+        if affinity.is_for_one or affinity.group or server is None or not server.has_files:
             return None
         sid = derived_sid(plan.link_key, affinity)
         return None if sid in self._by_sid else sid
@@ -326,10 +326,7 @@ class Sessions:
             is_own=isinstance(opening, PipeOpening) and opening.is_own,
             is_brief=isinstance(opening, PipeOpening) and opening.is_brief,
         )
-        self.sessions[session.id] = session
-        self._by_sid[session.sid] = session
-        is_taken = self._room.take(session.owner)
-        assert is_taken, "a session that was not asked for with no_room"
+        self._add(session)
         return session
 
     def _begin(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
@@ -353,6 +350,38 @@ class Sessions:
         session.serve_stateless(affinity, request, MODERN[LATEST_MODERN])
         return session
 
+    def open_leg(self, front: Session, server: str, *, router: SessionRouter, replies: StatelessReplies) -> Session:
+        """Opens a session with one server of a profile, for the client of a session with the profile. It counts as one
+        of the same owner, for which there has to be room."""
+        session = Session(
+            id=self._context.mint(),
+            sid=self._context.mint(),
+            workspace=self._context.mint(),
+            server=server,
+            principal=front.principal,
+            owner=front.owner,
+            room=Share(self._context.memory, front.owner, self._context.limits.session_memory_max_bytes),
+            pipe=None,
+            base_url=front.base_url,
+            router=router,
+            replies=replies,
+        )
+        session.receive_headers(front.headers)
+        if front.affinity is not None:
+            session.serve_stateless(front.affinity._replace(server=server), front.client, front.features)
+        self._add(session)
+        return session
+
+    def begin_leg(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
+        """Begins the handshake of such a session."""
+        self._begin(session, reply, key, frame, headers)
+
+    def _add(self, session: Session) -> None:
+        self.sessions[session.id] = session
+        self._by_sid[session.sid] = session
+        is_taken = self._room.take(session.owner)
+        assert is_taken, "a session that was not asked for with no_room"
+
     def accept_session(self, session: Session, result: bytes, revision: str | None) -> None:
         """Answers the client's `initialize` with the server's result, and its session id."""
         opener = session.end_opening(features_of(revision))
@@ -366,7 +395,8 @@ class Sessions:
         self._responder.answer(session, opener, envelope.encode_error_raw(opener.id_raw, error))
         self.close_session(session, "the handshake failed", cut_off_code=UPSTREAM_UNAVAILABLE)
 
-    def _confirm(self, session: Session) -> None:
+    def confirm(self, session: Session) -> None:
+        """Handles that the client of a session is ready for messages of the server."""
         if session.may(SessionInput.CONFIRM):
             session.step(SessionInput.CONFIRM)
             self._responder.release_held(session)

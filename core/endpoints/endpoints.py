@@ -19,6 +19,7 @@ from ..downstream.downstream import Downstream
 from ..routing.router import Router
 from ..state.context import ChannelRole, Context
 from ..state.feature import ChannelHandler, OpeningHandler, TimerHandler
+from ..state.ports import RouterOf
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.upstream import Upstream
 from ..wire.websocket import GOING_AWAY
@@ -35,6 +36,7 @@ class Endpoints:
     """The endpoints for clients.
 
     Args:
+        router_of: returns the router of each endpoint.
         questions: carries questions across eras; None: no client without sessions is served.
 
     Attributes:
@@ -51,17 +53,18 @@ class Endpoints:
         upstream: Upstream,
         subscriptions: Subscriptions,
         router: Router,
+        router_of: RouterOf,
         questions: Questions | None,
     ) -> None:
         stateless = None
         if questions is not None:
             from .stateless import Stateless  # here, since a copy without `input_required` lacks what it imports
 
-            stateless = Stateless(context, downstream, upstream, subscriptions, questions, router)
+            stateless = Stateless(context, downstream, upstream, subscriptions, questions, router_of)
         known = None if stateless is None else stateless.known
         self.fast_path = fast_path = FastPath(context, downstream, upstream, router, known)
-        streamable_http = StreamableHttp(context, downstream, router, stateless, fast_path)
-        pipes = Pipes(context, downstream, router, stateless)
+        streamable_http = StreamableHttp(context, downstream, router_of, stateless, fast_path)
+        pipes = Pipes(context, downstream, router_of, stateless)
         self.openings: Mapping[type, OpeningHandler] = {
             PostOpening: streamable_http.open_post,
             GetOpening: streamable_http.open_stream,

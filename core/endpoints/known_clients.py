@@ -114,8 +114,8 @@ class KnownClients:
     def says_all(self, server: str) -> bool:
         """True if the server is told the client's capabilities with each request, so that one session serves clients of
         all capabilities."""
-        server_era = self._server_eras[server]
-        return (
+        server_era = self._server_eras.get(server)  # None: it is a profile
+        return server_era is not None and (
             server_era.choose(Era.STATELESS, self._context.now) is Era.STATELESS and server_era.discovered is not None
         )
 

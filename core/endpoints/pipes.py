@@ -24,7 +24,7 @@ from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import ExchangeKey, Reply
 from ..state.feature import ChannelHandler
-from ..state.ports import SessionRouter
+from ..state.ports import RouterOf
 from ..state.session import SessionState
 from ..state.stream import Stream
 from ..wire.websocket import GOING_AWAY
@@ -44,12 +44,12 @@ class Pipes(ChannelHandler):
     """
 
     def __init__(
-        self, context: Context, downstream: Downstream, router: SessionRouter, stateless: Stateless | None
+        self, context: Context, downstream: Downstream, router_of: RouterOf, stateless: Stateless | None
     ) -> None:
         self._context = context
         self._responder = downstream.responder
         self._sessions = downstream.sessions
-        self._router = router
+        self._router_of = router_of
         self._stateless = stateless
         self._by_token: dict[str, ChannelId] = {}
 
@@ -103,7 +103,7 @@ class Pipes(ChannelHandler):
         self._context.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
 
     def _check_server(self, server: str) -> None:
-        if server not in self._context.servers:
+        if server not in self._context.endpoints:
             raise unknown_server(server)
 
     def handle_greeting(self, channel: ChannelId) -> None:
@@ -149,7 +149,7 @@ class Pipes(ChannelHandler):
         if is_answered and self._context.unsent_bytes(channel) > self._context.limits.outbox_max_bytes:
             return False
         session = pipe.session
-        return session is None or not any(is_work_for_server(f) for f in frames) or self._router.has_room(session)
+        return session is None or not any(is_work_for_server(f) for f in frames) or session.router.has_room(session)
 
     def receive_message(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
         """Handles one line of a pipe, or one message of a socket."""
@@ -237,7 +237,7 @@ class Pipes(ChannelHandler):
         if session is not None and question is not None:
             text = f"the client's answer could not be read: {error.message}"
             message = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
-            self._router.reply(session, question, Frame(error=message), headers)
+            session.router.reply(session, question, Frame(error=message), headers)
 
     def _open_session(self, role: PipeRole, channel: ChannelId, frame: Frame, headers: Headers) -> None:
         ordinal = role.count()
@@ -254,9 +254,10 @@ class Pipes(ChannelHandler):
         else:
             if role.token is not None:
                 self._expect_greeting(channel)
+            router = self._router_of(role.opening.server)
             role.open_session(
                 self._sessions.open_session(
-                    role.opening, channel, ordinal, frame, is_pipe=True, headers=headers, router=self._router
+                    role.opening, channel, ordinal, frame, is_pipe=True, headers=headers, router=router
                 )
             )
 

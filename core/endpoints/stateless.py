@@ -37,7 +37,7 @@ from ..jsonrpc.outline import outline_of
 from ..jsonrpc.splice import remove_members
 from ..state.context import Context
 from ..state.exchange import Exchange, ExchangeKey, Reply
-from ..state.ports import SessionRouter
+from ..state.ports import RouterOf
 from ..state.session import Affinities, Session
 from ..subscriptions.subscriptions import Subscriptions
 from ..upstream.access_filter import refuse_forbidden
@@ -83,12 +83,12 @@ class Stateless:
         upstream: Upstream,
         subscriptions: Subscriptions,
         questions: Questions,
-        router: SessionRouter,
+        router_of: RouterOf,
     ) -> None:
         self._context = context
         self._responder = downstream.responder
         self._sessions = downstream.sessions
-        self._router = router
+        self._router_of = router_of
         self._signer = questions.signer
         self._replays = questions.replays
         self._suspended_calls = questions.suspended_calls
@@ -151,7 +151,8 @@ class Stateless:
         claims = self._read_state(opening, frame)
         is_retry = claims is not None and claims.kind is ClaimsKind.PARK
         found = None if claims is None or not is_retry else self._suspended_calls.find(claims)
-        if self._context.servers[opening.server].decides and not is_allowed:
+        plan = self._context.servers.get(opening.server)  # None: it is a profile
+        if plan is not None and plan.decides and not is_allowed:
 
             def go_on() -> tuple[Session, Exchange] | None:
                 return self.receive_request(
@@ -166,7 +167,8 @@ class Stateless:
             found = session, self._undecided.ask(session, key, frame, request, reply, headers, go_on)
         elif found is not None:
             assert claims is not None
-            refuse_forbidden(self._context.servers[opening.server], frame.method, frame.params, opening.grants)
+            if plan is not None:
+                refuse_forbidden(plan, frame.method, frame.params, opening.grants)
             self._resume(*found, claims, frame, request, reply, token_raw, headers)
         elif is_retry and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
             known = self._find_session(self._affinity_of(opening, key, request), opening.server)
@@ -201,7 +203,8 @@ class Stateless:
                 params=frame.params,
             )
         except InvalidRequestState as error:
-            if self._server_eras[opening.server].speaks(Era.STATELESS, self._context.now):
+            server_era = self._server_eras.get(opening.server)
+            if server_era is None or server_era.speaks(Era.STATELESS, self._context.now):
                 return None  # the server may run behind a proxy of this kind, whose state it is
             self._context.note("info", f"requestState refused: {error.reason.value}", opening.server)
             raise
@@ -391,9 +394,10 @@ class Stateless:
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
         affinity = merged_affinity(affinity) if self.known.says_all(opening.server) else affinity
-        session = self._sessions.open_stateless(opening, affinity, request, router=self._router, replies=self._replies)
+        router = self._router_of(opening.server)
+        session = self._sessions.open_stateless(opening, affinity, request, router=router, replies=self._replies)
         self._by_affinity.add(session)
-        self._router.begin_stateless(session)
+        router.begin_stateless(session)
         return session
 
     def _find_session(self, affinity: Affinities, server: str) -> Session | None:

@@ -18,7 +18,7 @@ from ..jsonrpc.envelope import Frame
 from ..state.context import Context
 from ..state.exchange import ExchangeKey, Reply
 from ..state.feature import ChannelHandler
-from ..state.ports import SessionRouter
+from ..state.ports import RouterOf
 from ..state.session import Session, SessionState
 from ..state.stream import Stream
 from ..wire.http.mcp_headers import check, check_revision
@@ -45,7 +45,7 @@ class StreamableHttp(ChannelHandler):
         self,
         context: Context,
         downstream: Downstream,
-        router: SessionRouter,
+        router_of: RouterOf,
         stateless: Stateless | None,
         fast_path: FastPath,
     ) -> None:
@@ -53,7 +53,7 @@ class StreamableHttp(ChannelHandler):
         self._responder = downstream.responder
         self._sessions = downstream.sessions
         self._streams = downstream.streams
-        self._router = router
+        self._router_of = router_of
         self._stateless = stateless
         self._fast_path = fast_path
 
@@ -61,7 +61,7 @@ class StreamableHttp(ChannelHandler):
 
     def open_post(self, channel: ChannelId, opening: PostOpening) -> None:
         """Handles a new POST, whose body is yet to come."""
-        if opening.server not in self._context.servers:
+        if opening.server not in self._context.endpoints:
             raise unknown_server(opening.server)
         self._context.register(channel, PostRole(opening))
 
@@ -72,7 +72,7 @@ class StreamableHttp(ChannelHandler):
         A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections"). A
         client that reconnects often has a dead stream that was not noticed yet.
         """
-        if opening.server not in self._context.servers:
+        if opening.server not in self._context.endpoints:
             raise unknown_server(opening.server)
         session = self._session_for(channel, opening)
         if session is None:
@@ -119,7 +119,7 @@ class StreamableHttp(ChannelHandler):
 
     def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
         """Handles a DELETE: ends the session."""
-        if opening.server not in self._context.servers:
+        if opening.server not in self._context.endpoints:
             raise unknown_server(opening.server)
         session = self._session_for(channel, opening)
         if session is None:
@@ -189,7 +189,7 @@ class StreamableHttp(ChannelHandler):
             channel, session, opening.revision
         ):
             return
-        if is_work_for_server(frame) and not self._router.has_room(session):
+        if is_work_for_server(frame) and not session.router.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if is_request else None)
             return
         reply = self._begin_reply(role, channel, session, has_request=is_request)
@@ -238,7 +238,7 @@ class StreamableHttp(ChannelHandler):
             return
         if not self._check_batch(channel, session, frames):
             return
-        if any(is_work_for_server(frame) for frame in frames) and not self._router.has_room(session):
+        if any(is_work_for_server(frame) for frame in frames) and not session.router.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
         has_request = any(frame.is_request for frame in frames)
@@ -325,9 +325,10 @@ class StreamableHttp(ChannelHandler):
         elif (fault := self._sessions.no_room(opening.owner)) is not None:
             self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
         else:
+            router = self._router_of(opening.server)
             role.open_session(
                 self._sessions.open_session(
-                    opening, channel, 0, frame, is_pipe=False, headers=opening.headers, router=self._router
+                    opening, channel, 0, frame, is_pipe=False, headers=opening.headers, router=router
                 )
             )
 

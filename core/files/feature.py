@@ -99,13 +99,17 @@ class Files(Feature):
         self._resumable_uploads.close_session(session.sid)
 
     def receive_closed(self, session: Session) -> None:
-        if self._context.servers[session.server].has_files:
+        if self._has_files(session):
             self._file_store.close_session(session.sid)
             self._resources.close_session(session)
 
     def receive_left(self, session: Session) -> None:
-        if self._context.servers[session.server].has_files:
+        if self._has_files(session):
             self._plane.sweep(session.workspace)
+
+    def _has_files(self, session: Session) -> bool:
+        server = self._context.servers.get(session.server)
+        return server is not None and server.has_files
 
     def receive_stop(self) -> None:
         self._file_store.stop()

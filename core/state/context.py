@@ -67,6 +67,8 @@ class Context:
         source: the channel that the current input came on, if that channel may be paused.
         ends_source: the current input is known to be the last on `source`.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
+        servers: the servers by id.
+        endpoints: the ids of servers and profiles, each of which clients reach at an endpoint of its own.
         last_channel: the last number that was given out.
         unopened: the channels that have a number, and that the driver has not reported as open or over yet.
         memory: the bytes that sessions keep of messages.
@@ -77,6 +79,7 @@ class Context:
         self.limits = limits
         self.entropy = entropy
         self.servers: dict[str, ServerPlan] = {server.id: server for server in plan.servers}
+        self.endpoints = frozenset((*self.servers, *(profile.id for profile in plan.profiles)))
         self.timers: Timers[TimerKey] = Timers()
         self.now = float("-inf")
         self.out: list[Effect] = []

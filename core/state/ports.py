@@ -7,6 +7,7 @@ engine is complete once it is constructed, and a room that is left out of a copy
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from ..base.events import Headers
@@ -86,6 +87,10 @@ class SessionRouter(Protocol):
 
     def leave(self, session: Session, exchange: Exchange) -> None:
         """Leaves a call to its server, which goes on with it though its session ends."""
+
+
+RouterOf = Callable[[str], SessionRouter]
+"""Returns the router for sessions at an endpoint, by the id of its server or profile."""
 
 
 class LinkRouter(Protocol):

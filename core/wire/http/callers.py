@@ -67,7 +67,7 @@ def _audiences(base: str, rest: list[str], surface: Surface, gate: Gate) -> tupl
     if gate.issuers is None:
         return ()
     server = _server_of(rest, surface)
-    paths = resource_paths(server, surface.servers) if server else []
+    paths = resource_paths(server, _endpoints(surface)) if server else []
     return (base, *(base + path for path in paths))
 
 
@@ -105,6 +105,11 @@ def _visible(surface: Surface, identity: Identity) -> Surface:
     )
 
 
+def _endpoints(surface: Surface) -> tuple[str, ...]:
+    """Returns the ids of all endpoints."""
+    return surface.servers + surface.profiles
+
+
 def _server_of(rest: list[str], surface: Surface) -> str:
     """Returns the id of the server in the rest of a path; "" if it names none."""
     if rest and rest[0]:
@@ -133,7 +138,7 @@ def _insufficient(
 
 def _metadata_url(path: str, surface: Surface, base: str) -> str:
     """Returns the address of the metadata of the resource that a path belongs to."""
-    return metadata_url(base, resource_path(path.replace("/messages", "/sse", 1), surface.servers) or "")
+    return metadata_url(base, resource_path(path.replace("/messages", "/sse", 1), _endpoints(surface)) or "")
 
 
 def metadata_at(head: Head, path: str, surface: Surface, issuers: tuple[str, ...], base: str) -> Refused:
@@ -151,7 +156,7 @@ def metadata_at(head: Head, path: str, surface: Surface, issuers: tuple[str, ...
         )
     if head.method not in READING:
         raise NotAllowed(head.method, READING)
-    resource = resource_path(path.removeprefix(surface.prefix), surface.servers)
+    resource = resource_path(path.removeprefix(surface.prefix), _endpoints(surface))
     if resource is None:
         return refusal(404, f"got the path {path[:200]!r}, expected that of an endpoint", extra=anyone)
     server = _server_of(resource.split("/")[2:], surface)

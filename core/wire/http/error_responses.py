@@ -59,6 +59,7 @@ def not_found(path: str, surface: Surface, root: str = "") -> Refused:
         endpoints += [f"/{area}" for area in served if area == "mcp" or (area != "upload" and not surface.transparent)]
     for server in surface.servers:
         endpoints += [f"/{area}/{server}" for area in served if area == "mcp" or server not in surface.transparent]
+    endpoints += [f"/{area}/{profile}" for profile in surface.profiles for area in served if area != "upload"]
     if "pages" in surface.areas:
         endpoints.append("/healthz")
     endpoints = [root + endpoint for endpoint in endpoints]

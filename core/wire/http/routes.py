@@ -87,6 +87,8 @@ class Surface(msgspec.Struct, frozen=True):
     areas: frozenset[str] = AREAS
     access: dict[str, AccessRules] = {}
     """The access rules of servers. A server whose rule names groups does not exist for callers in none of them."""
+    profiles: tuple[str, ...] = ()
+    """The ids of profiles, each with endpoints of its own, as a server has them."""
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and the path that each stands for."""
 

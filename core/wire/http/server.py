@@ -460,7 +460,10 @@ def _download_route(method: str, rest: list[str], query: str, surface: Surface) 
 
 def _mcp_server(rest: list[str], surface: Surface) -> str:
     """Returns the id of the server in the path. A slash at the end is ignored: many clients are configured with one."""
-    return _server(rest[:-1] if rest and rest[-1] == "" else rest, surface)
+    parts = rest[:-1] if rest and rest[-1] == "" else rest
+    if len(parts) == 1 and surface.profiles and (profile := decode_segment(parts[0])) in surface.profiles:
+        return profile
+    return _server(parts, surface)
 
 
 def _server(rest: list[str], surface: Surface) -> str:

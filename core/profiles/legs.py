@@ -1,0 +1,253 @@
+"""The legs of sessions with a profile: for each server that is needed, a session of its own with that server.
+
+A leg is opened as a client opens a session, with the client's own description, and its answers go to the session with
+the profile (the front). So all that holds for a session with one server holds for a leg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from ..base.errors import UPSTREAM_UNAVAILABLE
+from ..base.events import Headers
+from ..base.ids import ChannelId
+from ..downstream.responder import Responder
+from ..downstream.sessions import Sessions
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
+from ..state.exchange import Exchange, ExchangeKey, Reply
+from ..state.ports import SessionRouter
+from ..state.session import PendingQuestion, Session
+from ..state.stream import Stream
+
+NO_CHANNEL = ChannelId(0)
+
+
+class LegReply(Reply):
+    """The reply to a request that is sent on a leg: its response goes to `receive`, with this reply."""
+
+    def __init__(self, receive: Callable[[LegReply, bytes], None]) -> None:
+        super().__init__(Stream(None), ends_channel=True, can_stream=False)
+        self._receive = receive
+
+    def take(self, message: bytes | None) -> tuple[bytes | None, bool]:
+        self.remaining -= 1
+        if message is not None:
+            self._receive(self, message)
+        return None, False
+
+
+class Leg:
+    """A session with one server of a profile.
+
+    Attributes:
+        server: the id of the server.
+        session: the session.
+        is_open: its handshake is done.
+        waiting: the requests that wait for the handshake.
+    """
+
+    def __init__(self, server: str, session: Session, *, is_open: bool) -> None:
+        self.server = server
+        self.session = session
+        self.is_open = is_open
+        self.waiting: list[Exchange] = []
+
+
+class Front:
+    """A session with a profile.
+
+    Attributes:
+        session: the session.
+        initialize: the params of its client's `initialize`; b"" for a client without sessions.
+        legs: its legs, by server.
+        sent_on: its requests that are sent on, by their keys: the leg, and the request there.
+        level: the params of its client's `logging/setLevel`; None if it sent none.
+    """
+
+    def __init__(self, session: Session, initialize: bytes = b"") -> None:
+        self.session = session
+        self.initialize = initialize
+        self.legs: dict[str, Leg] = {}
+        self.sent_on: dict[ExchangeKey, tuple[Leg, Exchange]] = {}
+        self.level: bytes | None = None
+
+    def exchange_of(self, inner: Exchange | None) -> Exchange | None:
+        """Returns the client's request that a request on a leg was sent for."""
+        found = None if inner is None else self.sent_on.get(inner.key)
+        return None if found is None or found[1] is not inner else self.session.exchanges.get(found[1].key)
+
+
+class Hearer(Protocol):
+    """Handles what the servers of a profile say unasked."""
+
+    def receive_notification(
+        self, front: Front, leg: Leg, method: str, message: bytes, related: Exchange | None
+    ) -> None:
+        """Handles a notification."""
+
+    def receive_question(
+        self, front: Front, leg: Leg, question: PendingQuestion, params: bytes | None, related: Exchange | None
+    ) -> None:
+        """Handles a server request. `question.number` is its id on the leg."""
+
+
+class _Replies:
+    """The replies of one leg to its client, which is the front (`StatelessReplies`)."""
+
+    def __init__(self, responder: Responder, hearer: Hearer, front: Front, server: str) -> None:
+        self._responder = responder
+        self._hearer = hearer
+        self._front = front
+        self._server = server
+
+    def holds(self, session: Session) -> bool:
+        return True  # a leg lasts as long as its front
+
+    def keeps(self, session: Session, exchange: Exchange, message: bytes) -> bool:
+        return False
+
+    def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
+        return message  # the front translates it
+
+    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
+        leg = self._front.legs.get(self._server)
+        if leg is not None:
+            self._hearer.receive_notification(self._front, leg, method, message, self._front.exchange_of(related))
+
+    def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        asked = self._front.exchange_of(exchange)
+        if asked is not None:
+            self._responder.tell_progress(self._front.session, asked, message)
+
+    def ask(self, session: Session, question: PendingQuestion, params: bytes | None, related: Exchange | None) -> None:
+        leg = self._front.legs.get(self._server)
+        if leg is None:
+            return
+        number = session.record_question(question._replace(stream=Stream(None)))
+        recorded = session.questions[number]
+        self._hearer.receive_question(self._front, leg, recorded, params, self._front.exchange_of(related))
+
+    def cancel_question(self, session: Session, number: int) -> None:
+        session.settle_question(number)
+        name = question_name(self._server, number)
+        for shown, question in list(self._front.session.questions.items()):
+            if question.id_raw == name:
+                self._responder.cancel_question(self._front.session, shown, None)
+
+    def cancel(self, session: Session, exchange: Exchange) -> None:
+        pass
+
+    def release(self, exchange: Exchange) -> None:
+        pass
+
+    def receive_settled(self, session: Session) -> None:
+        pass
+
+    def close_session(self, session: Session) -> None:
+        leg = self._front.legs.get(self._server)
+        if leg is not None and leg.session is session:
+            del self._front.legs[self._server]
+
+
+def question_name(server: str, number: int) -> bytes:
+    """Returns the id that a question of a leg has on its front, as JSON."""
+    return msgspec.json.encode(f"{number}:{server}")
+
+
+def question_of(id_raw: bytes) -> tuple[str, int]:
+    """Returns server and number of a question; the inverse of `question_name`."""
+    number, _, server = msgspec.json.decode(id_raw, type=str).partition(":")
+    return server, int(number)
+
+
+class Legs:
+    """Opens legs, and sends requests on them.
+
+    Args:
+        router: routes the requests of all legs to their servers.
+        hearer: handles what servers say unasked.
+    """
+
+    def __init__(self, sessions: Sessions, responder: Responder, router: SessionRouter, hearer: Hearer) -> None:
+        self._sessions = sessions
+        self._responder = responder
+        self._router = router
+        self._hearer = hearer
+
+    def open(self, front: Front, server: str) -> Leg | str:
+        """Returns the leg to a server, opened now if there is none; or why it cannot be opened."""
+        leg = front.legs.get(server)
+        if leg is not None:
+            return leg
+        fault = self._sessions.no_room(front.session.owner)
+        if fault is not None:
+            return fault
+        replies = _Replies(self._responder, self._hearer, front, server)
+        session = self._sessions.open_leg(front.session, server, router=self._router, replies=replies)
+        leg = front.legs[server] = Leg(server, session, is_open=session.is_stateless)
+        if session.is_stateless:
+            self._router.begin_stateless(session)
+        else:
+            reply = LegReply(partial(self._receive_handshake, front, leg))
+            frame = Frame(id_raw=b"0", method="initialize", params=front.initialize)
+            self._sessions.begin_leg(session, reply, ExchangeKey(NO_CHANNEL, 0), frame, front.session.headers)
+        return leg
+
+    def _receive_handshake(self, front: Front, leg: Leg, reply: LegReply, message: bytes) -> None:
+        frame = envelope.decode(message)
+        waiting, leg.waiting = leg.waiting, []
+        if frame.error is not None:
+            front.legs.pop(leg.server, None)
+            for inner in waiting:
+                inner.reply.take(envelope.encode_error_raw(inner.id_raw, frame.error))
+            return
+        leg.is_open = True
+        self._sessions.confirm(leg.session)
+        if front.level is not None:
+            self.tell(leg, "logging/setLevel", front.level)
+        for inner in waiting:
+            self._start(leg, inner)
+
+    def tell(self, leg: Leg, method: str, params: bytes) -> None:
+        """Sends a request whose response does not matter."""
+        key = ExchangeKey(NO_CHANNEL, -1 - len(leg.session.exchanges))
+        id_key = envelope.id_key(b"1")
+        assert id_key is not None
+        reply = LegReply(lambda _reply, _message: None)
+        self.send(
+            leg, Exchange(key, reply, sid=leg.session.sid, id_raw=b"1", id_key=id_key, method=method, params=params)
+        )
+
+    def send(self, leg: Leg, inner: Exchange) -> None:
+        """Sends a request on a leg, as soon as that is open."""
+        if leg.is_open:
+            self._start(leg, inner)
+        else:
+            leg.waiting.append(inner)
+
+    def _start(self, leg: Leg, inner: Exchange) -> None:
+        session = leg.session
+        if session.is_over:
+            error = {"code": UPSTREAM_UNAVAILABLE, "message": f"{leg.server} was left"}
+            inner.reply.take(envelope.encode_error_raw(inner.id_raw, msgspec.json.encode(error)))
+            return
+        session.add(inner)
+        session.router.request(session, inner)
+
+    def cancel(self, leg: Leg, inner: Exchange, params: bytes | None, headers: Headers) -> None:
+        """Cancels a request on a leg."""
+        if inner in leg.waiting:
+            leg.waiting.remove(inner)
+        elif not inner.is_over and inner.key in leg.session.exchanges:
+            self._responder.cancel(leg.session, inner, params or b"{}", headers)
+
+    def close(self, front: Front, why: str) -> None:
+        """Closes all legs of a front."""
+        for leg in list(front.legs.values()):
+            self._sessions.close_session(leg.session, why)
+        front.legs.clear()

@@ -1,0 +1,400 @@
+"""The lists of a profile: those of its servers, one after another, in the order of their names.
+
+What a server has listed is kept, for clients of one kind, and shown from then on without asking it. It is asked again
+when it says that its list has changed, or when what it said is too old; what is kept is shown meanwhile. A list waits
+for a server of which nothing is known, but not for long, and says which servers are missing.
+
+Source: 2026-07-28 server/tools, "Listing Tools"; server/utilities/caching.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.events import Headers
+from ..base.grants import NO_GRANTS, Grants
+from ..bridge.capabilities import fingerprint
+from ..bridge.request_name import sole_member
+from ..downstream.responder import Responder
+from ..jsonrpc import envelope
+from ..jsonrpc.splice import elements, members, remove_members, set_member, take
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeKey
+from .legs import Front, Leg, LegReply, Legs
+from .profile import ProfileView
+from .rewriting import LISTINGS, Snapshot
+
+PAGES_MAX: Final = 64
+"""Pages of one server's list that are read; servers have 50 entries or more on a page. At it: the rest is left out."""
+LIST_MAX_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of one server's list. Four hundred tools have one. At it: the rest is left out."""
+PAGE_MAX_BYTES: Final = 1024 * 1024
+"""Bytes of a page that a client gets. At it: the rest is on the next page."""
+KINDS_MAX: Final = 256
+"""Kinds of clients whose lists are kept. At it: those that were used least lately are dropped, and asked for again."""
+TTL_MAX_S: Final = 300.0
+"""Seconds for which a list is kept at most. After it: the server is asked again, behind the next list."""
+REASONS_MAX_CHARS: Final = 1000
+"""The most characters of the reasons in one error."""
+SERVERS: Final = "dev.isthmus/servers"
+"""The member of `_meta` of a list that says which servers are missing, and why."""
+
+_CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+}
+
+
+class ClientKind(NamedTuple):
+    """What the answers of a server may depend on. Lists are kept for all clients of a kind together."""
+
+    principal: str
+    headers: Headers
+    is_stateless: bool
+    revision: str
+    capabilities: str
+    grants: Grants
+
+
+class Kept(NamedTuple):
+    """The list of one server.
+
+    Attributes:
+        entries: the entries as clients see them, by name.
+        raws: the server's own names, by those that clients see.
+        expires_at: when it is too old.
+    """
+
+    entries: Mapping[str, bytes]
+    raws: Mapping[str, str]
+    expires_at: float
+
+
+class _Snapshots(Mapping[str, Snapshot]):
+    """The snapshots of servers, each made when it is looked at: most names need none."""
+
+    def __init__(self, servers: list[str], kept: Mapping[tuple[str, str], Kept]) -> None:
+        self._servers = servers
+        self._kept = kept
+
+    def __getitem__(self, server: str) -> Snapshot:
+        if server not in self._servers:
+            raise KeyError(server)
+        tools, prompts, uris = (
+            self._raws(server, method) for method in ("tools/list", "prompts/list", "resources/list")
+        )
+        return Snapshot(tools, prompts, uris)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._servers)
+
+    def __len__(self) -> int:
+        return len(self._servers)
+
+    def _raws(self, server: str, method: str) -> Mapping[str, str]:
+        found = self._kept.get((server, method))
+        return {} if found is None else found.raws
+
+
+class _Fetch:
+    """A list of a server that is being read. `waiting`: the requests of clients that wait for it."""
+
+    def __init__(self, method: str, params: bytes) -> None:
+        self.method = method
+        self.params = params
+        self.pages: list[bytes] = []
+        self.size_bytes = 0
+        self.waiting: list[_Wait] = []
+
+
+class _Wait:
+    """A client's request for a list, and the servers that it waits for."""
+
+    def __init__(self, front: Front, exchange: Exchange, kind: ClientKind) -> None:
+        self.front = front
+        self.exchange = exchange
+        self.kind = kind
+        self.missing: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+
+
+Place = tuple[ClientKind, str, str]
+"""A kind of clients, a server, and the method of the list."""
+
+
+class Lists:
+    """The lists of one profile.
+
+    Args:
+        legs: opens legs to servers.
+        shows: returns whether a server exists for a caller with these grants.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        responder: Responder,
+        view: ProfileView,
+        legs: Legs,
+        shows: Callable[[str, Grants], bool],
+    ) -> None:
+        self._context = context
+        self._responder = responder
+        self._view = view
+        self._legs = legs
+        self._shows = shows
+        self._kept: dict[ClientKind, dict[tuple[str, str], Kept]] = {}
+        self._fetches: dict[Place, _Fetch] = {}
+        self._waits: dict[tuple[str, ExchangeKey], _Wait] = {}
+        self._last_fetch = 0
+
+    # --- From clients -----------------------------------------------------------------------------------------------
+
+    def request(self, front: Front, exchange: Exchange) -> None:
+        """Answers a request for a list, now or when its servers have answered."""
+        kind = self.kind_of(front, exchange)
+        kept = self._of_kind(kind)
+        wait = _Wait(front, exchange, kind)
+        for server in self._view.servers:
+            if not self._shows(server, kind.grants):
+                continue
+            found = kept.get((server, exchange.method))
+            if found is None or found.expires_at <= self._context.now:
+                fetch = self._fetch(front, exchange, kind, server)
+                if found is None and isinstance(fetch, str):
+                    wait.failed[server] = fetch
+                elif found is None and not isinstance(fetch, str):
+                    wait.missing[server] = "it has not answered yet"
+                    fetch.waiting.append(wait)
+        if not wait.missing:
+            self._answer(wait)
+            return
+        self._waits[front.session.sid, exchange.key] = wait
+        at = self._context.now + self._view.list_wait_s
+        self._context.timers.set(("profile list", (front.session.sid, exchange.key)), at, "lists of servers")
+
+    def handle_wait(self, sid: str, key: ExchangeKey) -> None:
+        """Answers a list with what is there."""
+        wait = self._waits.pop((sid, key), None)
+        if wait is not None:
+            self._answer(wait)
+
+    def withdraw(self, front: Front, exchange: Exchange) -> None:
+        """Drops a request that is over. What is being read is read to its end, for the next one."""
+        if self._waits.pop((front.session.sid, exchange.key), None) is not None:
+            self._context.timers.cancel(("profile list", (front.session.sid, exchange.key)))
+
+    def snapshots(self, kind: ClientKind) -> Mapping[str, Snapshot]:
+        """Returns what is known of the names of servers that clients of a kind may see."""
+        servers = [server for server in self._view.servers if self._shows(server, kind.grants)]
+        return _Snapshots(servers, self._kept.get(kind, {}))
+
+    def kind_of(self, front: Front, exchange: Exchange) -> ClientKind:
+        """Returns the kind of the client that sent a request."""
+        session = front.session
+        opening = getattr(self._context.role_of(exchange.key.channel), "opening", None)
+        grants = getattr(opening, "grants", NO_GRANTS)
+        abilities = session.client.capabilities if exchange.request is None else exchange.request.capabilities
+        headers = () if session.principal else session.headers
+        return ClientKind(
+            session.principal,
+            headers,
+            session.is_stateless,
+            session.features.revision,
+            fingerprint(abilities),
+            grants,
+        )
+
+    def _of_kind(self, kind: ClientKind) -> dict[tuple[str, str], Kept]:
+        kept = self._kept.pop(kind, None)
+        if kept is None:
+            kept = {}
+            if len(self._kept) >= KINDS_MAX:
+                del self._kept[next(iter(self._kept))]
+        self._kept[kind] = kept
+        return kept
+
+    # --- From servers -----------------------------------------------------------------------------------------------
+
+    def receive_change(self, front: Front, server: str, method: str) -> None:
+        """Handles a notification that lists of a server have changed: what is kept of them is too old."""
+        for kind, kept in self._kept.items():
+            if kind.principal == front.session.principal:
+                for changed in _CHANGED.get(method, ()):
+                    found = kept.get((server, changed))
+                    if found is not None:
+                        kept[server, changed] = found._replace(expires_at=self._context.now)
+
+    def _fetch(self, front: Front, exchange: Exchange, kind: ClientKind, server: str) -> _Fetch | str:
+        """Begins to read a list, unless it is being read. Returns what reads it, or why it cannot be read."""
+        place = kind, server, exchange.method
+        fetch = self._fetches.get(place)
+        if fetch is not None:
+            return fetch
+        leg = self._legs.open(front, server)
+        if isinstance(leg, str):
+            return leg
+        fetch = self._fetches[place] = _Fetch(exchange.method, remove_members(exchange.params or b"{}", {"cursor"}))
+        self._read(fetch, place, leg, exchange, fetch.params)
+        return fetch
+
+    def _read(self, fetch: _Fetch, place: Place, leg: Leg, exchange: Exchange, params: bytes) -> None:
+        id_key = envelope.id_key(b"1")
+        assert id_key is not None
+        self._last_fetch += 1
+        inner = Exchange(
+            ExchangeKey(exchange.key.channel, -self._last_fetch),
+            LegReply(partial(self._receive_page, fetch, place, leg, exchange)),
+            sid=leg.session.sid,
+            id_raw=b"1",
+            id_key=id_key,
+            method=fetch.method,
+            params=params,
+            headers=exchange.headers,
+            request=exchange.request,
+        )
+        self._legs.send(leg, inner)
+
+    def _receive_page(
+        self, fetch: _Fetch, place: Place, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes
+    ) -> None:
+        frame = envelope.decode(message)
+        if frame.result is None:
+            error = envelope.usable_error(frame.error or b"{}")
+            is_absent = envelope.error_code(error) == METHOD_NOT_FOUND
+            self._end(fetch, place, "" if is_absent else envelope.text_of(envelope.member_of(error, "message")) or "")
+            return
+        fetch.pages.append(frame.result)
+        fetch.size_bytes += len(frame.result)
+        try:
+            cursor = envelope.member_of(frame.result, "nextCursor")
+        except RemoteProtocolError as fault:
+            self._end(fetch, place, fault.message)
+            return
+        is_full = len(fetch.pages) >= PAGES_MAX or fetch.size_bytes >= LIST_MAX_BYTES
+        if cursor in (None, b"null", b'""') or is_full:
+            if cursor not in (None, b"null", b'""'):
+                self._context.note("warning", f"the rest of its {fetch.method} is left out: it is too long", leg.server)
+            self._end(fetch, place, "")
+        else:
+            assert cursor is not None
+            self._read(fetch, place, leg, exchange, set_member(fetch.params, "cursor", cursor))
+
+    def _end(self, fetch: _Fetch, place: Place, problem: str) -> None:
+        kind, server, method = place
+        del self._fetches[place]
+        if not problem:
+            try:
+                kept = self._keep(server, method, fetch.pages)
+            except RemoteProtocolError as fault:
+                problem = f"its list cannot be read: {fault.message}"
+            else:
+                self._of_kind(kind)[server, method] = kept
+        for wait in fetch.waiting:
+            wait.missing.pop(server, None)
+            if problem:
+                wait.failed[server] = problem
+            if not wait.missing and self._waits.get((wait.front.session.sid, wait.exchange.key)) is wait:
+                self.withdraw(wait.front, wait.exchange)
+                self._answer(wait)
+
+    def _keep(self, server: str, method: str, pages: list[bytes]) -> Kept:
+        """Raises RemoteProtocolError if the pages are no lists."""
+        listing = LISTINGS[method]
+        entries: dict[str, bytes] = {}
+        raws: list[str] = []
+        ttl_s = TTL_MAX_S
+        for page in pages:
+            for raw, _ in _entries(page, listing.array, listing.name.path[0]):
+                raws.append(raw)
+            shown = self._view.rewriter.result(server, method, page)
+            for name, entry in _entries(shown, listing.array, listing.name.path[0]):
+                entries.setdefault(name, entry)
+            ttl_ms = envelope.number_of(take(page, members(page).get("ttlMs")) or b"")
+            if ttl_ms:
+                ttl_s = min(ttl_s, ttl_ms / 1000)
+        kind = listing.name.kind
+        if kind == "tools" or kind == "prompts":
+            names: Mapping[str, str] = self._view.names.catalogue(server, kind, raws)
+        else:
+            names = dict(zip(raws, raws, strict=True))
+        return Kept(entries, names, self._context.now + ttl_s)
+
+    # --- Answers ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, wait: _Wait) -> None:
+        exchange, session, method = wait.exchange, wait.front.session, wait.exchange.method
+        if exchange.is_over:
+            return
+        kept = self._of_kind(wait.kind)
+        lists = [found for server in self._view.servers if (found := kept.get((server, method))) is not None]
+        absent = wait.failed | wait.missing
+        if absent and not lists:
+            text = f"no server of {self._view.id} can be asked: " + "; ".join(
+                f"{id}: {why}" for id, why in absent.items()
+            )
+            self._responder.fail(session, exchange, UPSTREAM_UNAVAILABLE, text[:1000], {"servers": absent})
+            return
+        entries: dict[str, bytes] = {}
+        for one in lists:
+            for name, entry in one.entries.items():
+                entries.setdefault(name, entry)
+        try:
+            result = _page(LISTINGS[method].array, entries, exchange.params, absent)
+        except RemoteProtocolError as error:
+            self._responder.fail(session, exchange, error.rpc_code, error.message)
+            return
+        self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
+
+
+def _entries(result: bytes, array: str, name: str) -> list[tuple[str, bytes]]:
+    """Returns the entries of a list by their names, as far as they have one.
+
+    Raises:
+        RemoteProtocolError: it is no list.
+    """
+    listed = take(result, members(result).get(array))
+    if listed is None or not listed.startswith(b"["):
+        raise RemoteProtocolError(f"got a result without {array}, expected an array")
+    found = []
+    for start, stop in elements(listed):
+        entry = listed[start:stop]
+        text = envelope.text_of(sole_member(entry, name)) if entry.startswith(b"{") else None
+        if text is not None:
+            found.append((text, entry))
+    return found
+
+
+def _page(array: str, entries: Mapping[str, bytes], params: bytes | None, absent: Mapping[str, str]) -> bytes:
+    """Returns the result with the page that a client asks for.
+
+    Raises:
+        RemoteProtocolError: it asks for a page of another list.
+    """
+    names = sorted(entries)
+    digest = hashlib.blake2b(b"\0".join(entries[name] for name in names), digest_size=6).hexdigest()
+    cursor = envelope.text_of(sole_member(params, "cursor"))
+    first = 0
+    if cursor is not None:
+        seen, _, place = cursor.partition("-")
+        if seen != digest or not (place.isascii() and place.isdigit()) or int(place) >= len(names):
+            text = "got the cursor of a list that has changed since, expected none: read the list again"
+            raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
+        first = int(place)
+    size_bytes, last = 0, first
+    while last < len(names) and (last == first or size_bytes + len(entries[names[last]]) <= PAGE_MAX_BYTES):
+        size_bytes += len(entries[names[last]]) + 1
+        last += 1
+    parts = [b'{"%b":[' % array.encode(), b",".join(entries[name] for name in names[first:last]), b"]"]
+    if last < len(names):
+        parts.append(b',"nextCursor":' + msgspec.json.encode(f"{digest}-{last}"))
+    if absent:
+        parts.append(b',"_meta":' + msgspec.json.encode({SERVERS: dict(sorted(absent.items()))}))
+    return b"".join((*parts, b"}"))

@@ -1,0 +1,67 @@
+"""One profile as its clients see it: its names and URIs, and what it says of itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..base.plan import Profile
+from ..base.revisions import LATEST_MODERN, Features
+from .aliases import Aliases
+from .names import Names
+from .rewriting import Rewriter
+from .uris import Uris
+
+DISCOVERY_TTL_MS: Final = 60_000
+"""Milliseconds for which clients may keep what a profile says of itself: it changes with the configuration only."""
+
+
+class ProfileView:
+    """The names, URIs and self-description of a profile.
+
+    Args:
+        version: of this proxy.
+
+    Raises:
+        LocalProtocolError: the aliases of its servers cannot be used. The text has a line for each problem.
+    """
+
+    def __init__(self, profile: Profile, version: str) -> None:
+        self.id = profile.id
+        self.servers = tuple(server.id for server in profile.servers)
+        self.list_wait_s = profile.list_wait_s
+        aliases = Aliases({server.id: server.alias for server in profile.servers})
+        self.names = Names(aliases, {}, longest=profile.longest_name)
+        self.rewriter = Rewriter(self.names, Uris(aliases))
+        self._info = {"name": profile.id, "version": version}
+
+    def handshake(self, features: Features) -> bytes:
+        """Returns the result of `initialize` for a client of that revision."""
+        return msgspec.json.encode(
+            {
+                "protocolVersion": features.revision,
+                "capabilities": _capabilities(has_completions=features.completions) | {"logging": {}},
+                "serverInfo": self._info,
+            }
+        )
+
+    def discovery(self) -> bytes:
+        """Returns the result of `server/discover`."""
+        return msgspec.json.encode(
+            {
+                "resultType": "complete",
+                "supportedVersions": [LATEST_MODERN],
+                "capabilities": _capabilities(has_completions=True),
+                "ttlMs": DISCOVERY_TTL_MS,
+                "cacheScope": "private",
+                "_meta": {"io.modelcontextprotocol/serverInfo": self._info},
+            }
+        )
+
+
+def _capabilities(*, has_completions: bool) -> dict[str, object]:
+    """Returns what can be honoured whatever the servers have: a list may be empty, and so may a completion."""
+    changes = {"listChanged": True}
+    found: dict[str, object] = {"tools": changes, "prompts": changes, "resources": changes | {"subscribe": True}}
+    return found | ({"completions": {}} if has_completions else {})

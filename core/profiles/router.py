@@ -1,0 +1,314 @@
+"""Routes the requests of sessions with a profile: each to the server that its name or URI stands for, and lists to all.
+
+A request is sent on a leg (`legs`), under the same id. Its response, and all that the server says on the way, come back
+in the words of the profile (`rewriting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+
+from ..access.policy import may_see
+from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from ..base.events import Headers
+from ..base.grants import Grants
+from ..base.log_levels import LEVELS
+from ..base.plan import Profile
+from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
+from ..bridge.discovery import introduction
+from ..downstream.downstream import Downstream
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
+from ..jsonrpc.splice import set_member
+from ..state.context import Context
+from ..state.exchange import Exchange, ExchangeInput, ExchangeKey
+from ..state.feature import TimerHandler
+from ..state.link import Link
+from ..state.ports import SessionRouter
+from ..state.session import PendingQuestion, Session
+from .legs import Front, Leg, LegReply, Legs, question_name, question_of
+from .lists import Lists
+from .profile import ProfileView
+from .rewriting import LISTINGS, NAMING
+
+NO_VALUES = b'{"completion":{"values":[]}}'
+"""The completion of a server that completes nothing."""
+
+
+class ProfileRouter:
+    """Routes the requests of all sessions with one profile (`SessionRouter`).
+
+    Args:
+        router: routes the requests of sessions with one server.
+    """
+
+    def __init__(self, context: Context, downstream: Downstream, router: SessionRouter, profile: Profile) -> None:
+        self._context = context
+        self._sessions = downstream.sessions
+        self._responder = downstream.responder
+        self._router = router
+        self._view = ProfileView(profile, context.plan.version)
+        self._legs = Legs(downstream.sessions, downstream.responder, router, self)
+        self._lists = Lists(context, downstream.responder, self._view, self._legs, self._shows)
+        self._fronts: dict[str, Front] = {}
+        self.handle_list_wait = self._lists.handle_wait
+
+    def _shows(self, server: str, grants: Grants) -> bool:
+        rules = self._context.servers[server].access
+        return rules is None or may_see(rules.server, grants)
+
+    # --- Sessions ---------------------------------------------------------------------------------------------------
+
+    def begin(self, session: Session, initialize: bytes) -> None:
+        """Opens a session at once: no server is needed for that."""
+        try:
+            limit = self._context.limits.initialize_size_max_bytes
+            if len(initialize) > limit:
+                text = f"got params of {len(initialize)} bytes, expected at most {limit}"
+                raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
+            if not session.room.take(2 * len(initialize)):
+                raise RemoteProtocolError("open sessions keep too many bytes: try again later", rpc_code=OVERLOADED)
+            session.introduce(introduction(initialize))
+        except RemoteProtocolError as error:
+            text = f"initialize: {error.message}"
+            self._sessions.refuse_session(session, envelope.error_object(error.rpc_code, text))
+            return
+        wanted = session.client.revision
+        features = features_of(wanted if is_known_legacy(wanted) else LATEST_LEGACY)
+        self._fronts[session.sid] = Front(session, initialize)
+        self._sessions.accept_session(session, self._view.handshake(features), features.revision)
+
+    def begin_stateless(self, session: Session) -> None:
+        self._fronts[session.sid] = Front(session)
+        session.receive_greeting(self._view.discovery())
+
+    def has_room(self, session: Session) -> bool:
+        front = self._fronts.get(session.sid)
+        return front is None or all(self._router.has_room(leg.session) for leg in front.legs.values())
+
+    def is_used(self, session: Session) -> bool:
+        front = self._fronts.get(session.sid)
+        return front is not None and any(self._router.is_used(leg.session) for leg in front.legs.values())
+
+    def close_session(self, session: Session) -> None:
+        """Handles the coming end of a session: its legs end."""
+        front = self._fronts.get(session.sid)
+        if front is not None:
+            self._legs.close(front, "the session is over")
+
+    def end(self, session: Session, questions: list[PendingQuestion]) -> None:
+        self._fronts.pop(session.sid, None)
+
+    def is_live(self, sid: str) -> bool:
+        return sid in self._fronts
+
+    # --- Requests ---------------------------------------------------------------------------------------------------
+
+    def request(self, session: Session, exchange: Exchange) -> None:
+        """Sends a client's request to the servers that it is for."""
+        front, method = self._fronts[session.sid], exchange.method
+        if method in LISTINGS:
+            self._lists.request(front, exchange)
+        elif method in NAMING:
+            self._send_on(front, exchange)
+        elif method == "logging/setLevel" and not session.is_stateless:
+            self._set_level(front, exchange)
+        elif method == "server/discover" and session.is_stateless:
+            assert session.greeting is not None
+            exchange.mark_native()
+            self._responder.answer(session, exchange, envelope.encode_result(exchange.id_raw, session.greeting))
+        else:
+            self._responder.fail(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+
+    def _send_on(self, front: Front, exchange: Exchange) -> None:
+        session = front.session
+        try:
+            kind = self._lists.kind_of(front, exchange)
+            found = self._view.rewriter.address(exchange.method, exchange.params, self._lists.snapshots(kind))
+            if found is None or not self._shows(found.server, kind.grants):
+                text = "got a name of no server, expected one from the list"
+                raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
+        except RemoteProtocolError as error:
+            self._responder.fail(session, exchange, error.rpc_code, error.message, error.data)
+            return
+        leg = self._legs.open(front, found.server)
+        if isinstance(leg, str):
+            self._responder.fail(session, exchange, UPSTREAM_UNAVAILABLE, leg)
+            return
+        reply = LegReply(partial(self._receive_answer, front, leg, exchange))
+        inner = Exchange(
+            exchange.key,
+            reply,
+            sid=leg.session.sid,
+            id_raw=exchange.id_raw,
+            id_key=exchange.id_key,
+            method=exchange.method,
+            params=found.params,
+            token_raw=exchange.token_raw,
+            headers=exchange.headers,
+            request=exchange.request,
+            mirrored=exchange.mirrored,
+        )
+        exchange.step(ExchangeInput.PREPARED)
+        exchange.receive_written(0, None)
+        front.sent_on[exchange.key] = leg, inner
+        self._legs.send(leg, inner)
+
+    def _receive_answer(self, front: Front, leg: Leg, exchange: Exchange, reply: LegReply, message: bytes) -> None:
+        """Gives a client's request the response that came on a leg."""
+        _, inner = front.sent_on.pop(exchange.key, (leg, exchange))
+        if exchange.is_over:
+            return
+        frame = envelope.decode(message)
+        if frame.result is not None:
+            result = self._view.rewriter.result(leg.server, exchange.method, frame.result)
+            if result is not frame.result:
+                message = envelope.encode_result(exchange.id_raw, result)
+        elif exchange.method == "completion/complete" and envelope.error_code(frame.error or b"{}") == METHOD_NOT_FOUND:
+            message = envelope.encode_result(exchange.id_raw, NO_VALUES)
+        if reply.status != 200 and exchange.reply.ends_channel and exchange.reply.gathered is None:
+            exchange.reply.refuse(reply.status, reply.challenge)
+        exchange.mark_native(inner.is_native)
+        self._responder.answer(front.session, exchange, message)
+
+    def _set_level(self, front: Front, exchange: Exchange) -> None:
+        try:
+            level = envelope.text_of(envelope.member_of(exchange.params, "level"))
+        except RemoteProtocolError:
+            level = None
+        if level not in LEVELS or exchange.params is None:
+            text = f"got no known log level, expected one of {', '.join(LEVELS)}"
+            self._responder.fail(front.session, exchange, INVALID_PARAMS, text)
+            return
+        front.level = exchange.params
+        for leg in front.legs.values():
+            if leg.is_open:
+                self._legs.tell(leg, "logging/setLevel", front.level)
+        self._responder.answer(front.session, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
+
+    def repeat(self, session: Session, exchange: Exchange) -> None:
+        found = self._fronts[session.sid].sent_on.get(exchange.key)
+        if found is not None:
+            self._router.repeat(found[0].session, found[1])
+
+    def expect_reply(self, session: Session, exchange: Exchange) -> None:
+        found = self._fronts[session.sid].sent_on.get(exchange.key)
+        if found is not None:
+            self._router.expect_reply(found[0].session, found[1])
+
+    def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
+        front = self._fronts.get(session.sid)
+        if front is None:
+            return
+        self._lists.withdraw(front, exchange)
+        found = front.sent_on.pop(exchange.key, None)
+        if found is not None:
+            self._legs.cancel(*found, params, headers)
+
+    # --- Other messages of clients ----------------------------------------------------------------------------------
+
+    def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None:
+        front = self._fronts[session.sid]
+        if method != "notifications/progress":
+            for leg in front.legs.values():
+                if leg.is_open:
+                    self._router.notify(leg.session, method, params, headers)
+            return
+        try:
+            token = envelope.member_of(params, "progressToken")
+        except RemoteProtocolError:
+            return
+        number = None if token is None else envelope.number_of(token)
+        question = None if number is None else session.questions.get(number)
+        found = None if question is None else self._leg_of(front, question)
+        if found is not None and number is not None and params is not None:
+            leg, asked = found
+            self._responder.expect_answer(session, number)
+            self._router.notify(leg.session, method, set_member(params, "progressToken", b"%d" % asked), headers)
+
+    def reply(self, session: Session, question: PendingQuestion, answer: Frame, headers: Headers) -> None:
+        """Gives a client's response to the server that has asked."""
+        found = self._leg_of(self._fronts[session.sid], question)
+        if found is None:
+            return
+        leg, number = found
+        asked = self._responder.take_question(leg.session, b"%d" % number)
+        if asked is not None:
+            self._router.reply(leg.session, asked, answer, headers)
+
+    def tick(self, session: Session, question: PendingQuestion, count: int) -> None:
+        found = self._leg_of(self._fronts[session.sid], question)
+        asked = None if found is None else found[0].session.questions.get(found[1])
+        if found is not None and asked is not None:
+            self._router.tick(found[0].session, asked, count)
+
+    def _leg_of(self, front: Front, question: PendingQuestion) -> tuple[Leg, int] | None:
+        """Returns the leg on which a question came, and its number there; None if the leg is over."""
+        server, number = question_of(question.id_raw)
+        leg = front.legs.get(server)
+        return None if leg is None else (leg, number)
+
+    # --- From servers -----------------------------------------------------------------------------------------------
+
+    def receive_notification(
+        self, front: Front, leg: Leg, method: str, message: bytes, related: Exchange | None
+    ) -> None:
+        self._lists.receive_change(front, leg.server, method)
+        params = envelope.decode(message).params
+        if params is not None:
+            shown = self._view.rewriter.message(leg.server, method, params)
+            if method == "notifications/message":
+                shown = self._with_logger(leg.server, params)
+            if shown is not params:
+                message = envelope.encode_notification(method, shown)
+        self._responder.deliver(front.session, method, message, related)
+
+    def receive_question(
+        self, front: Front, leg: Leg, question: PendingQuestion, params: bytes | None, related: Exchange | None
+    ) -> None:
+        if params is not None:
+            params = self._view.rewriter.message(leg.server, question.method, params)
+        id_raw = question_name(leg.server, question.number)
+        shown = PendingQuestion(id_raw, question.token_raw, question.method, 0, None)
+        self._responder.ask(front.session, shown, params, related)
+
+    def _with_logger(self, server: str, params: bytes) -> bytes:
+        """Returns the params of a log message whose logger says which server it is of."""
+        try:
+            logger = envelope.text_of(envelope.member_of(params, "logger"))
+        except RemoteProtocolError:
+            return params
+        name = f"{server}/{logger}" if logger else server
+        return set_member(params, "logger", msgspec.json.encode(name))
+
+    # --- Links: only legs have any ----------------------------------------------------------------------------------
+
+    def link_of(self, exchange: Exchange) -> Link | None:
+        return None
+
+    def earlier_link_of(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+        raise AssertionError("a front has no tasks")
+
+    def session_with(self, session: Session) -> tuple[str, str]:
+        return "", ""
+
+    def leave(self, session: Session, exchange: Exchange) -> None:
+        pass
+
+
+def profile_routers(context: Context, downstream: Downstream, router: SessionRouter) -> dict[str, ProfileRouter]:
+    """Returns the router of each profile of the plan, by id."""
+    return {profile.id: ProfileRouter(context, downstream, router, profile) for profile in context.plan.profiles}
+
+
+def timers_of(routers: Mapping[str, ProfileRouter]) -> dict[str, TimerHandler]:
+    """Returns the handlers of the timers of all profiles, by purpose."""
+
+    def handle(sid: str, key: ExchangeKey) -> None:
+        for router in routers.values():
+            router.handle_list_wait(sid, key)
+
+    return {"profile list": handle} if routers else {}
