@@ -12,8 +12,10 @@ import hashlib
 import hmac
 import itertools
 import json
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import pytest
@@ -79,8 +81,8 @@ async def test_case_1_a_request_without_a_token_is_challenged_without_an_error()
 
 @pytest.mark.parametrize("scope", ["read", ""], ids=["with the scope", "without the scope"])
 async def test_case_2_a_token_for_another_audience_is_invalid_and_never_forbidden(scope: str) -> None:
-    """2026-07-28 basic/authorization, "Token Handling": servers "MUST reject tokens that do not include them in the
-    audience claim". A 403 would make the client ask for more scopes of the same wrong token."""
+    """2026-07-28 basic/authorization, "Token Handling": a server rejects tokens that were not issued for it. A 403
+    would make the client ask for more scopes of the same wrong token."""
     async with issuing(server(access=Access(scope=("read",)))) as (issuer, found):
         url = f"{found.base_url}/mcp/a"
         reason = await refusal(url, issuer.token("https://elsewhere.example/mcp", scope=scope))
@@ -90,7 +92,8 @@ async def test_case_2_a_token_for_another_audience_is_invalid_and_never_forbidde
 
 
 async def test_case_5_a_token_in_the_query_does_not_count() -> None:
-    """2026-07-28 basic/authorization, "Token Requirements": "Access tokens MUST NOT be included in the URI query"."""
+    """2026-07-28 basic/authorization, "Token Requirements": tokens are in the header, and never in the query of a
+    URI."""
     async with issuing(server()) as (issuer, found):
         url = f"{found.base_url}/mcp/a"
         token = issuer.token(url)
@@ -105,8 +108,8 @@ INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo":
 
 @pytest.mark.parametrize("is_same", [True, False], ids=["the same", "another"])
 async def test_case_6_two_authorization_headers_are_a_bad_request(is_same: bool) -> None:
-    """RFC 9110, 5.3: a sender "MUST NOT generate multiple field lines with the same name" unless it is a list. Nobody
-    can say which of the two counts."""
+    """RFC 9110, 5.3: only a field that is a list may be sent in several lines. Nobody can say which of two tokens
+    counts."""
     async with issuing(server()) as (issuer, found):
         tokens = [issuer.token(f"{found.base_url}/mcp/a")] * 2
         tokens[1] = tokens[1] if is_same else issuer.token(f"{found.base_url}/mcp/a", "bob")
@@ -119,7 +122,7 @@ async def test_case_6_two_authorization_headers_are_a_bad_request(is_same: bool)
 
 
 async def test_case_9_a_token_that_expires_on_a_kept_connection_ends_with_the_next_request() -> None:
-    """2026-07-28 basic/authorization, "Token Requirements": authorization "MUST be included in every HTTP request". A
+    """2026-07-28 basic/authorization, "Token Requirements": each HTTP request has a token, and each token is judged. A
     head that repeats is not routed again, but its caller is still asked about."""
     async with issuing(server()) as (issuer, found):
         audience = f"{found.base_url}/mcp/a"
@@ -182,9 +185,8 @@ async def test_case_10_an_unknown_key_costs_one_request_and_a_thousand_cost_one_
 async def test_case_11_keys_that_cannot_be_read_are_503_at_first_and_stale_later(advance: Clock) -> None:
     """RFC 9110, 15.6.4: 503 with `Retry-After`. On a 401 clients throw their tokens away. Keys that were read once are
     used for another day."""
-    async with issuing(server()) as (issuer, found):
+    async with issuing(server(), is_up=False) as (issuer, found):
         url = f"{found.base_url}/mcp/a"
-        issuer.is_up = False
         status, headers, _ = await answer(url, shown(issuer.token(url)))
         assert status == 503
         assert int(headers["retry-after"]) > 0
@@ -260,6 +262,32 @@ async def test_case_13_an_issuer_with_another_slash_is_another_issuer() -> None:
         url = f"{found.base_url}/mcp/a"
         reason = await refusal(url, issuer.token(url, iss=issuer.url + "/"))
         assert f"its issuer is {issuer.url}/, auth.issuers[0].url is {issuer.url}: " in reason
+
+
+async def test_case_13_check_says_both_texts_of_an_issuer_with_another_slash(tmp_path: Path) -> None:
+    """RFC 8414, 3.3: metadata whose `issuer` is another text are not used. A person learns of it from `check`."""
+    async with issuing(server(), slash="/") as (issuer, _):
+        tools = {"id": "a", "upstream": {"command": [*server().upstream.command]}}
+        settings = {"auth": {"issuers": [{"url": issuer.url}]}, "servers": [tools]}
+        (tmp_path / "isthmus.json").write_text(json.dumps(settings), encoding="utf-8")
+        command = [str(Path(sys.executable).with_name("isthmus")), "check", str(tmp_path / "isthmus.json")]
+        with anyio.fail_after(3 * PATIENCE_S):
+            done = await anyio.run_process(command, check=False)
+        both = f"names the issuer {issuer.url}/, auth.issuers[0].url is {issuer.url}: both must be the same"
+        assert done.returncode == 1
+        assert f"WARNING auth.issuers[0]: the documents of {issuer.url} cannot be read: " in done.stdout.decode()
+        assert both in done.stdout.decode()
+
+
+async def test_case_13_the_log_says_both_texts_of_an_issuer_with_another_slash(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """RFC 8414, 3.3, as above: the tokens are not judged, so nobody is told to throw them away."""
+    async with issuing(server(), slash="/") as (issuer, found):
+        url = f"{found.base_url}/mcp/a"
+        assert (await answer(url, shown(issuer.token(url))))[0] == 503
+        both = f"names the issuer {issuer.url}/, auth.issuers[0].url is {issuer.url}: both must be the same"
+        assert [both in each.getMessage() for each in caplog.records if each.name == "isthmus.audit"] == [True]
 
 
 async def test_case_14_a_token_of_a_clock_that_is_ahead_is_valid_within_the_leeway() -> None:

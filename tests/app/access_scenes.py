@@ -101,7 +101,7 @@ class FakeIssuer:
         self.is_up = True
         self.asked: list[str] = []
         self.asked_at: dict[str, list[float]] = {}
-        self.url = ""
+        self.url = self.slash = ""
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
@@ -117,7 +117,7 @@ class FakeIssuer:
                 return  # a gateway that ends asks no more
             self.asked.append(path)
             self.asked_at.setdefault(path, []).append(time.monotonic())
-            document: Json = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+            document: Json = {"issuer": self.url + self.slash, "jwks_uri": f"{self.url}/keys"}
             if path == "/keys":
                 document = {"keys": [self._public(kid) for kid in self.published]}
             body = json.dumps(document).encode()
@@ -149,9 +149,16 @@ class FakeIssuer:
 
 @asynccontextmanager
 async def issuing(
-    *servers: Server, core: Core | None = None, **settings: Any
+    *servers: Server, core: Core | None = None, is_up: bool = True, slash: str = "", **settings: Any
 ) -> AsyncIterator[tuple[FakeIssuer, Gateway]]:
+    """Runs an issuer, and a gateway that accepts its tokens.
+
+    Args:
+        is_up: whether the issuer answers from the beginning.
+        slash: added to the issuer that its metadata name.
+    """
     issuer = FakeIssuer()
+    issuer.is_up, issuer.slash = is_up, slash
     async with anyio.create_task_group() as tasks:
         await tasks.start(issuer.run)
         async with gateway(*servers, core=core, issuers=(Issuer(url=issuer.url, **settings),)) as found:

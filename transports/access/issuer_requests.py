@@ -54,6 +54,11 @@ class IssuerRequests:
             return
         await self._begin(wanted).wait()
 
+    async def wait_for_documents(self) -> None:
+        """Returns when the documents of each issuer were read, or could not be read, for the first time."""
+        while wanted := self._issuers.first_requests(time.time()):
+            await self.wait(wanted[0])
+
     def _begin(self, wanted: Wanted) -> anyio.Event:
         done = self._sent.get(wanted)
         if done is None:
