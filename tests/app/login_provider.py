@@ -9,7 +9,7 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +20,9 @@ PATIENCE_S = 60.0
 KNOWN = "/.well-known"
 BROWSER = f"{sys.executable} {Path(__file__).parents[1] / 'real/clients/browser.py'} %s"
 """The setting of a browser that opens a page, and follows it to its end."""
+
+
+Answer = tuple[int, dict[str, str], bytes]
 
 
 class Seen(NamedTuple):
@@ -42,12 +45,12 @@ class Provider:
         resource: the metadata of the MCP server.
         metadata: those of the authorization server.
         challenge: the `WWW-Authenticate` of the MCP server.
-        answers: the answers of paths that have another one: status, headers and body.
+        answers: the answers of paths that have another one: status, headers and body, or a function that makes them.
     """
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
-        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.answers: dict[str, Answer | Callable[[Seen], Answer]] = {}
         self.clients = 0
         provider = self
 
@@ -115,7 +118,8 @@ class Provider:
         form = dict(parse_qsl(body.decode() if is_form else parts.query))
         authorization = handler.headers.get("authorization", "")
         self.seen.append(Seen(handler.command, parts.path, form, authorization, body))
-        status, headers, content = self.answers.get(parts.path) or self._usual(handler.command, self.seen[-1])
+        answer = self.answers.get(parts.path, self._usual)
+        status, headers, content = answer(self.seen[-1]) if callable(answer) else answer
         handler.send_response(status)
         for name, value in ({"content-type": "application/json"} | headers).items():
             handler.send_header(name, value)
@@ -123,8 +127,8 @@ class Provider:
         handler.end_headers()
         handler.wfile.write(content)
 
-    def _usual(self, method: str, seen: Seen) -> tuple[int, dict[str, str], bytes]:
-        match method, seen.path:
+    def _usual(self, seen: Seen) -> Answer:
+        match seen.method, seen.path:
             case "GET", "/.well-known/oauth-protected-resource/mcp":
                 return 200, {}, json.dumps(self.resource).encode()
             case "GET", "/.well-known/oauth-authorization-server":
@@ -142,9 +146,11 @@ class Provider:
                 return self._mcp(seen)
         return 404, {}, b"{}"
 
-    def _mcp(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
+    def _mcp(self, seen: Seen) -> Answer:
         if seen.authorization != f"Bearer {self.access_token}":
-            return 401, {"www-authenticate": self.challenge}, json.dumps({"got": seen.authorization}).encode()
+            said = seen.authorization or "nothing"
+            described = f'{self.challenge}, error_description="got {said}"'
+            return 401, {"www-authenticate": described}, json.dumps({"error": f"got {said}"}).encode()
         message = json.loads(seen.body)
         if "id" not in message:
             return 202, {}, b""
