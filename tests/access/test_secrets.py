@@ -62,8 +62,12 @@ MAY_BE_IN: Final[dict[tuple[str, str], str]] = {
 }
 
 
+KNOWN_BY_CHARS: Final = 16
+
+
 def forms_of(secret: str) -> set[bytes]:
-    """Returns the texts by which a secret is known."""
+    """Returns the texts by which a secret is known. Its beginning alone is enough."""
+    secret = secret[:KNOWN_BY_CHARS]
     data = secret.encode()
     found = {data, quote(secret, safe="").encode(), quote_plus(secret).encode(), json.dumps(secret)[1:-1].encode()}
     for before in range(3):
@@ -370,7 +374,7 @@ def bad(client: Client, world: World, secrets: dict[str, str]) -> None:
     forged = issue(world.idp, ec.generate_private_key(ec.SECP256R1()))
     foreign = issue(world.idp, aud="api://elsewhere")
     other = issue(world.idp, iss="https://other.example")
-    for number, each in enumerate((forged, foreign, other)):
+    for number, each in enumerate((token, forged, foreign, other)):
         secrets |= {f"{name} {number}": part for name, part in parts_of_jwt(each).items()}
     wrong = (SECRETS["a wrong static token"], SECRETS["a revoked token"], forged, foreign, other)
     for each in (*wrong, STATIC[:-1], "x" * 20_000):
