@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from issuer import NEW_TOKENS
 from subjects import Route
 
 HTTP: Final = Route("http", "http")
@@ -68,6 +69,8 @@ WORKLOADS: Final = (
         ("direct", *OURS, "floor", "floor-anyio", "floor-h11", *BYTES, "fastmcp-reused", "fastmcp"),
         is_quick=True,
     ),
+    Workload("http_auth_c16", HTTP, ("isthmus-served", "isthmus-jwt"), is_quick=True),
+    Workload("http_new_token_c16", HTTP, ("isthmus-served", "isthmus-new-jwt"), calls_max=NEW_TOKENS // 4),
     Workload("http_c1", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=1, is_quick=True),
     Workload("http_c128", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=128),
     Workload("http_sse_c16", HTTP, ("direct", *OURS, "isthmus-sqlite", "floor", *BYTES), load=("--sse",)),
