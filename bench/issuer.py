@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+from programs import Failed
+
 AUDIENCE: Final = "http://127.0.0.1/bench"
 ALGORITHM: Final = "RS256"
 VALID_S: Final = 6 * 3600
@@ -57,5 +59,12 @@ class Issuer:
 
 @functools.cache
 def issuer() -> Issuer:
-    """Returns the issuer of this run."""
-    return Issuer()
+    """Returns the issuer of this run.
+
+    Raises:
+        Failed: what signs tokens is not installed.
+    """
+    try:
+        return Issuer()
+    except ImportError as error:
+        raise Failed(f"tokens need isthmus[auth]: {error}") from None

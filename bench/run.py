@@ -103,7 +103,7 @@ class Run:
         return [route.client, str(program.port), "--path", start.path, *modern, *watched, *shown]
 
     def _with_tokens(self, target: list[str], sessions: int, calls: int, warm: int) -> list[str]:
-        """Returns the arguments for the target of one run of the load generator, which shows tokens that no run before it
+        """Returns the arguments for the target of one run of the load generator. It shows tokens that no run before it
         has shown, as long as there are some."""
         if "--tokens" not in target:
             return target

@@ -94,8 +94,8 @@ def _isthmus_sqlite(route: Route, port: int, upstream: str | list[str], scratch:
 
 
 def _isthmus_served(tokens: int) -> Starter:
-    """Starts the product with a configuration file, which authentication needs, and clients with so many tokens. 0: there
-    is no authentication."""
+    """Starts the product with a configuration file, which authentication needs, and clients with so many tokens.
+    0: there is no authentication."""
 
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
         assert isinstance(upstream, str)
@@ -244,6 +244,7 @@ STARTERS: Final[dict[str, Starter]] = {
     "isthmus-sqlite": _isthmus_sqlite,
     "isthmus-served": _isthmus_served(0),
     "isthmus-jwt": _isthmus_served(1),
+    "isthmus-jwt-turns": _isthmus_served(17),  # one more than there are sessions
     "isthmus-new-jwt": _isthmus_served(NEW_TOKENS),
     "floor": _floor,
     "floor-anyio": _floor_anyio,

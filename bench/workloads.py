@@ -70,7 +70,12 @@ WORKLOADS: Final = (
         is_quick=True,
     ),
     Workload("http_auth_c16", HTTP, ("isthmus-served", "isthmus-jwt"), is_quick=True),
-    Workload("http_new_token_c16", HTTP, ("isthmus-served", "isthmus-new-jwt"), calls_max=NEW_TOKENS // 4),
+    Workload(
+        "http_new_token_c16",
+        HTTP,
+        ("isthmus-served", "isthmus-jwt-turns", "isthmus-new-jwt"),
+        calls_max=NEW_TOKENS // 4,
+    ),
     Workload("http_c1", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=1, is_quick=True),
     Workload("http_c128", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=128),
     Workload("http_sse_c16", HTTP, ("direct", *OURS, "isthmus-sqlite", "floor", *BYTES), load=("--sse",)),
