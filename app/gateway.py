@@ -69,6 +69,7 @@ from .runtime.own_sessions import OwnSessions
 from .runtime.trace_file import Trace, open_trace
 
 if TYPE_CHECKING:
+    from ..transports.access.issuer_requests import IssuerRequests
     from ..transports.web_fetch import FetchSettings
     from .logins.connect_pages import ConnectPages
     from .logins.setup import Logins
@@ -99,6 +100,7 @@ class Gateway:
         base_url: the URL of its HTTP listener; empty without one.
         tool_counts: for each server, the number of tools it had when its tools were listed last.
         stderr: for each server, the last lines that its processes wrote to stderr.
+        issuers: the issuers whose tokens are accepted, with `issuer_requests`, which asks them; None: there are none.
     """
 
     settings: Settings
@@ -109,6 +111,15 @@ class Gateway:
     base_url: str = ""
     tool_counts: dict[str, int] = field(default_factory=dict)
     stderr: dict[str, list[str]] = field(default_factory=dict)
+    issuers: Issuers | None = None
+    issuer_requests: IssuerRequests | None = None
+
+    async def issuer_problems(self) -> list[str]:
+        """Asks each issuer for its documents. Returns why some of them cannot be read, for people."""
+        if self.issuers is None or self.issuer_requests is None:
+            return []
+        await self.issuer_requests.wait_for_documents()
+        return self.issuers.problems()
 
     @property
     def server_ids(self) -> list[str]:
@@ -216,6 +227,7 @@ async def running(
                     requests = IssuerRequests(gate.issuers, functools.partial(_fetch_settings, settings.auth))
                     await tasks.start(requests.run)
                     wait_for_issuer = requests.wait
+                    gateway.issuers, gateway.issuer_requests = gate.issuers, requests
                 if listeners:
                     own_sessions = OwnSessions(hub, limits, VERSION)
                     await tasks.start(_run_own_sessions, own_sessions, _shielded(serving))

@@ -40,12 +40,13 @@ def prepared(python: str) -> Path:
     version, _, prefix = output.strip().partition(" ")
     folder = BUILD / f"venv-{version}-{hashlib.sha256(prefix.encode()).hexdigest()[:8]}"
     made = folder / "installed"
-    if not made.exists() or made.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
+    sources = (ROOT / "pyproject.toml", Path(__file__))
+    if not made.exists() or any(made.stat().st_mtime < source.stat().st_mtime for source in sources):
         print(f"setting up {found} in {folder} …", file=sys.stderr, flush=True)
         # An incomplete environment is set up again; of two runs that set one up at once, the later one gets it right.
         subprocess.run([found, "-m", "venv", "--clear", folder], stdout=sys.stderr, check=True)
         pip = [folder / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-e", f"{ROOT}[fast]"], stdout=sys.stderr, check=True)
+        subprocess.run([*pip, "-e", f"{ROOT}[fast,auth]"], stdout=sys.stderr, check=True)
         made.touch()
     return folder / "bin/python"
 

@@ -6,7 +6,8 @@
    number; anything else ends the run with exit code 1 and what was seen.
 
    A session goes along `enum phase`; over HTTP it has a connection for its requests and may have one for its stream. Its
-   requests are numbered by count * slots + slot, so on a pipe that all share a reply names its slot. */
+   requests are numbered by count * slots + slot, so on a pipe that all share a reply names its slot. With `--tokens FILE`
+   each request shows the next line of the file, from line `--token-at` on and from the first one after the last. */
 
 #include "wire.h"
 
@@ -60,6 +61,7 @@ static struct {
     int port;
     bool is_modern, is_sse, is_churn;
     long sessions, calls, warm, size, events, pace_ms, idle, rest_ms, timeout_s;
+    long token_at;
     int pids[PIDS_MAX], pid_count;
 } options = {.path = "/mcp", .sessions = 1, .calls = 1000, .warm = 20, .size = 64, .rest_ms = 1000, .timeout_s = 120};
 
@@ -132,6 +134,24 @@ static const char *era_headers(const char *method, const struct session *s) {
     return headers;
 }
 
+static char **tokens;
+static long token_count;
+
+static void read_tokens(const char *path) {
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+    if (!file) fail("load: cannot read %s: %s", path, strerror(errno));
+    for (ssize_t size; (size = getline(&line, &room, file)) > 0;) {
+        line[strcspn(line, "\n")] = 0;
+        tokens = realloc(tokens, (token_count + 1) * sizeof *tokens);
+        tokens[token_count++] = strdup(line);
+    }
+    free(line);
+    fclose(file);
+    if (!token_count) fail("load: %s has no token", path);
+}
+
 static void send_http(struct session *s, const char *verb, const char *method, struct buffer *body) {
     static struct buffer out;
     struct connection *c = *verb == 'G' ? &s->stream : &s->requests;
@@ -144,6 +164,7 @@ static void send_http(struct session *s, const char *verb, const char *method, s
           *verb == 'G' ? "text/event-stream" : "application/json, text/event-stream");
     if (options.transport == HTTP) print(&out, "%s", era_headers(method, s));
     if (*s->id) print(&out, "mcp-session-id: %s\r\n", s->id);
+    if (token_count) print(&out, "authorization: Bearer %s\r\n", tokens[options.token_at++ % token_count]);
     if (*verb == 'P') print(&out, "content-type: application/json\r\ncontent-length: %zu\r\n", held(body));
     append(&out, "\r\n", 2);
     if (*verb == 'P') append(&out, start(body), held(body));
@@ -664,7 +685,8 @@ static char **read_options(int count, char **arguments) {
         static const struct { const char *name; long *value; } numbers[] = {
             {"--sessions", &options.sessions}, {"--calls", &options.calls}, {"--warm", &options.warm},
             {"--size", &options.size}, {"--events", &options.events}, {"--pace-ms", &options.pace_ms},
-            {"--idle", &options.idle}, {"--rest-ms", &options.rest_ms}, {"--timeout-s", &options.timeout_s}};
+            {"--idle", &options.idle}, {"--rest-ms", &options.rest_ms}, {"--timeout-s", &options.timeout_s},
+            {"--token-at", &options.token_at}};
         size_t i = 0;
         while (i < sizeof numbers / sizeof *numbers && strcmp(numbers[i].name, name)) i++;
         if (!strcmp(name, "--")) return arguments + at + 1;
@@ -672,6 +694,7 @@ static char **read_options(int count, char **arguments) {
         else if (!strcmp(name, "--sse")) options.is_sse = true;
         else if (!strcmp(name, "--churn")) options.is_churn = true;
         else if (!strcmp(name, "--path")) options.path = value, at++;
+        else if (!strcmp(name, "--tokens")) read_tokens(value), at++;
         else if (!strcmp(name, "--pid") && options.pid_count < PIDS_MAX) options.pids[options.pid_count++] = atoi(value), at++;
         else if (i < sizeof numbers / sizeof *numbers) *numbers[i].value = strtol(value, NULL, 10), at++;
         else fail("load: unknown option %s", name);

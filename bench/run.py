@@ -30,6 +30,8 @@ from storage import measure_storage
 
 CALIBRATION_CALLS = 2
 """Calls of each session that show how many fit into the time for one measurement."""
+OPENING_REQUESTS = 4
+"""Requests of a session before its first call, at most."""
 LOAD_TIMEOUT_S = 90
 """The bound on one run of the load generator; the slowest peer takes 60 ms a call."""
 FAILURES = (Failed, OSError, subprocess.TimeoutExpired, ValueError)
@@ -51,6 +53,7 @@ class Run:
         self._stubs: dict[str, Program] = {}
         self._started: dict[tuple[str, Route], tuple[Start, Program | None]] = {}
         self._calls: dict[tuple[str, str], int] = {}
+        self._shown: dict[str, int] = {}  # the tokens of each file that clients have shown
         self.absent: dict[str, str] = {}
 
     def measure(self, workload: Workload, subject: str) -> Figures | None:
@@ -71,14 +74,16 @@ class Run:
         sessions, key = workload.sessions, (workload.name, subject)
         most = min(workload.calls_max, self.calls_max or workload.calls_max)
         if key not in self._calls:
-            figures = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
+            few = min(CALIBRATION_CALLS * sessions, most)
+            figures = load(workload, self._with_tokens(target, sessions, few, 1), few, warm=1, with_idle=False)
             self._calls[key] = max(sessions, min(most, int(self.seconds * figures["calls"] / figures["wall_s"])))
             is_enough = figures["wall_s"] > self.seconds and not workload.idle
         else:
             is_enough = False
         if not is_enough:  # otherwise the calibration took as long as a measurement
             warm = min(10, 1 + self._calls[key] // sessions // 10)
-            figures = load(workload, target, self._calls[key], warm=warm)
+            calls = self._calls[key]
+            figures = load(workload, self._with_tokens(target, sessions, calls, warm), calls, warm=warm)
         figures["calls_per_s"] = figures["calls"] / figures["wall_s"]
         figures["growth_kb"] = figures["peak_kb"] - figures["rss_kb"]
         for figure in ("cpu_us", "kernel_us"):
@@ -94,7 +99,18 @@ class Run:
             return ["stdio", *modern, "--", "env", *env, *start.command]
         assert program is not None
         watched = [] if subject == "direct" else ["--pid", str(program.pid)]
-        return [route.client, str(program.port), "--path", start.path, *modern, *watched]
+        shown = [] if start.tokens is None else ["--tokens", str(start.tokens)]
+        return [route.client, str(program.port), "--path", start.path, *modern, *watched, *shown]
+
+    def _with_tokens(self, target: list[str], sessions: int, calls: int, warm: int) -> list[str]:
+        """Returns the arguments for the target of one run of the load generator. It shows tokens that no run before it
+        has shown, as long as there are some."""
+        if "--tokens" not in target:
+            return target
+        path = target[target.index("--tokens") + 1]
+        at = self._shown.get(path, 0)
+        self._shown[path] = at + calls + sessions * (warm + OPENING_REQUESTS)
+        return [*target, "--token-at", str(at)]
 
     def _start(self, route: Route, subject: str, programs: Programs, *, is_kept: bool) -> tuple[Start, Program | None]:
         if is_kept and (subject, route) in self._started:

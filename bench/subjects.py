@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from issuer import AUDIENCE, NEW_TOKENS, issuer
 from peers import PEERS, is_there
 from programs import HERE
 
@@ -39,11 +40,13 @@ class Start:
     Attributes:
         command: starts a process that listens on the port it was given, or serves its stdin.
         path: the path of its endpoint.
+        tokens: a file of tokens that its clients show, one a line; None: they show none.
     """
 
     command: list[str]
     path: str = "/mcp"
     env: tuple[tuple[str, str], ...] = ()
+    tokens: Path | None = None
 
 
 Starter = Callable[[Route, int, str | list[str], Path], Start | None]
@@ -88,6 +91,28 @@ def _isthmus_sqlite(route: Route, port: int, upstream: str | list[str], scratch:
     }
     path.write_text(json.dumps(settings))
     return Start([*ISTHMUS, "serve", str(path)])
+
+
+def _isthmus_served(tokens: int) -> Starter:
+    """Starts the product with a configuration file, which authentication needs, and clients with so many tokens.
+    0: there is no authentication."""
+
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+        assert isinstance(upstream, str)
+        path, file = scratch / f"{port}.json", scratch / f"{port}.tokens"
+        settings: dict[str, object] = {
+            "core": {"port": port},
+            "storage": {"root": str(scratch / f"{port}.data")},
+            "servers": [{"id": "stub", "upstream": {"url": upstream, "era": "handshake"}}],
+        }
+        if tokens:
+            issuer().write_tokens(file, tokens)
+            keys = {"url": issuer().url, "jwks_url": f"{issuer().url}/keys", "audience": [AUDIENCE]}
+            settings["auth"] = {"issuers": [keys]}
+        path.write_text(json.dumps(settings))
+        return Start([*ISTHMUS, "serve", str(path)], tokens=file if tokens else None)
+
+    return start
 
 
 def _floor(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
@@ -217,6 +242,10 @@ STARTERS: Final[dict[str, Starter]] = {
     "isthmus-anyio": _isthmus("anyio"),
     "isthmus-shared": _isthmus_shared,
     "isthmus-sqlite": _isthmus_sqlite,
+    "isthmus-served": _isthmus_served(0),
+    "isthmus-jwt": _isthmus_served(1),
+    "isthmus-jwt-turns": _isthmus_served(17),  # one more than there are sessions
+    "isthmus-new-jwt": _isthmus_served(NEW_TOKENS),
     "floor": _floor,
     "floor-anyio": _floor_anyio,
     "floor-h11": _floor_h11,

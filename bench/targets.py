@@ -99,6 +99,8 @@ TARGETS: Final = (
         for workload in ("modern_to_legacy_c16", "legacy_to_modern_c16")
         for subject in OURS
     ),
+    Target("http_auth_c16", "isthmus-jwt", "cpu_us", gates=(Gate("isthmus-served", 1.1),)),
+    Target("http_new_token_c16", "isthmus-new-jwt", "cpu_us", gates=(Gate("isthmus-served", 4),)),
     Target("http_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "http_c16"),)),
     Target("from_stdio_burst", "isthmus", "cpu_us", gates=(Gate("isthmus", 1 / 15, "from_stdio_c16"),)),
     Target("http_100k", "isthmus", "cpu_us", gates=(Gate("isthmus", 2, "http_c16"),)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from issuer import NEW_TOKENS
 from subjects import Route
 
 HTTP: Final = Route("http", "http")
@@ -67,6 +68,13 @@ WORKLOADS: Final = (
         HTTP,
         ("direct", *OURS, "floor", "floor-anyio", "floor-h11", *BYTES, "fastmcp-reused", "fastmcp"),
         is_quick=True,
+    ),
+    Workload("http_auth_c16", HTTP, ("isthmus-served", "isthmus-jwt"), is_quick=True),
+    Workload(
+        "http_new_token_c16",
+        HTTP,
+        ("isthmus-served", "isthmus-jwt-turns", "isthmus-new-jwt"),
+        calls_max=NEW_TOKENS // 4,
     ),
     Workload("http_c1", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=1, is_quick=True),
     Workload("http_c128", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=128),

@@ -195,6 +195,22 @@ def test_a_call_costs_the_relay_something() -> None:
     assert figures["floor"]["calls"] <= 20 and figures["floor"]["rss_kb"] > 1000
 
 
+@compiled
+def test_calls_show_tokens_that_the_proxy_takes() -> None:
+    """Each run of the load generator goes on with the next tokens. One that is not taken ends the run."""
+    programs.build()
+    tiny = workloads.Workload("tiny", workloads.HTTP, ("isthmus-jwt-turns",), sessions=2)
+    with programs.Programs() as started:
+        measuring = run.Run(started, seconds=0.05, calls_max=20)
+        [(_, figures)] = run.measured(measuring, [tiny], 1)
+        [file] = started.scratch.glob("*.tokens")
+        assert measuring.absent == {} and figures["isthmus-jwt-turns"]["cpu_us"] > 0
+        assert measuring._shown[str(file)] > 20
+        file.write_text("a.wrong.token\n")
+        [(_, figures)] = run.measured(measuring, [tiny], 1)
+    assert figures == {} and "401" in measuring.absent["tiny isthmus-jwt-turns"]
+
+
 def load(*arguments: str, server: str) -> subprocess.CompletedProcess[str]:
     """Runs the load generator on a server that is a line of shell."""
     command = [str(programs.BUILD / "load"), "stdio", "--timeout-s", "5", *arguments, "--", "sh", "-c", server]

@@ -334,8 +334,9 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
 
     async with running(settings, listen=False, is_lasting=False) as service:
         reports = await _probe_all(service, is_logged=False, is_thorough=True)
+        problems = await service.issuer_problems()
     is_good, is_translated = True, False
-    if problem := who_may(settings):
+    for problem in filter(None, [who_may(settings), *problems]):
         output.say(f"WARNING {problem}")
         is_good = False
     for server, report in zip(settings.servers, reports, strict=True):

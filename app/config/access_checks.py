@@ -15,6 +15,8 @@ from .value_checks import check_header_name, check_url
 
 UNIX: Final = "unix"
 """Stands for the peers of Unix sockets in `auth.proxy.peers`."""
+DAY_MAX_CHARS: Final = 12
+"""The longest text that is shown in place of a day."""
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -35,7 +37,9 @@ def check_auth(auth: Auth, is_sound: Callable[[str], bool]) -> Iterator[Problem]
             yield Problem(f"{key}.sha256", f"a token of its own ({hashes[token.sha256.lower()]} has this one)")
         hashes.setdefault(token.sha256.lower(), key)
         if token.expires is not None and day_of(token.expires) is None:
-            yield Problem(f"{key}.expires", "a day such as 2027-01-31", f"got {token.expires[:40]!r}")
+            # Another text may be a misplaced token.
+            seen = f"got {token.expires!r}" if len(token.expires) <= DAY_MAX_CHARS else "got another text"
+            yield Problem(f"{key}.expires", "a day such as 2027-01-31", seen)
     for i, issuer in enumerate(auth.issuers if is_sound("auth.issuers") else ()):
         yield from _issuer(f"auth.issuers[{i}]", issuer, [each.url for each in auth.issuers[:i]])
     if sum(issuer.introspect is not None for issuer in auth.issuers) > 1:

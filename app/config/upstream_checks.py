@@ -12,7 +12,7 @@ from ..base.problem import Problem
 from .addresses import SCHEMES, scheme_of, settle, unix_path
 from .login_checks import check_auth
 from .settings import Upstream
-from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url
+from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url, shown_header_name
 
 _SSE_SCHEMES: Final = ("sse+http", "sse+https")
 _ANY_URL: Final = (
@@ -117,10 +117,11 @@ def check_pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
     owners = {name.lower(): f"{key}.headers" for name in upstream.headers}
     read: set[str] = set()
     for i, (name, sent) in enumerate(upstream.passes):
-        where = f"{at}.{name}" if isinstance(upstream.pass_headers, dict) else f"{at}[{i}]"
+        shown = shown_header_name(name)
+        where = f"{at}.{shown}" if isinstance(upstream.pass_headers, dict) else f"{at}[{i}]"
         for spelled in dict.fromkeys((name, sent)):
             if HEADER_NAME.fullmatch(spelled) is None or "*" in spelled:  # it may be a misplaced secret
-                seen = f"got the name {name!r}" if spelled == name else "got other text"
+                seen = f"got the name {shown!r}" if spelled == name else "got other text"
                 yield Problem(where, "the whole name of a header: letters, digits and dashes", seen)
             elif not may_pass(spelled):
                 right = "another header: this one is set anew for each request, and never handed on"

@@ -105,14 +105,20 @@ def check_url(
 
 def check_headers(key: str, headers: Mapping[str, str]) -> Iterator[Problem]:
     for name, value in headers.items():
-        yield from check_header_name(f"{key}.{name}", name)
+        yield from check_header_name(f"{key}.{shown_header_name(name)}", name)
         if any((character < " " and character != "\t") or character == "\x7f" for character in value):
-            yield Problem(f"{key}.{name}", "a header value without control characters")
+            yield Problem(f"{key}.{shown_header_name(name)}", "a header value without control characters")
 
 
 def check_header_name(key: str, name: str) -> Iterator[Problem]:
     if HEADER_NAME.fullmatch(name) is None:
-        yield Problem(key, "a header name: letters, digits and dashes", f"got the name {name!r}")
+        yield Problem(key, "a header name: letters, digits and dashes", f"got the name {shown_header_name(name)!r}")
+
+
+def shown_header_name(name: str) -> str:
+    """Returns the name of a header for people. What stands behind a colon is a misplaced value, and not shown."""
+    shown, colon, _ = name.partition(":")
+    return f"{shown}:…" if colon else name
 
 
 def check_path(key: str, path: str) -> Iterator[Problem]:

@@ -116,14 +116,20 @@ class IssuerDocuments:
         since = now - self._ended_at
         return REFETCH_PAUSE_S - since if 0 <= since < REFETCH_PAUSE_S else 0.0
 
+    @property
+    def problem(self) -> str:
+        """Why the last attempt failed, for people; "" if it did not, or there was none."""
+        if self.is_read or not self.attempts:
+            return ""
+        problem = "; ".join(self._problems) or "no answer"
+        return f"the documents of {shown(self.issuer)} cannot be read: {problem}"
+
     def age_s(self, now: float) -> int:
         """Returns the seconds since the end of the last attempt."""
         return max(round(now - self._ended_at), 0)
 
     def unavailable(self, now: float, reason: str = "") -> Unavailable:
-        problem = "; ".join(self._problems) or "no answer"
-        text = reason or f"the documents of {shown(self.issuer)} cannot be read: {problem}"
-        return Unavailable(max(math.ceil(self.rest_of_pause(now)), 1), text)
+        return Unavailable(max(math.ceil(self.rest_of_pause(now)), 1), reason or self.problem)
 
     def receive(self, request: DocumentWanted, reply: Reply, now: float) -> bool:
         """Takes the response to a request. True if the attempt has ended with it."""

@@ -165,6 +165,16 @@ class Issuers:
         found = [one.documents.due(now) for one in self._issuers.values() if one.needs_documents]
         return [request for request in found if request is not None]
 
+    def first_requests(self, now: float) -> list[DocumentWanted]:
+        """Returns the requests for documents of which no attempt to read them has ended. None are left after it."""
+        found = [one.documents for one in self._issuers.values() if one.needs_documents]
+        return [documents.want(now) for documents in found if not documents.attempts]
+
+    def problems(self) -> list[str]:
+        """Returns why the documents of issuers cannot be read, for people, each with its place in the settings."""
+        found = [(one.place, one.documents.problem) for one in self._issuers.values()]
+        return [f"{place}: {problem}" for place, problem in found if problem]
+
     def _establish(
         self, text: str, digest: bytes, audiences: Collection[str], now: float
     ) -> Identity | Refused | Unavailable | Waits:

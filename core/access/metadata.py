@@ -25,6 +25,8 @@ def resource_paths(server: str, servers: Sequence[str]) -> list[str]:
 def resource_path(path: str, servers: Collection[str]) -> str | None:
     """Returns the path of the resource at a path, "" for the base; None if there is none. A slash at the end does not
     count."""
+    if "//" in path or (path and path[0] != "/"):
+        return None
     area, _, server = path.strip("/").partition("/")
     if not area:
         return ""

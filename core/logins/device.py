@@ -14,7 +14,7 @@ from .login import LoginSettings, find_login, select_scope
 from .metadata import is_requestable, read_object, show_url
 from .registration import find_registration
 from .requests import Fetch, Fetched, FetchFailed, Login, LoginFailed, Pause, Registration, ShowCode
-from .token_requests import known_error, read_tokens, request_grant, token_request
+from .token_requests import known_error, read_tokens, request_grant, seconds_of, token_request
 
 GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 INTERVAL_S: Final = 5.0
@@ -86,11 +86,7 @@ def _read_code(given: Mapping[str, Any], issuer: str) -> tuple[str, ShowCode, fl
         raise LoginFailed(f"{show_url(issuer)} gave no code that can be shown: log in without --device")
     complete = given.get("verification_uri_complete")
     complete = complete if isinstance(complete, str) and is_requestable(complete) else ""
-    expires_in_s = _number(given.get("expires_in"), EXPIRES_MAX_S)
-    interval_s = max(_number(given.get("interval"), INTERVAL_S), 1.0)
+    expires_in_s = seconds_of(given.get("expires_in")) or EXPIRES_MAX_S
+    interval_s = max(seconds_of(given.get("interval")) or INTERVAL_S, 1.0)
     shown = ShowCode(url, user_code, complete, min(expires_in_s, EXPIRES_MAX_S))
     return device_code, shown, min(interval_s, INTERVAL_MAX_S)
-
-
-def _number(value: object, default: float) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else default

@@ -16,7 +16,7 @@ import msgspec
 
 from .metadata import AuthorizationServer, read_object, show_url
 from .requests import Fetch, Fetched, FetchFailed, LoginFailed, Registration
-from .token_requests import BASIC, NO_AUTHENTICATION, POST, known_error
+from .token_requests import BASIC, NO_AUTHENTICATION, POST, known_error, seconds_of
 
 CLIENT_NAME: Final = "Isthmus"
 IPV4: Final = "127.0.0.1"
@@ -141,7 +141,6 @@ def _register(server: AuthorizationServer, redirect: str, scope: tuple[str, ...]
         )
     secret = found.get("client_secret")
     secret = secret if isinstance(secret, str) else ""
-    expires_at = found.get("client_secret_expires_at")
     said = found.get("token_endpoint_auth_method")
     return Registration(
         server.issuer,
@@ -149,7 +148,7 @@ def _register(server: AuthorizationServer, redirect: str, scope: tuple[str, ...]
         secret,
         _method(server, said if isinstance(said, str) else "", has_secret=bool(secret)),
         redirect,
-        float(expires_at) if isinstance(expires_at, int | float) and secret else 0,
+        (seconds_of(found.get("client_secret_expires_at")) or 0) if secret else 0,
     )
 
 

@@ -167,7 +167,7 @@ def read_tokens(found: Mapping[str, Any], endpoint: str) -> Tokens:
     return Tokens(
         access,
         refresh if isinstance(refresh, str) and _TOKEN.fullmatch(refresh) else "",
-        _seconds(found.get("expires_in")),
+        seconds_of(found.get("expires_in")),
         split_scope(scope) if isinstance(scope, str) else None,
     )
 
@@ -183,8 +183,8 @@ def to_text(random: bytes) -> str:
     return base64.urlsafe_b64encode(random).rstrip(b"=").decode()
 
 
-def _seconds(value: object) -> float | None:
-    """Returns a lifetime; None if there is none. Some providers write the number as text."""
+def seconds_of(value: object) -> float | None:
+    """Returns seconds of an answer; None if there are none. Some providers write the number as text."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:

@@ -139,7 +139,9 @@ def _refusal(url: str) -> dict[str, Any]:
     return found
 
 
-def test_corner_case_21_three_processes_share_a_login(tmp_path: Path) -> None:
+def test_case_21_three_processes_with_one_login_refresh_it_once_at_a_time_and_nobody_logs_in_again(
+    tmp_path: Path,
+) -> None:
     """Tokens of four seconds, three processes, one store: the provider, which revokes a login whose refresh token comes
     twice, refuses none, and nobody logs in again."""
     with world(tmp_path, lifetime_s=4) as each, contextlib.ExitStack() as stack:

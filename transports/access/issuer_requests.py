@@ -33,19 +33,31 @@ class IssuerRequests:
         self._settings_of = settings_of
         self._sent: dict[Wanted, anyio.Event] = {}
         self._tasks: TaskGroup
+        self._is_over = False
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Sends requests until cancelled. They do not end with the callers that wait for them."""
-        async with anyio.create_task_group() as self._tasks:
-            task_status.started()
-            while True:
-                for wanted in self._issuers.due(time.time()):
-                    self._begin(wanted)
-                await anyio.sleep(DUE_EVERY_S)
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                task_status.started()
+                while True:
+                    for wanted in self._issuers.due(time.time()):
+                        self._begin(wanted)
+                    await anyio.sleep(DUE_EVERY_S)
+        finally:
+            self._is_over = True
 
     async def wait(self, wanted: Wanted) -> None:
-        """Returns when the request is answered, or has failed."""
+        """Returns when the request is answered, or has failed. At the end of `run` every request fails."""
+        if self._is_over:
+            self._issuers.failed(wanted, time.time(), "the proxy is stopping")
+            return
         await self._begin(wanted).wait()
+
+    async def wait_for_documents(self) -> None:
+        """Returns when the documents of each issuer were read, or could not be read, for the first time."""
+        while wanted := self._issuers.first_requests(time.time()):
+            await self.wait(wanted[0])
 
     def _begin(self, wanted: Wanted) -> anyio.Event:
         done = self._sent.get(wanted)

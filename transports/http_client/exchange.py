@@ -331,6 +331,7 @@ class Exchange:
             self.give_up_place()
             if not self.is_abandoned:
                 self._report_held()
+            cause = self._forms.withhold(cause)
             if self._refusal and cause.end is End.REFUSED:
                 cause = msgspec.structs.replace(cause, detail=self._refusal)
             if self._cookies and not self.is_abandoned:

@@ -19,6 +19,7 @@ from ...core.base.limits import Limits
 from ...core.wire.http.coded_response import CodedReader, Reader
 from ...core.wire.http.foreign_reply import explain_foreign
 from ...core.wire.http.response import Ended, ReplyEvent, ResponseReader
+from ...core.wire.http.withheld import withhold
 from ...core.wire.oversize import answer_for
 from ...core.wire.websocket import Deflate, check_accepted, request_headers
 from ..base.decompressors import added_coding
@@ -94,7 +95,13 @@ class SocketServer(Socket):
     def _report_end(self, cause: Cause) -> None:
         if not self._is_reported:
             self._is_reported = True
-            self._port.closed(self._channel, cause)
+            self._port.closed(self._channel, withhold(cause, self._sent_headers()))
+
+    def _sent_headers(self) -> list[tuple[bytes, bytes]]:
+        """Returns the headers of the upgrade that hold credentials, or may."""
+        if self._authorization is None:
+            return self._headers
+        return with_value(self._headers, self._authorization.value or b"")
 
     async def _live(self) -> Cause:
         stream: ByteStream | None = None
@@ -152,9 +159,7 @@ class SocketServer(Socket):
         """Performs the opening handshake. Returns the agreed compression and the bytes received behind the handshake,
         or the cause of its failure."""
         nonce = os.urandom(NONCE_BYTES)
-        headers = [(b"host", self._dialer.address.authority), *request_headers(nonce), *self._headers]
-        if self._authorization is not None:
-            headers = with_value(headers, self._authorization.value or b"")
+        headers = [(b"host", self._dialer.address.authority), *request_headers(nonce), *self._sent_headers()]
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limits.head_size_max_bytes)
         request = http.send(h11.Request(method="GET", target=self._target, headers=headers)) or b""
         http.send(h11.EndOfMessage())

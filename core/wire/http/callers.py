@@ -87,7 +87,8 @@ def _not_let_in(
         return Undecided(found.request)
     if isinstance(found, Unavailable):
         text = "the issuer of the token does not say now who the caller is: try again later"
-        return refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
+        refused = refusal_at(path, 503, text, ((b"retry-after", b"%d" % found.retry_after_s),))
+        return msgspec.structs.replace(refused, denied=found.reason)
     url = "" if gate.issuers is None else _metadata_url(path, surface, base)
     rules = surface.access.get(_server_of(path.split("/")[2:], surface))
     return _denied(path, found, url, frozenset() if rules is None else frozenset(rules.server.scopes))

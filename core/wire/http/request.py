@@ -11,9 +11,11 @@ from typing import Final
 
 from ...base.effects import Delete, Listen, Post
 from ...base.errors import LocalProtocolError
+from ...base.events import Cause
 from ...base.events import Headers as Pairs
 from ..http1.heads import PostHead
 from .cookies import cookie_header
+from .withheld import withhold
 
 PROTOCOL_HEADERS: Final = frozenset(
     {b"accept", b"accept-encoding", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version"}
@@ -121,6 +123,10 @@ class RequestForms:
     def fill(self, target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
         """Returns `request_for` with the headers of this URL."""
         return request_for(target, self._own)
+
+    def withhold(self, cause: Cause) -> Cause:
+        """Returns the end of such a request without what a server said of the headers of this URL."""
+        return withhold(cause, self._own)
 
 
 def _encode_mirrored(target: Post) -> list[tuple[bytes, bytes]]:

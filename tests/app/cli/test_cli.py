@@ -265,7 +265,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--ca-file", "x.pem", "--", "cmd"), "got --ca-file with a command, expected it with a URL only"),
         (("wrap", "--pass-header", "X", "--", "cmd"), "got --pass-header with a command, expected it with a URL only"),
         (("wrap", "--pass-header", "X", "unix:///s"), "got --pass-header with a unix:// URL, expected it with an http"),
-        (("wrap", "--pass-header", "X: y", "http://h/"), "--pass-header: got the name 'X: y', expected the whole name"),
+        (("wrap", "--pass-header", "X: y", "http://h/"), "--pass-header: got the name 'X:…', expected the whole name"),
         (("wrap", "--pass-header", "Host", "http://h/"), "--pass-header: got Host, expected another header"),
         (("wrap", "--pass-header", "X", "--header", "x: 1", "http://h/"), "--pass-header: got X, expected a header of"),
         (

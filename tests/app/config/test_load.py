@@ -890,6 +890,8 @@ def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))
     assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 'Bearer 4711'}"))
+    assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: ['Authorization: Bearer 4711']"))
+    assert "4711" not in refusal(upstream("url: 'http://h', headers: {'Authorization: Bearer 4711': ''}"))
     assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 4711}"))
     for keys in ("4711", "[4711]", "['4711']", "['${X:-4711}']", "[[4711]]", "{a: 4711}"):
         assert "4711" not in refusal(f"sessions: {{request_state_keys: {keys}}}\n{MINIMAL}")

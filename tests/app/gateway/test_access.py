@@ -3,67 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
-import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from http_caller import PATIENCE_S, USUAL, Caller, Json, fetch, requested
+from access_scenes import (
+    ACCESS,
+    ALICE,
+    BOB,
+    ROLES,
+    ROOT,
+    TOKENS,
+    gateway,
+    issuing,
+    modern,
+    opened,
+    server,
+    shown,
+    status_of,
+)
+from http_caller import USUAL, Caller, fetch, requested
 from isthmus.app.base.errors import StartError
-from isthmus.app.config.access_settings import Access, Auth, Issuer, Rule, Token, TrustedProxy
-from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
-from isthmus.app.gateway import Gateway, running
+from isthmus.app.config.access_settings import Access, TrustedProxy
+from isthmus.app.config.settings import Core, Management, Settings
+from isthmus.app.gateway import running
 from isthmus.transports.http_server.shared import DENIALS_MAX, PATH_MAX_CHARS
 
 pytestmark = pytest.mark.anyio
-
-PEERS = Path(__file__).parents[1] / "peers"
-ALICE, BOB, ROOT = "alice's token", "bob's token", "root's token"
-
-
-def token(name: str, text: str, *groups: str) -> Token:
-    return Token(name=name, sha256=hashlib.sha256(text.encode()).hexdigest(), groups=groups)
-
-
-TOKENS = (token("alice", ALICE), token("bob", BOB), token("root", ROOT, "admin"))
-
-
-def server(id: str = "a", peer: str = "toolbox.py", **rest: Any) -> Server:
-    return Server(id=id, upstream=Upstream(command=(sys.executable, str(PEERS / peer))), **rest)
-
-
-@asynccontextmanager
-async def gateway(*servers: Server, core: Core | None = None, **auth: Any) -> AsyncIterator[Gateway]:
-    settings = Settings(
-        core=core or Core(port=0, drain_seconds=5.0), auth=Auth(**(auth or {"tokens": TOKENS})), servers=servers
-    )
-    with anyio.fail_after(6 * PATIENCE_S):
-        async with running(settings, listen=True, is_lasting=False) as found:
-            yield found
-
-
-def shown(text: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {text}"}
-
-
-async def opened(gateway: Gateway, text: str, id: str = "a", **capabilities: Json) -> Caller:
-    caller = Caller(f"{gateway.base_url}/mcp/{id}", shown(text))
-    await caller.initialize(**capabilities)
-    return caller
-
-
-async def status_of(url: str, method: str = "POST", headers: dict[str, str] | None = None, body: bytes = b"{}") -> int:
-    async with requested(url, method, USUAL | (headers or {}), body) as response:
-        await response.body()
-        return response.status
 
 
 async def test_a_stranger_learns_nothing() -> None:
@@ -76,19 +43,6 @@ async def test_a_stranger_learns_nothing() -> None:
         status, health = await fetch(f"{found.base_url}/healthz")
         assert (status, health) == (200, {"status": "ok", "service": "isthmus"})
         assert "version" in (await fetch(f"{found.base_url}/healthz", headers=shown(BOB)))[1]
-
-
-async def test_a_session_is_its_callers() -> None:
-    """Another caller gets a 404, as if it had ended."""
-    async with gateway(server()) as found:
-        alice = await opened(found, ALICE)
-        assert await alice.call("echo", text="x") == "toolbox says x"
-        assert alice.session is not None
-        taken = shown(BOB) | {"mcp-session-id": alice.session}
-        call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
-        for method, body in (("POST", call), ("GET", b""), ("DELETE", b"")):
-            assert await status_of(alice.url, method, taken, body) == 404
-        assert await alice.call("echo", text="y") == "toolbox says y", "nothing was ended"
 
 
 async def test_each_caller_has_a_process_of_a_shared_server() -> None:
@@ -224,112 +178,6 @@ async def test_denials_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> 
 
 # --- Issuers --------------------------------------------------------------------------------------------------------
 
-KEYS = {kid: ec.generate_private_key(ec.SECP256R1()) for kid in ("k1", "k2")}
-Answer = Callable[[str], Awaitable[None]]
-
-
-class FakeIssuer:
-    """An authorization server whose documents can be changed, held back, and counted."""
-
-    def __init__(self) -> None:
-        self.published = ["k1"]
-        self.is_up = True
-        self.asked: list[str] = []
-        self.url = ""
-
-    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self.url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
-        task_status.started()
-        await listener.serve(self._answer)
-
-    async def _answer(self, stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            try:
-                path = (await stream.receive()).split(b" ")[1].decode()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                return  # a gateway that ends asks no more
-            self.asked.append(path)
-            document: Json = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
-            if path == "/keys":
-                document = {"keys": [self._public(kid) for kid in self.published]}
-            body = json.dumps(document).encode()
-            status = b"200 OK" if self.is_up else b"503 Sorry"
-            head = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
-            with contextlib.suppress(anyio.BrokenResourceError):
-                await stream.send(head + body)
-
-    def _public(self, kid: str) -> Json:
-        found: Json = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEYS[kid].public_key()))
-        return found | {"kid": kid, "alg": "ES256", "use": "sig"}
-
-    def token(self, audience: str, sub: str = "alice", kid: str = "k1", lasts_s: float = 60, **claims: Any) -> str:
-        claims = {"iss": self.url, "sub": sub, "aud": audience, "exp": time.time() + lasts_s} | claims
-        return jwt.encode(claims, KEYS[kid], "ES256", {"kid": kid, "typ": "at+jwt"})
-
-
-@asynccontextmanager
-async def issuing(
-    *servers: Server, core: Core | None = None, **settings: Any
-) -> AsyncIterator[tuple[FakeIssuer, Gateway]]:
-    issuer = FakeIssuer()
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(issuer.run)
-        async with gateway(*servers, core=core, issuers=(Issuer(url=issuer.url, **settings),)) as found:
-            yield issuer, found
-        tasks.cancel_scope.cancel()
-
-
-async def test_a_token_of_an_issuer_names_its_caller_whatever_token_it_is() -> None:
-    """A refreshed, wider token is the same caller: the session goes on."""
-    async with issuing(server()) as (issuer, found):
-        audience = f"{found.base_url}/mcp/a"
-        alice = await opened(found, issuer.token(audience))
-        pid = json.loads(await alice.call("environment"))["pid"]
-        alice.headers |= shown(issuer.token(audience, scope="more", lasts_s=90))
-        assert json.loads(await alice.call("environment"))["pid"] == pid
-        alice.headers |= shown(issuer.token(audience, "bob"))
-        async with alice.post(id=9, method="ping") as response:
-            assert response.status == 404
-
-
-async def test_the_metadata_of_each_resource_name_itself() -> None:
-    """RFC 9728, 3.3. Web pages of any origin may read them."""
-    async with issuing(server(), server("b")) as (issuer, found):
-        base, known = found.base_url, "/.well-known/oauth-protected-resource"
-        for path in ("/mcp/a", "/sse/b", "/ws/a", ""):
-            async with requested(f"{base}{known}{path}", headers={"origin": "https://page.example"}) as response:
-                assert response.status == 200
-                assert response.headers["access-control-allow-origin"] == "*"
-                document = await response.json()
-            assert document["resource"] == base + path
-            assert document["authorization_servers"] == [issuer.url]
-        assert await status_of(f"{base}{known}/mcp/zz", "GET", body=b"") == 404
-        assert await status_of(f"{base}/mcp/a", headers={"origin": "https://page.example"}) == 403, "before it is asked"
-        for path, resource in (("/mcp/a/", "/mcp/a"), ("/messages/b", "/sse/b"), ("/servers", "")):
-            async with requested(base + path, "POST", USUAL, b"{}") as response:
-                assert response.status == 401
-                challenge = response.headers["www-authenticate"]
-            assert challenge == f'Bearer realm="isthmus", resource_metadata="{base}{known}{resource}"'
-
-
-@pytest.mark.parametrize(
-    ("claims", "reason"),
-    [
-        ({"aud": "http://elsewhere/mcp"}, "expected"),
-        ({"exp": 1.0}, "expired"),
-        ({"iss": "http://localhost:1"}, ""),
-        ({"nbf": time.time() + 1000}, "clock"),
-    ],
-)
-async def test_a_token_that_does_not_fit_is_refused_and_told_why(claims: Json, reason: str) -> None:
-    async with issuing(server()) as (issuer, found):
-        text = issuer.token(f"{found.base_url}/mcp/a", **claims)
-        async with requested(f"{found.base_url}/mcp/a", "POST", USUAL | shown(text), b"{}") as response:
-            assert response.status == 401
-            assert 'error="invalid_token"' in response.headers["www-authenticate"]
-            assert reason in (await response.json())["error"]["message"]
-
 
 async def test_a_rotation_of_keys_costs_nobody_a_refusal() -> None:
     async with issuing(server()) as (issuer, found):
@@ -341,47 +189,6 @@ async def test_a_rotation_of_keys_costs_nobody_a_refusal() -> None:
         assert issuer.asked.count("/keys") == 2
         issuer.published = ["k2"]
         assert await alice.call("echo", text="y") == "toolbox says y"
-
-
-async def test_an_issuer_that_does_not_answer_is_no_reason_to_throw_a_token_away() -> None:
-    """The status is 503: on a 401 clients throw their tokens away."""
-    async with issuing(server()) as (issuer, found):
-        issuer.is_up = False
-        token = issuer.token(f"{found.base_url}/mcp/a")
-        async with requested(f"{found.base_url}/mcp/a", "POST", USUAL | shown(token), b"{}") as response:
-            assert response.status == 503
-            assert int(response.headers["retry-after"]) > 0
-
-
-async def test_an_expired_token_ends_on_a_connection_that_is_kept() -> None:
-    """Requests whose heads repeat are not routed again, but their caller is still asked about."""
-    async with issuing(server()) as (issuer, found):
-        audience = f"{found.base_url}/mcp/a"
-        alice = await opened(found, issuer.token(audience))
-        lasts_s = 2 - 30  # the leeway is added
-        text = issuer.token(audience, lasts_s=lasts_s)
-        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-        head = (
-            f"POST /mcp/a HTTP/1.1\r\nHost: {found.base_url.removeprefix('http://')}\r\n"
-            f"Authorization: Bearer {text}\r\n"
-            f"Mcp-Session-Id: {alice.session}\r\nAccept: application/json, text/event-stream\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        statuses = []
-        async with await anyio.connect_tcp("127.0.0.1", int(found.base_url.rpartition(":")[2])) as stream:
-            while not statuses or statuses[-1] == 200:
-                await stream.send(head.encode() + body)
-                data = b""
-                while b"\r\n\r\n" not in data:
-                    data += await stream.receive()
-                headers, _, rest = data.partition(b"\r\n\r\n")
-                length = int(headers.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-                while len(rest) < length:
-                    rest += await stream.receive()
-                statuses.append(int(headers[9:12]))
-                await anyio.sleep(0.05)
-        assert statuses[0] == 200
-        assert statuses[-1] == 401
 
 
 async def test_open_streams_end_with_the_last_token_of_their_caller() -> None:
@@ -432,28 +239,6 @@ async def test_a_websocket_ends_with_the_last_token_of_its_caller() -> None:
 
 # --- Roles ----------------------------------------------------------------------------------------------------------
 
-ROLES = (
-    Token(name="reader", sha256=hashlib.sha256(b"reader").hexdigest(), scopes=("read",)),
-    Token(name="writer", sha256=hashlib.sha256(b"writer").hexdigest(), scopes=("read", "write")),
-    Token(name="chief", sha256=hashlib.sha256(b"chief").hexdigest(), scopes=("read",), groups=("chiefs",)),
-)
-ACCESS = Access(
-    scope=("read",),
-    tools={"environment": Rule(scope=("write",)), "d*": Rule(groups=("chiefs",))},
-)
-
-
-def modern(method: str, **params: object) -> tuple[dict[str, str], bytes]:
-    """The headers and the body of a request of revision 2026-07-28."""
-    space = "io.modelcontextprotocol/"
-    meta = {f"{space}protocolVersion": "2026-07-28", f"{space}clientCapabilities": {}}
-    meta[f"{space}clientInfo"] = {"name": "caller", "version": "0"}
-    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
-    if "name" in params:
-        headers["mcp-name"] = str(params["name"])
-    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
-    return headers, json.dumps(request).encode()
-
 
 async def test_what_can_be_asked_for_is_shown_and_what_cannot_is_hidden() -> None:
     """The lists are the same in a session and without one."""
@@ -469,37 +254,6 @@ async def test_what_can_be_asked_for_is_shown_and_what_cannot_is_hidden() -> Non
                 [message] = [each async for each in response.messages()]
             assert {tool["name"] for tool in message["result"]["tools"]} == names
             assert message["result"].get("cacheScope", "private") == "private"
-
-
-async def test_a_tool_that_wants_a_scope_is_refused_with_all_of_them() -> None:
-    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
-        reader = await opened(found, "reader")
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "environment"}}
-        for headers, body in (
-            ({"mcp-session-id": str(reader.session)}, json.dumps(call).encode()),
-            modern("tools/call", name="environment", arguments={}),
-        ):
-            async with requested(reader.url, "POST", reader.headers | headers, body) as response:
-                [message] = [each async for each in response.messages()]
-                assert response.status == 403
-                challenge = response.headers["www-authenticate"]
-            assert 'error="insufficient_scope"' in challenge
-            assert 'scope="read write"' in challenge
-            assert message["error"]["code"] == -31009
-            assert message["error"]["message"] == "environment wants the scope read write; the token has read"
-            assert message["error"]["data"]["scope"] == "read write"
-        writer = await opened(found, "writer")
-        assert "pid" in await writer.call("environment")
-
-
-async def test_a_tool_for_a_group_is_unknown_to_others() -> None:
-    async with gateway(server(access=ACCESS), tokens=ROLES) as found:
-        reader, chief = await opened(found, "reader"), await opened(found, "chief")
-        answers = [await reader.request("tools/call", {"name": name}) for name in ("die", "dreams")]
-        assert answers[0]["error"]["code"] == -32602
-        assert json.dumps(answers[0]).replace("die", "dreams").replace('"id": 2', '"id": 3') == json.dumps(answers[1])
-        answer = await chief.request("tools/call", {"name": "die"})
-        assert "fell down the stairs" in json.dumps(answer), "it ran"
 
 
 async def test_the_scopes_and_groups_of_a_server_hold_at_every_way_to_it() -> None:

@@ -357,6 +357,28 @@ def test_case_13_metadata_of_another_issuer_are_not_used() -> None:
     assert f"names the issuer {ISSUER}/, auth.issuers[0].url is {ISSUER}: both must be the same" in answer.reason
 
 
+def test_an_issuer_whose_documents_cannot_be_read_is_named_with_its_place() -> None:
+    """One attempt tells, and the request for it is due until it has ended. Nothing is said of an issuer before that."""
+    driver = settled(change=lambda server: server.metadata.update(issuer=ISSUER + "/"))
+    assert driver.checks.problems() == []
+    while wanted := driver.checks.first_requests(driver.now):
+        driver.fetch(wanted[0])
+    [problem] = driver.checks.problems()
+    assert problem.startswith(f"auth.issuers[0]: the documents of {ISSUER} cannot be read: ")
+    assert f"names the issuer {ISSUER}/, auth.issuers[0].url is {ISSUER}: both must be the same" in problem
+    driver.servers[ISSUER].metadata["issuer"] = ISSUER
+    driver.now += 10
+    assert isinstance(driver.check(sign()), Identity)
+    assert driver.checks.problems() == []
+
+
+def test_an_issuer_with_an_address_for_questions_has_no_documents_to_be_asked_for() -> None:
+    asked = IntrospectionSettings("client", "secret", f"{ISSUER}/ask")
+    checks = issuers(IssuerSettings(ISSUER, introspection=asked))
+    assert checks.first_requests(NOW) == []
+    assert checks.problems() == []
+
+
 def test_an_unknown_issuer_is_named() -> None:
     driver = settled()
     evil = 'https://evil.example/"\r\n\x00é' + "x" * 300

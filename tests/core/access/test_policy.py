@@ -73,6 +73,8 @@ def test_the_resources_of_a_server() -> None:
     assert resource_path("", ["a", "b"]) == ""
     for path in ("/mcp", "/mcp/c", "/upload/a", "/mcp/a/tools"):
         assert resource_path(path, ["a", "b"]) is None
+    for path in ("//mcp/a", "mcp/a", "/mcp//a", "/mcp/a//", "//"):
+        assert resource_path(path, ["a", "b"]) is None, "the URL would be another one (RFC 9728, 3.3)"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,26 @@ async def test_a_second_401_is_final() -> None:
     assert tokens_of(server.requests) == [[b"Bearer a"], [b"Bearer b"]] and len(tokens.refusals) == 1
 
 
+@pytest.mark.parametrize("spare", [[], [b"Bearer another-one"]])
+async def test_a_token_that_the_server_repeats_is_not_told_on(spare: list[bytes]) -> None:
+    """The token is the proxy's own: no client that uses this server is to learn it. The same holds for headers of the
+    configuration."""
+
+    async def repeat(peer: Peer) -> None:
+        while request := await peer.request():
+            value = authorizations(request)[0]
+            body = b"got " + value + b" and key-of-the-proxy"
+            head = b'HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer error_description="got %s"\r\n' % value
+            await peer.send(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    async with serving(repeat) as server, dialer() as dial:
+        dial.tokens = FakeTokens(b"Bearer token-of-the-proxy", *spare)
+        cause = (await dial.exchange(Endpoint(server.url, (("X-Key", "key-of-the-proxy"),))))[-1]
+    assert isinstance(cause, Cause)
+    assert cause.body == b"got Bearer [withheld] and [withheld]"
+    assert cause.challenge == 'Bearer error_description="got Bearer [withheld]"'
+
+
 async def test_a_refusal_of_an_old_token_sends_the_stored_one() -> None:
     """Several requests have the token that expired: each is sent once more, and one of them renews it."""
     tokens = FakeTokens(b"Bearer old", b"Bearer new")

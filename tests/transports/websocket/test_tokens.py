@@ -114,6 +114,13 @@ async def test_so_many_refusals_are_final(status: bytes, challenge: bytes, upgra
     assert script.upgrades == [[b"Bearer %d" % number] for number in range(upgrades)]
 
 
+async def test_a_token_that_the_server_repeats_is_not_told_on() -> None:
+    challenge = b'WWW-Authenticate: Bearer error_description="got token-of-the-proxy"'
+    async with joining(Server(challenge=challenge), FakeTokens(b"Bearer token-of-the-proxy")) as (_, port):
+        cause = await port.wait_closed(ONE)
+    assert cause.challenge == 'Bearer error_description="got [withheld]"'
+
+
 @pytest.mark.parametrize("values", [[], [b"Bearer old"]])
 async def test_without_a_token_the_session_is_refused(values: list[bytes]) -> None:
     async with joining(script := Server(), FakeTokens(*values)) as (_, port):
