@@ -57,18 +57,18 @@ def provider(folder: Path, **env: object) -> Iterator[Provider]:
 
 
 @contextlib.contextmanager
-def guarded_files(folder: Path, issuers: Sequence[Mapping[str, Any]], **auth: Any) -> Iterator[Proxy]:
-    """Runs a gateway with one server, peers/echo_files.py, for callers with tokens of the issuers alone."""
-    server = {
+def guarded_files(
+    folder: Path, issuers: Sequence[Mapping[str, Any]], *, scope: Sequence[str] = ("mcp:read",)
+) -> Iterator[Proxy]:
+    """Runs a gateway with one server, peers/echo_files.py, for callers with tokens of the issuers, with these scopes."""
+    server: dict[str, Any] = {
         "id": "files",
         "upstream": {"command": [sys.executable, str(PEERS / "echo_files.py")]},
         "adapters": [
             {"type": "artifact_producer", "tools": ["by_argument"], "output_path_argument": "output"},
             {"type": "upload_consumer", "tools": ["take_one"], "file_path_argument": "file"},
         ],
+        "access": {"scope": list(scope)},
     }
-    if issuers:
-        server["access"] = {"scope": ["mcp:read"]}
-        auth["issuers"] = list(issuers)
-    with gateway(folder, {"auth": auth, "servers": [server]}) as proxy:
+    with gateway(folder, {"auth": {"issuers": list(issuers)}, "servers": [server]}) as proxy:
         yield proxy

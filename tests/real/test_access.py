@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from filing import gateway
+from filing import fetch, gateway
 from providers import LEEWAY_S, Provider, guarded_files, provider
-from rig import CLIENTS, PEERS, PYTHON_1, PYTHON_2, REAL, require
+from rig import CLIENTS, PEERS, PYTHON_1, PYTHON_2, REAL, launched, require
 
 pytestmark = pytest.mark.real
 
@@ -46,6 +46,7 @@ def check_renewal(issuer: Provider) -> None:
     assert counts["refresh_token"] >= 1
 
 
+CANAILLE: Final = REAL / "canaille/bin/python"
 VISITORS: Final = {
     "python-1": [PYTHON_1, CLIENTS / "login_python.py"],
     "python-2": [PYTHON_2, CLIENTS / "login_python.py"],
@@ -85,3 +86,13 @@ def test_a_task_goes_on_while_its_caller_gets_another_token(tmp_path: Path) -> N
             found = run(VISITORS["fastmcp"], proxy.url, "task")
         assert found == {"statuses": ["working", "working", "cancelled"], "revision": "2026-07-28"}
         check_renewal(issuer)
+
+
+def test_the_tokens_of_another_provider(tmp_path: Path) -> None:
+    """Canaille knows no resources: its tokens are for the gateway as one of its clients. They are signed with RS512."""
+    command = [require(CANAILLE), PEERS / "canaille_provider.py"]
+    with launched(command, folder=tmp_path, env={"AUTHLIB_INSECURE_TRANSPORT": "1"}, code=None) as process:
+        issuer = process.wait_line(r"listening on (\S+)")[1]
+        with guarded_files(tmp_path, [{"url": issuer, "audience": ["gateway"]}], scope=()) as proxy:
+            check_visit(run(VISITORS["python-2"], proxy.url, "person"))
+            assert fetch(proxy.url).status == 401

@@ -54,7 +54,7 @@ async def main(url: str, pause_s: float, what: str = "") -> None:
     warnings.simplefilter("ignore")  # FastMCP warns that the tokens are kept in memory
     async with asyncio.timeout(PATIENCE_S), Client(url, auth=OAuth(scopes=["mcp:read"])) as client:
         found = await (keep_task if what == "task" else visit)(client, pause_s)
-        found["revision"] = client.initialize_result.protocol_version if client.initialize_result else None
+        found["revision"] = client.protocol_version
         print(json.dumps(found), flush=True)
 
 

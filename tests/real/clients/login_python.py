@@ -1,6 +1,6 @@
 """A person's client on the official Python SDK, mcp 1.x or 2.x, that logs in at a server. See README.md beside this file.
 
-login_python.py URL PAUSE_S
+login_python.py URL PAUSE_S [CLIENT_ID]: with a CLIENT_ID it is registered already.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import mcp
 from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import OAuthClientMetadata
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 
 try:
     import httpx2 as http
@@ -104,10 +104,14 @@ async def visit(session: Any, pause_s: float) -> dict[str, Any]:
     }
 
 
-async def main(url: str, pause_s: float) -> None:
+async def main(url: str, pause_s: float, client_id: str = "") -> None:
     person = Person()
-    grants = ["authorization_code", "refresh_token"]
-    wanted = OAuthClientMetadata(client_name="a client", redirect_uris=[REDIRECT], grant_types=grants)
+    about = {"redirect_uris": [REDIRECT], "grant_types": ["authorization_code", "refresh_token"]}
+    wanted = OAuthClientMetadata(client_name="a client", **about)
+    if client_id:
+        await person.set_client_info(
+            OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none", **about)
+        )
     auth = OAuthClientProvider(url, wanted, person, person.browse, person.come_back)
     with anyio.fail_after(60):
         async with opened(url, auth) as session:
@@ -115,4 +119,4 @@ async def main(url: str, pause_s: float) -> None:
             print(json.dumps(await visit(session, pause_s)), flush=True)
 
 
-anyio.run(main, sys.argv[1], float(sys.argv[2]))
+anyio.run(main, sys.argv[1], float(sys.argv[2]), *sys.argv[3:])
