@@ -56,19 +56,23 @@ def provider(folder: Path, **env: object) -> Iterator[Provider]:
         yield Provider(process.wait_line(r"listening on (\S+)")[1])
 
 
-@contextlib.contextmanager
-def guarded_files(
-    folder: Path, issuers: Sequence[Mapping[str, Any]], *, scope: Sequence[str] = ("mcp:read",)
-) -> Iterator[Proxy]:
-    """Runs a gateway with one server, peers/echo_files.py, for callers with tokens of the issuers, with these scopes."""
-    server: dict[str, Any] = {
-        "id": "files",
+def file_server(name: str = "files") -> dict[str, Any]:
+    """Returns the settings of a server, peers/echo_files.py, that makes files and takes them."""
+    return {
+        "id": name,
         "upstream": {"command": [sys.executable, str(PEERS / "echo_files.py")]},
         "adapters": [
             {"type": "artifact_producer", "tools": ["by_argument"], "output_path_argument": "output"},
             {"type": "upload_consumer", "tools": ["take_one"], "file_path_argument": "file"},
         ],
-        "access": {"scope": list(scope)},
     }
+
+
+@contextlib.contextmanager
+def guarded_files(
+    folder: Path, issuers: Sequence[Mapping[str, Any]], *, scope: Sequence[str] = ("mcp:read",)
+) -> Iterator[Proxy]:
+    """Runs a gateway with this server, for callers with tokens of the issuers that have these scopes."""
+    server = {**file_server(), "access": {"scope": list(scope)}}
     with gateway(folder, {"auth": {"issuers": list(issuers)}, "servers": [server]}) as proxy:
         yield proxy

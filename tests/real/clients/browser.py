@@ -1,5 +1,7 @@
-"""A browser for logins: opens a page, and follows redirects with cookies until a page ends them. Where nobody listens yet,
-as at a redirect URI, it tries again."""
+"""A browser for logins: opens a page, and follows redirects with cookies until a page ends them.
+
+Where nobody listens yet, as at a redirect URI, it tries again.
+"""
 
 from __future__ import annotations
 

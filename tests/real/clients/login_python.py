@@ -1,4 +1,4 @@
-"""A person's client on the official Python SDK, mcp 1.x or 2.x, that logs in at a server. See README.md beside this file.
+"""A person's client on the official Python SDK, mcp 1.x or 2.x, that logs in. See README.md beside this file.
 
 login_python.py URL PAUSE_S [CLIENT_ID]: with a CLIENT_ID it is registered already.
 """
