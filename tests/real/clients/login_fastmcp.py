@@ -17,7 +17,7 @@ from fastmcp import Client
 from fastmcp.client.auth import OAuth
 from fastmcp_tasks import call_tool_task
 
-PATIENCE_S = 60.0
+PATIENCE_S = 80.0
 
 
 async def visit(client: Client[Any], pause_s: float) -> dict[str, Any]:

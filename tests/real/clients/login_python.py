@@ -113,7 +113,7 @@ async def main(url: str, pause_s: float, client_id: str = "") -> None:
             OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none", **about)
         )
     auth = OAuthClientProvider(url, wanted, person, person.browse, person.come_back)
-    with anyio.fail_after(60):
+    with anyio.fail_after(80):
         async with opened(url, auth) as session:
             await session.initialize()
             print(json.dumps(await visit(session, pause_s)), flush=True)
