@@ -74,5 +74,8 @@ def guarded_files(
 ) -> Iterator[Proxy]:
     """Runs a gateway with this server, for callers with tokens of the issuers that have these scopes."""
     server = {**file_server(), "access": {"scope": list(scope)}}
-    with gateway(folder, {"auth": {"issuers": list(issuers)}, "servers": [server]}) as proxy:
+    # An event stream of a client ends at such a time when its token has expired, and the TypeScript SDK then renews the
+    # token twice at once if it also has a call refused. Refresh tokens are taken once.
+    core = {"keep_alive_seconds": 3600}
+    with gateway(folder, {"core": core, "auth": {"issuers": list(issuers)}, "servers": [server]}) as proxy:
         yield proxy

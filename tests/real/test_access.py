@@ -75,6 +75,19 @@ def test_a_client_logs_in_and_keeps_its_session_over_new_tokens(client: str, tmp
         check_renewal(issuer)
 
 
+@pytest.mark.parametrize("client", ["typescript-1", "typescript-2-legacy"])
+def test_an_event_stream_ends_with_its_token_and_goes_on_with_another(client: str, tmp_path: Path) -> None:
+    modules, mode = [*MORE[client], ""][:2]
+    upstream = {"command": [str(require(PYTHON_1)), str(PEERS / "workshop_python1.py"), "stdio"]}
+    server = {"id": "workshop", "upstream": upstream, "access": {"scope": ["mcp:read"]}}
+    settings = {"core": {"keep_alive_seconds": 1}, "servers": [server]}
+    with provider(tmp_path, AT_TTL=LIFETIME_S, LATE_S=LEEWAY_S) as issuer:
+        with gateway(tmp_path, {**settings, "auth": {"issuers": [{"url": issuer.issuer}]}}) as proxy:
+            found = run(VISITORS[client], proxy.url, modules, mode, "listen")
+        assert found["streams"] >= 2
+        check_renewal(issuer)
+
+
 def test_a_task_goes_on_while_its_caller_gets_another_token(tmp_path: Path) -> None:
     """FastMCP in 2026-07-28, without a session: the task is found by the caller alone."""
     marks = tmp_path / "marks"

@@ -1,8 +1,10 @@
 // A person's client on the official TypeScript SDK, 1.x or 2.x, that logs in at a server. See README.md beside this file.
-//   login_typescript.mjs URL PAUSE_S NODE_MODULES [MODE]: MODE is one of 2.x, "auto" or "legacy"; 1.x has none.
+//   login_typescript.mjs URL PAUSE_S NODE_MODULES [MODE] [listen]
+// MODE is one of 2.x, "auto" or "legacy", and "" for 1.x. With `listen` it waits until its event stream was ended and is
+// open again, and hears the workshop's changes on both.
 import { createRequire } from 'node:module';
 
-const [url, pause, modules, mode] = process.argv.slice(2);
+const [url, pause, modules, mode, what] = process.argv.slice(2);
 const require = createRequire(`${modules}/`); // this script does not lie beside the SDK
 const REDIRECT = 'http://127.0.0.1:1/callback';
 const info = { name: 'a client', version: '1' };
@@ -41,7 +43,23 @@ const authProvider = {
   },
 };
 
-const transport = () => new sdk.StreamableHTTPClientTransport(new URL(url), { authProvider });
+/** The event streams that were opened so far. */
+let streams = 0;
+let tell = () => {};
+async function counted(target, init) {
+  const response = await fetch(target, init);
+  if (init?.method === 'GET' && String(target) === url && response.ok) {
+    streams += 1;
+    tell();
+  }
+  return response;
+}
+const opened = (count) => new Promise((done) => {
+  tell = () => streams >= count && done();
+  tell();
+});
+
+const transport = () => new sdk.StreamableHTTPClientTransport(new URL(url), { authProvider, fetch: counted });
 let client = connect();
 const first = transport();
 try {
@@ -55,18 +73,38 @@ client = connect();
 await client.connect(transport());
 
 const call = (name, args = {}) => client.callTool({ name, arguments: args });
-const text = (result) => JSON.parse(result.content[0].text);
-const { tools } = await client.listTools();
-const offer = (await call(tools[0].name)).structuredContent;
-const form = new FormData();
-form.append('file', new Blob(['handed in']), 'one.txt');
-const sent = await fetch(offer.upload_url, { method: 'POST', body: form });
-const [handle] = (await sent.json()).upload_handles;
-const taken = [text(await call('take_one', { file: handle }))];
-const uri = (await call('by_argument', { output: 'made.txt', text: 'made' }))._meta.artifact.artifact_uri;
-const read = [(await client.readResource({ uri })).contents[0].text];
-await new Promise((done) => setTimeout(done, Number(pause) * 1000));
-taken.push(text(await call('take_one', { file: handle })));
-read.push((await client.readResource({ uri })).contents[0].text);
-process.stdout.write(`${JSON.stringify({ taken, read })}\n`);
+
+async function visit() {
+  const text = (result) => JSON.parse(result.content[0].text);
+  const { tools } = await client.listTools();
+  const offer = (await call(tools[0].name)).structuredContent;
+  const form = new FormData();
+  form.append('file', new Blob(['handed in']), 'one.txt');
+  const sent = await fetch(offer.upload_url, { method: 'POST', body: form });
+  const [handle] = (await sent.json()).upload_handles;
+  const taken = [text(await call('take_one', { file: handle }))];
+  const uri = (await call('by_argument', { output: 'made.txt', text: 'made' }))._meta.artifact.artifact_uri;
+  const read = [(await client.readResource({ uri })).contents[0].text];
+  await new Promise((done) => setTimeout(done, Number(pause) * 1000));
+  taken.push(text(await call('take_one', { file: handle })));
+  read.push((await client.readResource({ uri })).contents[0].text);
+  return { taken, read };
+}
+
+async function listen() {
+  const hear = async () => {
+    const news = new Promise((done) => {
+      client.fallbackNotificationHandler = async ({ method }) => void (method === 'notifications/tools/list_changed' && done());
+    });
+    await call('change');
+    await news;
+  };
+  await opened(1);
+  await hear();
+  await opened(2);
+  await hear();
+  return { streams };
+}
+
+process.stdout.write(`${JSON.stringify(await (what === 'listen' ? listen : visit)())}\n`);
 await client.close();
