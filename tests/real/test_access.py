@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 from filing import fetch, gateway
-from providers import LEEWAY_S, Provider, guarded_files, provider
+from providers import GATEWAY, LEEWAY_S, Provider, guarded_files, provider
 from rig import CLIENTS, PEERS, PYTHON_1, PYTHON_2, REAL, launched, require
 
 pytestmark = pytest.mark.real
@@ -21,9 +21,9 @@ TIMEOUT_S: Final = 90.0
 BROWSER: Final = shlex.join([sys.executable, str(CLIENTS / "browser.py"), "%s"]) + " &"
 
 
-def run(command: list[str | Path], url: str, *more: str | Path) -> dict[str, Any]:
+def run(command: list[str | Path], url: str, *more: str | Path, pause_s: int = LIFETIME_S + 1) -> dict[str, Any]:
     """Runs a client to its end, with a pause in which its token expires. Returns what it saw."""
-    arguments = [*command, url, str(LIFETIME_S + 1), *more]
+    arguments = [*command, url, str(pause_s), *more]
     env = {"PATH": "/usr/bin:/bin", "BROWSER": BROWSER}
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=TIMEOUT_S, env=env, check=False)
     assert done.returncode == 0, done.stderr
@@ -101,11 +101,14 @@ def test_a_task_goes_on_while_its_caller_gets_another_token(tmp_path: Path) -> N
         check_renewal(issuer)
 
 
-def test_the_tokens_of_another_provider(tmp_path: Path) -> None:
-    """Canaille knows no resources: its tokens are for the gateway as one of its clients. They are signed with RS512."""
+@pytest.mark.parametrize("introspection", [None, GATEWAY], ids=["keys", "introspection"])
+def test_the_tokens_of_another_provider(introspection: dict[str, str] | None, tmp_path: Path) -> None:
+    """Canaille knows no resources: its tokens are for the gateway as one of its clients. They are signed with RS512,
+    and it answers questions about them."""
     command = [require(CANAILLE), PEERS / "canaille_provider.py"]
     with launched(command, folder=tmp_path, env={"AUTHLIB_INSECURE_TRANSPORT": "1"}, code=None) as process:
-        issuer = process.wait_line(r"listening on (\S+)")[1]
-        with guarded_files(tmp_path, [{"url": issuer, "audience": ["gateway"]}], scope=()) as proxy:
-            check_visit(run(VISITORS["python-2"], proxy.url, "person"))
+        url = process.wait_line(r"listening on (\S+)")[1]
+        issuer = {"url": url, "audience": ["gateway"], "introspect": introspection}
+        with guarded_files(tmp_path, [issuer], scope=()) as proxy:
+            check_visit(run(VISITORS["python-2"], proxy.url, "person", pause_s=0))
             assert fetch(proxy.url).status == 401

@@ -1,7 +1,7 @@
 """Canaille from PyPI, by way of pytest-iam, with a person who is logged in and always agrees: prints its issuer.
 
-A client with the id `person` is registered, and another with the id `gateway`, which its tokens are for besides:
-Canaille puts ids of clients into `aud`, and knows no resources.
+A client with the id `person` is registered, and another with the id `gateway`, which its tokens are for besides, and
+which may ask about them: Canaille puts ids of clients into `aud`, and knows no resources.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from joserfc.jwk import JWKRegistry
 from pytest_iam import Server
 
 REDIRECT = "http://127.0.0.1:1/callback"
+SECRET = "secret-of-the-gateway-secret-of-the-gateway"
 
 
 def main() -> None:
@@ -35,7 +36,12 @@ def main() -> None:
         }
     )
     with application.app_context():
-        gateway = models.Client(client_id="gateway", client_name="the gateway")
+        gateway = models.Client(
+            client_id="gateway",
+            client_name="the gateway",
+            client_secret=SECRET,
+            token_endpoint_auth_method="client_secret_basic",
+        )
         Backend.instance.save(gateway)
         person = models.Client(
             client_id="person",
