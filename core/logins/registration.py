@@ -1,8 +1,8 @@
 """Gives a client its registration at an authorization server.
 
 The order: the client that was registered by hand, else the URL of its metadata document, else the registration that an
-earlier login made there, else a new one, else a person has to register it. A registration belongs to the issuer that
-made it.
+earlier login made there for these scopes, else a new one, else a person has to register it. A registration belongs to
+the issuer that made it.
 
 Source: 2026-07-28 basic/authorization/client-registration; RFC 7591; OpenID Connect Dynamic Client Registration 1.0, 2.
 """
@@ -88,6 +88,7 @@ def find_registration(
         found is not None
         and found.issuer == server.issuer
         and found.redirect == redirect
+        and set(scope) <= set(found.scope)
         and (not found.secret_expires_at or now < found.secret_expires_at)
     ):
         return found
@@ -149,6 +150,7 @@ def _register(server: AuthorizationServer, redirect: str, scope: tuple[str, ...]
         _method(server, said if isinstance(said, str) else "", has_secret=bool(secret)),
         redirect,
         (seconds_of(found.get("client_secret_expires_at")) or 0) if secret else 0,
+        scope,
     )
 
 

@@ -116,6 +116,7 @@ class Registration(msgspec.Struct, frozen=True):
         method: how the client authenticates at the token endpoint, a name of RFC 7591, 2.
         redirect: the registered redirect URI; "" if it was registered by hand.
         secret_expires_at: Unix seconds; 0: never.
+        scope: the scopes that it was registered for, if it was not by hand: providers refuse it any other.
     """
 
     issuer: str
@@ -124,6 +125,7 @@ class Registration(msgspec.Struct, frozen=True):
     method: str = "none"
     redirect: str = ""
     secret_expires_at: float = 0
+    scope: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Registration({self.issuer!r}, {self.client_id!r}, method={self.method!r}, …)"

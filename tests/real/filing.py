@@ -91,11 +91,14 @@ class Client:
 
     Attributes:
         capabilities: the capabilities that the server declared.
+        session_id: the session, "" before there is one.
+        headers: further headers of each request, such as a token.
     """
 
-    def __init__(self, url: str, *, revision: str = "2025-11-25") -> None:
+    def __init__(self, url: str, *, revision: str = "2025-11-25", headers: Mapping[str, str] | None = None) -> None:
         self.url = url
-        self._session = ""
+        self.headers = dict(headers or {})
+        self.session_id = ""
         self._last_id = 0
         params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "bare", "version": "1"}}
         self.capabilities: dict[str, Any] = self.request("initialize", params)["capabilities"]
@@ -149,20 +152,20 @@ class Client:
 
     def _send(self, message: dict[str, Any]) -> Reply:
         reply = self._fetch("POST", json.dumps(message).encode())
-        self._session = reply.headers.get("mcp-session-id", self._session)
+        self.session_id = reply.headers.get("mcp-session-id", self.session_id)
         return reply
 
     def _fetch(self, method: str, body: bytes | None = None) -> Reply:
-        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-        if self._session:
-            headers["Mcp-Session-Id"] = self._session
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **self.headers}
+        if self.session_id:
+            headers["Mcp-Session-Id"] = self.session_id
         return fetch(self.url, method=method, headers=headers, body=body)
 
 
 @contextlib.contextmanager
-def session(url: str) -> Iterator[Client]:
+def session(url: str, headers: Mapping[str, str] | None = None) -> Iterator[Client]:
     """Yields a client, and then ends its session."""
-    client = Client(url)
+    client = Client(url, headers=headers)
     try:
         yield client
     finally:

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -449,6 +450,19 @@ def _stopped(process: Process, url: str) -> Iterator[tuple[Process, str]]:
         process.stop(code=None)
     finally:
         process.clean_up()
+
+
+def free_ports(count: int) -> list[int]:
+    """Returns ports of 127.0.0.1 on which nobody listens."""
+    with contextlib.ExitStack() as stack:
+        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in free]
+
+
+def listens(port: int) -> bool:
+    """True if somebody listens on a port of 127.0.0.1."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def require(path: Path) -> Path:

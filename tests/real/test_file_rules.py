@@ -575,7 +575,7 @@ def test_the_offer_has_its_shape(client: Client, proxy: rig.Proxy) -> None:
         "example_curl_multiple": f'{curl} -F "file=@/path/to/file2"',
         "max_file_bytes": 52428800,
     }
-    assert client._session not in json.dumps(result), "the session's secret is not for handing on"
+    assert client.session_id not in json.dumps(result), "the session's secret is not for handing on"
 
 
 def test_the_reply_to_an_upload_has_its_shape(client: Client) -> None:

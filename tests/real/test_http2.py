@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,21 @@ from typing import Any
 
 import pytest
 from certificates import make_authority
-from rig import PEERS, PYTHON_1, REAL, Process, launched, require, run_client, start_server, stdio_wrap, until, wrap
+from rig import (
+    PEERS,
+    PYTHON_1,
+    REAL,
+    Process,
+    free_ports,
+    launched,
+    listens,
+    require,
+    run_client,
+    start_server,
+    stdio_wrap,
+    until,
+    wrap,
+)
 
 pytestmark = pytest.mark.real
 
@@ -141,13 +154,13 @@ def test_nginx(authority: Path, tmp_path: Path) -> None:
     nginx = shutil.which("nginx")
     assert nginx is not None
     command = [sys.executable, "-m", "isthmus.app.commands.demo_server"]
-    ports = dict(zip(("tls", "plain", "both"), _free_ports(3), strict=True))
+    ports = dict(zip(("tls", "plain", "both"), free_ports(3), strict=True))
     with wrap(*command, folder=tmp_path) as behind:
         places = {"modules": MODULES, "folder": tmp_path, "leaf": authority / "leaf", "behind": behind.port}
         config = tmp_path / "nginx.conf"
         config.write_text(NGINX.format(**ports, **places))
         with launched([nginx, "-c", config, "-p", tmp_path], folder=tmp_path, code=None) as process:
-            until(lambda: all(map(_listens, ports.values())), f"nginx listens, see {process.log}")
+            until(lambda: all(map(listens, ports.values())), f"nginx listens, see {process.log}")
             ca = ("--ca-file", str(authority / "ca.pem"))
             for name, path, options in (
                 ("plain", "mcp", ()),
@@ -167,14 +180,3 @@ def test_nginx(authority: Path, tmp_path: Path) -> None:
                 (tmp_path / "access.log").write_text("")
                 version = "HTTP/1.1" if name == "both" else "HTTP/2.0"
                 assert f" /{path} {version}" in log and log.count(version) == log.count("HTTP/"), (name, log)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in free]
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

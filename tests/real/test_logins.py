@@ -17,19 +17,18 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from providers import TIMEOUT_S, Provider, provider
 from rig import CLIENTS, ISTHMUS, PEERS, PYTHON_2, REAL, Process, launched, require, run_client, serve, stdio_wrap, wrap
 
 pytestmark = pytest.mark.real
 
-PROVIDER: Final = REAL / "idp/node_modules"
 BROWSER: Final = shlex.join([sys.executable, str(CLIENTS / "browser.py"), "%s"])
-TIMEOUT_S: Final = 60.0
 
 
 class World(NamedTuple):
     """A provider, a server that takes its tokens, and an empty store of logins."""
 
-    issuer: str
+    provider: Provider
     url: str
     folder: Path
 
@@ -51,12 +50,6 @@ class World(NamedTuple):
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def counts(self) -> dict[str, int]:
-        """Returns the uses of each grant at the provider, those that were refused, and the logins of a person."""
-        with urllib.request.urlopen(f"{self.issuer}/counts", timeout=TIMEOUT_S) as response:
-            found: dict[str, int] = json.load(response)
-        return found
-
     def config(self, auth: dict[str, Any]) -> Path:
         path = self.folder / "isthmus.json"
         server = {"id": "guarded", "upstream": {"url": self.url, "auth": auth}}
@@ -66,13 +59,33 @@ class World(NamedTuple):
 
 
 @contextlib.contextmanager
-def world(folder: Path, *, lifetime_s: int = 300) -> Iterator[World]:
-    provider = ["node", PEERS / "identity_provider.mjs", require(PROVIDER)]
-    with launched(provider, folder=folder, env={"AT_TTL": str(lifetime_s)}, code=None) as process:
-        issuer = process.wait_line(r"listening on (\S+)")[1]
-        server = [require(PYTHON_2), PEERS / "guarded_tools.py", issuer]
+def world(folder: Path, **env: object) -> Iterator[World]:
+    with provider(folder, **env) as found:
+        server = [require(PYTHON_2), PEERS / "guarded_tools.py", found.issuer]
         with launched(server, folder=folder, code=None) as guarded:
-            yield World(issuer, guarded.wait_line(r"listening on (\S+)")[1], folder)
+            yield World(found, guarded.wait_line(r"listening on (\S+)")[1], folder)
+
+
+class Chromium(NamedTuple):
+    """A browser with a person at it. It keeps its cookies from one page to the next."""
+
+    process: Process
+
+    def login(self, page: str) -> dict[str, Any]:
+        """Opens a page of a provider, and fills in its forms. Returns what the person saw."""
+        since = len(self.process.lines)
+        self.process.write_line(page)
+        found: dict[str, Any] = json.loads(self.process.wait_line("forms", since=since).string)
+        return found
+
+
+@contextlib.contextmanager
+def chromium(folder: Path) -> Iterator[Chromium]:
+    command = ["node", CLIENTS / "chromium_login.mjs", require(REAL / "node/node_modules")]
+    with launched(command, folder=folder, has_stdin=True, code=None) as process:
+        yield Chromium(process)
+        process.close_stdin()
+        assert process.wait_exit() == 0, process.describe()
 
 
 STEPS: Final = [{"op": "call", "name": "who", "arguments": {}}]
@@ -94,14 +107,14 @@ def test_a_person_logs_in_once_for_every_isthmus(tmp_path: Path) -> None:
     """`login`, then `wrap` in both transports and `serve`, with one login of the person; `logout` ends it."""
     with world(tmp_path) as each:
         said = each.run("login", each.url)
-        assert f"logged in at {each.issuer} for {each.url}: renewed by itself, scopes mcp:read" in said
+        assert f"logged in at {each.provider.issuer} for {each.url}: renewed by itself, scopes mcp:read" in said
         with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
         with serve(each.config({"type": "oauth"}), folder=tmp_path, env=each.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
-        assert f"{each.url}  at {each.issuer}  scopes mcp:read  renewed by itself" in each.run("auth", "ls")
-        assert each.counts()["logins"] == 1
-        assert each.run("logout", each.url) == f"logged out at {each.issuer} for {each.url}\n"
+        assert f"{each.url}  at {each.provider.issuer}  scopes mcp:read  renewed by itself" in each.run("auth", "ls")
+        assert each.provider.counts()["logins"] == 1
+        assert each.run("logout", each.url) == f"logged out at {each.provider.issuer} for {each.url}\n"
         assert each.run("auth", "ls") == "nobody is logged in\n"
         assert "nobody is logged in" in each.run("logout", each.url, code=1)
 
@@ -117,10 +130,10 @@ def test_the_error_of_a_call_says_how_to_log_in(tmp_path: Path) -> None:
             assert error["code"] == -31004
             assert error["message"].endswith(f"guarded wants you to log in: {command}")
             assert error["data"]["login"] == {"command": command}
-            assert each.counts()["logins"] == 0
+            assert each.provider.counts()["logins"] == 0
             each.run(*shlex.split(command)[1:])
             assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
-            assert each.counts()["logins"] == 1
+            assert each.provider.counts()["logins"] == 1
 
 
 def _refusal(url: str) -> dict[str, Any]:
@@ -139,12 +152,17 @@ def _refusal(url: str) -> dict[str, Any]:
     return found
 
 
+LIFETIME_S, RENEWALS = (6, 20) if os.environ.get("THOROUGH") else (4, 5)
+"""The lifetime of a token, of which a login uses half, and the renewals to wait for. With THOROUGH set, they take a
+minute."""
+
+
 def test_case_21_three_processes_with_one_login_refresh_it_once_at_a_time_and_nobody_logs_in_again(
     tmp_path: Path,
 ) -> None:
-    """Tokens of four seconds, three processes, one store: the provider, which revokes a login whose refresh token comes
-    twice, refuses none, and nobody logs in again."""
-    with world(tmp_path, lifetime_s=4) as each, contextlib.ExitStack() as stack:
+    """Three processes, one store: the provider, which revokes a login whose refresh token comes twice, refuses none,
+    and nobody logs in again."""
+    with world(tmp_path, AT_TTL=LIFETIME_S) as each, contextlib.ExitStack() as stack:
         each.run("login", each.url)
         command = stdio_wrap(each.url)
         processes = [
@@ -156,13 +174,13 @@ def test_case_21_three_processes_with_one_login_refresh_it_once_at_a_time_and_no
             process.wait_line(r'"id":0,"result"')
             process.write_line('{"jsonrpc":"2.0","method":"notifications/initialized"}')
         number = 0
-        while each.counts().get("refresh_token", 0) < 5:
+        while each.provider.counts().get("refresh_token", 0) < RENEWALS:
             number += 1
             for process in processes:
                 _send(process, "tools/call", number, {"name": "who", "arguments": {}})
             for process in processes:
                 assert "alice mcp:read" in process.wait_line(rf'"id":{number},.*').string
-        counts = each.counts()
+        counts = each.provider.counts()
         for process in processes:
             process.close_stdin()
             assert process.wait_exit() == 0
@@ -182,7 +200,7 @@ def test_the_proxy_logs_in_as_itself(tmp_path: Path) -> None:
         }
         with serve(each.config(auth), folder=tmp_path, env=each.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "service mcp:read"
-        assert each.counts() == {"logins": 0, "refused": 0, "client_credentials": 1}
+        assert each.provider.counts() == {"logins": 0, "refused": 0, "client_credentials": 1}
         assert not (tmp_path / "state").exists()
 
 
@@ -207,7 +225,7 @@ def test_a_browser_on_another_machine(tmp_path: Path) -> None:
             process.write_line(_end_of(page))
             process.wait_line("logged in at")
             assert process.wait_exit() == 0
-        assert each.counts()["logins"] == 1
+        assert each.provider.counts()["logins"] == 1
 
 
 class _Stops(urllib.request.HTTPRedirectHandler):
@@ -225,6 +243,26 @@ def _end_of(page: str) -> str:
         opener.open(page, timeout=TIMEOUT_S)
     location: str = ended.value.headers["location"]
     return location
+
+
+def test_a_person_fills_in_the_forms_of_the_provider(tmp_path: Path) -> None:
+    """Chromium logs in and consents, and keeps the provider's cookies: a second login, with other scopes, asks for no
+    password."""
+    with world(tmp_path, FORMS=1) as each, contextlib.ExitStack() as stack:
+        browser = stack.enter_context(chromium(tmp_path))
+        for scopes, forms in (((), ["login", "consent"]), (("--scope", "mcp:write"), ["consent"])):
+            command = [ISTHMUS, "login", "--no-browser", *scopes, each.url]
+            with launched(command, folder=tmp_path, env=each.env) as process:
+                page = process.wait_line(r"^(http\S+/auth\?\S+)")[1]
+                seen = browser.login(page)
+                process.wait_line("logged in at")
+                assert process.wait_exit() == 0
+            assert seen["forms"] == forms
+            assert "Isthmus has the answer of the provider" in seen["text"]
+            assert "_session" in seen["cookies"]
+        with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "carol mcp:read mcp:write"
+        assert each.provider.counts()["logins"] == 1
 
 
 def test_nothing_secret_is_printed_or_readable(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -14,6 +14,8 @@ import anyio.lowlevel
 import h11
 import pytest
 from anyio.abc import ByteStream, TaskGroup
+from isthmus.core.access.gate import Gate
+from isthmus.core.access.issuer_answers import Wanted
 from isthmus.core.base.events import Cause, Connected, End, Opening, PostOpening
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
@@ -375,13 +377,25 @@ async def world(
     capacity: int = 1 << 20,
     forwarder: Forwarder | None = None,
     only_h11: bool = False,
+    gate: Gate | None = None,
+    wait_for_issuer: Callable[[Wanted], Awaitable[None]] | None = None,
 ) -> AsyncIterator[World]:
     """A server, and one client connected to it.
 
     At the end the clients hang up. Every channel must then be closed, and no connection may have failed by itself.
     """
     port, files = FakePort(), FakeFiles()
-    server = HttpServer(surface, port, files, limits or Limits(), pages=pages, forwarder=forwarder, only_h11=only_h11)
+    server = HttpServer(
+        surface,
+        port,
+        files,
+        limits or Limits(),
+        pages=pages,
+        forwarder=forwarder,
+        only_h11=only_h11,
+        gate=gate,
+        wait_for_issuer=wait_for_issuer,
+    )
     failures = Failures()
     logger = logging.getLogger("isthmus.http")
     logger.addHandler(failures)

@@ -172,7 +172,11 @@ class Connection:
         if self._decided is not None and not self._writer.is_over:
             (head, admitted), self._decided = self._decided, None
             self._framing.enter(Phase.BODY, self._limits.body_timeout_s)
-            self._go_on(head, admitted)
+            self._writer.is_settling = True  # what is answered at once leaves below, when its channel is known
+            try:
+                self._go_on(head, admitted)
+            finally:
+                self._writer.is_settling = False
         if has_failed:
             self._writer.stop(Cause(End.BROKEN, "the listener failed"))
         elif self._framing.is_gone:  # the job was woken, but may have been cancelled before it could hang up itself

@@ -38,6 +38,17 @@ def test_3_a_registration_of_an_earlier_login_comes_third() -> None:
     assert REGISTER not in world.urls
 
 
+def test_a_registration_of_an_earlier_login_is_not_used_for_other_scopes() -> None:
+    """Providers refuse a client the scopes that it did not name when it was registered (RFC 7591, 2)."""
+    world = World()
+    first = world.log_in(scope=("a", "b")).registration
+    assert first.scope == ("a", "b")
+    known = {ISSUER: msgspec.structs.replace(first, client_id="known")}
+    assert world.log_in(scope=("b",), known=known).registration.client_id == "known"
+    wider = world.log_in(scope=("c",), earlier=("a", "b"), known=known).registration
+    assert (wider.client_id, wider.scope) == ("registered", ("a", "b", "c"))
+
+
 def test_4_a_new_registration_is_for_a_native_application() -> None:
     """2026-07-28: "MCP clients MUST specify an appropriate `application_type`"."""
     world = World()

@@ -1,7 +1,6 @@
-"""The official Python SDK, mcp 1.x or 2.x, as a person's client that logs in at a server.
+"""A person's client on the official Python SDK, mcp 1.x or 2.x, that logs in. See README.md beside this file.
 
-`login_python.py URL PAUSE_S TOOL [TOOL]`: calls each tool in one session, with a pause between them, and prints the
-texts of the results, one a line of JSON. The person agrees to everything: pages are followed through redirects.
+login_python.py URL PAUSE_S [CLIENT_ID]: with a CLIENT_ID it is registered already.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import mcp
 from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import OAuthClientMetadata
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 
 try:
     import httpx2 as http
@@ -80,20 +79,44 @@ async def opened(url: str, auth: Any) -> Any:
             yield session
 
 
-async def main(url: str, pause_s: float, tools: list[str]) -> None:
+def document(model: Any) -> Any:
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+async def visit(session: Any, pause_s: float) -> dict[str, Any]:
+    async def call(name: str, **arguments: str) -> Any:
+        return document(await session.call_tool(name, arguments))
+
+    helper = (await session.list_tools()).tools[0].name
+    offer = (await call(helper))["structuredContent"]
+    async with http.AsyncClient(trust_env=False) as browser:
+        sent = await browser.post(offer["upload_url"], files={"file": ("one.txt", b"handed in")})
+    (handle,) = sent.raise_for_status().json()["upload_handles"]
+    first = await call("take_one", file=handle)
+    made = (await call("by_argument", output="made.txt", text="made"))["_meta"]["artifact"]["artifact_uri"]
+    read = [document(await session.read_resource(made))]
+    await anyio.sleep(pause_s)
+    second = await call("take_one", file=handle)
+    read.append(document(await session.read_resource(made)))
+    return {
+        "taken": [json.loads(result["content"][0]["text"]) for result in (first, second)],
+        "read": [result["contents"][0]["text"] for result in read],
+    }
+
+
+async def main(url: str, pause_s: float, client_id: str = "") -> None:
     person = Person()
-    grants = ["authorization_code", "refresh_token"]
-    wanted = OAuthClientMetadata(client_name="a client", redirect_uris=[REDIRECT], grant_types=grants)
+    about = {"redirect_uris": [REDIRECT], "grant_types": ["authorization_code", "refresh_token"]}
+    wanted = OAuthClientMetadata(client_name="a client", **about)
+    if client_id:
+        await person.set_client_info(
+            OAuthClientInformationFull(client_id=client_id, token_endpoint_auth_method="none", **about)
+        )
     auth = OAuthClientProvider(url, wanted, person, person.browse, person.come_back)
-    with anyio.fail_after(60):
+    with anyio.fail_after(80):
         async with opened(url, auth) as session:
             await session.initialize()
-            for number, tool in enumerate(tools):
-                if number:
-                    await anyio.sleep(pause_s)
-                result = await session.call_tool(tool, {})
-                print(json.dumps({"tool": tool, "text": result.content[0].text}), flush=True)
-    print(json.dumps({"logins": person.logins}), flush=True)
+            print(json.dumps(await visit(session, pause_s)), flush=True)
 
 
-anyio.run(main, sys.argv[1], float(sys.argv[2]), sys.argv[3:])
+anyio.run(main, sys.argv[1], float(sys.argv[2]), *sys.argv[3:])

@@ -8,7 +8,7 @@ Every tool does the following, in this order, as far as its arguments say so:
 - `reply`: the result, sent unchanged.
 
 Without `reply` the result is one text block of JSON with what the server got: `arguments`, the content of every file
-that they name under `files`, and its own `cwd`, `tmp` and `roots`.
+that they name under `files`, and its own `pid`, `cwd`, `tmp` and `roots`.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class Server:
         reported = {
             "arguments": arguments,
             "files": {path: Path(path).read_text(errors="replace") for path in paths_in(arguments)},
+            "pid": os.getpid(),
             "cwd": os.getcwd(),
             "tmp": os.environ.get("TMPDIR"),
             "roots": self.ask_roots(),

@@ -1,15 +1,25 @@
 // node identity_provider.mjs NODE_MODULES: npm oidc-provider on a free port of 127.0.0.1, with a person who always agrees.
 //
-// AT_TTL is the lifetime of its access tokens in seconds, GATEWAY the URL of a gateway that logs browsers in here. A
-// request with the header X-Person is of that person, others are of alice. `POST /counts` tells how often each grant was
-// used, and how many people logged in.
+// AT_TTL is the lifetime of its access tokens in seconds, and LATE_S how many seconds its clock is late. OPAQUE=1: its
+// access tokens are no JWTs. FORMS=1: people log in and consent by its own forms. GATEWAY is the URL of a gateway that
+// logs browsers in here. A request with the header X-Person is of that person, others are of alice. `GET /counts` tells
+// how often each grant was used, and how many people logged in. `POST /rotate` makes a new key: it signs from then on,
+// and the one before stays published. The provider has no such function, so another one with other keys takes its place,
+// with all it has stored.
+import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const require = createRequire(path.join(path.resolve(process.argv[2]), 'index.js'));
-const { Provider } = await import(pathToFileURL(require.resolve('oidc-provider')).href);
+const main = require.resolve('oidc-provider');
+const { Provider } = await import(pathToFileURL(main).href);
+const { default: MemoryAdapter } = await import(pathToFileURL(path.join(path.dirname(main), 'adapters/memory_adapter.js')).href);
+
+const clock = Date.now;
+const lateMs = Number(process.env.LATE_S ?? 0) * 1000;
+Date.now = () => clock() - lateMs;
 
 const server = createServer();
 await new Promise((done) => server.listen(0, '127.0.0.1', done));
@@ -17,8 +27,9 @@ const issuer = `http://127.0.0.1:${server.address().port}`;
 const ttl = Number(process.env.AT_TTL ?? 300);
 const SCOPES = 'mcp:read mcp:write';
 const counts = { logins: 0, refused: 0 };
-
-const provider = new Provider(issuer, {
+const hasForms = Boolean(process.env.FORMS);
+const settings = {
+  adapter: class extends MemoryAdapter {}, // MemoryAdapter itself: storage of its own for each provider
   clients: [
     {
       client_id: 'service',
@@ -27,6 +38,13 @@ const provider = new Provider(issuer, {
       redirect_uris: [],
       response_types: [],
       scope: SCOPES,
+    },
+    {
+      client_id: 'gateway',
+      client_secret: 'secret-of-the-gateway-secret-of-the-gateway',
+      grant_types: [],
+      redirect_uris: [],
+      response_types: [],
     },
     {
       client_id: 'by-hand',
@@ -54,13 +72,14 @@ const provider = new Provider(issuer, {
   issueRefreshToken: async (_, client) => client.grantTypeAllowed('refresh_token'),
   ttl: { AccessToken: ttl, ClientCredentials: ttl, RefreshToken: 3600, Grant: 3600, Session: 3600, Interaction: 600, DeviceCode: 600, IdToken: 600 },
   findAccount: async (_, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
-  interactions: { url: (_, interaction) => `/person/${interaction.uid}` },
+  ...(hasForms ? {} : { interactions: { url: (_, interaction) => `/person/${interaction.uid}` } }),
   features: {
-    devInteractions: { enabled: false },
+    devInteractions: { enabled: hasForms },
     registration: { enabled: true },
     clientCredentials: { enabled: true },
     deviceFlow: { enabled: true },
     revocation: { enabled: true },
+    introspection: { enabled: true },
     resourceIndicators: {
       enabled: true,
       useGrantedResource: () => true,
@@ -68,24 +87,49 @@ const provider = new Provider(issuer, {
         scope: SCOPES,
         audience: resource,
         accessTokenTTL: ttl,
-        accessTokenFormat: 'jwt',
+        accessTokenFormat: process.env.OPAQUE ? 'opaque' : 'jwt',
         jwt: { sign: { alg: 'RS256' } },
       }),
     },
   },
-});
+};
 
-provider.use(async (context, next) => {
+let keys = [];
+let provider;
+
+function rotate() {
+  const key = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
+  keys = [{ ...key, kid: crypto.randomUUID(), use: 'sig', alg: 'RS256' }, ...keys].slice(0, 2);
+  provider = new Provider(issuer, { ...settings, jwks: { keys } });
+  provider.use(serve);
+  provider.on('interaction.ended', (context) => {
+    if (context.oidc.entities.Interaction.prompt.name === 'login') counts.logins += 1;
+  });
+  provider.on('grant.success', (context) => {
+    const grant = context.oidc.params.grant_type;
+    counts[grant] = (counts[grant] ?? 0) + 1;
+  });
+  provider.on('grant.error', () => (counts.refused += 1));
+  provider.on('server_error', (_, error) => console.error(error));
+  const handle = provider.callback();
+  server.removeAllListeners('request').on('request', handle);
+}
+
+async function serve(context, next) {
   if (context.path === '/.well-known/oauth-authorization-server') context.path = '/.well-known/openid-configuration';
   if (context.path === '/counts') {
     context.body = counts;
+    return;
+  }
+  if (context.path === '/rotate') {
+    rotate();
+    context.body = {};
     return;
   }
   if (!context.path.startsWith('/person/')) return next();
   const { prompt, params, session, grantId } = await provider.interactionDetails(context.req, context.res);
   let result = {};
   if (prompt.name === 'login') {
-    counts.logins += 1;
     result = { login: { accountId: context.get('x-person') || 'alice' } };
   } else {
     const grant = grantId ? await provider.Grant.find(grantId) : new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
@@ -97,13 +141,7 @@ provider.use(async (context, next) => {
   }
   await provider.interactionFinished(context.req, context.res, result, { mergeWithLastSubmission: true });
   context.respond = false;
-});
+}
 
-provider.on('grant.success', (context) => {
-  const grant = context.oidc.params.grant_type;
-  counts[grant] = (counts[grant] ?? 0) + 1;
-});
-provider.on('grant.error', () => (counts.refused += 1));
-provider.on('server_error', (_, error) => console.error(error));
-server.on('request', provider.callback());
+rotate();
 console.log(`listening on ${issuer}`);
