@@ -10,7 +10,7 @@ from ...core.logins.metadata import is_requestable
 from ..commands import logins
 from ..config.load import ConfigError, load
 from ..config.login_checks import http_url
-from ..config.login_settings import ClientCredentials
+from ..config.login_settings import OAuth
 from ..config.settings import Upstream
 from ..runtime.signals import Stop
 from .arguments import config_path
@@ -25,8 +25,10 @@ def log_in(options: argparse.Namespace) -> Work:
         ConfigError: options contradict each other, or there is no such server.
     """
     upstream, scope = _upstream(options.target), tuple(options.scope)
-    if isinstance(upstream.auth, ClientCredentials):
-        raise ConfigError("got a server with auth.type client_credentials, which needs no login of a person")
+    if not isinstance(upstream.auth, OAuth | None):
+        raise ConfigError(
+            f"got a server with auth.type {upstream.auth.__struct_config__.tag}, which needs no login of a person"
+        )
     if any(split_scope(each) != (each,) for each in scope):
         raise ConfigError("got --scope with other text, expected one scope; for more, write it again")
     if options.device and (options.paste or options.port is not None):

@@ -10,7 +10,7 @@ from ...core.logins.metadata import resource_of
 from ...core.logins.registration import ClientSettings
 from ...core.logins.requests import Registration
 from ..config.login_checks import http_url
-from ..config.login_settings import ClientCredentials, OAuth
+from ..config.login_settings import Login, OAuth
 from ..config.settings import Upstream
 from .store import CredentialStore, ListedRecord, LoginKey
 
@@ -43,7 +43,7 @@ def login_settings_of(upstream: Upstream, client_issuer: str = "") -> LoginSetti
     return LoginSettings(http_url(upstream.url), client, auth.scope, auth.resource, auth.issuer or "")
 
 
-def client_of(auth: OAuth | ClientCredentials | None) -> str:
+def client_of(auth: Login | None) -> str:
     """Returns the client of a key: the id of the configuration, or "" if the proxy registers itself."""
     return "" if auth is None else auth.client_id or ""
 

@@ -184,6 +184,39 @@ def test_the_proxy_logs_in_as_itself(tmp_path: Path) -> None:
         assert not (tmp_path / "state").exists()
 
 
+def test_a_token_of_the_platform_is_exchanged(tmp_path: Path) -> None:
+    """RFC 8693: the server sees whose token it was. The platform writes another token, and no restart is needed."""
+    with world(tmp_path) as each:
+        path = tmp_path / "token"
+        path.write_text("of-nobody", encoding="utf-8")
+        auth = {
+            "type": "exchange",
+            "client_id": "exchanging",
+            "client_secret": "secret-of-exchanging-secret-of-exchanging",
+            "subject_token_file": str(path),
+        }
+        with serve(each.config(auth), folder=tmp_path, env=each.env) as proxy:
+            error = _refusal(proxy.url)
+            assert error["code"] == -31004
+            assert f"(invalid_request): it does not take the token in {path}" in error["message"]
+            path.write_text(_platform_token(each.issuer), encoding="utf-8")
+            while "error" in (found := who(proxy.url, tmp_path)):
+                pass  # it is tried again after some seconds
+            assert text_of(found) == "service mcp:read"
+        assert each.counts()["urn:ietf:params:oauth:grant-type:token-exchange"] == 1
+        assert not (tmp_path / "state").exists()
+
+
+def _platform_token(issuer: str) -> str:
+    """Returns a token of the client `service`, as a platform would write it."""
+    secret = "secret-of-the-service-secret-of-the-service"
+    form = {"grant_type": "client_credentials", "client_id": "service", "client_secret": secret}
+    request = urllib.request.Request(f"{issuer}/token", urllib.parse.urlencode(form).encode())
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+        token: str = json.load(response)["access_token"]
+    return token
+
+
 def test_a_client_that_is_registered_by_hand(tmp_path: Path) -> None:
     """The client has a secret in the configuration, and its redirect URI is that of localhost."""
     with world(tmp_path) as each:

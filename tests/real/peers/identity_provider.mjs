@@ -8,14 +8,22 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const require = createRequire(path.join(path.resolve(process.argv[2]), 'index.js'));
-const { Provider } = await import(pathToFileURL(require.resolve('oidc-provider')).href);
+const { Provider, errors } = await import(pathToFileURL(require.resolve('oidc-provider')).href);
 
 const server = createServer();
 await new Promise((done) => server.listen(0, '127.0.0.1', done));
 const issuer = `http://127.0.0.1:${server.address().port}`;
 const ttl = Number(process.env.AT_TTL ?? 300);
+const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const SCOPES = 'mcp:read mcp:write';
 const counts = { logins: 0, refused: 0 };
+const resourceServer = (resource) => ({
+  scope: SCOPES,
+  audience: resource,
+  accessTokenTTL: ttl,
+  accessTokenFormat: 'jwt',
+  jwt: { sign: { alg: 'RS256' } },
+});
 
 const provider = new Provider(issuer, {
   clients: [
@@ -23,6 +31,14 @@ const provider = new Provider(issuer, {
       client_id: 'service',
       client_secret: 'secret-of-the-service-secret-of-the-service',
       grant_types: ['client_credentials'],
+      redirect_uris: [],
+      response_types: [],
+      scope: SCOPES,
+    },
+    {
+      client_id: 'exchanging',
+      client_secret: 'secret-of-exchanging-secret-of-exchanging',
+      grant_types: [EXCHANGE],
       redirect_uris: [],
       response_types: [],
       scope: SCOPES,
@@ -53,16 +69,30 @@ const provider = new Provider(issuer, {
     resourceIndicators: {
       enabled: true,
       useGrantedResource: () => true,
-      getResourceServerInfo: (_, resource) => ({
-        scope: SCOPES,
-        audience: resource,
-        accessTokenTTL: ttl,
-        accessTokenFormat: 'jwt',
-        jwt: { sign: { alg: 'RS256' } },
-      }),
+      getResourceServerInfo: (_, resource) => resourceServer(resource),
     },
   },
 });
+
+// RFC 8693, with a token of another client as the one to exchange: the new token is of that client.
+provider.registerGrantType(
+  EXCHANGE,
+  async (context) => {
+    const { subject_token: subject, resource, scope } = context.oidc.params;
+    const found = await provider.ClientCredentials.find(subject);
+    if (!found || found.isExpired) throw new errors.InvalidRequest('the subject_token is not valid');
+    const token = new provider.AccessToken({ accountId: found.clientId, client: context.oidc.client, grantId: 'exchanged', gty: EXCHANGE, scope });
+    token.resourceServer = new provider.ResourceServer(resource, resourceServer(resource));
+    context.body = {
+      access_token: await token.save(),
+      issued_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+      token_type: 'Bearer',
+      expires_in: ttl,
+      scope,
+    };
+  },
+  ['subject_token', 'subject_token_type', 'requested_token_type', 'resource', 'scope'],
+);
 
 provider.use(async (context, next) => {
   if (context.path === '/.well-known/oauth-authorization-server') context.path = '/.well-known/openid-configuration';
