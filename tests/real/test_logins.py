@@ -125,6 +125,12 @@ def test_the_error_of_a_call_says_how_to_log_in(tmp_path: Path) -> None:
 
 def _refusal(url: str) -> dict[str, Any]:
     """Returns the error with which a handshake is refused."""
+    error: dict[str, Any] = _handshake(url)["error"]
+    return error
+
+
+def _handshake(url: str) -> dict[str, Any]:
+    """Returns the answer to a handshake."""
     about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "person", "version": "1"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -135,7 +141,7 @@ def _refusal(url: str) -> dict[str, Any]:
     except urllib.error.HTTPError as error:
         body = error.read()
     text = next((line[5:] for line in body.decode().splitlines() if line.startswith("data:")), body.decode())
-    found: dict[str, Any] = json.loads(text)["error"]
+    found: dict[str, Any] = json.loads(text)
     return found
 
 
@@ -200,9 +206,9 @@ def test_a_token_of_the_platform_is_exchanged(tmp_path: Path) -> None:
             assert error["code"] == -31004
             assert f"(invalid_request): it does not take the token in {path}" in error["message"]
             path.write_text(_platform_token(each.issuer), encoding="utf-8")
-            while "error" in (found := who(proxy.url, tmp_path)):
+            while "error" in _handshake(proxy.url):
                 pass  # it is tried again after some seconds
-            assert text_of(found) == "service mcp:read"
+            assert text_of(who(proxy.url, tmp_path)) == "service mcp:read"
         assert each.counts()["urn:ietf:params:oauth:grant-type:token-exchange"] == 1
         assert not (tmp_path / "state").exists()
 
