@@ -435,7 +435,7 @@ def _auth(options: argparse.Namespace, command: list[str]) -> int:
     from . import login  # late: no other command needs it
 
     _no_command(command, "auth")
-    return _run(login.list_logins(options), if_stopped=FAILED)
+    return _run(login.look_after_logins(options), if_stopped=FAILED)
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import getpass
+import os
+import sys
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from ...core.logins.challenges import split_scope
 from ...core.logins.metadata import is_requestable
@@ -14,6 +18,9 @@ from ..config.login_settings import OAuth
 from ..config.settings import Upstream
 from ..runtime.signals import Stop
 from .arguments import config_path
+from .config_files import has_terminal
+
+PASSPHRASE_VARIABLE: Final = "ISTHMUS_EXPORT_KEY"
 
 Work = Callable[[Stop], Awaitable[int]]
 
@@ -65,12 +72,37 @@ def log_out(options: argparse.Namespace) -> Work:
     return work
 
 
-def list_logins(options: argparse.Namespace) -> Work:
+def look_after_logins(options: argparse.Namespace) -> Work:
+    """Returns what `isthmus auth` does with all logins.
+
+    Raises:
+        ConfigError: there is no passphrase.
+    """
+    passphrase = "" if options.verb == "ls" else _passphrase(is_new=options.verb == "export")
+
     async def work(stop: Stop) -> int:
-        await logins.list_logins(as_json=options.json)
+        if options.verb == "ls":
+            await logins.list_logins(as_json=options.json)
+        elif options.verb == "export":
+            await logins.export_all(options.file, passphrase)
+        else:
+            await logins.import_all(options.file, passphrase)
         return 0
 
     return work
+
+
+def _passphrase(*, is_new: bool) -> str:
+    """Returns the passphrase of the environment, else that which a person types: a new one twice."""
+    given = os.environ.get(PASSPHRASE_VARIABLE, "")
+    if given:
+        return given
+    if not has_terminal():
+        raise ConfigError(f"there is no terminal to ask for a passphrase on: set {PASSPHRASE_VARIABLE}")
+    typed = getpass.getpass("passphrase: ", sys.stderr)
+    if is_new and getpass.getpass("the same again: ", sys.stderr) != typed:
+        raise ConfigError("got two different passphrases, expected the same twice")
+    return typed
 
 
 def _upstream(target: list[str]) -> Upstream:

@@ -1,9 +1,10 @@
-"""`isthmus login`, `isthmus logout` and `isthmus auth ls`: logins of a person at servers."""
+"""`isthmus login`, `isthmus logout` and `isthmus auth`: logins of a person at servers."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import time
 import webbrowser
@@ -33,6 +34,7 @@ from ..logins import callback
 from ..logins.flows import carry_out, fetch_settings_of
 from ..logins.records import client_of, key_of, known_registrations, login_settings_of, read_all, records_of
 from ..logins.store import CredentialStore, StoreError, default_folder
+from ..logins.transfer import export_logins, import_logins
 
 PORT: Final = 33418
 """The port of the redirect URI, if it is free: a client that is registered by hand has to name one."""
@@ -234,6 +236,40 @@ async def list_logins(*, as_json: bool) -> None:
         output.say(f"{row['resource']}  at {row['issuer']}  scopes {scopes}  {renewed}")
     if not rows:
         output.say("nobody is logged in")
+
+
+async def export_all(path: str, passphrase: str) -> None:
+    """Moves all logins into a file.
+
+    Raises:
+        Failed: there are none, or they cannot be moved.
+    """
+    try:
+        moved = await export_logins(CredentialStore(default_folder()), path, passphrase)
+    except StoreError as error:
+        raise Failed(str(error)) from None
+    if not moved:
+        raise Failed("nobody is logged in")
+    for key in moved:
+        output.say(f"moved the login at {key.issuer} for {key.resource}")
+    output.say(f"on the other machine: isthmus auth import {shlex.quote(path)}")
+
+
+async def import_all(path: str, passphrase: str) -> None:
+    """Takes the logins of a file.
+
+    Raises:
+        Failed: they cannot be taken, or there are others here.
+    """
+    try:
+        added, left = await import_logins(CredentialStore(default_folder()), path, passphrase)
+    except StoreError as error:
+        raise Failed(str(error)) from None
+    for key in added:
+        output.say(f"took the login at {key.issuer} for {key.resource}")
+    if left:
+        places = ", ".join(key.resource for key in left)
+        raise Failed(f"another login is here for {places}: isthmus logout there first, and import again")
 
 
 def _time(at: float | None) -> str:

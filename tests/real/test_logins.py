@@ -11,7 +11,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -32,10 +32,11 @@ class World(NamedTuple):
     issuer: str
     url: str
     folder: Path
+    more: Mapping[str, str] = {}
 
     @property
     def env(self) -> dict[str, str]:
-        return {"XDG_STATE_HOME": str(self.folder / "state"), "BROWSER": BROWSER}
+        return {"XDG_STATE_HOME": str(self.folder / "state"), "BROWSER": BROWSER, **self.more}
 
     def run(self, *arguments: str | Path, code: int = 0, stdin: str = "") -> str:
         """Runs a command of isthmus to its end. Returns what it printed, on stdout and stderr."""
@@ -104,6 +105,22 @@ def test_a_person_logs_in_once_for_every_isthmus(tmp_path: Path) -> None:
         assert each.run("logout", each.url) == f"logged out at {each.issuer} for {each.url}\n"
         assert each.run("auth", "ls") == "nobody is logged in\n"
         assert "nobody is logged in" in each.run("logout", each.url, code=1)
+
+
+def test_a_login_moves_to_another_machine(tmp_path: Path) -> None:
+    """`auth export` and `auth import`, with another folder in place of another machine."""
+    with world(tmp_path) as each:
+        key = {"ISTHMUS_EXPORT_KEY": "correct horse battery"}
+        other = each._replace(folder=tmp_path / "other", more=key)
+        each = each._replace(more=key)
+        each.run("login", each.url)
+        path = tmp_path / "logins"
+        assert f"moved the login at {each.issuer} for {each.url}" in each.run("auth", "export", path)
+        assert each.run("auth", "ls") == "nobody is logged in\n"
+        assert f"took the login at {each.issuer} for {each.url}" in other.run("auth", "import", path)
+        with wrap(each.url, folder=tmp_path, env=other.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        assert each.counts()["logins"] == 1
 
 
 def test_the_error_of_a_call_says_how_to_log_in(tmp_path: Path) -> None:
