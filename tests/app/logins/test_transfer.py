@@ -92,7 +92,7 @@ async def test_a_renewal_comes_first_or_not_at_all(
     async with anyio.create_task_group() as tasks:
         async with here.lock(key) as held:
             tasks.start_soon(export_logins, here, path, PASSPHRASE)
-            await anyio.sleep(0.1)  # export waits for the lock now, or comes later: both are right
+            await anyio.wait_all_tasks_blocked()
             await held.write(encode_record(login(access_token="renewed")))
     await import_logins(there, path, PASSPHRASE)
     assert await there.read(key) == encode_record(login(access_token="renewed"))
