@@ -16,6 +16,7 @@ from ..config.load import ConfigError, load
 from ..config.login_checks import http_url
 from ..config.login_settings import OAuth
 from ..config.settings import Upstream
+from ..logins.person import How
 from ..runtime.signals import Stop
 from .arguments import config_path
 from .config_files import has_terminal
@@ -42,7 +43,7 @@ def log_in(options: argparse.Namespace) -> Work:
         raise ConfigError("got --device with --paste or --port, expected it alone: it opens no page")
     if options.port is not None and not 1 <= options.port <= 65535:
         raise ConfigError(f"got --port {options.port}, expected 1 to 65535")
-    how = logins.How(
+    how = How(
         scope=scope,
         port=options.port,
         opens=not options.no_browser,
