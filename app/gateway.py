@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -124,6 +124,7 @@ async def running(
     log_server: Callable[[str, str], None] | None = None,
     names: SettingNames = KEYS,
     login_command: Callable[[str], tuple[str, ...]] = lambda id: ("isthmus", "login", id),
+    tokens: Mapping[str, UpstreamTokens] | None = None,
 ) -> AsyncIterator[Gateway]:
     """Runs a proxy for `settings` until the context is left, which drains it and ends everything that it started.
 
@@ -134,6 +135,7 @@ async def running(
         log_server: called with (server, line) for each line that a server process writes to stderr.
         names: the names of settings in messages.
         login_command: returns the words of the command that logs in at a server, from its id.
+        tokens: the tokens of servers, by id; None: those of the settings.
 
     Raises:
         StartError: nothing says who may call, the port is taken, the storage is in use, or the trace cannot be written.
@@ -197,7 +199,7 @@ async def running(
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
             drive=drive_of(settings.core, os.environ),
-            tokens=_tokens(settings, login_command),
+            tokens=_tokens(settings, login_command) if tokens is None else tokens,
         )
         forwarder = _forwarder(settings, link_key, limits, names)
         stack.push_async_callback(forwarder.close_idle)

@@ -162,6 +162,56 @@ def _handshake(url: str) -> dict[str, Any]:
     return found
 
 
+def test_wrap_uses_a_login_that_is_made_later(tmp_path: Path) -> None:
+    """Over HTTP and on stdio: the error names the command, stderr has its line once, and no restart is needed."""
+    with world(tmp_path) as each, contextlib.ExitStack() as stack:
+        front = stack.enter_context(launched(stdio_wrap(each.url), folder=tmp_path, env=each.env, has_stdin=True))
+        proxy = stack.enter_context(wrap(each.url, folder=tmp_path, env=each.env))
+        command = f"isthmus login {each.url}"
+        assert _refusal(proxy.url)["data"]["login"] == {"command": command}
+        for number in range(2):
+            _send(front, "initialize", number, ABOUT)
+            error = json.loads(front.wait_line(rf'"id":{number},.*').string)["error"]
+            assert (error["code"], error["data"]["login"]) == (-31004, {"command": command})
+        each.run(*shlex.split(command)[1:])
+        assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        _call(front)
+        assert front.stderr.count(command) == 1
+        front.close_stdin()
+        assert front.wait_exit() == 0
+        assert each.counts()["logins"] == 1
+
+
+def test_wrap_opens_a_browser_if_it_may(tmp_path: Path) -> None:
+    """`--open`, with three processes at once, as hosts start them: one page, and the handshake waits for the login."""
+    with world(tmp_path) as each, contextlib.ExitStack() as stack:
+        command = [*stdio_wrap(each.url), "--open"]
+        fronts = [
+            stack.enter_context(launched(command, folder=tmp_path, env=each.env, has_stdin=True)) for _ in range(3)
+        ]
+        for front in fronts:
+            _send(front, "initialize", 0, ABOUT)
+        for front in fronts:
+            front.wait_line(r'"id":0,"result"')
+            _call(front, is_begun=True)
+            front.close_stdin()
+            assert front.wait_exit() == 0
+        assert each.counts()["logins"] == 1
+
+
+def _call(front: Process, *, is_begun: bool = False) -> None:
+    """Calls the server's tool on stdio, after a handshake unless it has been."""
+    if not is_begun:
+        _send(front, "initialize", 90, ABOUT)
+        front.wait_line(r'"id":90,"result"')
+    front.write_line('{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    _send(front, "tools/call", 91, {"name": "who", "arguments": {}})
+    assert "alice mcp:read" in front.wait_line(r'"id":91,.*').string
+
+
+ABOUT: Final = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "p", "version": "1"}}
+
+
 def test_corner_case_21_three_processes_share_a_login(tmp_path: Path) -> None:
     """Tokens of four seconds, three processes, one store: the provider, which revokes a login whose refresh token comes
     twice, refuses none, and nobody logs in again."""
@@ -172,8 +222,7 @@ def test_corner_case_21_three_processes_share_a_login(tmp_path: Path) -> None:
             stack.enter_context(launched(command, folder=tmp_path, env=each.env, has_stdin=True)) for _ in range(3)
         ]
         for process in processes:
-            about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "p", "version": "1"}}
-            _send(process, "initialize", 0, about)
+            _send(process, "initialize", 0, ABOUT)
             process.wait_line(r'"id":0,"result"')
             process.write_line('{"jsonrpc":"2.0","method":"notifications/initialized"}')
         number = 0
