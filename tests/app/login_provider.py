@@ -20,6 +20,7 @@ class Provider:
 
     def __init__(self) -> None:
         self.forms: list[dict[str, str]] = []
+        self.registrations = 0
         self.answer: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] = self.granted
         self.goes_on = threading.Event()
         self.goes_on.set()
@@ -37,12 +38,22 @@ class Provider:
                     "/.well-known/oauth-authorization-server": {
                         "issuer": provider.url,
                         "token_endpoint": f"{provider.url}/token",
+                        "authorization_endpoint": f"{provider.url}/authorize",
+                        "registration_endpoint": f"{provider.url}/register",
+                        "code_challenge_methods_supported": ["S256"],
                     },
                 }.get(self.path)
                 self.reply(404 if found is None else 200, found or {})
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"])).decode()
+                if self.path == "/mcp":
+                    self.reply(401, {})
+                    return
+                if self.path == "/register":
+                    provider.registrations += 1
+                    self.reply(201, {"client_id": f"registered-{provider.registrations}"})
+                    return
                 form = dict(parse_qsl(body))
                 provider.forms.append(form)
                 provider.came.set()
