@@ -8,10 +8,11 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -197,6 +198,40 @@ def test_wrap_opens_a_browser_if_it_may(tmp_path: Path) -> None:
             front.close_stdin()
             assert front.wait_exit() == 0
         assert each.counts()["logins"] == 1
+
+
+def test_a_killed_process_leaves_its_login_to_the_next(tmp_path: Path) -> None:
+    """A host kills isthmus while the person logs in, and starts it again: the page that is open is the one that counts,
+    and no second one is opened."""
+    with world(tmp_path) as each:
+        pages = tmp_path / "pages"
+        browser = shlex.join(["sh", "-c", 'echo "$1" >> "$0"', str(pages), "%s"])
+        each = each._replace(more={"BROWSER": browser})
+        command = [*stdio_wrap(each.url), "--open"]
+        with launched(command, folder=tmp_path, env=each.env, has_stdin=True, code=None) as first:
+            _send(first, "initialize", 0, ABOUT)
+            _wait(lambda: pages.exists() and pages.read_text(encoding="utf-8").endswith("\n"))
+            first.kill()
+        page = pages.read_text(encoding="utf-8").strip()
+        with launched(command, folder=tmp_path, env=each.env, has_stdin=True) as second:
+            _send(second, "initialize", 0, ABOUT)
+            _wait(lambda: f"goes on, with this page:\n{page}\n" in second.stderr)
+            cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+            person = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
+            person.open(page, timeout=TIMEOUT_S).close()
+            second.wait_line(r'"id":0,"result"')
+            _call(second, is_begun=True)
+            second.close_stdin()
+            assert second.wait_exit() == 0
+        assert pages.read_text(encoding="utf-8").split() == [page]
+        assert each.counts()["logins"] == 1
+
+
+def _wait(holds: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
 
 
 def _call(front: Process, *, is_begun: bool = False) -> None:
