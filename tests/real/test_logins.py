@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -18,7 +19,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from rig import CLIENTS, ISTHMUS, PEERS, PYTHON_2, REAL, Process, launched, require, run_client, serve, stdio_wrap, wrap
+from rig import (
+    CLIENTS,
+    ISTHMUS,
+    PEERS,
+    PYTHON_1,
+    PYTHON_2,
+    REAL,
+    Process,
+    launched,
+    require,
+    run_client,
+    serve,
+    stdio_wrap,
+    wrap,
+)
 
 pytestmark = pytest.mark.real
 
@@ -68,11 +83,13 @@ class World(NamedTuple):
 
 
 @contextlib.contextmanager
-def world(folder: Path, *, lifetime_s: int = 300) -> Iterator[World]:
+def world(folder: Path, *, lifetime_s: int = 300, kind: str = "http") -> Iterator[World]:
     provider = ["node", PEERS / "identity_provider.mjs", require(PROVIDER)]
     with launched(provider, folder=folder, env={"AT_TTL": str(lifetime_s)}, code=None) as process:
         issuer = process.wait_line(r"listening on (\S+)")[1]
         server = [require(PYTHON_2), PEERS / "guarded_tools.py", issuer]
+        if kind != "http":
+            server = [require(PYTHON_1), PEERS / "guarded_python1.py", issuer, kind]
         with launched(server, folder=folder, code=None) as guarded:
             yield World(issuer, guarded.wait_line(r"listening on (\S+)")[1], folder)
 
@@ -332,6 +349,53 @@ def test_a_client_that_is_registered_by_hand(tmp_path: Path) -> None:
         assert "logged in" in each.run("login", config, "guarded")
         with serve(config, folder=tmp_path, env=each.env) as proxy:
             assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+
+
+def test_a_code_on_another_device(tmp_path: Path) -> None:
+    """`--device`, and the renewal of such a login. The person opens the page elsewhere and confirms the code."""
+    with world(tmp_path, lifetime_s=4) as each:
+        command = [ISTHMUS, "login", "--device", each.url]
+        with launched(command, folder=tmp_path, env=each.env) as process:
+            shown = process.wait_line(r"^to log in, open (\S+) on any device, and type the code (\S+)")
+            assert process.wait_line(r"^or open (\S+)")[1] == f"{shown[1]}?user_code={shown[2]}"
+            _confirm(shown[1], shown[2])
+            process.wait_line("logged in at .*: renewed by itself, scopes mcp:read")
+            assert process.wait_exit() == 0
+        with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
+            while each.counts().get("refresh_token", 0) < 2:
+                assert text_of(who(proxy.url, tmp_path)) == "alice mcp:read"
+        assert (each.counts()["logins"], each.counts()["refused"]) == (1, 0)
+
+
+def _confirm(page: str, code: str) -> None:
+    """Types a code at a page, and confirms it."""
+    cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+    person = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
+    fields = {}
+    for step in ({}, {"user_code": code}, {"confirm": "yes"}):
+        form = urllib.parse.urlencode({**fields, **step}).encode() if step else None
+        with person.open(page, form, timeout=TIMEOUT_S) as response:
+            body = response.read().decode()
+        fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', body))
+    assert "Sign-in Success" in body
+
+
+@pytest.mark.parametrize("kind", ["sse", "ws"])
+def test_a_login_at_a_server_of_another_transport(kind: str, tmp_path: Path) -> None:
+    """Legacy HTTP+SSE and WebSocket: without a login, with one that is made later, and with tokens that expire. The SDK
+    adds a slash to the issuer that it names, so the configuration names that one."""
+    with world(tmp_path, lifetime_s=4, kind=kind) as each:
+        config = each.config({"type": "oauth", "issuer": each.issuer, "scope": ["mcp:read"]})
+        with wrap(each.url, folder=tmp_path, env=each.env) as proxy:
+            command = _refusal(proxy.url)["data"]["login"]["command"]
+            assert command == f"isthmus login {each.url.removeprefix('sse+')}"
+            assert f"or set issuer: {each.issuer}\n" in each.run(*shlex.split(command)[1:], code=1)
+            each.run("login", config, "guarded")
+            while each.counts().get("refresh_token", 0) < 2:
+                assert text_of(who(proxy.url, tmp_path)) == "alice"
+        with serve(config, folder=tmp_path, env=each.env) as proxy:
+            assert text_of(who(proxy.url, tmp_path)) == "alice"
+        assert (each.counts()["logins"], each.counts()["refused"]) == (1, 0)
 
 
 def test_a_browser_on_another_machine(tmp_path: Path) -> None:
